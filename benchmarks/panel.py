@@ -31,7 +31,7 @@ from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.model.callers import owner
 from tk_ai_extension.testing.messages_api import Exchange
 from tk_ai_extension.testing.scripted_model import MODEL, Answer, ScriptedModel, Text
-from tk_ai_extension.workspace.state import state_folder
+from tk_ai_extension.workspace.state_folder import state_folder
 
 UPDATES = 200
 PACE = 0.1

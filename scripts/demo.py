@@ -291,9 +291,9 @@ async def work(agent: Agent, person: Person) -> None:
     refused.says("conflict", TYPED.strip())
 
     undone = await agent.call("undo")
-    undone.says("Took back", "8 cells")
+    undone.says("Undone", "8 cells")
     history = await agent.call("notebook_history")
-    history.says("(you)", "took back 1 change")
+    history.says("(you)", "undid 1 change")
 
 
 def see(answer: Answer, count: int) -> None:

@@ -26,7 +26,7 @@ from tk_ai_extension.model.proposals import StepKind
 from tk_ai_extension.model.sentences import SENTENCES
 from tk_ai_extension.server import models
 from tk_ai_extension.server.openapi import definitions
-from tk_ai_extension.tools.following import CellRun
+from tk_ai_extension.tools.execution_results import CellRun
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
 
 API = Path(__file__).parent.parent / "src" / "api"

@@ -139,6 +139,8 @@ async def servers(folder: Path, *, pages: bool = False) -> AsyncIterator[StartSe
             "--no-browser",
             "--allow-root",
             *arguments,
+            # jupyter-collaboration keeps the history of rooms in the working directory.
+            cwd=home,
             env=env,
             stdin=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,

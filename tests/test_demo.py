@@ -110,7 +110,7 @@ async def test_demo_does_the_main_job_and_leaves_nothing_behind(tmp_path: Path) 
         "image/png, ",
         "TypeError",
         "conflict",
-        "Took back",
+        "Undone",
     ):
         assert shown in said
     assert re.search(r": [\d,]+ characters read by the agent, [\d.]+ s", said.splitlines()[-1])

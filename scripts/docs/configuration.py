@@ -34,7 +34,7 @@ BOUNDS = (
     ("agent.transcripts", "MAX_BYTES"),
     ("agent.transcripts", "MAX_CHAT"),
     ("model.callers", "MAX_KEY"),
-    ("kernels.kernel", "RESTART_LIMIT"),
+    ("kernels.local_kernel", "RESTART_LIMIT"),
 )
 """Module and name of each constant that a caller or an administrator can run into."""
 

@@ -16,22 +16,22 @@ export type StepKind =
   | 'kernel'
   | 'open'
   | 'arguments';
-/** Something that was done to a notebook through a tool. */
+/** A change or run of a notebook through a tool. */
 export interface Activity {
   /**
-   * `changed` and `taken_back`: cells were written; `running` and `ran`: a cell's code begins and
-   * ends; `missed`: the follower was too slow for what was here.
+   * `changed` and `taken_back`: cells were written; `running` and `ran`: a cell's code starts and
+   * ends; `missed`: the subscriber was too slow for the activities here.
    */
   kind: 'changed' | 'taken_back' | 'running' | 'ran' | 'missed';
   /** The name that people see; empty for `missed`. */
   author: string;
-  /** The keys of the cells it is about. */
+  /** The keys of the cells. */
   cells: readonly string[];
-  /** The chat's turn, where it belongs to one. */
+  /** The chat's turn; None if it belongs to none. */
   turn: string | null;
-  /** The journal's number of a change; 0 where there is none. */
+  /** The number of the journal entry of a change; 0 for none. */
   entry: number;
-  /** How a run ended; empty else. */
+  /** How a run ended; otherwise empty. */
   status: string;
 }
 /** The turn's time has come: Claude is asked. */
@@ -58,7 +58,7 @@ export interface CellChangedEvent extends EventHead {
   /** The journal's number of the change. */
   entry: number;
 }
-/** A cell that a step concerns. */
+/** The cell that a step concerns. */
 export interface CellReference {
   /** Its key (`model.cells.Cell.key`). */
   id: string;
@@ -69,7 +69,7 @@ export interface CellReference {
   /** Its versioned address. */
   address: string;
 }
-/** What one cell (or the scratch code) did. */
+/** The run of one cell, or of scratch code. */
 export interface CellRun {
   cell?: string | null;
   index?: number | null;
@@ -178,7 +178,7 @@ export interface FailedEvent extends EventHead {
   kind: 'error';
   error: ErrorInfo;
 }
-/** A kernel that a call concerns: a running one by its id, or the kernelspec of a new one. */
+/** The kernel of a call: the id of a running kernel, or the kernelspec of a new one. */
 export interface KernelReference {
   id: string | null;
   name: string | null;
@@ -306,34 +306,34 @@ export interface PlannedEvent extends EventHead {
   /** The model that made it. */
   model: string;
 }
-/** All that a call would do. */
+/** Everything that a call will do. */
 export interface Proposal {
   /** One sentence for a person. */
   title: string;
-  /** In order. */
+  /** The steps, in order. */
   steps: readonly ProposalStep[];
-  /** The path of the notebook that it concerns; None for none or several. */
+  /** The path of the notebook that the call concerns; None for none or several. */
   notebook: string | null;
-  /** The kernel that runs it; None where nothing runs. */
+  /** The kernel that runs the code; None if nothing runs. */
   kernel: KernelReference | null;
-  /** Characters left out of the steps, where they were cut to be shown. */
+  /** The number of characters that were left out to shorten the steps. */
   omitted: number;
   /** The title by its code; None where it has none. */
   sentence: SentenceInfo | null;
 }
-/** One thing that a call would do. */
+/** One step of a proposal. */
 export interface ProposalStep {
-  /** What it is. */
+  /** The effect. */
   kind: StepKind;
-  /** One sentence for a person; positions of cells count from 1. */
+  /** One sentence for a person, who counts cells from 1. */
   title: string;
-  /** The cell concerned; None for a new one. */
+  /** The cell; None for a new one. */
   cell: CellReference | null;
-  /** The position that a cell is inserted at or moved to, from 0. */
+  /** The index that a cell is inserted at or moved to, from 0. */
   to: number | null;
   /** Whether the lines marked with a space or `+` are run. */
   runs: boolean;
-  /** The diff, or the code. All of the code where it runs. */
+  /** The diff or the code. If the step runs code, all of the code. */
   lines: readonly Line[];
   /** The title by its code; None where it has none. */
   sentence: SentenceInfo | null;
@@ -381,13 +381,13 @@ export interface SentenceInfo {
   /** What stands in it: texts, numbers, or a sentence within it. */
   parameters: Readonly<Record<string, unknown>>;
 }
-/** What came of it in one notebook. */
+/** The result of an undo in one notebook. */
 export interface TakenBack {
   /** The path. */
   notebook: string;
-  /** The keys of the cells that were given back what they were. */
+  /** The keys of the restored cells. */
   cells: readonly string[];
-  /** Sentences about what stays, and why. */
+  /** Sentences that say which changes stay, and why. */
   left: readonly string[];
 }
 /** A piece of what Claude writes. */

@@ -42,11 +42,11 @@ export function sayProblem(problem: ErrorInfo, trans: TranslationBundle): [strin
 function translated({ code, parameters }: SentenceInfo, trans: TranslationBundle): string | null {
   let missing = 0;
   const part = (name: string): string => {
-    const value = parameters[name];
+    const value = parameters[name] as SentenceInfo | string | number | undefined;
     // An object is a nested message; others are texts or numbers.
     const text =
       typeof value === 'object'
-        ? translated(value as SentenceInfo, trans)
+        ? translated(value, trans)
         : value === undefined
           ? null
           : String(value);

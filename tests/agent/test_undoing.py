@@ -65,4 +65,4 @@ async def test_a_persons_later_work_stays(talk: Talk, desk: Desk) -> None:
     await desk.call("overwrite_cell", cell=0, source="a = 3", notebook="a.ipynb")
     (taken,) = await talk.chats.take_back(USER, events[0].data["chat"], turn=events[0].turn)
     assert desk.sources("a.ipynb") == ["a = 3"]
-    assert "worked on since" in taken.left[0]
+    assert "edited since" in taken.left[0]

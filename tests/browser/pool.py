@@ -311,7 +311,7 @@ class Pool:
             # One for each server: the CLI of a server that was killed asks nobody else.
             model = SharedModel()
             await stack.enter_async_context(model.running())
-            start = await stack.enter_async_context(servers(folder))
+            start = await stack.enter_async_context(servers(folder, pages=True))
             server = await start(config=said, **model.environment)
             configure(server.home, collaboration=collaboration)
             return PooledLab(server, model), stack.pop_all()

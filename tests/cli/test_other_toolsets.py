@@ -103,7 +103,7 @@ async def test_code_in_a_sandbox_is_told_that_it_does_not_call_the_tools(nb: Nb)
             assert not ran.is_error, text(ran)
             assert "['a.ipynb'] []" in text(ran)
             assert "permission_denied There is no bridge here" in text(ran)
-            assert "Code in a sandbox does not call the tools" in text(ran)
+            assert "Code in a sandbox or behind a gateway cannot call tools" in text(ran)
     await asyncio.to_thread(nb, "shutdown")
     assert nb.processes() == []
 

@@ -82,7 +82,7 @@ def test_a_cell_that_fails_ends_with_1(nb: Nb, path: Path) -> None:
 def test_a_kernelspec_that_does_not_exist(nb: Nb) -> None:
     ended = nb("open", "new.ipynb", "--kernel", "klingon", status=2)
     assert "kernelspec_not_found" in ended.err
-    assert "Installed are: python3" in ended.err
+    assert "Installed kernelspecs: python3" in ended.err
     assert not (nb.root / "new.ipynb").exists()
 
 
@@ -215,7 +215,7 @@ def test_a_notebook_that_is_deleted_or_moved_while_it_is_open(nb: Nb, path: Path
 def test_errors_are_json_for_programs(nb: Nb, path: Path) -> None:
     error = nb("cell", "nope", "-n", "a.ipynb", "--json", status=2).json["error"]
     assert error["code"] == "cell_not_found"
-    assert error["hint"] == "Call `nb cells` for the cells and their ids."
+    assert error["hint"] == "Call `nb cells` to see the cells and their ids."
     wrong = json.loads(nb("insert", "one", "x", "--json", status=2).out)
     assert wrong["error"]["code"] == "invalid_arguments"
     assert nb("nonsense", "--json", status=2).json["error"]["code"] == "invalid_arguments"

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.cli.conftest import Nb
-from tk_ai_extension.kernels.sandbox.finding import probe
+from tk_ai_extension.kernels.sandbox.detection import probe
 
 FINDINGS = probe()
 works = pytest.mark.skipif(

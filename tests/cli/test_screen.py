@@ -14,7 +14,7 @@ from tk_ai_extension.cli.session import as_json
 from tk_ai_extension.cli.terminal import TerminalInfo
 from tk_ai_extension.model.errors import CellNotFound
 from tk_ai_extension.tools.default.reading import CellLine, CellList, CellRead
-from tk_ai_extension.tools.following import CellRun, ExecutionResult
+from tk_ai_extension.tools.execution_results import CellRun, ExecutionResult
 from tk_ai_extension.tools.results import Image
 
 
@@ -112,7 +112,7 @@ def test_progress_is_one_line_that_gives_way(screen: Screen, terminal: Recorded)
 def test_a_refusal_says_what_to_do(screen: Screen, terminal: Recorded) -> None:
     screen.refuse(CellNotFound("No cell `x`."))
     assert "cell_not_found" in terminal.text
-    assert "Call list_cells for the cells and their ids." in terminal.text
+    assert "Call list_cells to see the cells and their ids." in terminal.text
 
 
 @pytest.mark.parametrize("where", ["source", "output"])

@@ -60,7 +60,7 @@ def test_a_kernel_that_was_killed_is_replaced_and_that_is_said(nb: Nb) -> None:
     nb("run", "kept = 'state'")
     killed = psutil.Process(int(nb("run", "import os; print(os.getpid())").out.split()[-1]))
     killed.kill()
-    assert "its variables are gone" in nb("run", "1 + 1").out
+    assert "Its variables are lost" in nb("run", "1 + 1").out
     assert "NameError" in nb("run", "kept", status=1).out
 
 

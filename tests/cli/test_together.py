@@ -139,7 +139,7 @@ def test_what_was_seen_and_opened_is_remembered_without_a_host(nb: Nb) -> None:
     assert "x = 1" in nb("cell", "0", "-n", "a.ipynb").out
     nb("edit", "0", "x = 9", "-n", "a.ipynb")
     assert nb.read("a.ipynb").cells[0].source == "x = 9"
-    assert "Took back" in nb("undo", "-n", "a.ipynb").out
+    assert "Undone" in nb("undo", "-n", "a.ipynb").out
     assert nb.read("a.ipynb").cells[0].source == "x = 1\ny = 2"
     # Somebody else's change in between is never overwritten.
     path.write_text(path.read_text().replace("x = 1", "x = 5"))

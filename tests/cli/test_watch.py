@@ -22,7 +22,7 @@ def test_the_run_that_goes_on_is_meant_then_the_newest(nb: Nb, running: str) -> 
     assert (
         nb("watch", "--wait", "0", status=4)
         .out.rstrip()
-        .endswith(f"nb watch {running} follows it.")
+        .endswith(f"follow it with nb watch {running}.")
     )
     nb("run", "1 + 1", "--wait", "0", status=4)  # waits behind it
     assert nb("watch", "--wait", "0", "--json", status=4).json["execution_id"] == running

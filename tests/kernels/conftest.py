@@ -25,8 +25,8 @@ from traitlets.config import Config
 from tests.kernels.gateways import Gateway, running_gateway
 from tests.servers import start_server
 from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.execution_listener import Timeouts
 from tk_ai_extension.kernels.gateway.service import GatewayKernels, kernels_of
-from tk_ai_extension.kernels.run import Timeouts
 from tk_ai_extension.kernels.service import READY_TIMEOUT, JupyterKernels
 from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.testing.executor_bench import ExecutorBench
@@ -34,7 +34,7 @@ from tk_ai_extension.testing.faults import write_kernelspec
 
 __all__ = ["start_server"]
 
-TIMEOUTS = Timeouts(second_half=5.0, interrupt=1.0, stopping=15.0)
+TIMEOUTS = Timeouts(reply_idle_gap=5.0, interrupt=1.0, stopping=15.0)
 
 
 @dataclass

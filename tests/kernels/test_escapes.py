@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tk_ai_extension.kernels.sandbox.base import View
-from tk_ai_extension.kernels.sandbox.finding import find_sandbox, installed, probe
+from tk_ai_extension.kernels.sandbox.detection import find_sandbox, installed, probe
+from tk_ai_extension.kernels.sandbox.view import View
 
 ESCAPES = Path(__file__).with_name("escapes.py")
 ORDINARY = 65_433
@@ -110,9 +110,9 @@ os.execv({real!r}, [{real!r}, *words])
     )
     leaking.chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}:/nowhere"}
-    code = "from tk_ai_extension.kernels.sandbox.finding import probe; print(probe()[0])"
+    code = "from tk_ai_extension.kernels.sandbox.detection import probe; print(probe()[0])"
     said = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     ).stdout
     assert "ok=False" in said
-    assert "it writes the settings of this machine's kernel" in said
+    assert "it can write settings of the operating system's kernel" in said

@@ -22,7 +22,7 @@ from tests.kernels.gateways import Gateway
 from tests.kernels.networks import at, backend, gateway, network, proxy, server, service
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.gateway.connection import GatewayConnection, JsonFraming
-from tk_ai_extension.kernels.gateway.requests import GarbledAnswer, reading_answer
+from tk_ai_extension.kernels.gateway.requests import InvalidResponse, parsing_response
 from tk_ai_extension.kernels.gateway.service import GatewayKernels
 from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.model.errors import GatewayUnavailable, KernelspecNotFound, KernelStartFailed
@@ -145,7 +145,7 @@ async def test_a_gateway_that_is_not_found_has_its_kernels_still(
         await proxy.cut()
         assert (await running.outcome()).status == "connection_lost"
         for act in (bench.kernels.interrupt, bench.kernels.restart, bench.kernels.shutdown):
-            with pytest.raises(GatewayUnavailable, match="does not do it"):
+            with pytest.raises(GatewayUnavailable, match="failed"):
                 await act(kernel_id)
     go.touch()
     proxy.refusals.clear()
@@ -157,7 +157,7 @@ async def test_a_page_in_the_place_of_an_answer_is_no_answer(
     bench: ExecutorBench, proxy: Proxy, gateway: Gateway, service: Callable[..., GatewayKernels]
 ) -> None:
     proxy.refusals.append(Refusal("GET /api/kernelspecs", "200 OK", times=1, body=PAGE))
-    with pytest.raises(GatewayUnavailable, match="not of the Jupyter API"):
+    with pytest.raises(GatewayUnavailable, match="not follow the Jupyter API"):
         await bench.kernels.kernelspecs()
     proxy.refusals.append(Refusal("POST /api/kernels", "200 OK", body=PAGE))
     with pytest.raises(GatewayUnavailable) as failure:
@@ -192,9 +192,9 @@ async def test_a_defect_of_ours_is_not_taken_for_an_outage_of_the_gateway(
                 with pytest.raises(defect):
                     await run(at(bench, service()), "1")
     # What is not understood in an answer is the gateway's doing, with the reason in the message.
-    with pytest.raises(GarbledAnswer, match="AttributeError"), reading_answer():
+    with pytest.raises(InvalidResponse, match="AttributeError"), parsing_response():
         raise AttributeError
-    with pytest.raises(ssl.SSLCertVerificationError), reading_answer():
+    with pytest.raises(ssl.SSLCertVerificationError), parsing_response():
         raise ssl.SSLCertVerificationError("refused")  # a ValueError too
     assert (await run(bench, "1")).status == "ok"
 
@@ -213,7 +213,7 @@ async def test_only_a_garbled_message_is_not_understood(
         patch.setattr(line, "_framing", JsonFraming())
         for garbled in ("3", "{", json.dumps({**parts, "parent_header": {}, "content": 3})):
             line._deliver(garbled)
-            assert "not understood" in caplog.text
+            assert "malformed" in caplog.text
             caplog.clear()
     defect = Mock(side_effect=KeyError("a defect of ours"))
     monkeypatch.setattr(GatewayConnection, "_receive", defect)
@@ -222,7 +222,7 @@ async def test_only_a_garbled_message_is_not_understood(
         while "Internal error" not in caplog.text:  # noqa: ASYNC110 - a turn of the loop each
             await asyncio.sleep(0)
     assert "Traceback" in caplog.text
-    assert "not understood" not in caplog.text
+    assert "malformed" not in caplog.text
 
 
 async def test_a_service_that_is_closed_while_it_connects_keeps_no_line(
@@ -292,7 +292,7 @@ async def test_a_start_that_fails_at_the_gateway_is_tried_once_more(
     kernel_id = await harmed()
     assert proxy.seen("POST /api/kernels") == 2
     left = set(await gateway.kernels()) - before - {kernel_id}
-    assert (len(left), "which is then left there" in caplog.text) == (is_late, is_late)
+    assert (len(left), "which is left there" in caplog.text) == (is_late, is_late)
     for each in left:
         await gateway.request("DELETE", f"api/kernels/{each}")
     assert (await run(bench, "1", kernel_id)).status == "ok"
@@ -310,7 +310,7 @@ async def test_a_start_that_fails_again_or_is_refused_says_what_to_do(
     assert proxy.seen("POST /api/kernels") == asked
     assert f"HTTP {status.partition(' ')[0]}" in failure.value.message
     assert ("failed twice" in failure.value.message) == (asked == 2)
-    assert "Its own log says why" in failure.value.hint
+    assert "See the gateway's log" in failure.value.hint
     assert ("left there" in failure.value.hint) == (asked == 2)
     assert set(await gateway.kernels()) == before
 
@@ -423,7 +423,7 @@ async def test_what_the_gateway_holds_back_is_told_with_its_number(bench: Execut
     assert outcome.text().count("\n") < 3_000
     said = outcome.text("stderr")
     assert "IOPub message rate exceeded" in said, "the gateway's own note"
-    assert "than it, or its gateway, passes them on" in said
+    assert "than it or its gateway could send them" in said
 
 
 @pytest.mark.proves("fault:flood")

@@ -141,7 +141,7 @@ async def test_a_persons_cell_ends_when_all_is_said_or_nothing_more_comes(
 ) -> None:
     kernel_id = await harmed()
     await run(bench, HESITATE, kernel_id)
-    monkeypatch.setattr(pages, "SECOND_HALF", 0.5)
+    monkeypatch.setattr(pages, "REPLY_IDLE_GAP", 0.5)
     theirs = server.stack.put(kernel_id, faults.show_displays(5))
     result = await settled(server.stack, kernel_id, theirs)
     shown = [each["data"]["text/plain"] for each in json.loads(result["outputs"])]

@@ -196,7 +196,7 @@ async def test_a_living_kernel_that_cannot_be_taken_over_keeps_its_files(
         note.write_text(spoil(text), encoding="utf-8")
         caplog.clear()
         assert bench.manager.adopt({}) == [], reason
-        assert f"Kernel {kernel_id} is left alone" in caplog.text, reason
+        assert f"Kernel {kernel_id} is not adopted" in caplog.text, reason
         assert sorted(files(tmp_path)) == before, reason
     note.write_text(text, encoding="utf-8")
     assert bench.manager.adopt({}) == [kernel_id]

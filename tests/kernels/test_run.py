@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tk_ai_extension.kernels.conversation import Ending, SequenceGapDetector
-from tk_ai_extension.kernels.run import Run, Timeouts
+from tk_ai_extension.kernels.base_connection import Ending, SequenceGapDetector
+from tk_ai_extension.kernels.execution_listener import ExecutionListener, Timeouts
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, OutputsChanged
 
 OK = {"status": "ok", "execution_count": 1}
@@ -17,30 +17,30 @@ INTERRUPTED = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "t
 
 
 @pytest.fixture
-async def run() -> Run:
+async def run() -> ExecutionListener:
     return new_run()
 
 
 def new_run(
-    *, stopping: Callable[[], bool] = lambda: False, second_half: float = 0.1, **request: Any
-) -> Run:
+    *, stopping: Callable[[], bool] = lambda: False, reply_idle_gap: float = 0.1, **request: Any
+) -> ExecutionListener:
     async def interrupt() -> None:
         raise RuntimeError("there is no kernel")
 
-    return Run(
+    return ExecutionListener(
         ExecutionRequest("code", **request),
         backend="direct",
         interrupt=interrupt,
         stopping=stopping,
-        timeouts=Timeouts(second_half=second_half, interrupt=0.05, stopping=0.1),
+        timeouts=Timeouts(reply_idle_gap=reply_idle_gap, interrupt=0.05, stopping=0.1),
     )
 
 
-def hear(run: Run, kind: str, **content: Any) -> None:
+def hear(run: ExecutionListener, kind: str, **content: Any) -> None:
     run.on_iopub(kind, content, None)
 
 
-async def ended(run: Run) -> Execution:
+async def ended(run: ExecutionListener) -> Execution:
     async with asyncio.timeout(5):
         async for event in run.events():
             if isinstance(event, Execution):
@@ -51,7 +51,9 @@ async def ended(run: Run) -> Execution:
 
 @pytest.mark.proves("exec:complete")
 @pytest.mark.parametrize("reply_first", [True, False])
-async def test_it_ends_with_reply_and_idle_in_either_order(run: Run, reply_first: bool) -> None:
+async def test_it_ends_with_reply_and_idle_in_either_order(
+    run: ExecutionListener, reply_first: bool
+) -> None:
     hear(run, "status", execution_state="busy")
     for reply in (reply_first, not reply_first):
         assert not run.done
@@ -64,7 +66,9 @@ async def test_it_ends_with_reply_and_idle_in_either_order(run: Run, reply_first
 
 @pytest.mark.proves("exec:complete")
 @pytest.mark.parametrize("reply", [True, False])
-async def test_the_other_half_is_waited_for_a_bounded_time(run: Run, reply: bool) -> None:
+async def test_the_other_half_is_waited_for_a_bounded_time(
+    run: ExecutionListener, reply: bool
+) -> None:
     hear(run, "execute_input", code="code", execution_count=1)
     if reply:
         run.on_reply(OK)
@@ -77,7 +81,7 @@ async def test_the_other_half_is_waited_for_a_bounded_time(run: Run, reply: bool
 @pytest.mark.proves("exec:complete", "fault:flood")
 async def test_a_flood_that_is_still_read_after_the_reply_is_read_to_its_end() -> None:
     # All of it takes longer than that, and no step as long, on a machine that is busy either.
-    run = new_run(second_half=1.0)
+    run = new_run(reply_idle_gap=1.0)
     run.on_reply(OK)
     loop, left = asyncio.get_running_loop(), 10
 
@@ -96,7 +100,9 @@ async def test_a_flood_that_is_still_read_after_the_reply_is_read_to_its_end() -
 
 @pytest.mark.proves("fault:flood")
 @pytest.mark.parametrize("end_is_heard", [True, False])
-async def test_a_flood_whose_end_is_not_heard_says_so(run: Run, end_is_heard: bool) -> None:
+async def test_a_flood_whose_end_is_not_heard_says_so(
+    run: ExecutionListener, end_is_heard: bool
+) -> None:
     for _ in range(1_000):
         hear(run, "stream", name="stdout", text="more\n")
     run.on_reply(OK)
@@ -104,11 +110,11 @@ async def test_a_flood_whose_end_is_not_heard_says_so(run: Run, end_is_heard: bo
         hear(run, "status", execution_state="idle")
     execution = await ended(run)
     said = "".join(each["text"] for each in execution.outputs if each["name"] == "stderr")
-    assert ("the last of the output were lost" in said) is not end_is_heard
+    assert ("The last messages with output were lost" in said) is not end_is_heard
 
 
 @pytest.mark.proves("exec:statuses")
-async def test_an_error_without_a_reply_is_one(run: Run) -> None:
+async def test_an_error_without_a_reply_is_one(run: ExecutionListener) -> None:
     hear(run, "error", ename="E", evalue="v", traceback=[])
     hear(run, "status", execution_state="idle")
     execution = await ended(run)
@@ -129,7 +135,7 @@ async def test_an_error_without_a_reply_is_one(run: Run) -> None:
         ("closed", "connection_lost"),
     ],
 )
-async def test_it_ends_with_the_connection(run: Run, kind: Any, status: str) -> None:
+async def test_it_ends_with_the_connection(run: ExecutionListener, kind: Any, status: str) -> None:
     hear(run, "stream", name="stdout", text="kept")
     run.on_end(Ending(kind, "Why."))
     execution = await ended(run)
@@ -138,7 +144,9 @@ async def test_it_ends_with_the_connection(run: Run, kind: Any, status: str) -> 
 
 
 @pytest.mark.proves("exec:statuses")
-async def test_what_had_its_reply_when_the_kernel_died_has_ended_well(run: Run) -> None:
+async def test_what_had_its_reply_when_the_kernel_died_has_ended_well(
+    run: ExecutionListener,
+) -> None:
     run.on_reply(OK)
     run.on_end(Ending("died", "Why."))
     assert (await ended(run)).status == "ok"
@@ -174,7 +182,7 @@ async def test_a_timeout_ends_it_even_where_interrupting_fails(
     assert "Interrupting a kernel failed" in caplog.text
 
 
-async def test_a_request_that_the_kernel_drops_unrun_is_told_apart(run: Run) -> None:
+async def test_a_request_that_the_kernel_drops_unrun_is_told_apart(run: ExecutionListener) -> None:
     hear(run, "status", execution_state="busy")
     run.on_reply({"status": "aborted"})
     hear(run, "status", execution_state="idle")
@@ -182,7 +190,7 @@ async def test_a_request_that_the_kernel_drops_unrun_is_told_apart(run: Run) -> 
 
 
 @pytest.mark.proves("out:stream")
-async def test_outputs_are_told_at_once_and_then_in_batches(run: Run) -> None:
+async def test_outputs_are_told_at_once_and_then_in_batches(run: ExecutionListener) -> None:
     loop = asyncio.get_running_loop()
 
     def print_on(left: int) -> None:

@@ -21,12 +21,12 @@ import tk_ai_extension
 from tests.kernels.guests import DEADLINE, connect, run, until
 from tk_ai_extension.kernels.environment import AllowedEnvironment
 from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
-from tk_ai_extension.kernels.sandbox.base import Sandbox, View
 from tk_ai_extension.kernels.sandbox.bubblewrap import Bubblewrap
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
-from tk_ai_extension.kernels.sandbox.finding import find_sandbox, probe, sandboxes
-from tk_ai_extension.kernels.sandbox.interpreter import program
+from tk_ai_extension.kernels.sandbox.detection import find_sandbox, probe, sandboxes
+from tk_ai_extension.kernels.sandbox.interpreter import resolve_program
 from tk_ai_extension.kernels.sandbox.provisioner import SandboxedProvisioner
+from tk_ai_extension.kernels.sandbox.view import Sandbox, View
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.kernels.sharing.kernelspec import install_shared_kernelspec
 from tk_ai_extension.kernels.sharing.share import Share
@@ -251,7 +251,7 @@ async def test_it_is_shared_like_any_kernel(
 ) -> None:
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     share = Share(kernel.project / ".nb")
-    share.point_at(Path(kernel.manager.connection_file))
+    share.publish(Path(kernel.manager.connection_file))
     guest: Any = AsyncKernelManager(
         kernel_name=install_shared_kernelspec(share).name,
         connection_file=str(tmp_path / "guest.json"),
@@ -333,7 +333,7 @@ class TestWithoutASandbox:
         _program(programs / name, f'while {until_program}; do shift; done; {skip}; exec "$@"')
         finding = probe()[0 if name == "bwrap" else 1]
         assert not finding.ok
-        assert "it sees files outside of the project" in finding.detail
+        assert "it can see files outside the project" in finding.detail
 
 
 def _program(path: Path, script: str) -> None:
@@ -343,7 +343,7 @@ def _program(path: Path, script: str) -> None:
 
 async def test_a_project_that_holds_the_home_folder_is_refused() -> None:
     for project in (Path.home(), Path.home().parent):
-        with pytest.raises(SandboxUnavailable, match="home folder would be visible"):
+        with pytest.raises(SandboxUnavailable, match="your whole home folder"):
             Confinement.of(project)
 
 
@@ -356,13 +356,13 @@ async def test_a_program_in_the_project_is_not_asked_outside_unless_it_cannot_be
     link = tmp_path.parent / f"{tmp_path.name}-python"
     link.symlink_to(planted)
     for path in (planted, link):
-        with pytest.raises(PermissionError, match="code in a sandbox may have written it"):
-            program([str(path)], os.environ, tmp_path)
+        with pytest.raises(PermissionError, match="sandboxed code may have written it"):
+            resolve_program([str(path)], os.environ, tmp_path)
     with pytest.raises(PermissionError):
-        program(["python"], {"PATH": str(planted.parent)}, tmp_path)
+        resolve_program(["python"], {"PATH": str(planted.parent)}, tmp_path)
     assert not (tmp_path / "ran").exists()
     (tmp_path / "tools" / "pyvenv.cfg").touch()
-    assert program([str(planted)], os.environ, tmp_path).argv[0] == sys.executable
+    assert resolve_program([str(planted)], os.environ, tmp_path).argv[0] == sys.executable
 
 
 async def test_the_code_of_nb_itself_is_read_only(tmp_path: Path) -> None:

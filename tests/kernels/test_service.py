@@ -195,8 +195,8 @@ async def test_an_unknown_kernelspec_is_named_with_those_that_exist(
 @pytest.mark.parametrize(
     ("name", "code", "said"),
     [
-        ("sleeps", faults.SLEEPS, "did not answer within 2 s. It wrote:\nI sleep"),
-        ("exits", faults.EXITS, "exited with code 7. It wrote:\nno such module: spam"),
+        ("sleeps", faults.SLEEPS, "did not answer within 2 s. Its last output:\nI sleep"),
+        ("exits", faults.EXITS, "exited with code 7. Its last output:\nno such module: spam"),
         ("garbage", faults.GARBAGE, "and then it hangs"),
     ],
     ids=["sleeps", "exits", "garbage"],
@@ -407,7 +407,7 @@ async def test_a_gateways_kernel_is_refused_by_name(server: Server, kernel_id: s
         def get_kernel(self, _: str) -> Manager:
             return Manager()
 
-    kernels = JupyterKernels(Gateway())
+    kernels = JupyterKernels(Gateway())  # pyright: ignore[reportArgumentType]
     with pytest.raises(KernelUnsupported, match="gateway"):
         kernels.executor(kernel_id)
     await kernels.close()
@@ -434,7 +434,7 @@ async def test_a_kernel_that_another_process_owns_is_run_and_its_loss_is_told(
     await kernels.interrupt(found)
     assert (await running.outcome()).status == "interrupted"
     for stop in (kernels.restart, kernels.shutdown):
-        with pytest.raises(KernelUnsupported, match="another process"):
+        with pytest.raises(KernelUnsupported, match="Another process"):
             await stop(found)
     running = submit(bench, faults.RUN_FOREVER)
     await running.printed()

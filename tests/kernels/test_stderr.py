@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from tk_ai_extension.kernels.starting import StderrTail
+from tk_ai_extension.kernels.starter import StderrTail
 
 
 @pytest.mark.proves("exec:no-block")

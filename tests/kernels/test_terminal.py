@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tk_ai_extension.kernels.terminal import StreamText
+from tk_ai_extension.kernels.terminal import TerminalText
 
 pieces = st.lists(st.text(alphabet="ab\n\r\b", max_size=12), max_size=12)
 
@@ -33,7 +33,7 @@ def as_jupyterlab_does(index: int, new: str, text: str) -> tuple[str, int]:
 @pytest.mark.proves("exec:display-update")
 @given(pieces)
 def test_any_text_is_shown_as_jupyterlab_shows_it(chunks: list[str]) -> None:
-    stream, expected, cursor = StreamText(), "", 0
+    stream, expected, cursor = TerminalText(), "", 0
     for chunk in chunks:
         stream.write(chunk)
         expected, cursor = as_jupyterlab_does(cursor, chunk, expected)
@@ -44,7 +44,7 @@ def test_any_text_is_shown_as_jupyterlab_shows_it(chunks: list[str]) -> None:
 @pytest.mark.proves("out:stream")
 @given(st.lists(st.tuples(st.text(alphabet="ab\n\r\b", max_size=8), st.booleans()), max_size=16))
 def test_what_is_drained_gives_the_text(chunks: list[tuple[str, bool]]) -> None:
-    stream, told = StreamText(), ""
+    stream, told = TerminalText(), ""
     for chunk, drain in [*chunks, ("", True)]:
         stream.write(chunk)
         if drain and (edit := stream.drain()) is not None:
@@ -67,6 +67,6 @@ def test_what_is_drained_gives_the_text(chunks: list[tuple[str, bool]]) -> None:
     ],
 )
 def test_examples(printed: str, shown: str) -> None:
-    stream = StreamText()
+    stream = TerminalText()
     stream.write(printed)
     assert stream.value == shown

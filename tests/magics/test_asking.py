@@ -93,10 +93,10 @@ async def test_what_claude_runs_in_the_kernel_that_asks_runs_when_it_has_answere
     ran = await person.run("%tk --mode auto Print six by seven.")
     assert (ran.status, ran.asked) == ("ok", [])
     assert ran.text.splitlines()[0] == "A plot, then."
-    assert ran.text.splitlines()[-2:] == ["It runs now.", "*1 cell of Claude's runs now.*"]
+    assert ran.text.splitlines()[-2:] == ["It runs now.", "*Running 1 cell for Claude.*"]
     first, second, third = (request.tool_results[0] for request in model.requests[1:4])
-    assert "runs by itself when you have answered" in first.text
-    assert "runs by itself when you have answered" in second.text
+    assert "starts by itself after you answer" in first.text
+    assert "starts by itself after you answer" in second.text
     assert "kernel_busy" in third.text
     for run in extension.workspace.executions.active(kernel_id=person.kernel_id):
         assert await run.wait(DEADLINE)
@@ -120,7 +120,7 @@ async def test_a_turn_that_was_under_way_does_not_wait_for_the_kernel_that_waits
     waits: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def told(ran: Ran) -> None:
-        if "come first: 1" in ran.text and not waits.done():
+        if "ahead of this one: 1" in ran.text and not waits.done():
             waits.set_result(True)
 
     asking = asyncio.create_task(person.run("%tk And now.", told=told))
@@ -129,7 +129,7 @@ async def test_a_turn_that_was_under_way_does_not_wait_for_the_kernel_that_waits
         held.go_on.set()
         first = await before
     assert first["text"] == "It runs later."
-    assert "runs by itself when you have answered" in first["calls"][0]["text"]
+    assert "starts by itself after you answer" in first["calls"][0]["text"]
     assert (await asking).text.splitlines()[-1] == "Second."
     for run in extension.workspace.executions.active(kernel_id=person.kernel_id):
         assert await run.wait(DEADLINE)
@@ -209,7 +209,7 @@ async def test_where_nobody_can_be_asked_the_answer_is_no(
     model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("I may not."))
     ran = await person.run("%tk Set x.")
     assert ran.status == "ok"
-    assert "Nobody can be asked here" in ran.text
+    assert "cannot ask for approval" in ran.text
     assert len(cells_of(jp_root_dir, notebook)) == 2
 
 
@@ -218,7 +218,7 @@ async def test_fix_sends_the_last_error_with_its_cell(
 ) -> None:
     person = await desk.open(notebook)
     nothing = await person.run("%tk fix")
-    assert nothing.traceback[0] == "tk: Nothing has failed in this kernel."
+    assert nothing.traceback[0] == "tk: No error in this kernel."
     await person.run("def half(x):\n    return x / 0\nhalf(1)")
     model.add(
         Answer.of(ToolUse("read_cell", {"cell": 1})),
@@ -264,7 +264,7 @@ async def test_a_failure_is_said_without_a_traceback(
         .startswith("tk [invalid_arguments]: ")
     )
     assert (await person.run("%tk --quickly Hello.")).traceback[0] == (
-        "tk: There is no option --quickly."
+        "tk: Unknown option --quickly."
     )
     assert "%tk fix" in (await person.run("%tk")).printed
 

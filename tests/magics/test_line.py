@@ -23,10 +23,10 @@ FROM_A_CHILD = """\
 import os, subprocess, sys
 code = '''
 import sys
-from tk_ai_extension.magics.line import Line
-with Line() as line:
+from tk_ai_extension.magics.server_connection import ServerConnection
+with ServerConnection() as line:
     line.ask(message="From a child.")
-    while (event := line.hear())["kind"] != "done":
+    while (event := line.receive())["kind"] != "done":
         pass
     print(event["text"])
 '''
@@ -105,15 +105,15 @@ async def test_a_cell_reaches_no_other_chat_and_answers_nobody_elses_question(
     person = await desk.open(notebook)
     model.add(Answer.of(ToolUse("insert_cell", {"source": "x"})), Answer.of("Hm."))
     ran = await person.run(
-        "from tk_ai_extension.magics.line import Line\n"
-        "with Line() as line:\n"
+        "from tk_ai_extension.magics.server_connection import ServerConnection\n"
+        "with ServerConnection() as line:\n"
         "    line.ask(message='Hello.', chat='another', notebook='/elsewhere/other.ipynb')\n"
-        "    while (event := line.hear())['kind'] != 'permission':\n"
+        "    while (event := line.receive())['kind'] != 'permission':\n"
         "        print(event.get('notebook', ''))\n"
         "    print(event['answers'])\n"
-        "    line.say({'permission': event['id'], 'answer': 'chat'})\n"
-        "    while (event := line.hear())['kind'] != 'done': pass\n"
-        "    line.hear()\n"
+        "    line.send({'permission': event['id'], 'answer': 'chat'})\n"
+        "    while (event := line.receive())['kind'] != 'done': pass\n"
+        "    line.receive()\n"
     )
     assert notebook in ran.printed.split()
     assert "['once', 'notebook', 'deny']" in ran.printed
@@ -124,7 +124,7 @@ async def test_a_cell_reaches_no_other_chat_and_answers_nobody_elses_question(
 async def test_a_kernel_without_a_line_is_told_what_to_do(desk: Desk, notebook: str) -> None:
     person = await desk.open(notebook)
     ran = await person.run("import os\nos.environ.pop('TK_AI_LINE')\n%tk Hello.")
-    assert ran.traceback[0].startswith("tk [no_line]: This kernel has no line")
+    assert ran.traceback[0].startswith("tk [no_line]: This kernel has no connection")
     assert "nb chat" in ran.traceback[1]
     ran = await person.run("os.environ['TK_AI_LINE'] = '/nowhere'\n%tk Hello.")
     assert ran.traceback[0].startswith("tk [no_line]: The server that started this kernel")

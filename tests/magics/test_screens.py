@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tk_ai_extension.magics import keep_question_marks
-from tk_ai_extension.magics.line import TkError
 from tk_ai_extension.magics.magic import Command
-from tk_ai_extension.magics.safe import JOINER, harmless
-from tk_ai_extension.magics.screens import EVERY, Plain, Rich, describe
+from tk_ai_extension.magics.safe_markdown import JOINER, escape_active_content
+from tk_ai_extension.magics.screens import REFRESH_INTERVAL, PlainScreen, RichScreen, describe
+from tk_ai_extension.magics.server_connection import TkError
 
 
 class Below:
@@ -39,52 +39,52 @@ class Below:
 
 def test_a_text_that_grows_is_shown_now_and_then_and_whole_in_the_end() -> None:
     below = Below()
-    screen = Rich(below.show, clock=below.clock)
+    screen = RichScreen(below.show, clock=below.clock)
     assert below.text == ["…"]
     screen.text(0, 0, "One")
-    assert (below.text, screen.late) == (["One"], None)
+    assert (below.text, screen.refresh_in) == (["One"], None)
     screen.text(0, 3, ", two")
     assert below.text == ["One"]
-    assert screen.late == pytest.approx(EVERY)
-    below.now += EVERY
-    assert screen.late == 0
+    assert screen.refresh_in == pytest.approx(REFRESH_INTERVAL)
+    below.now += REFRESH_INTERVAL
+    assert screen.refresh_in == 0
     screen.text(0, 8, ", three")
     assert below.text == ["One, two, three"]
     screen.text(0, 15, ".")
-    screen.look()
+    screen.refresh()
     assert (below.text, below.updates) == (["One, two, three."], 3)
 
 
 def test_calls_and_texts_stand_in_their_order() -> None:
     below = Below()
-    screen = Rich(below.show, clock=below.clock)
+    screen = RichScreen(below.show, clock=below.clock)
     screen.text(0, 0, "Let me see.")
-    screen.call("a", "● read_cell", over=False)
+    screen.call("a", "● read_cell", ended=False)
     screen.text(1, 0, "I see.")
-    screen.call("a", "✔ `read_cell`", over=True)
+    screen.call("a", "✔ `read_cell`", ended=True)
     screen.note("Noted.")
     assert below.text == ["Let me see.", "`✔ 'read_cell'`", "I see.", "*Noted.*"]
 
 
 def test_a_text_that_was_cut_is_replaced() -> None:
     below = Below()
-    screen = Rich(below.show, clock=below.clock)
+    screen = RichScreen(below.show, clock=below.clock)
     screen.text(0, 0, "One, tw")
     screen.discard(0)
     screen.text(0, 0, "One, two.")
-    screen.look()
+    screen.refresh()
     assert below.text == ["", "One, two."]
 
 
 def test_where_displays_do_not_change_each_is_shown_once_and_whole() -> None:
     below = Below()
-    screen = Rich(below.show, live=False, clock=below.clock)
+    screen = RichScreen(below.show, live=False, clock=below.clock)
     screen.text(0, 0, "Let me")
     screen.text(0, 6, " see.")
-    assert (below.text, screen.late) == ([], None)
-    screen.call("a", "● read_cell", over=False)
+    assert (below.text, screen.refresh_in) == ([], None)
+    screen.call("a", "● read_cell", ended=False)
     assert below.text == ["Let me see."]
-    screen.call("a", "✔ read_cell", over=True)
+    screen.call("a", "✔ read_cell", ended=True)
     screen.text(1, 0, "Void")
     screen.discard(1)
     screen.text(1, 0, "I")
@@ -97,16 +97,17 @@ def test_where_displays_do_not_change_each_is_shown_once_and_whole() -> None:
 
 def test_plain_text_is_written_once_and_as_it_comes() -> None:
     written: list[str] = []
-    screen = Plain(written.append)
+    screen = PlainScreen(written.append)
     screen.text(0, 0, "One")
     screen.text(0, 3, ", two.")
-    screen.call("a", "● read_cell", over=False)
+    screen.call("a", "● read_cell", ended=False)
     screen.text(1, 0, "Three")
     screen.discard(1)
     screen.text(1, 0, "Four")
     screen.finish()
     assert "".join(written) == (
-        "One, two.\n● read_cell\nThree\nThe line to the model was cut; it begins anew.\nFour\n"
+        "One, two.\n● read_cell\nThree\n"
+        "The connection to the model was lost. The answer starts again.\nFour\n"
     )
 
 
@@ -124,9 +125,9 @@ def test_plain_text_is_written_once_and_as_it_comes() -> None:
 def test_no_tag_survives(text: str) -> None:
     assert not any(
         after[:1].isalpha() or after[:1] in ("/", "!", "?")
-        for after in harmless(text).split("<")[1:]
+        for after in escape_active_content(text).split("<")[1:]
     )
-    assert harmless(text).replace(JOINER, "") == text
+    assert escape_active_content(text).replace(JOINER, "") == text
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ def test_no_tag_survives(text: str) -> None:
     ],
 )
 def test_pictures_and_strange_links_are_text(text: str, shown: str) -> None:
-    assert harmless(text).replace(JOINER, "|") == shown
+    assert escape_active_content(text).replace(JOINER, "|") == shown
 
 
 @pytest.mark.parametrize(

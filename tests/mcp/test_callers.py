@@ -39,7 +39,7 @@ async def test_a_session_is_a_caller(connect: Connect, probe: Probe) -> None:
     assert callers[0].key != callers[2].key
     assert callers[2].key != "ignored"
     assert callers[0].user == callers[2].user
-    assert callers[0].face == "mcp"
+    assert callers[0].interface == "mcp"
     assert callers[0].name.startswith("mcp")
 
 

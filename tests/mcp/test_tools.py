@@ -159,7 +159,7 @@ async def test_an_unknown_toolset_is_refused_at_once(connect: Connect) -> None:
         async with connect("?toolsets=default,nonsense"):
             pass
     (refusal,) = _leaves(failure.value)
-    assert "There is no toolset `nonsense`" in str(refusal)
+    assert "Unknown toolset `nonsense`" in str(refusal)
 
 
 @pytest.mark.proves("mcp:progress")

@@ -18,7 +18,7 @@ from tk_ai_extension.model.outputs import (
     ReplaceOutput,
     StreamEdit,
 )
-from tk_ai_extension.workspace.running import MAX_STATUSES, StatusLog
+from tk_ai_extension.workspace.runs import MAX_STATUSES, StatusLog
 
 texts = st.text("ab\n", max_size=5)
 kinds = st.one_of(

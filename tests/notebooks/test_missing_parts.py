@@ -18,7 +18,7 @@ from tk_ai_extension.kernels.stack import GuardedStack, StackUnavailable
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import CollaborationUnsupported
 from tk_ai_extension.model.operations import Insert
-from tk_ai_extension.model.probing import missing_in
+from tk_ai_extension.model.private_api import missing_members
 from tk_ai_extension.notebooks.files import hooks
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.testing.document_bench import code, notebook, sources
@@ -34,7 +34,7 @@ def test_attributes_of_instances_are_found_without_one() -> None:
     class Derived(Base):
         method = None
 
-    assert missing_in(Derived, ("own", "method", "gone")) == ["Derived.gone"]
+    assert missing_members(Derived, ("own", "method", "gone")) == ["Derived.gone"]
 
 
 async def test_a_live_notebook_is_read_and_not_changed(

@@ -131,7 +131,7 @@ async def test_agents_are_there_each_for_itself_also_for_who_comes_later(
 async def test_a_state_is_renewed_before_it_is_forgotten(
     bench: DocumentBench, app: ServerApp, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "RENEWAL", 0.05)
+    monkeypatch.setattr(module, "RENEWAL_INTERVAL", 0.05)
     path = (await bench.open(CELLS)).path
     async with opened(app, address, path) as browser:
         presence_of(bench).began(path, CLAUDE, ["aaaa1111"])
@@ -152,7 +152,7 @@ async def test_nothing_is_remembered_of_who_came_and_went(
 ) -> None:
     monkeypatch.setattr(module, "ANNOUNCE_INTERVAL", 0.1)
     monkeypatch.setattr(module, "GRACE", 0.3)
-    monkeypatch.setattr(module, "RENEWAL", 0.05)
+    monkeypatch.setattr(module, "RENEWAL_INTERVAL", 0.05)
     path = (await bench.open(CELLS)).path
     async with opened(app, address, path) as browser:
         awareness = room_of(app, path).awareness
@@ -169,7 +169,7 @@ async def test_nothing_is_remembered_of_who_came_and_went(
 async def test_presence_keeps_no_room_open_and_leaves_the_notebook_as_it_is(
     bench: DocumentBench, app: ServerApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "RENEWAL", 0.05)
+    monkeypatch.setattr(module, "RENEWAL_INTERVAL", 0.05)
     document = await bench.open(CELLS)
     await document.apply([Replace("aaaa1111", "second = 2")])
     room = room_of(app, document.path)

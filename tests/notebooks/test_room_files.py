@@ -163,7 +163,7 @@ async def test_what_is_typed_stays_in_a_room_that_was_looked_at_while_it_was_ope
         while room_of(app, "opened.ipynb") is None:  # noqa: ASYNC110
             await asyncio.sleep(0)
     # As for its activity, which the page asks for at the same time.
-    document = await bench.store.open("opened.ipynb", only_look=True)
+    document = await bench.store.open("opened.ipynb", read_only=True)
     person = await opening
     source = person.ycells[0]["source"]
     source += " = 1"

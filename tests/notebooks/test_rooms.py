@@ -214,11 +214,11 @@ async def test_a_mere_look_opens_no_room_and_sees_the_one_that_is_open(
     bench: DocumentBench, app: ServerApp
 ) -> None:
     path = bench.put(notebook(code("a", "aaaa1111")))
-    document = await bench.store.open(path, only_look=True)
+    document = await bench.store.open(path, read_only=True)
     assert (document.backend, sources((await document.read()).cells)) == ("file", ["a"])
     assert room_of(app, path) is None
     await bench.person.type(path, 0, " typed")
-    document = await bench.store.open(path, only_look=True)
+    document = await bench.store.open(path, read_only=True)
     assert (document.backend, sources((await document.read()).cells)) == ("room", ["a typed"])
 
 

@@ -21,11 +21,11 @@ from tk_ai_extension.notebooks.autosave import MAX_DELAY, SAVE_DELAY, SAVE_SHARE
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 from tk_ai_extension.notebooks.session import (
     CellOutputWriter,
-    Entered,
     Find,
-    KeptPlace,
     NotebookSession,
-    OutputPlace,
+    OutputSink,
+    RunningCell,
+    StoredSink,
 )
 from tk_ai_extension.testing.document_bench import DEADLINE, DocumentBench, code, notebook, stream
 
@@ -79,8 +79,8 @@ class Disk:
         self.seconds = seconds
         self.full = full
         self.saves = asyncio.Semaphore(0)
-        self.rested = asyncio.Event()
-        self.saver = OutputSaver("n.ipynb", [], self.save, lambda: None, self.rested.set)
+        self.idle = asyncio.Event()
+        self.saver = OutputSaver("n.ipynb", [], self.save, lambda: None, self.idle.set)
 
     async def save(self, runs: Sequence[RunningOutputs]) -> None:  # noqa: ARG002
         deadline = asyncio.get_running_loop().time() + self.seconds
@@ -103,10 +103,10 @@ class Kept:
         self.session = NotebookSession()
         self.saver = saver
 
-    async def enter(self, find: Find) -> Entered:  # noqa: ARG002
-        return Entered(CELL, 1, KeptPlace(self.saver))
+    async def locate(self, find: Find) -> RunningCell:  # noqa: ARG002
+        return RunningCell(CELL, 1, StoredSink(self.saver))
 
-    async def is_current(self, place: OutputPlace) -> bool:  # noqa: ARG002
+    async def is_current(self, sink: OutputSink) -> bool:  # noqa: ARG002
         return True
 
 
@@ -125,7 +125,7 @@ async def test_a_save_that_takes_long_puts_the_next_one_off() -> None:
         assert SAVE_SHARE * 0.3 <= disk.saver.delay <= MAX_DELAY
         disk.seconds = 0.0
         await disk.saver.save()
-    assert disk.rested.is_set()
+    assert disk.idle.is_set()
 
 
 async def test_a_save_that_fails_is_tried_again_later_and_later_and_the_end_says_so() -> None:
@@ -137,7 +137,7 @@ async def test_a_save_that_fails_is_tried_again_later_and_later_and_the_end_says
         assert disk.saver.delay >= 2 * SAVE_DELAY
         with pytest.raises(DiskFull):
             await writer.finish(1)
-    assert disk.rested.is_set()
+    assert disk.idle.is_set()
     assert disk.saver.runs == []
 
 

@@ -368,5 +368,5 @@ async def test_the_files_of_a_store_do_not_pile_up(bench: DocumentBench) -> None
     paths = [bench.put(notebook(code(str(number)))) for number in range(80)]
     for path in paths:
         await (await bench.store.open(path)).read()
-    kept: list[NotebookFile] = list(bench.store._kept._files.values())  # pyright: ignore[reportAttributeAccessIssue]
+    kept: list[NotebookFile] = list(bench.store._store._files.values())  # pyright: ignore[reportAttributeAccessIssue]
     assert len(kept) <= 64

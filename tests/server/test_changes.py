@@ -157,7 +157,7 @@ async def test_what_somebody_has_worked_on_since_stays_and_the_answer_says_so(
     nbformat.write(document, jp_root_dir / notebook)
     status, answer = await person.undo(notebook=notebook, entries=[changed["entry"]])
     assert (status, answer["undone"][0]["cells"]) == (200, [])
-    assert "worked on since" in answer["undone"][0]["left"][0]
+    assert "edited since" in answer["undone"][0]["left"][0]
     assert sources(jp_root_dir)[1] == "a person's"
 
 

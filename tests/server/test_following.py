@@ -20,7 +20,7 @@ from tk_ai_extension.model.outputs import Append, OutputBuffer, ReplaceOutput, S
 from tk_ai_extension.server.following import PIECE, Position
 from tk_ai_extension.server.handlers import streaming
 from tk_ai_extension.server.models import EXECUTION_EVENTS
-from tk_ai_extension.workspace.running import MAX_EVENTS, Run, Step
+from tk_ai_extension.workspace.runs import MAX_EVENTS, Run, Step
 
 MODELS = {name: TypeAdapter(model) for name, model in EXECUTION_EVENTS.items()}
 WRITTEN = ["zero\n", "one\n", "two\n"]

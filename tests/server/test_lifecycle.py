@@ -177,7 +177,7 @@ async def test_it_stops_within_five_seconds_with_cells_running_and_clients_waiti
         await asyncio.wait((following, waiting, *agents), timeout=DEADLINE)
         (told,) = waiting.result()["runs"]
         assert told["status"] == "interrupted"
-        assert "The server stopped while this ran" in told["message"]
+        assert "The server stopped during this execution" in told["message"]
         for task in (following, *agents):
             task.cancel()
         await asyncio.gather(following, waiting, *agents, return_exceptions=True)

@@ -7,8 +7,13 @@ import pytest
 from tests.desk import ALICE, NOBODY
 from tk_ai_extension.model.errors import Conflict, NothingToUndo, PermissionRequired
 
-OVER_REST = replace(ALICE, face="rest")
-"""The same user, with the same key, by another way in."""
+OVER_REST = replace(ALICE, interface="rest")
+"""The same user with the same key, through another interface."""
+
+
+def test_the_old_name_of_the_interface_still_works_and_warns():
+    with pytest.warns(DeprecationWarning, match="use Caller.interface"):
+        assert OVER_REST.face == "rest"
 
 
 @pytest.fixture
@@ -18,7 +23,7 @@ def notebook(desk):
 
 
 @pytest.mark.proves("ext:notebook-manager", "doc:conflict")
-async def test_a_key_of_one_face_is_none_of_another(desk, notebook):
+async def test_a_key_of_one_interface_is_none_of_another(desk, notebook):
     await desk.call("use_notebook", notebook=notebook)
     await desk.call("insert_cell", source="b")
     assert (await desk.call("list_managed_notebooks", caller=OVER_REST)).notebooks == []
@@ -84,4 +89,4 @@ async def test_history_counts_what_was_taken_back(desk, notebook):
     await desk.call("undo", notebook=notebook, steps=2)
     entries = (await desk.call("notebook_history", notebook=notebook)).entries
     told = [entry.summary for entry in entries if entry.tool == "undo"]
-    assert told == ["took back 2 changes", "took back 1 change"]
+    assert told == ["undid 2 changes", "undid 1 change"]

@@ -251,7 +251,7 @@ async def test_a_versioned_address_does_without_a_session(desk, path):
 async def test_plan_mode_refuses_it_and_says_why(desk, path):
     before = (desk.root / "n.ipynb").read_bytes()
     planner = replace(ALICE, mode="plan")
-    with pytest.raises(PermissionDenied, match="NotebookEdit is refused in plan mode"):
+    with pytest.raises(PermissionDenied, match="NotebookEdit is not allowed in plan mode"):
         await desk.call(
             "NotebookEdit",
             caller=planner,

@@ -39,7 +39,7 @@ async def test_over_the_bound_the_oldest_outputs_go_and_the_answer_says_so(small
     old = await small.call("wait_execution", execution_id=first.execution_id, **other)
     assert old.status == "ok"
     assert old.runs[0].output == ""
-    assert "not kept any more" in old.runs[0].message
+    assert "no longer kept" in old.runs[0].message
     new = await small.call("wait_execution", execution_id=second.execution_id, **other)
     assert "b" * 2500 in new.runs[0].output
     assert new.runs[0].message is None
@@ -94,5 +94,5 @@ async def test_what_waits_behind_somebody_elses_code_is_said_to_wait_and_ends_in
 def test_waiting_for_somebody_elses_code_is_no_failure():
     waiting = KernelChanged(kernel_id="k", action="interrupted", outcome="waiting")
     assert not waiting.is_error
-    assert "has not begun" in waiting.as_text()
+    assert "has not started" in waiting.as_text()
     assert KernelChanged(kernel_id="k", action="interrupted", outcome="interrupt_ignored").is_error

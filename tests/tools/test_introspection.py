@@ -43,7 +43,7 @@ async def test_a_check_imports_nothing(desk):
     missing = await desk.call("check_module", name="own_package.missing")
     assert (missing.available, missing.found) == (False, "own_package")
     assert not missing.is_error
-    assert "There is no module `own_package.missing`" in missing.as_text()
+    assert "No module `own_package.missing`" in missing.as_text()
     code = "import sys; print('own_package' in sys.modules)"
     assert (await desk.call("execute_ipython", code=code)).runs[0].output == "False"
 

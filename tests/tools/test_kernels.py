@@ -40,7 +40,7 @@ async def test_kernels_are_listed_with_state_memory_and_cpu(desk, used):
 @pytest.mark.proves("kernel:tools")
 async def test_restart_and_shutdown_lose_the_variables_and_say_so(desk, used):
     await desk.call("execute_cells", which="all")
-    assert "variables are gone" in (await desk.call("restart_kernel")).full_text()
+    assert "variables are lost" in (await desk.call("restart_kernel")).full_text()
     assert (await desk.call("execute_ipython", code="a")).runs[0].error.startswith("NameError")
     assert {c.state for c in (await desk.call("list_cells")).cells} == {"never"}
     await desk.call("shutdown_kernel")
@@ -70,7 +70,7 @@ async def test_a_kernel_that_died_is_noticed_and_replaced_and_the_caller_is_told
     after = await desk.call("execute_ipython", code="'alive'", wait=60)
     assert after.status == "ok", after.full_text()
     told = [*result.notices, *after.notices]
-    assert any("variables are gone" in notice for notice in told)
+    assert any("variables are lost" in notice for notice in told)
 
 
 @pytest.mark.proves("kernel:heartbeat")

@@ -144,7 +144,7 @@ async def test_an_edit_that_another_programs_file_replaced_before_it_was_saved_i
         notebook = desk.on_disk("n.ipynb")
         notebook.cells.append(nbformat.v4.new_code_cell("theirs = 1"))
         path.write_text(nbformat.writes(notebook), encoding="utf-8")
-        await room.take_in_file()
+        await room.reload_if_changed()
         return await room.save()
 
     monkeypatch.setattr(LiveRoom, "save", taken_in_first)

@@ -100,7 +100,7 @@ async def test_a_caller_without_a_session_is_told_to_name_the_notebook(desk):
     desk.write("n.ipynb", "a = 1")
     used = await desk.call("use_notebook", caller=NOBODY, notebook="n.ipynb")
     assert not used.has_session
-    assert "give `notebook` in each call" in used.full_text()
+    assert "pass `notebook` in each call" in used.full_text()
     result = await desk.call("execute_ipython", caller=NOBODY, notebook="n.ipynb", code="5")
     assert result.runs[0].output == "5"
 

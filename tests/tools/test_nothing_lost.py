@@ -52,7 +52,7 @@ async def test_an_answer_survives_an_output_that_is_too_large_to_keep(desk, note
     desk.workspace.artifacts._max_each = 10_000
     result = await desk.call("execute_ipython", notebook=notebook, code="print('x' * 50_000)")
     assert result.status == "ok"
-    assert "the whole is not kept" in result.runs[0].output
+    assert "the whole was not saved" in result.runs[0].output
 
 
 @pytest.mark.parametrize("source", ["s = " + " + ".join(['"ab"'] * 3_000), "\n" * 12_000, "x = \\"])

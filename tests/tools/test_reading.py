@@ -18,7 +18,7 @@ from tk_ai_extension.model.errors import (
     NotebookNotFound,
     PathRefused,
 )
-from tk_ai_extension.tools import presenting
+from tk_ai_extension.tools import output_presentation
 from tk_ai_extension.tools.default import reading
 
 FIFTY_CELLS = Path(__file__).parents[1] / "data" / "fifty_cells.ipynb"
@@ -278,7 +278,7 @@ async def test_outputs_are_digested_once_until_they_change(desk, monkeypatch):
 
     async def counted(outputs):
         digests.append(outputs)
-        return await presenting.digested(outputs)
+        return await output_presentation.digested(outputs)
 
     monkeypatch.setattr(reading, "digested", counted)
 

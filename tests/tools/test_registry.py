@@ -73,7 +73,7 @@ def test_a_tool_is_derived_from_its_function():
             "cell": {
                 "type": ["string", "integer"],
                 "default": 0,
-                "description": "id, its beginning, index, or `id.version`",
+                "description": "id or its prefix, index, or `id.version`",
             },
             "tone": {"enum": ["warm", "cool"], "type": "string"},
             "times": {"type": "integer", "minimum": 1, "default": 1},
@@ -121,7 +121,7 @@ def test_two_tools_of_one_name_are_refused_and_one_that_is_found_twice_is_one():
         """Greets nobody."""
         return Greeting(text="")
 
-    with pytest.raises(InvalidArguments, match="Two tools are called `greet`"):
+    with pytest.raises(InvalidArguments, match="Two tools have the name `greet`"):
         Registry([*Registry([globals()["greet"]]), greet])
     assert len(Registry([greet, greet])) == 1
 

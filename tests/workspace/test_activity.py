@@ -17,8 +17,8 @@ async def test_each_follower_is_told_of_their_notebook_alone() -> None:
     one, other = feed.follow("a.ipynb"), feed.follow("b.ipynb")
     waiting = [asyncio.ensure_future(anext(each)) for each in (one, other)]
     await asyncio.wait(waiting, timeout=0)
-    feed.tell("a.ipynb", ADA, "changed", ["x", None, "x", "y"], entry=3)
-    feed.tell("b.ipynb", ADA, "ran", ["z"], status="ok")
+    feed.publish("a.ipynb", ADA, "changed", ["x", None, "x", "y"], entry=3)
+    feed.publish("b.ipynb", ADA, "ran", ["z"], status="ok")
     assert await waiting[0] == Activity("changed", "Ada's agent", ("x", "y"), None, 3)
     assert await waiting[1] == Activity("ran", "Ada's agent", ("z",), status="ok")
     await one.aclose()
@@ -31,7 +31,7 @@ async def test_who_is_too_slow_is_told_that_they_missed_something_and_holds_nobo
     first = asyncio.ensure_future(anext(slow))
     await asyncio.wait([first], timeout=0)
     for number in range(MAX_BEHIND + 2):
-        feed.tell("a.ipynb", ADA, "changed", ["x"], entry=number)
+        feed.publish("a.ipynb", ADA, "changed", ["x"], entry=number)
     assert [(await first).kind, (await anext(slow)).entry] == ["missed", MAX_BEHIND + 1]
     await slow.aclose()
 
@@ -42,22 +42,22 @@ async def test_a_follower_goes_with_a_notebook_that_is_renamed() -> None:
     first = asyncio.ensure_future(anext(following))
     await asyncio.wait([first], timeout=0)
     feed.renamed("old", "new")
-    feed.tell("old/a.ipynb", ADA, "changed", ["x"])
-    feed.tell("new/a.ipynb", ADA, "changed", ["y"])
+    feed.publish("old/a.ipynb", ADA, "changed", ["x"])
+    feed.publish("new/a.ipynb", ADA, "changed", ["y"])
     assert (await first).cells == ("y",)
     await following.aclose()
 
 
 async def test_who_begins_to_follow_is_told_first_what_runs_and_not_what_ended() -> None:
     feed = ActivityFeed()
-    feed.tell("old/a.ipynb", ADA, "running", ["x"])
-    feed.tell("old/a.ipynb", ADA, "running", ["y"])
-    feed.tell("old/a.ipynb", ADA, "ran", ["x"], status="ok")
-    feed.tell("b.ipynb", ADA, "running", ["z"])
+    feed.publish("old/a.ipynb", ADA, "running", ["x"])
+    feed.publish("old/a.ipynb", ADA, "running", ["y"])
+    feed.publish("old/a.ipynb", ADA, "ran", ["x"], status="ok")
+    feed.publish("b.ipynb", ADA, "running", ["z"])
     feed.renamed("old", "new")
     following = feed.follow("new/a.ipynb")
     assert await anext(following) == Activity("running", "Ada's agent", ("y",))
-    feed.tell("new/a.ipynb", ADA, "ran", ["y"], status="ok")
+    feed.publish("new/a.ipynb", ADA, "ran", ["y"], status="ok")
     assert (await anext(following)).kind == "ran"
     await following.aclose()
 
@@ -71,9 +71,9 @@ async def test_what_was_done_is_done_whatever_a_listener_makes_of_it(
     def fails(path: str, caller: Caller, activity: Activity) -> None:
         raise OSError("no room")
 
-    feed.listen(fails)
-    feed.listen(lambda *told: heard.append(told[2].kind))
-    feed.tell("a.ipynb", ADA, "running", ["x"])
-    feed.tell("a.ipynb", ADA, "ran", ["x"])
+    feed.add_listener(fails)
+    feed.add_listener(lambda *told: heard.append(told[2].kind))
+    feed.publish("a.ipynb", ADA, "running", ["x"])
+    feed.publish("a.ipynb", ADA, "ran", ["x"])
     assert (heard, feed.running("a.ipynb")) == (["running", "ran"], [])
     assert "no room" in caplog.text

@@ -257,7 +257,7 @@ async def test_an_output_without_text_is_an_empty_artifact(artifacts: Artifacts)
 async def test_one_text_over_its_bound_is_refused(tmp_path: Path) -> None:
     artifacts = Artifacts(tmp_path / "artifacts", max_bytes_each=10)
     await artifacts.write("ada", "x" * 10)
-    with pytest.raises(LimitReached, match="at most 10 bytes; this has 11"):
+    with pytest.raises(LimitReached, match="may have 10 bytes; this one has 11"):
         await artifacts.write("ada", "x" * 11)
 
 

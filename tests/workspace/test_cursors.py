@@ -16,7 +16,7 @@ from tk_ai_extension.model.outputs import (
     ReplaceOutput,
     StreamEdit,
 )
-from tk_ai_extension.workspace.running import Cursor, Run, Step
+from tk_ai_extension.workspace.runs import Cursor, Run, Step
 
 TEXTS = st.text("ab\n", max_size=4)
 
@@ -69,6 +69,6 @@ def test_what_is_not_shown_again_is_what_was_seen(data: st.DataObject) -> None:
             run.cursors["a"] = Cursor.after(0, seen, 0)
         place = step.outputs.apply(change_of(step.outputs, data))
         if place is not None:
-            run.show_again(step, *place)
+            run.rewind_cursors(step, *place)
         cursor = run.cursors["a"]
         assert before(list(step.outputs), cursor) == before(seen, cursor)

@@ -24,7 +24,7 @@ from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.journal_queries import MIGRATIONS as JOURNAL
 
 DATA = Path(__file__).parent.parent / "data"
-ANA = Caller("ana", key="k1", face="mcp", name="Claude")
+ANA = Caller("ana", key="k1", interface="mcp", name="Claude")
 
 
 def former(name: str, folder: Path) -> Path:

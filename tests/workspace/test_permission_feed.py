@@ -142,8 +142,10 @@ async def test_who_listens_slowly_hears_no_more_than_what_still_matters() -> Non
 
 async def test_one_that_gives_its_name_needs_no_key_to_be_known_by() -> None:
     policy = PermissionPolicy()
-    await refused(policy, Caller("ada", "nightly", face="rest", mode="ask"))
-    await refused(policy, Caller("ada", "0f3c", face="mcp", mode="ask", name="claude-code 2.1"))
+    await refused(policy, Caller("ada", "nightly", interface="rest", mode="ask"))
+    await refused(
+        policy, Caller("ada", "0f3c", interface="mcp", mode="ask", name="claude-code 2.1")
+    )
     unnamed, named = (request.as_dict() for request in policy.pending("ada"))
     assert (unnamed["author"], unnamed["caller"]) == ("ada", "nightly")
     assert (named["author"], named["caller"]) == ("claude-code 2.1", None)

@@ -363,7 +363,7 @@ async def test_at_the_bound_a_user_gets_no_more_requests_and_others_still_do() -
     policy = PermissionPolicy(max_pending=3)
     for number in range(3):
         await refused(policy, arguments={"number": number})
-    with pytest.raises(LimitReached, match="3 requests"):
+    with pytest.raises(LimitReached, match="3 pending"):
         await check(policy, arguments={"number": 3})
     await refused(policy, arguments={"number": 0})
     await refused(policy, OTHER_USER)

@@ -209,7 +209,7 @@ async def test_at_the_bounds_a_request_is_refused_and_the_others_keep_their_plac
         async with kernel.queue.turn("k", "a"):
             pytest.fail("a third waiting turn of one caller")
     await kernel.ask("c")
-    with pytest.raises(LimitReached, match="4 executions wait"):
+    with pytest.raises(LimitReached, match="4 executions are already waiting"):
         async with kernel.queue.turn("k", "d"):
             pytest.fail("a fifth waiting turn")
     assert await order(kernel, await kernel.next(), 4) == "abca"

@@ -29,9 +29,8 @@ from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, PermissionDenied, ToolError
 from tk_ai_extension.model.sentences import Sentence
-from tk_ai_extension.workspace import taking_back
 from tk_ai_extension.workspace.journal import Touched
-from tk_ai_extension.workspace.taking_back import TakenBack
+from tk_ai_extension.workspace.undo_entries import TakenBack, undo_entries
 
 logger = logging.getLogger(__name__)
 
@@ -264,7 +263,7 @@ class Chats:
         entries = await workspace.journal.undoable(caller, None, turn=turn)
         if entries and onwards:
             entries = await workspace.journal.undoable(caller, None, since=entries[-1].id - 1)
-        return await taking_back.take_back(workspace, caller, entries, cells=cells, of="of a turn")
+        return await undo_entries(workspace, caller, entries, cells=cells, of="of a turn")
 
     async def standing(self, user: str, chat_id: str) -> list[Touched]:
         """The cells that a chat changed and nobody has taken back, the newest first.
@@ -497,4 +496,4 @@ class Chats:
 
 def _caller(chat: Chat) -> Caller:
     """A chat as a caller, in no turn: what a person does with its changes needs no approval."""
-    return Caller(user=chat.user, key=chat.id, face="chat", name=chat.user)
+    return Caller(user=chat.user, key=chat.id, interface="chat", name=chat.user)

@@ -23,7 +23,7 @@ from tk_ai_extension.mcp.descriptions import INSTRUCTIONS
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import FileMissing, KernelNotFound, NotReadable, ToolError
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.presenting import present
+from tk_ai_extension.tools.output_presentation import present
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.results import Image
 from tk_ai_extension.workspace.workspace import Workspace

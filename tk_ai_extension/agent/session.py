@@ -176,7 +176,7 @@ class ChatSession:
         caller = Caller(
             user=self.user,
             key=self.id,
-            face="chat",
+            interface="chat",
             mode=message.request.mode,
             name=self._services.backend.name,
             turn=turn_id,

@@ -132,13 +132,13 @@ class Turn:
         asking = self.message.asking
         match what:
             case Sent() if asking is not None:
-                self.workspace.asking.begin(asking.kernel_id, self.caller)
+                self.workspace.questions.begin(asking.kernel_id, self.caller)
             case ToolCalled(call=call):
                 self._known.setdefault(call, asyncio.Event()).set()
             case Done():
                 self.over = True
                 if asking is not None:
-                    self.workspace.asking.end(asking.kernel_id, self.caller)
+                    self.workspace.questions.end(asking.kernel_id, self.caller)
             case _:
                 pass
 

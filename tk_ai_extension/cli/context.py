@@ -61,7 +61,7 @@ class CommandContext:
 
     def caller(self, key: str | None = None) -> Caller:
         """Who types commands here: one caller, unless ``NB_CALLER`` names another."""
-        return Caller(user=self.user, key=key or "nb", face="nb", name="nb")
+        return Caller(user=self.user, key=key or "nb", interface="nb", name="nb")
 
     def for_user(self, user: str) -> CommandContext:
         """The same for another user of the server."""

@@ -18,9 +18,9 @@ from tk_ai_extension.cli.settings import SettingsFile
 from tk_ai_extension.cli.writing import written
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
-from tk_ai_extension.kernels.sandbox.finding import find_sandbox
+from tk_ai_extension.kernels.sandbox.detection import find_sandbox
 from tk_ai_extension.model.errors import InvalidArguments, KernelNotFound, ToolError
-from tk_ai_extension.workspace.state import default_data_folder, state_folder
+from tk_ai_extension.workspace.state_folder import default_data_folder, state_folder
 
 if TYPE_CHECKING:
     from tk_ai_extension.kernels.sharing.kernelspec import InstalledShare

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from tk_ai_extension.cli.pictures import picture
 from tk_ai_extension.cli.terminal import Terminal, harmless
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.tools.following import ExecutionResult
+from tk_ai_extension.tools.execution_results import ExecutionResult
 from tk_ai_extension.tools.results import Result
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _WHOLE = re.compile(r"(\[[^\[\]\n]*)read_output (?=[\w-]{12}\])")
 """Where an answer points to what was too long to show."""
 
-_FOLLOW = re.compile(r'(Still \w+: )wait_execution\("(\w+)"\)')
+_FOLLOW = re.compile(r'(Still \w+: follow it with )wait_execution\("(\w+)"\)')
 """Where an answer says how to follow what goes on."""
 
 _CLEAR = "\r\x1b[2K"

@@ -1,1 +1,1 @@
-"""Kernels: executors behind one interface, their life cycle, and the collector of outputs."""
+"""Kernels: executors behind one interface, the lifecycle of kernels, and the output collector."""

@@ -1,4 +1,4 @@
-"""The contracts of an executor and of the service that owns kernels."""
+"""The interfaces of executors and of the service that owns kernels."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ class Executor(Protocol):
 
     @property
     def name(self) -> str:
-        """``stack``, ``direct`` or ``gateway``: in logs, in `Execution.backend`, in get_kernel_status."""
+        """``stack``, ``direct`` or ``gateway``, as in logs, `Execution.backend` and get_kernel_status."""
         ...
 
     def execute(self, kernel_id: str, request: ExecutionRequest) -> AsyncGenerator[ExecutionEvent]:
-        """Runs one request and yields what happens; the last event is always an `Execution`.
+        """Run one request and yield its events; the last one is always an `Execution`.
 
-        It always ends: with the reply and idle, when the kernel dies, is restarted or shut down, on
-        a lost connection, or when ``request.timeout`` has passed (it then interrupts the kernel and
-        waits a bounded time). What was printed until then is kept. Code that was submitted is never
-        submitted again. A slow reader gets outputs in larger batches; nothing is lost.
+        The generator always ends: on reply and idle, when the kernel dies, is restarted or shut down,
+        when the connection is lost, or after ``request.timeout`` (it then interrupts the kernel and
+        waits a bounded time). Outputs up to then are kept. Submitted code is never submitted again. A
+        slow reader gets outputs in larger batches; none are lost.
 
-        Closing the generator early (``aclose``) stops listening and does not interrupt the kernel;
-        the request's timeout holds all the same.
+        Closing the generator early (``aclose``) detaches from the execution without interrupting the
+        kernel; the request's timeout still applies.
 
-        Raises (before anything was submitted):
+        Raises (before anything is submitted):
             KernelNotFound, KernelDied, KernelBusy, GatewayUnavailable.
         """
         ...
@@ -47,7 +47,7 @@ class Kernelspec:
 
 
 def kernelspecs_of(found: Mapping[str, Any], default: str) -> list[Kernelspec]:
-    """Kernelspecs as a kernelspec manager lists them (`get_all_specs`), the default one first."""
+    """Return the kernelspecs in a kernelspec manager's listing (`get_all_specs`), the default first."""
     specs = [
         Kernelspec(
             name=name,
@@ -65,11 +65,11 @@ class KernelInfo:
     """A running kernel.
 
     Attributes:
-        memory: Resident bytes of the process and its children, None where it cannot be known.
-        cpu: Per cent of one core since the last look, None on the first.
+        memory: Resident bytes of the process and its children; None if unknown.
+        cpu: Percent of one core since the previous measurement; None for the first.
         uptime: Seconds since it was started or first seen.
-        sandboxed: Whether it runs in a sandbox, and sees no more than its project.
-        remote: Whether it runs on another machine, as far as is known: behind a gateway.
+        sandboxed: Whether it runs in a sandbox that shows it only its project.
+        remote: Whether it runs behind a gateway, so possibly on another machine.
     """
 
     id: str
@@ -87,13 +87,12 @@ class KernelInfo:
 
 @dataclass(frozen=True, slots=True)
 class KernelEvent:
-    """Something that happened to a kernel, by anybody's hand.
+    """Something that happened to a kernel, whichever client caused it.
 
-    ``ran``: code was executed by somebody (``code``, ``execution_count``; ``ours`` where it was an
-    execution of this server's executors). ``restarted``, ``died``, ``shutdown``: its variables are
-    gone. ``state``: busy or idle. ``display``: code that is no execution of this server's executors, but
-    a person's in JupyterLab for instance, has updated a display (``display``: the data of an
-    `OTHER_DISPLAY_MIME` event).
+    ``ran``: a client executed code (``code``, ``execution_count``; ``ours`` if the client is one of
+    this server's executors). ``restarted``, ``died``, ``shutdown``: its variables are gone. ``state``:
+    it became busy or idle. ``display``: another client's code, for instance a cell that a person runs
+    in JupyterLab, updated a display (``display``: the data of an `OTHER_DISPLAY_MIME` event).
     """
 
     kernel_id: str
@@ -106,38 +105,38 @@ class KernelEvent:
 
 
 class KernelEnvironment(Protocol):
-    """What the environment of a kernel that we start holds; a composition root fills it in."""
+    """Chooses the environment variables of the kernels that this server starts."""
 
     def environment(self, kernel_name: str, path: str | None) -> Mapping[str, str]:
-        """All variables of the new kernel's process."""
+        """Return all variables of a new kernel's process."""
         ...
 
 
 class Kernels(Protocol):
-    """The kernels of one server (or one nb project): start, find, watch, stop."""
+    """The kernels of one server (or one nb project): starts, finds, watches and stops them."""
 
     async def kernelspecs(self) -> list[Kernelspec]:
-        """The installed kernelspecs, the default one first.
+        """Return the installed kernelspecs, the default first.
 
         Raises:
-            GatewayUnavailable: they are a gateway's.
+            GatewayUnavailable: a gateway has them and does not answer.
         """
         ...
 
     async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:
-        """Starts a kernel in the folder of ``path`` and waits until it answers; returns its id.
+        """Start a kernel in the folder of ``path``, wait until it answers, and return its id.
 
         Raises:
             KernelspecNotFound.
-            KernelStartFailed: it exited or did not answer in time (30 s by default); the message has
-                the end of what it wrote to stderr, and no process is left. Behind a gateway stderr is
-                not known, and a kernel may be left of whose start the gateway did not tell.
+            KernelStartFailed: it exited or did not answer in time (30 s by default). The message ends
+                with the tail of its stderr, and no process is left. Behind a gateway stderr is unknown,
+                and a kernel may be left running if the gateway's response was lost.
             GatewayUnavailable.
         """
         ...
 
     async def wait_ready(self, kernel_id: str) -> float:
-        """Waits for a kernel_info reply; returns the seconds it took.
+        """Wait for a kernel_info reply; return the seconds it took.
 
         Raises:
             KernelNotFound, KernelStartFailed.
@@ -145,11 +144,11 @@ class Kernels(Protocol):
         ...
 
     def ids(self) -> list[str]:
-        """The ids of running kernels, those that a person started too."""
+        """Return the ids of the running kernels, including those that people started."""
         ...
 
     async def info(self, kernel_id: str) -> KernelInfo:
-        """What is known of a kernel.
+        """Return what is known about a kernel.
 
         Raises:
             KernelNotFound.
@@ -157,45 +156,45 @@ class Kernels(Protocol):
         ...
 
     def executor(self, kernel_id: str) -> Executor:
-        """The executor that ``auto`` (or the configured choice) takes for this kernel now."""
+        """Return the executor that the configured backend selects for this kernel now."""
         ...
 
     async def interrupt(self, kernel_id: str) -> None:
-        """Interrupts whatever it runs. Raises KernelNotFound."""
+        """Interrupt what a kernel runs. Raises KernelNotFound."""
         ...
 
     async def restart(self, kernel_id: str) -> None:
-        """Restarts it and waits until it answers. Running executions end as kernel_restarted."""
+        """Restart a kernel and wait until it answers. Running executions end as kernel_restarted."""
         ...
 
     async def shutdown(self, kernel_id: str) -> None:
-        """Ends the kernel; running executions end as kernel_died. Raises KernelNotFound."""
+        """Shut a kernel down; running executions end as kernel_died. Raises KernelNotFound."""
         ...
 
     def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
-        """Calls ``listener`` for each `KernelEvent`; returns how to stop that."""
+        """Call ``listener`` for each `KernelEvent`; return a function that unsubscribes it."""
         ...
 
     async def close(self) -> None:
-        """Closes connections; leaves kernels as they are."""
+        """Close the connections; the kernels keep running."""
         ...
 
 
 class Sessions(Protocol):
-    """Which kernel belongs to which notebook, as people see it (Jupyter's sessions)."""
+    """Jupyter's sessions: which kernel belongs to which notebook."""
 
     async def kernel_of(self, path: str) -> str | None:
-        """The kernel that a session of this notebook has, or None."""
+        """Return the id of the kernel in this notebook's session, or None."""
         ...
 
     async def bind(self, path: str, kernel_id: str) -> None:
-        """Makes (or updates) the session of this notebook, so that JupyterLab shows it connected."""
+        """Create or update the notebook's session, so that JupyterLab shows the kernel connected."""
         ...
 
     async def paths_of(self, kernel_id: str) -> list[str]:
-        """The notebooks whose sessions have this kernel."""
+        """Return the paths of the notebooks whose sessions have this kernel."""
         ...
 
 
 Message = dict[str, Any]
-"""A deserialised message of the Jupyter protocol."""
+"""A deserialized message of the Jupyter messaging protocol."""

@@ -1,4 +1,4 @@
-"""Messages of one execution become the outputs of its cell, as JupyterLab would show them."""
+"""Turns the messages of one execution into the outputs of its cell, as JupyterLab shows them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from tk_ai_extension.kernels.terminal import StreamText
+from tk_ai_extension.kernels.terminal import TerminalText
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.encoding import encodable, encodable_text
 from tk_ai_extension.model.executions import StatusEvent
@@ -20,13 +20,13 @@ from tk_ai_extension.model.outputs import (
 )
 
 MAX_OUTPUT_BYTES = 64 * 1024 * 1024
-"""How much of one execution's outputs is kept unless told otherwise."""
+"""Bytes of one execution's outputs that are kept by default."""
 
 OTHER_DISPLAY_MIME = "application/x-other-display-status"
-"""The `StatusEvent` of an update to a display that another execution made.
+"""MIME type of the `StatusEvent` for an update to a display that another execution created.
 
-Its data is ``{"display_id": str, "output": nbformat display_data}``: the output stands in another
-cell, so it is no output of this execution.
+Its data is ``{"display_id": str, "output": nbformat display_data}``. The display is in another cell,
+so it is not an output of this execution.
 """
 
 OUTPUT_MESSAGES = frozenset(
@@ -34,44 +34,52 @@ OUTPUT_MESSAGES = frozenset(
 )
 
 _STATUS_MIME = re.compile(r"application/x-[^;]*-status\b")
-_OVERHEAD = 256  # bytes that an output costs beside its payload
-_ALWAYS_KEPT = 1024 * 1024  # an error is kept beyond the bound, up to this size
-_MAX_EVENTS = 10_000  # status events that wait for a slow reader
+_OVERHEAD = 256  # bytes counted for an output in addition to its payload
+_ALWAYS_KEPT = 1024 * 1024  # bytes beyond the limit that an error may use
+_MAX_EVENTS = 10_000  # status events that are queued for a slow reader
 
 
 class OutputCollector:
-    """Collects the outputs of one execution, and says what changed since it was last asked.
+    r"""Collects the outputs of one execution and reports what changed since the previous `drain`.
 
     Consecutive texts of one stream become one output; ``update_display_data`` replaces the displays
-    of that id; ``clear_output`` clears, with ``wait`` at the next output; carriage return and
-    backspace are carried out. Nothing that a kernel may send breaks it.
+    with that id; ``clear_output`` clears, with ``wait`` at the next output; carriage returns and
+    backspaces are applied. Malformed messages are accepted.
 
     Args:
-        max_bytes: The bound of what is kept. What comes after it is counted in ``dropped``; errors are
-            kept all the same.
+        max_bytes: Limit of what is kept. Output beyond it is counted in ``dropped``; errors are
+            always kept.
+
+    >>> collector = OutputCollector()
+    >>> collector.add("stream", {"name": "stdout", "text": "1\n"})
+    >>> collector.add("stream", {"name": "stdout", "text": "2\n"})
+    >>> collector.drain()
+    (Append(output={'output_type': 'stream', 'name': 'stdout', 'text': '1\n2\n'}),)
+    >>> collector.drain()
+    ()
     """
 
     def __init__(self, max_bytes: int = MAX_OUTPUT_BYTES) -> None:
         self._max_bytes = max_bytes
         self._outputs: list[Json] = []
-        self._streams: dict[int, StreamText] = {}
+        self._streams: dict[int, TerminalText] = {}
         self._displays: dict[str, list[int]] = {}
         self._size = 0
         self._clear_next = False
-        self._open_stream: StreamText | None = None
-        # What the reader has not been told yet.
-        self._told = 0
-        self._clear_untold = False
+        self._open_stream: TerminalText | None = None
+        # What the reader has drained, and what is to be drained.
+        self._drained = 0
+        self._clear_pending = False
         self._replaced: set[int] = set()
         self._edited: set[int] = set()
         self._events: list[StatusEvent] = []
         self.dropped = 0
-        """Characters that went over the bound."""
+        """Characters that were dropped because of the limit."""
         self.error: Json | None = None
         """ename, evalue and traceback of the last error output."""
 
     def add(self, kind: str, content: Mapping[str, Any]) -> None:
-        """Takes one message of `OUTPUT_MESSAGES`."""
+        """Add one message whose type is in `OUTPUT_MESSAGES`."""
         match kind:
             case "clear_output":
                 self._clear(wait=bool(content.get("wait")))
@@ -87,66 +95,66 @@ class OutputCollector:
                 raise ValueError(f"not an output message: {kind}")
 
     def warn(self, text: str) -> None:
-        """Adds a line of ours to stderr, whatever the bound."""
+        """Add a line of this server's own to stderr, regardless of the limit."""
         self._write("stderr", text.rstrip("\n") + "\n")
 
     def finish(self) -> None:
-        """Says in a last stderr output what was left out, if anything was."""
+        """Report in a last stderr output how much was dropped, if anything was."""
         if self.dropped:
             kept = f"{self._max_bytes / 1024 / 1024:.3g} MB"
             self.warn(
-                f"[{self.dropped:,} more characters of output are left out: {kept} are kept.]"
+                f"[{self.dropped:,} more characters of output were dropped: the limit is {kept}.]"
             )
 
     def drain(self) -> tuple[OutputChange, ...]:
-        """The changes since the last call; applied in order they give the present outputs."""
+        """Return the changes since the last call; applying them in order gives the current outputs."""
         changes: list[OutputChange] = []
-        if self._clear_untold:
+        if self._clear_pending:
             changes.append(ClearOutputs())
-            self._clear_untold = False
+            self._clear_pending = False
         changes.extend(ReplaceOutput(at, self._outputs[at]) for at in sorted(self._replaced))
         for at in sorted(self._edited):
             edit = self._streams[at].drain()
             if edit is not None:
                 changes.append(StreamEdit(at, *edit))
-        for at in range(self._told, len(self._outputs)):
+        for at in range(self._drained, len(self._outputs)):
             changes.append(Append(self._complete(at)))
             if at in self._streams:
                 self._streams[at].drain()
         self._replaced.clear()
         self._edited.clear()
-        self._told = len(self._outputs)
+        self._drained = len(self._outputs)
         return tuple(changes)
 
     def drain_events(self) -> tuple[StatusEvent, ...]:
-        """The status events since the last call."""
+        """Return the status events since the last call."""
         events = tuple(self._events)
         self._events.clear()
         return events
 
     @property
     def outputs(self) -> tuple[Json, ...]:
-        """All outputs as they stand, as nbformat has them."""
+        """All outputs so far, as nbformat dicts."""
         return tuple(self._complete(at) for at in range(len(self._outputs)))
 
     @property
     def displays(self) -> dict[str, tuple[int, ...]]:
-        """The numbers of the outputs with each display id."""
+        """The indexes of the outputs with each display id."""
         return {name: tuple(places) for name, places in self._displays.items()}
 
     def _complete(self, at: int) -> Json:
         stream = self._streams.get(at)
         return self._outputs[at] if stream is None else {**self._outputs[at], "text": stream.value}
 
-    # -- what a message does
+    # -- applying messages
 
     def _clear(self, *, wait: bool) -> None:
         self._open_stream = None
         if wait:
             self._clear_next = True
             return
-        self._clear_untold = self._clear_untold or self._told > 0
-        self._told = self._size = 0
+        self._clear_pending = self._clear_pending or self._drained > 0
+        self._drained = self._size = 0
         self._clear_next = False
         for state in (self._outputs, self._streams, self._displays, self._replaced, self._edited):
             state.clear()
@@ -166,14 +174,14 @@ class OutputCollector:
 
     def _write(self, name: str, text: str) -> None:
         if self._open_stream is None or self._outputs[-1]["name"] != name:
-            self._open_stream = StreamText()
+            self._open_stream = TerminalText()
             self._append({"output_type": "stream", "name": name, "text": ""}, _OVERHEAD)
             self._streams[len(self._outputs) - 1] = self._open_stream
         before = self._open_stream.length
         self._open_stream.write(text)
         self._size += self._open_stream.length - before
         at = len(self._outputs) - 1
-        if at < self._told:
+        if at < self._drained:
             self._edited.add(at)
 
     def _add_error(self, content: Mapping[str, Any]) -> None:
@@ -194,7 +202,7 @@ class OutputCollector:
         if kind == "execute_result":
             output["execution_count"] = content.get("execution_count")
         elif display_id in self._displays:
-            # A display shown a second time under its id changes the first one too.
+            # A second display with the same id also updates the first one.
             self._replace(display_id, output)
         added = self._add_output(output)
         if added and display_id and kind == "display_data":
@@ -211,13 +219,13 @@ class OutputCollector:
             self._emit(OTHER_DISPLAY_MIME, {"display_id": display_id, "output": output})
 
     def _bundle(self, kind: str, content: Mapping[str, Any]) -> Json | None:
-        """The output of a MIME bundle; None where it is nothing but a status."""
+        """Return the output for a MIME bundle; None if it only holds a status."""
         data = _mapping(content.get("data"))
         statuses = [mime for mime in data if _STATUS_MIME.match(mime)]
         if statuses:
             for mime in statuses:
                 self._emit(mime, data.pop(mime))
-            # The text beside a status is what a frontend shows that does not know it.
+            # The text beside a status is the fallback for front ends that do not know the type.
             data = {mime: value for mime, value in data.items() if not mime.startswith("text/")}
             if not data:
                 return None
@@ -232,7 +240,7 @@ class OutputCollector:
     def _replace(self, display_id: str, output: Json) -> None:
         for at in self._displays[display_id]:
             self._outputs[at] = output
-            if at < self._told:
+            if at < self._drained:
                 self._replaced.add(at)
 
     def _add_output(self, output: Json, allowance: int = 0) -> bool:
@@ -262,7 +270,7 @@ def _text(content: Mapping[str, Any]) -> str:
 
 
 def _string(value: Any) -> str:
-    """A string that can be encoded, from whatever a kernel sent."""
+    """Return a value from a kernel as a string that can be encoded."""
     return "" if value is None else encodable_text(value if isinstance(value, str) else str(value))
 
 

@@ -1,4 +1,4 @@
-"""Our own line to a kernel: its ZeroMQ sockets."""
+"""This server's own connection to a kernel over ZeroMQ sockets."""
 
 from __future__ import annotations
 
@@ -12,67 +12,71 @@ from jupyter_client.client import KernelClient
 from jupyter_client.session import Session
 
 from tk_ai_extension.kernels.base import Message
-from tk_ai_extension.kernels.conversation import Channel, Conversation, Observer
-from tk_ai_extension.kernels.sockets import Link, SocketReader
+from tk_ai_extension.kernels.base_connection import BaseKernelConnection, Channel, Observer
+from tk_ai_extension.kernels.sockets import DisconnectMonitor, SocketReader
 
 log = logging.getLogger(__name__)
 
 
-class KernelConnection(Conversation):
-    """A conversation over the sockets of a kernel.
+class KernelConnection(BaseKernelConnection):
+    """A connection over a kernel's ZeroMQ sockets.
 
-    It has a `Session` of its own: a client that shared the manager's would have the same ZeroMQ
-    identity as others, and the kernel would answer only the last of them. The high-water mark of
-    what is received is high (a flood loses nothing), set on the context, so before connecting.
+    It has its own `Session`: a client that shares the manager's has the same ZeroMQ identity as other
+    clients, and the kernel would reply only to the last of them. The context sets a high RCVHWM before
+    the sockets connect, so that a flood of messages is not dropped.
 
     Args:
-        info: As `KernelManager.get_connection_info` gives it.
-        context: A context whose sockets hold a flood and do not linger (`sockets.client_context`).
-        observer: Told of everything that is not for one listener.
+        info: The result of `KernelManager.get_connection_info`.
+        context: Makes the sockets (`sockets.client_context`).
+        observer: Notified of everything that is not for one listener.
     """
 
     def __init__(
         self, info: Mapping[str, Any], context: zmq.Context[Any], observer: Observer
     ) -> None:
-        # Typed as Any: the stubs of jupyter_client know the types of its sockets in part only.
+        # Typed as Any: jupyter_client annotates its sockets only in part.
         session: Any = Session(key=_bytes(info["key"]), signature_scheme=info["signature_scheme"])
         super().__init__(session, observer)
         client: Any = KernelClient(context=context, session=session)
         client.load_connection_info(dict(info))
         identity = session.bsession
         iopub = client.connect_iopub()
-        self._link = Link(iopub, self._link_lost)
+        self._disconnects = DisconnectMonitor(iopub, self._on_disconnect)
         self._iopub = self._reader("iopub", iopub)
         self._readers = {
             "iopub": self._iopub,
             "shell": self._reader("shell", client.connect_shell(identity)),
             "control": self._reader("control", client.connect_control(identity)),
-            # The kernel sends a question to the identity that asked it to run the code.
+            # The kernel sends input_request to the identity that sent the execute_request.
             "stdin": self._reader("stdin", client.connect_stdin(identity)),
         }
 
     async def drained(self, timeout: float) -> None:
-        """Waits until all is read that a kernel said before its end, for ``timeout`` s at most."""
+        """Wait until everything that a kernel sent before it ended is read.
+
+        Args:
+            timeout: Seconds to wait at most.
+        """
         if not self._receiving.is_set():
             return
         try:
             async with asyncio.timeout(timeout):
-                await self._link.lost.wait()
+                await self._disconnects.lost.wait()
         except TimeoutError:
-            log.debug("The sockets of an ended kernel stay open")
-        while self._ending is None and self._iopub.read_turn():  # noqa: ASYNC110 - in turns
+            log.debug("The sockets of a kernel that has ended are still open")
+        while self._ending is None and self._iopub.read_batch():  # noqa: ASYNC110 - in turns
             await asyncio.sleep(0)
 
-    # -- what carries it
+    # -- transport
 
     def _transmit(self, channel: Channel, message: Message) -> None:
         reader = self._readers[channel]
         self.session.send(reader.socket, message)
-        # Sending may take the mark away that something has arrived meanwhile.
-        reader.look()
+        # ZMQ_FD is edge-triggered, and sending can consume the edge of a message that arrived.
+        reader.schedule_read()
 
-    def _shut(self) -> None:
-        self._link.close()
+    def _close_transport(self) -> None:
+        self._disconnects.close()
         for reader in self._readers.values():
             reader.close()
 
@@ -89,11 +93,11 @@ class KernelConnection(Conversation):
             _, rest = self.session.feed_identities(parts)
             message = self.session.deserialize(rest)
         except (ValueError, TypeError, KeyError) as error:
-            log.warning("A message of a kernel is not understood: %s", error)
+            log.warning("Dropped a malformed message from a kernel: %s", error)
             return None
         if isinstance(message["content"], dict) and isinstance(message["parent_header"], dict):
             return message
-        log.warning("A message of a kernel is not understood: %s", message["msg_type"])
+        log.warning("Dropped a malformed message from a kernel: %s", message["msg_type"])
         return None
 
 

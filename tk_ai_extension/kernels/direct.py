@@ -1,4 +1,4 @@
-"""The executor that submits through a kernel client of our own."""
+"""The executor that submits code over this server's own kernel connections."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Protocol
 
+from tk_ai_extension.kernels.base_connection import BaseKernelConnection, ConnectionClosed
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
-from tk_ai_extension.kernels.conversation import ConnectionClosed, Conversation
-from tk_ai_extension.kernels.run import FASTER, Run, Timeouts
+from tk_ai_extension.kernels.execution_listener import KERNEL_TOO_FAST, ExecutionListener, Timeouts
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import KernelDied
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
@@ -17,14 +17,14 @@ from tk_ai_extension.model.executions import Execution, ExecutionEvent, Executio
 log = logging.getLogger(__name__)
 
 MAX_SUBMISSIONS = 50
-"""How often a request is sent again that the kernel dropped because somebody else's had failed."""
+"""How often a request is submitted if the kernel drops it because another client's request failed."""
 
 
 class KernelAccess(Protocol):
-    """What an executor needs of the service that owns the kernels."""
+    """What an executor needs from the service that owns the kernels."""
 
-    async def connection(self, kernel_id: str) -> Conversation:
-        """An open connection to the kernel.
+    async def connection(self, kernel_id: str) -> BaseKernelConnection:
+        """Return an open connection to the kernel.
 
         Raises:
             KernelNotFound, KernelDied, KernelBusy.
@@ -32,25 +32,25 @@ class KernelAccess(Protocol):
         ...
 
     def is_stopping(self, kernel_id: str) -> bool:
-        """Whether somebody is shutting the kernel down or restarting it just now."""
+        """Return whether the kernel is being shut down or restarted."""
         ...
 
     async def interrupt(self, kernel_id: str) -> None:
-        """Interrupts the kernel."""
+        """Interrupt the kernel."""
         ...
 
 
 class DirectExecutor:
-    """Sends code to a kernel on our own connection, one kept for each kernel.
+    """Executes code over the one connection that this server keeps for each kernel.
 
     Args:
         kernels: The service that owns the kernels.
-        timeouts: How long to wait for what does not come.
-        max_output_bytes: The bound of what is kept of one execution's outputs.
+        timeouts: How long to wait for messages that do not arrive.
+        max_output_bytes: Limit of the outputs that are kept for one execution.
     """
 
     name = "direct"
-    too_fast = FASTER
+    loss_reason = KERNEL_TOO_FAST
 
     def __init__(
         self,
@@ -62,31 +62,31 @@ class DirectExecutor:
         self.kernels = kernels
         self._timeouts = timeouts
         self._max_output_bytes = max_output_bytes
-        self._unfollowed = BackgroundTasks(log)
+        self._abandoned = BackgroundTasks(log)
 
-    def new_run(self, kernel_id: str, request: ExecutionRequest, backend: str) -> Run:
-        """A listener for one request to one kernel."""
-        return Run(
+    def new_run(self, kernel_id: str, request: ExecutionRequest, backend: str) -> ExecutionListener:
+        """Return a listener for one request to one kernel."""
+        return ExecutionListener(
             request,
             backend=backend,
             interrupt=lambda: self.kernels.interrupt(kernel_id),
             stopping=lambda: self.kernels.is_stopping(kernel_id),
             timeouts=self._timeouts,
             max_output_bytes=self._max_output_bytes,
-            too_fast=self.too_fast,
+            loss_reason=self.loss_reason,
         )
 
     async def execute(
         self, kernel_id: str, request: ExecutionRequest
     ) -> AsyncGenerator[ExecutionEvent]:
-        """Runs one request; see `kernels.base.Executor`."""
+        """Run one request; see `kernels.base.Executor`."""
         for _ in range(MAX_SUBMISSIONS):
             connection = await self.kernels.connection(kernel_id)
             run = self.new_run(kernel_id, request, self.name)
             try:
                 msg_id = connection.submit(execute_content(request), run)
             except ConnectionClosed:
-                continue  # it has gone just now, and the kernel got nothing
+                continue  # it closed just now, so the kernel received nothing
             log_start(kernel_id, self.name)
             try:
                 async with aclosing(run.events()) as events:
@@ -102,30 +102,32 @@ class DirectExecutor:
                     self._await_in_background(connection, msg_id, run)
             if not run.aborted:
                 return
-        raise KernelDied(f"The kernel did not take the request {MAX_SUBMISSIONS} times.")
+        raise KernelDied(f"The kernel dropped the request {MAX_SUBMISSIONS} times.")
 
-    def _await_in_background(self, connection: Conversation, msg_id: str, run: Run) -> None:
-        """Listens on for the end of a run that nobody follows: its timeout holds all the same."""
+    def _await_in_background(
+        self, connection: BaseKernelConnection, msg_id: str, run: ExecutionListener
+    ) -> None:
+        """Keep listening to an abandoned execution until it ends: its timeout still applies."""
 
         async def until_end() -> None:
-            await run.ended.wait()  # at the latest when the connection is closed
+            await run.ended.wait()  # at the latest when the connection closes
             await _release(connection, msg_id, run)
 
-        self._unfollowed.spawn(until_end(), "Waiting for an execution that nobody follows")
+        self._abandoned.spawn(until_end(), "Waiting for an abandoned execution")
 
 
-async def _release(connection: Conversation, msg_id: str, run: Run) -> None:
+async def _release(connection: BaseKernelConnection, msg_id: str, run: ExecutionListener) -> None:
     connection.forget(msg_id)
     await run.close()
 
 
 def log_start(kernel_id: str, backend: str) -> None:
-    """Writes to the log that code goes to a kernel."""
+    """Log that code is submitted to a kernel."""
     log.info("Submitting execution request to kernel %s (backend %s)", kernel_id, backend)
 
 
 def log_end(kernel_id: str, execution: Execution) -> None:
-    """Writes how an execution ended to the log."""
+    """Log how an execution ended."""
     log.info(
         "Execution in kernel %s (backend %s) ended: %s after %.3f s",
         kernel_id,
@@ -136,14 +138,14 @@ def log_end(kernel_id: str, execution: Execution) -> None:
 
 
 def execute_content(request: ExecutionRequest) -> dict[str, Any]:
-    """The content of the execute_request."""
+    """Return the content of the execute_request."""
     return {
         "code": request.code,
         "silent": request.silent,
         "store_history": not request.silent,
         "user_expressions": request.user_expressions,
-        # Also where input() may not ask: only so is the prompt known. The answer refuses it.
+        # Even if input() is refused: only an input_request tells the prompt.
         "allow_stdin": not request.silent,
-        # An error of ours does not drop what others have queued in the kernel.
+        # An error must not abort requests that other clients have queued in the kernel.
         "stop_on_error": False,
     }

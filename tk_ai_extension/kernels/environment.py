@@ -1,7 +1,7 @@
-"""What the environment of a kernel holds.
+"""The environment variables of kernels.
 
-Jupyter gives a kernel the server's whole environment. Here the agent's secrets are left out; kernels of
-``nb``, and those in a sandbox, get nothing but what is on a list: no key that somebody exported.
+Jupyter gives a kernel the server's whole environment. This package removes the agent's secrets. Kernels
+of ``nb`` and kernels in a sandbox get only the variables on an allowlist, so no exported key.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from traitlets import List, Unicode
 from tk_ai_extension.model.agent_variables import SECRETS
 
 
-def without(environment: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
-    """An environment without the variables whose names match one of the patterns (`fnmatch`)."""
+def exclude_variables(environment: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
+    """Return an environment without the variables whose names match a pattern (`fnmatch`)."""
     left_out = tuple(patterns)
     return {
         name: value
@@ -34,15 +34,15 @@ class InheritedEnvironment:
     """This process's environment without the agent's secrets.
 
     Args:
-        secrets: Further names or patterns (`fnmatch`) to leave out: those of ``.secrets.env``.
+        secrets: Further names or patterns (`fnmatch`) to remove: those of ``.secrets.env``.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._left_out = (*SECRETS, *secrets)
 
     def environment(self, kernel_name: str, path: str | None) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's
-        """All variables of the new kernel's process."""
-        return without(os.environ, self._left_out)
+        """Return all variables of a new kernel's process."""
+        return exclude_variables(os.environ, self._left_out)
 
 
 ALLOWED = (
@@ -52,18 +52,21 @@ ALLOWED = (
     *("OMP_*", "OPENBLAS_*", "MKL_*", "R_HOME", "R_LIBS*", "JULIA_*", "JAVA_HOME"),
     *("JUPYTER_*PATH", "JUPYTER_*DIR", "IPYTHONDIR", "XDG_*", "JPY_*", "SSL_CERT_*"),
 )
-"""Names and patterns (`fnmatch`) of what programs need to find and show things."""
+"""Names and patterns (`fnmatch`) of variables that programs need to find and show things."""
 
 SECRET_WORDS = ("*KEY*", "*TOKEN*", "*SECRET*", "*PASSW*", "*CREDENTIAL*")
-"""What is never allowed, whatever its name begins with."""
+"""Patterns (`fnmatch`) of names that are never allowed, even if `ALLOWED` matches."""
 
 
 def allowed(environment: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
-    """What of an environment a kernel may have.
+    """Return the variables of an environment that a kernel may have.
 
     Args:
         environment: All variables.
-        more: Names or patterns beside `ALLOWED`, which are what they say even if they sound secret.
+        more: Names or patterns in addition to `ALLOWED`; `SECRET_WORDS` does not apply to them.
+
+    >>> allowed({"PATH": "/bin", "LC_TOKEN": "1", "DATA": "x"}, more=["DATA"])
+    {'PATH': '/bin', 'DATA': 'x'}
     """
     named = tuple(more)
     return {
@@ -74,17 +77,17 @@ def allowed(environment: Mapping[str, str], more: Iterable[str] = ()) -> dict[st
 
 
 class AllowedEnvironment:
-    """What this process's environment has of `ALLOWED`: a `KernelEnvironment`.
+    """The `ALLOWED` variables of this process's environment; a `KernelEnvironment`.
 
     Args:
-        more: Further names or patterns to let through.
+        more: Further names or patterns to allow.
     """
 
     def __init__(self, more: Iterable[str] = ()) -> None:
         self._more = tuple(more)
 
     def environment(self, kernel_name: str, path: str | None) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's
-        """All variables of the new kernel's process."""
+        """Return all variables of a new kernel's process."""
         return allowed(os.environ, self._more)
 
 
@@ -92,68 +95,68 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-class Passes(Protocol):
-    """Gives each kernel what its code may show to its server: good for that kernel, until it ends."""
+class KernelCredentials(Protocol):
+    """Issues credentials with which a kernel's code may call its server until the kernel ends."""
 
     async def issue(self, kernel_id: str) -> Mapping[str, str]:
-        """Variables for the environment of a kernel whose process is about to be launched."""
+        """Return environment variables for a kernel whose process is about to be launched."""
         ...
 
     def revoke(self, kernel_id: str) -> None:
-        """The kernel has ended."""
+        """Revoke the credentials of a kernel that has ended."""
         ...
 
 
 class FilteringProvisioner(LocalProvisioner):
-    """Jupyter's local provisioner, with an environment from which variables are left out.
+    """Jupyter's local provisioner, which removes variables from the kernel's environment.
 
-    Whoever starts the kernel, and however often it is started again: Jupyter's session manager puts
-    the server's whole environment back when a notebook is renamed. What a kernelspec sets itself
-    (its ``env``) is meant for the kernel, and stays.
+    It filters at every launch, whoever starts the kernel: Jupyter's session manager restores the
+    server's whole environment when a notebook is renamed. What a kernelspec sets (its ``env``) is
+    meant for the kernel and stays.
     """
 
     kernel_id: Any
 
     left_out = List(
-        Unicode(), help="Names or patterns of environment variables that kernels do not get."
+        Unicode(), help="Names or patterns of environment variables that are hidden from kernels."
     )
 
-    passes: Any = traitlets.Any(help="The `Passes` of kernels; None where there are none.")
+    credentials: Any = traitlets.Any(help="The `KernelCredentials` for kernels; None for none.")
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
-        """Called by the kernel manager before each launch of the process."""
-        environment = without(kwargs.pop("env", os.environ), self.left_out)
-        if self.passes is not None:
-            environment.update(await self.passes.issue(self.kernel_id))
+        """Filter the environment. Called by the kernel manager before each launch of the process."""
+        environment = exclude_variables(kwargs.pop("env", os.environ), self.left_out)
+        if self.credentials is not None:
+            environment.update(await self.credentials.issue(self.kernel_id))
         return await super().pre_launch(env=environment, **kwargs)
 
     async def cleanup(self, restart: bool = False) -> None:
-        """Called by the kernel manager when the process has ended."""
-        if self.passes is not None and not restart:
-            self.passes.revoke(self.kernel_id)
+        """Revoke credentials. Called by the kernel manager when the process has ended."""
+        if self.credentials is not None and not restart:
+            self.credentials.revoke(self.kernel_id)
         await super().cleanup(restart=restart)
 
 
 def keep_secrets_from_kernels(
-    manager: Any, secrets: Iterable[str] = (), passes: Passes | None = None
+    manager: Any, secrets: Iterable[str] = (), credentials: KernelCredentials | None = None
 ) -> None:
-    """Have all kernels that a multi-kernel manager starts from now on do without the secrets.
+    """Remove secrets from the environment of the kernels that a multi-kernel manager starts from now on.
 
-    Where an administrator has chosen another default provisioner, or a kernelspec names one, it is
-    left alone.
+    Another default provisioner that an administrator configured, or one that a kernelspec names, is
+    not replaced.
 
     Args:
-        manager: The multi-kernel manager. Only this one is changed: jupyter_client's factory of
-            provisioners is one for all managers of the process.
-        secrets: Names or patterns beside `SECRETS`.
-        passes: Gives each kernel a pass; None for none.
+        manager: The multi-kernel manager. It alone is patched: jupyter_client's provisioner factory is
+            shared by all managers of the process.
+        secrets: Names or patterns in addition to `SECRETS`.
+        credentials: Issues credentials for each kernel; None for none.
     """
     left_out = [*SECRETS, *secrets]
     prepare = manager.pre_start_kernel
 
     def configure(provisioner: FilteringProvisioner) -> None:
         provisioner.left_out = left_out
-        provisioner.passes = passes
+        provisioner.credentials = credentials
 
     def pre_start_kernel(kernel_name: str | None, kwargs: Any) -> tuple[Any, str, str]:
         kernel, name, kernel_id = prepare(kernel_name, kwargs)
@@ -177,6 +180,6 @@ def _is_local(manager: Any, kernel: Any) -> bool:
     try:
         named = "kernel_provisioner" in kernel.kernel_spec.metadata
     except NoSuchKernel:
-        return False  # starting it says so
+        return False  # starting it raises the error
     factory: Any = KernelProvisionerFactory.instance(parent=manager)
     return not named and factory.default_provisioner_name == "local-provisioner"

@@ -1,6 +1,6 @@
-"""The lifecycle of kernels, whoever runs them: one service, and what it knows of each kernel.
+"""The lifecycle of kernels, local or behind a gateway: a service, and its record of each kernel.
 
-`JupyterKernels` (this machine's) and `GatewayKernels` (a gateway's) are the two adapters.
+`JupyterKernels` (on this machine) and `GatewayKernels` (behind a gateway) are the two adapters.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tk_ai_extension.kernels.base import (
     Executor,
@@ -17,8 +17,8 @@ from tk_ai_extension.kernels.base import (
     Kernelspec,
     KernelState,
 )
+from tk_ai_extension.kernels.base_connection import BaseKernelConnection, ConnectionClosed, Ending
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME, OutputCollector
-from tk_ai_extension.kernels.conversation import ConnectionClosed, Conversation, Ending
 from tk_ai_extension.model.background import BackgroundTasks, outcome
 from tk_ai_extension.model.errors import (
     KernelBusy,
@@ -28,6 +28,10 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 
+if TYPE_CHECKING:
+    from jupyter_client.manager import KernelManager
+    from jupyter_client.multikernelmanager import MultiKernelManager
+
 log = logging.getLogger(__name__)
 
 Action = Callable[[], Coroutine[Any, Any, None]]
@@ -36,10 +40,10 @@ LOST = "The connection to the kernel was lost: whether the code ran to its end i
 
 
 class LifecycleQueue:
-    """Restarts and shutdowns of one kernel, in the order in which they were requested.
+    """Runs restarts and shutdowns of one kernel in the order in which they were requested.
 
-    An action that has begun is completed, also if the caller stops waiting: a manager of
-    jupyter_client whose restart was cancelled halfway is unusable.
+    An action that has begun is completed even if the caller is cancelled: a jupyter_client manager
+    whose restart was cancelled halfway is unusable.
     """
 
     def __init__(self) -> None:
@@ -48,13 +52,13 @@ class LifecycleQueue:
         self._last: tuple[str, asyncio.Task[None]] | None = None
 
     async def run(self, kind: str, action: Action, *, join: bool = False) -> None:
-        """Run an action after those that were requested before.
+        """Run an action after the ones that were requested earlier.
 
         Args:
             kind: Its name.
             action: The action.
-            join: Whether to wait for the last requested action instead, if it is of the same kind
-                and has not ended.
+            join: Whether to wait for the last requested action instead if it is of the same kind and
+                still pending.
         """
         if join and self._last is not None and self._last[0] == kind:
             await outcome(self._last[1], log)
@@ -85,46 +89,46 @@ class LifecycleQueue:
 
 
 class TrackedKernel(ABC):
-    """One kernel through all its incarnations; an `Observer` of its connection.
+    """A kernel through all its incarnations; an `Observer` of its connection.
 
     Args:
         kernel_id: Its id.
         manager: Its kernel manager.
-        is_listed: Whether the kernel is still one of the server's.
+        is_listed: Returns whether the server still has the kernel.
         emit: Called with each `KernelEvent`.
     """
 
     def __init__(
         self,
         kernel_id: str,
-        manager: Any,
+        manager: KernelManager,
         *,
         is_listed: Callable[[], bool],
         emit: Callable[[KernelEvent], None],
     ) -> None:
         self.id = kernel_id
-        self.manager = manager
+        self.manager: Any = manager  # its attributes are traits
         self.restarts: int = 0
         self.language: str = ""
         self.state: KernelState = "unknown"
         self.queue = LifecycleQueue()
-        """The restarts and shutdowns that were requested through us."""
+        """The restarts and shutdowns that were requested through this server."""
         self.ending: Ending | None = None
-        """Why it does not answer any more; None while it may."""
+        """Why the kernel no longer answers; None while it may."""
         self._is_listed = is_listed
         self._emit = emit
         self._connecting = asyncio.Lock()
         self._connection: Any = None
 
     @abstractmethod
-    async def connect(self, *, first: bool = False) -> Conversation:
-        """Return the open connection; open one, and wait for the kernel's answer, if there is none.
+    async def connect(self, *, first: bool = False) -> BaseKernelConnection:
+        """Return the open connection, or open one and wait until the kernel answers.
 
-        Waits for a kernel that is being restarted, without a timeout of its own.
+        Waits for a kernel that is being restarted, without a timeout.
 
         Args:
-            first: Whether the kernel has just been started: it must answer on its shell channel,
-                which a running cell would hold up, and is given up if it dies before.
+            first: Whether the kernel was just started: it must then answer on its shell channel, which
+                a running cell would block, and is not retried if it dies.
 
         Raises:
             ConnectionClosed: the kernel is gone.
@@ -133,27 +137,27 @@ class TrackedKernel(ABC):
 
     @property
     @abstractmethod
-    def connection(self) -> Conversation | None:
+    def connection(self) -> BaseKernelConnection | None:
         """The connection, if one is open."""
 
     @property
     @abstractmethod
     def stopping(self) -> bool:
-        """Whether it is being shut down or restarted just now, as far as is known."""
+        """Whether it is being shut down or restarted, as far as this server knows."""
 
     @property
     @abstractmethod
     def is_settled(self) -> bool:
-        """Whether nobody is starting or stopping it just now."""
+        """Whether no start or stop of it is under way."""
 
     def on_run(self, code: str, execution_count: int | None, parent: Mapping[str, Any]) -> None:
-        """Emit that code begins to run, whoever has submitted it."""
+        """Emit that code begins to run, whichever client submitted it."""
         connection = self._connection
         ours = connection is not None and connection.is_ours(str(parent.get("msg_id")))
         self._notify("ran", code=code, execution_count=execution_count, ours=ours)
 
     def on_display_update(self, content: Mapping[str, Any]) -> None:
-        """Emit what a display shows now that others' code has updated."""
+        """Emit the new content of a display that another client's code has updated."""
         collector = OutputCollector()
         collector.add("update_display_data", content)
         for event in collector.drain_events():
@@ -177,7 +181,7 @@ Tracked = TypeVar("Tracked", bound=TrackedKernel)
 
 
 class KernelService(ABC, Generic[Tracked]):
-    """What every service over kernels does the same way; see `kernels.base.Kernels`.
+    """The common part of services over kernels; see `kernels.base.Kernels`.
 
     Args:
         manager: The multi-kernel manager.
@@ -186,15 +190,15 @@ class KernelService(ABC, Generic[Tracked]):
 
     _executor: Executor
 
-    def __init__(self, manager: Any, *, ready_timeout: float) -> None:
-        self._manager = manager
+    def __init__(self, manager: MultiKernelManager, *, ready_timeout: float) -> None:
+        self._manager: Any = manager  # its methods are annotated only in part
         self._ready_timeout = ready_timeout
         self._kernels: dict[str, Tracked] = {}
         self._listeners: dict[object, Callable[[KernelEvent], None]] = {}
 
     @property
     def backend(self) -> str:
-        """The name of the executor that runs code where nothing else is known of a kernel."""
+        """The name of the executor that runs code by default."""
         return self._executor.name
 
     def ids(self) -> list[str]:
@@ -216,7 +220,7 @@ class KernelService(ABC, Generic[Tracked]):
         Raises:
             KernelspecNotFound, KernelStartFailed, SandboxUnavailable, GatewayUnavailable.
         """
-        specs = await self.kernelspecs()  # the default one may be known afterwards only
+        specs = await self.kernelspecs()  # a gateway's default is known only after this
         name = kernel_name or self._manager.default_kernel_name
         if name not in {spec.name for spec in specs}:
             raise self._no_kernelspec(name, ", ".join(spec.name for spec in specs) or "none")
@@ -237,7 +241,7 @@ class KernelService(ABC, Generic[Tracked]):
 
         Raises:
             KernelNotFound, KernelDied, GatewayUnavailable.
-            KernelBusy: it lives and does not answer.
+            KernelBusy: it is alive but does not answer.
         """
         kernel = self._kernel(kernel_id)
         try:
@@ -250,7 +254,7 @@ class KernelService(ABC, Generic[Tracked]):
             raise self._ended(kernel, closed.ending) from closed
 
     def is_stopping(self, kernel_id: str) -> bool:
-        """Return whether a kernel is being shut down or restarted just now, as far as is known."""
+        """Return whether a kernel is being shut down or restarted, as far as this server knows."""
         kernel = self._kernels.get(kernel_id)
         return kernel is None or kernel.stopping
 
@@ -265,7 +269,7 @@ class KernelService(ABC, Generic[Tracked]):
         await kernel.queue.run("shutdown", lambda: self._shutdown(kernel_id))
 
     def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
-        """Call ``listener`` for each `KernelEvent`; the result unsubscribes it, also repeatedly."""
+        """Call ``listener`` for each `KernelEvent`; return an idempotent unsubscribe function."""
         subscription = object()
         self._listeners[subscription] = listener
 
@@ -275,10 +279,10 @@ class KernelService(ABC, Generic[Tracked]):
         return unsubscribe
 
     def _emit(self, event: KernelEvent) -> None:
-        for listener in list(self._listeners.values()):  # they may subscribe and unsubscribe
+        for listener in list(self._listeners.values()):  # a listener may change the subscriptions
             listener(event)
 
-    # -- the adapter's
+    # -- for adapters to implement
 
     @abstractmethod
     def _kernel(self, kernel_id: str) -> Tracked:

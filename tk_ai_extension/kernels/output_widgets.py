@@ -1,7 +1,7 @@
-"""Output widgets of ipywidgets: what is printed inside of one is not the cell's.
+"""Output widgets of ipywidgets: output that a widget captures does not belong to the cell.
 
-A widget that captures has the id of a request as its ``msg_id``. Until that is taken away, the outputs
-of the request belong to the widget, as in JupyterLab and nbclient; where widgets are nested, to the last.
+A capturing widget has the id of a request as its ``msg_id``. Until the id is cleared, the request's
+outputs belong to the widget, as in JupyterLab and nbclient; if widgets are nested, to the innermost.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from tk_ai_extension.model.cells import Json
 
 
 class OutputWidgets:
-    """The Output widgets of one incarnation of a kernel, as far as they have captured something."""
+    """The Output widgets of one incarnation of a kernel that have captured output."""
 
     def __init__(self) -> None:
-        # By request, the widgets that capture it, the last one on top.
+        # By request, the widgets that capture it, innermost last.
         self._capturing: dict[str, list[str]] = {}
         self._outputs: dict[str, OutputCollector] = {}
-        # By request, the widgets whose outputs the kernel does not know yet.
+        # By request, the widgets whose outputs were not sent to the kernel yet.
         self._changed: dict[str, set[str]] = {}
 
     def captures(self, request: str, kind: str, content: Mapping[str, Any]) -> bool:
-        """Take a message on iopub; return whether it belongs to a widget and not to the cell.
+        """Process an iopub message; return whether it belongs to a widget and not to the cell.
 
         Args:
             request: The id of the message's parent.
@@ -42,9 +42,9 @@ class OutputWidgets:
         return True
 
     def ended(self, request: str) -> list[Json]:
-        """A request has ended: return what widgets have captured of it, as contents of ``comm_msg``.
+        """End a request; return what widgets captured of it, as contents of ``comm_msg``.
 
-        The kernel knows what its widgets show when it gets them, as from any front end.
+        Sent to the kernel, they update its widgets as a front end does.
         """
         self._capturing.pop(request, None)
         changed = self._changed.pop(request, ())
@@ -68,7 +68,7 @@ class OutputWidgets:
             return
         known = cast("Json", state)
         if "outputs" in known:
-            # The code sets them itself; they are what is captured from now on comes after.
+            # The code sets the outputs itself; captured output is appended to them.
             self._outputs[widget] = _collector(known["outputs"])
         if "msg_id" not in known:
             return
@@ -83,7 +83,7 @@ class OutputWidgets:
 
 
 def _collector(outputs: Any) -> OutputCollector:
-    """A collector that has these outputs."""
+    """Return a collector with these outputs."""
     collector = OutputCollector()
     for output in cast("list[Any]", outputs) if isinstance(outputs, list | tuple) else ():
         if isinstance(output, dict):

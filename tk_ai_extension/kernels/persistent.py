@@ -1,4 +1,4 @@
-"""Persistent kernels of a Jupyter Server: they outlive it, and the next server adopts them.
+"""Persistent kernels of a Jupyter Server: they outlive the server, and the next one adopts them.
 
 Set ``c.ServerApp.kernel_manager_class`` to `PersistentMappingKernelManager`.
 """
@@ -36,15 +36,15 @@ from tk_ai_extension.kernels.persistent_processes import (
 from tk_ai_extension.kernels.process import AdoptedProcess
 from tk_ai_extension.kernels.sandbox.confinement import Confinement, connection_file_in
 from tk_ai_extension.kernels.socket_folders import remove_folder, remove_stale_folders
-from tk_ai_extension.kernels.starting import KEPT
+from tk_ai_extension.kernels.starter import TAIL_BYTES
 from tk_ai_extension.model.errors import SandboxUnavailable
-from tk_ai_extension.model.probing import missing_in
+from tk_ai_extension.model.private_api import missing_members
 
 log = logging.getLogger(__name__)
 
 
 def missing_parts() -> list[str]:
-    """Return the private attributes of Jupyter's kernel managers that adoption needs and that are missing."""
+    """Return the private attributes of Jupyter's kernel managers that adoption needs and lacks."""
     used: dict[type[Any], tuple[str, ...]] = {
         ServerKernelManager: (
             *("_attempted_start", "_close_control_socket", "_connection_file_written"),
@@ -58,14 +58,14 @@ def missing_parts() -> list[str]:
         ),
         LocalProvisioner: ("connection_info", "pgid", "pid", "ports_cached", "process"),
     }
-    return [part for kind, names in used.items() for part in missing_in(kind, names)]
+    return [part for kind, names in used.items() for part in missing_members(kind, names)]
 
 
 class PersistentServerKernelManager(ServerKernelManager):
-    """Manages one kernel, which keeps running, with its connection file, when its manager goes away."""
+    """Manages one kernel, which keeps running with its connection file after its manager is gone."""
 
     def __del__(self) -> None:
-        self.detach()  # not the base's, which removes the connection file
+        self.detach()  # the base class would remove the connection file
 
     def detach(self) -> None:
         """Stop managing the kernel, which keeps running."""
@@ -78,13 +78,13 @@ class PersistentServerKernelManager(ServerKernelManager):
     def adopt(
         self, kernel_id: str, process: AdoptedProcess, note: Note, environment: Mapping[str, str]
     ) -> None:
-        """Manage a running kernel whose connection file is this manager's.
+        """Manage a running kernel that uses this manager's connection file.
 
         Args:
             kernel_id: Its id.
             process: Its process.
             note: Its note.
-            environment: The environment that a restart gives it.
+            environment: The environment for its next restart.
         """
         with reading(Path(self.connection_file)):
             self.load_connection_file()
@@ -103,20 +103,18 @@ class PersistentServerKernelManager(ServerKernelManager):
 class PersistentMappingKernelManager(AsyncMappingKernelManager):
     """The kernels of a Jupyter Server, which keep running when it stops or is killed.
 
-    A server that is started again in the same runtime folder adopts them, with their ids and
-    variables. An adopted kernel counts as busy until it has answered. What is needed to find a kernel
-    again is in ``connection_dir``, which must have the mode 0700: connection files hold the kernels' keys.
-    Several processes may have the same ``connection_dir``; a kernel is adopted when the process that
-    managed it is gone.
+    The next server with the same runtime folder adopts them with their ids and variables. An adopted
+    kernel counts as busy until it has answered. ``connection_dir`` holds what is needed to find a
+    kernel again; its mode must be 0700, because connection files contain the kernels' keys. Several
+    processes may share a ``connection_dir``: a kernel is adopted once the process that managed it has
+    ended.
     """
 
     adopt_on_start = Bool(
-        True, config=True, help="Whether the kernels that a former server left are adopted at once."
+        True, config=True, help="Adopt the kernels that a previous server left running."
     )
 
-    shutdown_on_exit = Bool(
-        False, config=True, help="Whether the server shuts its kernels down when it stops."
-    )
+    shutdown_on_exit = Bool(False, config=True, help="Shut all kernels down when the server stops.")
 
     def __init__(self, **kwargs: Any) -> None:
         cast("Any", super()).__init__(**kwargs)
@@ -130,12 +128,12 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
     def pre_start_kernel(
         self, kernel_name: str | None, kwargs: Any
     ) -> tuple[KernelManager, str, str]:
-        """Give a new kernel its provisioner. Called before each start, with its arguments.
+        """Give a new kernel its provisioner. Called with the arguments of each start.
 
-        An argument of our own is ``confinement``, the `Confinement` of a kernel in a sandbox.
+        In addition to Jupyter's arguments, ``confinement`` is the `Confinement` of a sandboxed kernel.
 
         Raises:
-            SandboxUnavailable: the kernelspec names a provisioner, which no sandbox holds.
+            SandboxUnavailable: the kernelspec names a provisioner, which cannot run in a sandbox.
         """
         confinement: Confinement | None = kwargs.pop("confinement", None)
         manager, name, kernel_id = cast("Any", super()).pre_start_kernel(kernel_name, kwargs)
@@ -144,9 +142,9 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
         if confinement is not None:
             if "kernel_provisioner" in spec.metadata:
                 raise SandboxUnavailable(
-                    f"The kernelspec `{name}` names a provisioner of its own, which starts kernels "
-                    "outside of a sandbox.",
-                    hint="Choose another kernelspec: list_kernels shows those that are installed.",
+                    f"The kernelspec `{name}` has its own provisioner, which starts kernels outside "
+                    "the sandbox.",
+                    hint="Choose another kernelspec; list_kernels shows the installed ones.",
                 )
             manager.provisioner = ConfinedProvisioner(confinement=confinement, **known)
         elif "kernel_provisioner" not in spec.metadata:
@@ -154,20 +152,19 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
         return manager, name, kernel_id
 
     def adopt(self, environment: Mapping[str, str] | None = None) -> list[str]:
-        """Adopt the kernels that still run, and remove the files of those that do not.
+        """Adopt the kernels that are still running and remove the files of those that are not.
 
-        The folders of sockets that ended kernels of other servers have left are removed as well.
-
-        In a copy of ``connection_dir`` the files are removed as well: its kernels are those of the
-        original. A kernel that may run but cannot be adopted (its kernelspec is not installed, its
-        note is truncated, another process manages it) is left alone with its files.
+        Also removes stale socket folders of other servers' kernels. In a copy of ``connection_dir`` the
+        files are removed, because its kernels belong to the original. A kernel that may be running but
+        cannot be adopted (its kernelspec is not installed, its note is truncated, another process
+        manages it) is skipped and keeps its files.
 
         Args:
-            environment: The environment that a restart gives them; by default this process's,
-                without the agent's secrets.
+            environment: The environment for their restarts; by default this process's without the
+                agent's secrets.
 
         Returns:
-            Their ids, which are the same as before.
+            The kernels' ids, which are unchanged.
         """
         adopted: list[str] = []
         if environment is None:
@@ -179,7 +176,7 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
             try:
                 manager = self._adopt(kernel_id, note, environment)
             except UNUSABLE as error:
-                log.warning("Kernel %s is left alone: %r", kernel_id, error)
+                log.warning("Kernel %s is not adopted: %r", kernel_id, error)
                 continue
             if manager is None:
                 for ending in (NOTE, NEW, ".json", LOG):
@@ -205,7 +202,7 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
             self.detach()
 
     def detach(self) -> None:
-        """Stop managing all kernels, which keep running."""
+        """Stop managing the kernels, which keep running."""
         base: Any = self
         for kernel_id, manager in list(self._kernels.items()):
             base.stop_watching_activity(kernel_id)
@@ -213,7 +210,7 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
         self._kernels.clear()
 
     def started_for(self, kernel_id: str) -> str:
-        """Return the path that a kernel was started for, or an empty string if it is not known."""
+        """Return the path that a kernel was started for, or an empty string if it is unknown."""
         provisioner = self.get_kernel(kernel_id).provisioner
         return provisioner.started_for if isinstance(provisioner, PersistentProvisioner) else ""
 
@@ -223,18 +220,18 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
             written = Path(self.connection_dir, f"kernel-{kernel_id}{LOG}").read_bytes()
         except FileNotFoundError:
             return ""
-        return written[-KEPT:].decode("utf-8", "replace").strip()
+        return written[-TAIL_BYTES:].decode("utf-8", "replace").strip()
 
     def _adopt(
         self, kernel_id: str, note: Path, environment: Mapping[str, str]
     ) -> PersistentServerKernelManager | None:
-        """Return the manager of a kernel that was started before; None if only files are left.
+        """Return the manager of a kernel of a previous server; None if only its files are left.
 
-        Nothing in the note is trusted: anybody may have written it.
+        The note is not trusted: any program of the user's may have written it.
         """
         known = Note.read(note)
         if known.folder != identity(note.parent):
-            log.info("Kernel %s belongs to the folder that this one is a copy of.", kernel_id)
+            log.info("Kernel %s belongs to another folder, of which this one is a copy.", kernel_id)
             return None
         folder = None
         if known.sandbox is not None:
@@ -246,7 +243,7 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
                 str(connection_file_in(folder)) if folder else f"kernel-{kernel_id}.json",
             )
         except psutil.NoSuchProcess:
-            log.info("Kernel %s is not running any more.", kernel_id)
+            log.info("Kernel %s is no longer running.", kernel_id)
             for left in filter(None, (folder, known.sockets)):
                 remove_folder(left)
             return None
@@ -263,7 +260,7 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
         return adopted
 
     def _watch_adopted(self, kernel_id: str) -> None:
-        """Do for an adopted kernel what the base class does for one that it has started."""
+        """Set an adopted kernel up as the base class does for one that it has started."""
         base: Any = self
         kernel: Any = self.get_kernel(kernel_id)
         self._kernel_connections[kernel_id] = 0
@@ -275,10 +272,10 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
         self._probe(kernel)
 
     def _probe(self, kernel: Any) -> None:
-        """Have the state corrected as soon as the kernel is idle.
+        """Correct the execution state as soon as the kernel is idle.
 
-        An empty, silent request waits behind the cell that runs. Its status messages set the state
-        in the order of iopub; its reply does if the subscription was too late for them.
+        An empty, silent request is queued behind the running cell. Its status messages set the state
+        in iopub order; if the subscription was too late for them (slow joiner), its reply does.
         """
         adopted_at = kernel.last_activity
         shell = kernel.connect_shell()

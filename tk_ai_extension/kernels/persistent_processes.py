@@ -1,8 +1,8 @@
-"""The processes of kernels that outlive the process that started them, and what is noted of each.
+"""Kernel processes that outlive the process that started them, and the files that describe them.
 
 jupyter_client ends a kernel with its parent and removes the connection file with the manager. These
-kernels are started independent; beside its connection file each has a note (which process it is), and
-a log (its stdout and stderr). The process that manages a kernel holds a lock on the log.
+kernels are started with ``independent``. Beside its connection file each has a note (its process) and a
+log (its stdout and stderr). The process that manages a kernel holds a lock on the log.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tk_ai_extension.model.errors import SandboxUnavailable
 log = logging.getLogger(__name__)
 
 NOTE = ".process"
-"""Suffix of a note; a connection file's is ``.json``."""
+"""Suffix of a note; the connection file has ``.json``."""
 
 NEW = ".new"
 """Suffix of a note that is being written."""
@@ -49,11 +49,11 @@ LOG = ".log"
 """Suffix of a kernel's log."""
 
 MAX_LOG = 65_536
-"""Bytes of a log above which a restarted kernel begins a new one."""
+"""Bytes of a log above which a restarted kernel starts a new one."""
 
 
 class UnusableFile(Exception):
-    """A note or a connection file is truncated, or was not written by this package."""
+    """A note or connection file is truncated, or this package did not write it."""
 
 
 class ManagedElsewhere(Exception):
@@ -61,21 +61,21 @@ class ManagedElsewhere(Exception):
 
 
 UNUSABLE = (OSError, psutil.Error, SandboxUnavailable, UnusableFile, ManagedElsewhere)
-"""Why a kernel is not adopted; any other exception is a bug."""
+"""Exceptions for which a kernel is not adopted; any other is a bug."""
 
 
 @contextmanager
 def reading(file: Path) -> Generator[None]:
-    """Raise `UnusableFile` if the content of a file cannot be parsed: anybody may have written it."""
+    """Raise `UnusableFile` if the content of an untrusted file cannot be parsed."""
     try:
         yield
     except (*MALFORMED, TraitError) as error:
-        raise UnusableFile(f"{file.name} is not usable: {error!r}") from error
+        raise UnusableFile(f"{file.name} cannot be used: {error!r}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """The content of a kernel's note. Only the types have been checked.
+    """The content of a kernel's note. Only its types were checked.
 
     Attributes:
         folder: The identity of the folder that the note was written to.
@@ -97,7 +97,7 @@ class Note:
         with reading(file):
             known = json.loads(file.read_text(encoding="utf-8"))
             if index(known["pid"]) <= 0:
-                raise ValueError("no process's id")
+                raise ValueError("not a process id")
             return cls(
                 pid=index(known["pid"]),
                 folder=known["folder"],
@@ -110,7 +110,7 @@ class Note:
 
 
 class PersistentProvisioner(FilteringProvisioner):
-    """Starts a kernel's process and records it in a note; or adopts one that is running."""
+    """Starts a kernel's process and writes its note, or adopts a running process."""
 
     parent: Any  # the kernel manager
 
@@ -119,9 +119,9 @@ class PersistentProvisioner(FilteringProvisioner):
     sockets: Any = Instance(Path, allow_none=True, help="The folder of its sockets; None for TCP.")
 
     uses_ipc = True
-    """Whether its sockets are in a folder of its own, if its kernel supports that.
+    """Whether its sockets are Unix sockets in a private folder, if the kernel supports that.
 
-    Jupyter's default is TCP, where every user of the machine reads all outputs: iopub asks for no key.
+    Jupyter's default is TCP, where every user of the machine can read all outputs: iopub needs no key.
     """
 
     _managed: Any = None  # the open log, locked
@@ -150,13 +150,13 @@ class PersistentProvisioner(FilteringProvisioner):
                 )
         except BaseException:
             if self.sockets is not None and not self._file(NOTE).exists():
-                remove_folder(self.sockets)  # of a first start, which nothing cleans up
+                remove_folder(self.sockets)  # after a failed first start, nothing else does
             raise
         try:
             self._lock()
             self._write_note()
         except BaseException:
-            await self.kill()  # nobody would find it
+            await self.kill()  # without a note it could not be found again
             raise
         return info
 
@@ -176,13 +176,13 @@ class PersistentProvisioner(FilteringProvisioner):
         new.unlink(missing_ok=True)
         with new.open("x", encoding="utf-8") as file:
             json.dump(self.note(), file)
-        new.replace(self._file(NOTE))  # it is there whole, or not at all
+        new.replace(self._file(NOTE))  # atomic: readers never see a partial note
 
     def adopt(self, process: AdoptedProcess, note: Note) -> None:
-        """Take over a process that another one has started.
+        """Take over a kernel's process that another process started.
 
         Raises:
-            ManagedElsewhere: the other one is still running.
+            ManagedElsewhere: the process that started it is still running.
         """
         self._lock()
         self.process: Any = process
@@ -191,11 +191,11 @@ class PersistentProvisioner(FilteringProvisioner):
         self.cwd = note.cwd
         self.started_for = note.started_for
         self.sockets = note.sockets
-        self.ports_cached = True  # a restart keeps the ports that the connection file names
+        self.ports_cached = True  # a restart keeps the ports of the connection file
         self.connection_info = self.parent.get_connection_info()
 
     def release(self) -> None:
-        """Let another process adopt the kernel."""
+        """Release the lock, so that another process can adopt the kernel."""
         managed, self._managed = self._managed, None
         if managed is not None:
             managed.close()
@@ -211,7 +211,7 @@ class PersistentProvisioner(FilteringProvisioner):
                 await asyncio.to_thread(remove_folder, self.sockets)
 
     def _is_restart(self) -> bool:
-        """Whether the process before has left a log, with what it says of its end."""
+        """Return whether the kernel's previous process left a log that is to be continued."""
         return self._managed is not None and self._file(LOG).stat().st_size < MAX_LOG
 
     def _lock(self) -> None:
@@ -222,7 +222,7 @@ class PersistentProvisioner(FilteringProvisioner):
             file_locks.lock(log_file.fileno(), wait=False)
         except BlockingIOError as error:
             log_file.close()
-            raise ManagedElsewhere("Another running process manages it.") from error
+            raise ManagedElsewhere("Another running process manages this kernel.") from error
         except OSError as error:
             log.debug("Kernel %s is managed without a lock: %s", self.kernel_id, error)
         self._managed = log_file
@@ -232,16 +232,16 @@ class PersistentProvisioner(FilteringProvisioner):
 
 
 class ConfinedProvisioner(PersistentProvisioner, SandboxedProvisioner):
-    """A `PersistentProvisioner` for a kernel in a sandbox, which a restart does not leave."""
+    """A `PersistentProvisioner` for a kernel in a sandbox, also after restarts."""
 
-    uses_ipc = False  # its sandbox has a folder for them
+    uses_ipc = False  # the sandbox has its own folder for sockets
 
     def note(self) -> dict[str, Any]:
-        """Return what the next process needs to adopt the kernel, its sandbox included."""
+        """Return what the next process needs to adopt the kernel, including its sandbox."""
         return {**super().note(), "sandbox": self.confinement.as_note()}
 
 
 def identity(folder: Path) -> list[int]:
-    """Return what a folder keeps when it is moved, and what its copy does not have."""
+    """Return a folder's device and inode: unchanged by a move, different for a copy."""
     status = folder.stat()
     return [status.st_dev, status.st_ino]

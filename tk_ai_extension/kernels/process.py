@@ -1,4 +1,4 @@
-"""The process of a kernel: when it ends, why, and what it uses."""
+"""The process of a kernel: when it ends, why, and which resources it uses."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import psutil
 from tornado.ioloop import IOLoop
 
 POLL_INTERVAL = 1.0
-"""Seconds between looks at a process that cannot be awaited (no pidfd, or not on this machine)."""
+"""Seconds between checks of a process that cannot be awaited (no pidfd, or on another machine)."""
 
 
 class AdoptedProcess:
-    """A running process that another one has started: as much of a `Popen` as kernels need.
+    """A running process that another process started, with the part of `Popen` that kernels need.
 
     Args:
         pid: Its id.
-        name: A part of its command line that no other process's has. Unlike the time of its start
-            it stays the same when the clock is set.
+        name: A unique part of its command line. Unlike the start time it does not change when the
+            clock is set.
 
     Raises:
-        psutil.NoSuchProcess: it has ended, or its id is another's by now.
-        psutil.AccessDenied: it is another user's.
+        psutil.NoSuchProcess: it has ended, or its id was reused.
+        psutil.AccessDenied: it belongs to another user.
     """
 
     stdin = stdout = stderr = None
@@ -41,39 +41,39 @@ class AdoptedProcess:
             raise psutil.NoSuchProcess(pid)
 
     def poll(self) -> int | None:
-        """None while it runs; 0 afterwards: its exit code is its parent's to know."""
+        """Return None while it runs and 0 afterwards: only its parent can learn the exit code."""
         with contextlib.suppress(psutil.NoSuchProcess):
             if self._process.is_running() and self._process.status() != psutil.STATUS_ZOMBIE:
                 return None
         return 0
 
     def wait(self) -> int:
-        """Called when `poll` says that it has ended."""
+        """Return 0; called once `poll` has reported the end."""
         return 0
 
     def send_signal(self, number: int) -> None:
-        """Sends a signal to it alone; nothing where it has ended."""
+        """Send a signal to this process only; do nothing if it has ended."""
         with contextlib.suppress(ProcessLookupError):
             if self.poll() is None:
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Asks it to end."""
+        """Send SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends it."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 
 def local_process(manager: Any) -> subprocess.Popen[bytes] | AdoptedProcess | None:
-    """The process on this machine that a kernel manager has started or adopted, or None."""
+    """Return the local process that a kernel manager started or adopted, or None."""
     process: Any = getattr(getattr(manager, "provisioner", None), "process", None)
     return process if isinstance(process, subprocess.Popen | AdoptedProcess) else None  # pyright: ignore[reportUnknownVariableType]
 
 
 def is_stopped(manager: Any) -> bool:
-    """Return whether a kernel's process on this machine was stopped (SIGSTOP), so handles no signal."""
+    """Return whether a kernel's local process is stopped (SIGSTOP), so that it handles no signal."""
     process = local_process(manager)
     if process is None:
         return False
@@ -84,21 +84,21 @@ def is_stopped(manager: Any) -> bool:
 
 
 async def process_end(manager: Any) -> int | None:
-    """Waits until the present process of a kernel has ended.
+    """Wait until a kernel's current process has ended.
 
     Returns:
-        The exit code (negative for a signal), or None where it cannot be known.
+        The exit code (negative for a signal), or None if it is unknown.
     """
     process = local_process(manager)
     if process is None or not await _end_by_event(process.pid):
-        # There is no event to wait for.
+        # Poll: there is no event to wait for.
         while await manager.is_alive() and local_process(manager) is process:  # noqa: ASYNC110
             await asyncio.sleep(POLL_INTERVAL)
     return process.poll() if isinstance(process, subprocess.Popen) else None
 
 
 async def _end_by_event(pid: int) -> bool:
-    """Waits for the end of a process by its pidfd; False where that is not possible."""
+    """Wait for the end of a process through its pidfd; return False if that is impossible."""
     if not hasattr(os, "pidfd_open"):
         return False
     try:
@@ -123,7 +123,11 @@ async def _end_by_event(pid: int) -> bool:
 
 
 def describe_exit(code: int | None) -> str:
-    """How a kernel's process ended, as the end of a sentence that begins with "The kernel"."""
+    """Return how a kernel's process ended, to follow "The kernel" in a sentence.
+
+    >>> describe_exit(1), describe_exit(-11), describe_exit(None)
+    ('exited with code 1', 'died of SIGSEGV', 'died')
+    """
     if code is None:
         return "died"
     if code >= 0:
@@ -138,12 +142,12 @@ def describe_exit(code: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process and its children use.
+    """Resources that a process and its children use.
 
     Attributes:
         memory: Resident bytes.
-        cpu: Per cent of one core since the last look, None on the first.
-        uptime: Seconds since it was started.
+        cpu: Percent of one core since the previous measurement; None for the first.
+        uptime: Seconds since the process was started.
     """
 
     memory: int
@@ -152,14 +156,14 @@ class Usage:
 
 
 class UsageMeter:
-    """Measures one process and its children; CPU is counted between two looks."""
+    """Measures one process and its children; CPU time is counted between two measurements."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._processes: dict[int, psutil.Process] = {}
 
-    def look(self) -> Usage | None:
-        """The usage now; None where the process is gone."""
+    def measure(self) -> Usage | None:
+        """Return the current usage; None if the process has ended."""
         try:
             root = self._processes.get(self.pid) or psutil.Process(self.pid)
             family = [root, *root.children(recursive=True)]
@@ -167,7 +171,7 @@ class UsageMeter:
         except psutil.NoSuchProcess:
             return None
         first = not self._processes
-        # The same objects as last time: psutil counts CPU between two calls on one object.
+        # Reuse the objects: psutil counts CPU time between two calls on the same object.
         self._processes = {child.pid: self._processes.get(child.pid, child) for child in family}
         memory, cpu = 0, 0.0
         for process in self._processes.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_core.utils import ensure_async
@@ -17,14 +17,14 @@ from tk_ai_extension.kernels.base import (
     Kernelspec,
     kernelspecs_of,
 )
+from tk_ai_extension.kernels.base_connection import Ending
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
-from tk_ai_extension.kernels.conversation import Ending
 from tk_ai_extension.kernels.direct import DirectExecutor
 from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.kernel import LiveKernel, settled
+from tk_ai_extension.kernels.execution_listener import Timeouts
 from tk_ai_extension.kernels.lifecycle import KernelService
+from tk_ai_extension.kernels.local_kernel import LocalKernel, settled
 from tk_ai_extension.kernels.process import Usage, UsageMeter, is_stopped, local_process
-from tk_ai_extension.kernels.run import Timeouts
 from tk_ai_extension.kernels.sockets import client_context
 from tk_ai_extension.kernels.stack import (
     GuardedClient,
@@ -32,7 +32,7 @@ from tk_ai_extension.kernels.stack import (
     StackExecutor,
     StackUnavailable,
 )
-from tk_ai_extension.kernels.starting import Confine, KernelStarter
+from tk_ai_extension.kernels.starter import Confine, KernelStarter
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import (
     KernelBusy,
@@ -44,6 +44,9 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 
+if TYPE_CHECKING:
+    from jupyter_client.multikernelmanager import MultiKernelManager
+
 log = logging.getLogger(__name__)
 
 Backend = Literal["auto", "stack", "direct"]
@@ -52,33 +55,33 @@ READY_TIMEOUT = 30.0
 """Seconds in which a kernel must answer."""
 
 
-class JupyterKernels(KernelService[LiveKernel]):
+class JupyterKernels(KernelService[LocalKernel]):
     """Starts, finds, watches and stops the kernels of a multi-kernel manager.
 
-    It works with jupyter_server's `AsyncMappingKernelManager` and with jupyter_client's
-    `AsyncMultiKernelManager`, and with kernels that others have started there. A kernel is watched
-    from when it is first asked for.
+    It works with jupyter_server's `AsyncMappingKernelManager` and jupyter_client's
+    `AsyncMultiKernelManager`, including kernels that other clients started there. A kernel is watched
+    from its first use.
 
     Args:
         manager: The multi-kernel manager.
-        specs: The kernelspec manager; the manager's own unless given.
-        environment: What the environment of a kernel that we start holds.
+        specs: The kernelspec manager; by default the manager's.
+        environment: Chooses the environment of the kernels that this service starts.
         ready_timeout: Seconds in which a kernel must answer.
-        root: The folder that paths are relative to, for a manager that has no notion of it.
-        capture_stderr: Whether the kernels that we start write their stderr through a pipe, which
-            puts it into the error if one does not start. Kernels that outlive us must not.
-        timeouts: How long executors wait for what does not come.
-        max_output_bytes: The bound of what is kept of one execution's outputs.
-        stack: jupyter_server_nbmodel's ExecutionStack, where that extension is enabled.
-        backend: ``auto`` takes the stack where there is one; ``stack`` says so in the log where
-            there is none, and takes direct.
-        confine: The sandbox that the kernel of a notebook is to have, None for none. Asked before
-            each start, with the notebook's path.
+        root: The folder that paths are relative to, for a manager without a root of its own.
+        capture_stderr: Whether kernels that this service starts write stderr to a pipe, so that the
+            error of a failed start contains it. Kernels that outlive this process must not.
+        timeouts: How long executors wait for messages that do not arrive.
+        max_output_bytes: Limit of the outputs that are kept for one execution.
+        stack: jupyter_server_nbmodel's ExecutionStack if that extension is enabled, else None.
+        backend: ``auto`` uses the stack if there is one; ``stack`` also logs a warning if there is
+            none. ``direct`` never uses it.
+        confine: Returns the sandbox for a notebook's kernel, None for none. Called with the
+            notebook's path before each start.
     """
 
     def __init__(
         self,
-        manager: Any,
+        manager: MultiKernelManager,
         specs: Any = None,
         *,
         environment: KernelEnvironment | None = None,
@@ -92,7 +95,7 @@ class JupyterKernels(KernelService[LiveKernel]):
         confine: Confine | None = None,
     ) -> None:
         super().__init__(manager, ready_timeout=ready_timeout)
-        self._specs = specs or manager.kernel_spec_manager or KernelSpecManager()
+        self._specs = specs or self._manager.kernel_spec_manager or KernelSpecManager()
         self._context = client_context()
         self._tasks = BackgroundTasks(log)
         self._watches: dict[str, asyncio.Task[None]] = {}
@@ -114,14 +117,14 @@ class JupyterKernels(KernelService[LiveKernel]):
             StackExecutor(self._guarded, direct) if self._guarded is not None else direct
         )
 
-    # -- what there is
+    # -- queries
 
     async def kernelspecs(self) -> list[Kernelspec]:
-        """The installed kernelspecs, the default one first."""
+        """Return the installed kernelspecs, the default first."""
         return kernelspecs_of(self._specs.get_all_specs(), self._manager.default_kernel_name)
 
     async def info(self, kernel_id: str) -> KernelInfo:
-        """What is known of a kernel."""
+        """Return what is known about a kernel. Raises KernelNotFound."""
         kernel = self._kernel(kernel_id)
         manager = kernel.manager
         state = kernel.state
@@ -149,13 +152,13 @@ class JupyterKernels(KernelService[LiveKernel]):
         meter = self._meters.get(kernel_id)
         if meter is None or meter.pid != pid:
             meter = self._meters[kernel_id] = UsageMeter(pid)
-        # It looks at every child: off the loop.
-        return await asyncio.to_thread(meter.look)
+        # It inspects every child process: off the event loop.
+        return await asyncio.to_thread(meter.measure)
 
     # -- starting
 
     def _no_kernelspec(self, name: str, known: str) -> KernelspecNotFound:
-        return KernelspecNotFound(f"No kernelspec `{name}` is installed (there are: {known}).")
+        return KernelspecNotFound(f"No kernelspec `{name}` is installed. Installed: {known}.")
 
     async def _start(self, name: str, path: str | None) -> str:
         return await self._starter.start(name, path)
@@ -164,28 +167,28 @@ class JupyterKernels(KernelService[LiveKernel]):
         await self._kernel(kernel_id).connect(first=True)
 
     async def _discard(self, kernel_id: str) -> None:
-        """Removes what is left of a kernel that did not start."""
+        """Remove the remains of a kernel that did not start."""
         await self._stop(kernel_id, now=True)
         if kernel_id in self._kernels:
-            self._kernels[kernel_id].stir()
+            self._kernels[kernel_id].wake()
         watch = self._watches.get(kernel_id)
         if watch is not None:
             await asyncio.wait({watch})
 
     # -- executing
 
-    def _unresponsive(self, kernel: LiveKernel, late: str) -> ToolError:
+    def _unresponsive(self, kernel: LocalKernel, late: str) -> ToolError:
         if kernel.ending is None:
-            return KernelBusy(f"{late}, but it lives: it is busy or stuck.")
+            return KernelBusy(f"{late} but is alive: it is busy or stuck.")
         return KernelDied(f"{late}. {kernel.ending.message}")
 
-    def _ended(self, kernel: LiveKernel, ending: Ending) -> ToolError:
+    def _ended(self, kernel: LocalKernel, ending: Ending) -> ToolError:
         if ending.kind == "shutdown":
             return KernelNotFound(f"The kernel {kernel.id} was shut down.")
         return KernelDied(ending.message)
 
     def connection_info(self, kernel_id: str) -> dict[str, Any]:
-        """Where the kernel listens now."""
+        """Return the connection info of the kernel's current incarnation."""
         return self._kernel(kernel_id).manager.get_connection_info(session=False)
 
     def _guard(self, stack: Any, backend: Backend) -> GuardedStack | None:
@@ -198,21 +201,21 @@ class JupyterKernels(KernelService[LiveKernel]):
             except StackUnavailable as error:
                 problem = str(error)
         level = logging.WARNING if backend == "stack" or stack is not None else logging.INFO
-        log.log(level, "Executions go direct: %s", problem)
+        log.log(level, "Using the direct executor: %s", problem)
         return None
 
-    # -- interrupting and ending
+    # -- interrupting and stopping
 
     async def interrupt(self, kernel_id: str) -> None:
-        """Interrupts what the kernel runs."""
+        """Interrupt what a kernel runs."""
         kernel = self._kernel(kernel_id)
         if kernel.connection is not None:
             kernel.connection.interrupted()
-        if not kernel.is_ours:  # its process is another's: it has to do it itself
+        if not kernel.is_ours:  # another process owns it: ask the kernel itself
             (await self.connection(kernel_id)).request_interrupt()
             return
         if await kernel.queue.drain() or not kernel.is_settled:
-            # What it ran has ended with its process; what comes after is not what was meant.
+            # The code to interrupt ended with its process; do not interrupt later code.
             await kernel.settled()
             self._kernel(kernel_id)
             return
@@ -227,35 +230,35 @@ class JupyterKernels(KernelService[LiveKernel]):
         try:
             await self._ask_for_restart(kernel_id)
         except asyncio.InvalidStateError:
-            log.info("Kernel %s was restarted by somebody else at the same time", kernel_id)
+            log.info("Another client restarted kernel %s at the same time", kernel_id)
         except (OSError, RuntimeError) as error:
-            message = f"The kernel {kernel_id} could not be started again: {error}"
+            message = f"The kernel {kernel_id} could not be restarted: {error}"
             raise KernelStartFailed(message) from error
         await self.wait_ready(kernel_id)
 
     async def _ask_for_restart(self, kernel_id: str, *, now: bool = False) -> None:
         answered: Any = await ensure_async(self._manager.restart_kernel(kernel_id, now=now))
         if asyncio.isfuture(answered):
-            # jupyter_server's own wait for an answer; we wait ourselves, its failure is no news.
+            # jupyter_server's own wait for an answer; `wait_ready` reports failures.
             answered.add_done_callback(_retrieve)
 
     async def _shutdown(self, kernel_id: str) -> None:
         kernel = self._kernel(kernel_id)
         await self._stop(kernel_id)
-        kernel.stir()
+        kernel.wake()
         watch = self._watches.get(kernel_id)
         if watch is not None:
             await asyncio.wait({watch})
 
     async def _stop(self, kernel_id: str, *, now: bool = False) -> None:
-        """Have the manager shut a kernel down, where it still has it."""
+        """Have the manager shut a kernel down if it still has it."""
         if kernel_id in self._manager:
             await settled(self._manager.get_kernel(kernel_id))
         if kernel_id in self._manager:
             await ensure_async(self._manager.shutdown_kernel(kernel_id, now=now))
 
     async def close(self) -> None:
-        """Closes connections; leaves kernels as they are."""
+        """Close the connections; the kernels keep running."""
         guarded, self._guarded = self._guarded, None
         if guarded is not None:
             await guarded.close()
@@ -266,18 +269,20 @@ class JupyterKernels(KernelService[LiveKernel]):
 
     # -- one kernel
 
-    def _kernel(self, kernel_id: str) -> LiveKernel:
+    def _kernel(self, kernel_id: str) -> LocalKernel:
         if kernel_id not in self._manager:
             if kernel_id in self._kernels:
-                self._kernels[kernel_id].stir()
+                self._kernels[kernel_id].wake()
             raise KernelNotFound(f"There is no running kernel {kernel_id}.")
         manager = self._manager.get_kernel(kernel_id)
         kernel = self._kernels.get(kernel_id)
         if kernel is not None and kernel.manager is manager:
             return kernel
         if not hasattr(manager, "provisioner") or hasattr(manager, "kernel_url"):
-            raise KernelUnsupported(f"The kernel {kernel_id} is a gateway's, not this server's.")
-        kernel = self._kernels[kernel_id] = LiveKernel(
+            raise KernelUnsupported(
+                f"The kernel {kernel_id} belongs to a gateway, not this server."
+            )
+        kernel = self._kernels[kernel_id] = LocalKernel(
             kernel_id,
             manager,
             self._context,
@@ -289,16 +294,18 @@ class JupyterKernels(KernelService[LiveKernel]):
         self._watches[kernel_id] = watching
         return kernel
 
-    def _stoppable(self, kernel_id: str) -> LiveKernel:
+    def _stoppable(self, kernel_id: str) -> LocalKernel:
         kernel = self._kernel(kernel_id)
         if not kernel.is_ours:
-            raise KernelUnsupported(f"The kernel {kernel_id} is another process's to stop.")
+            raise KernelUnsupported(
+                f"Another process started the kernel {kernel_id}: only it can restart or stop it."
+            )
         return kernel
 
-    async def _watch(self, kernel: LiveKernel) -> None:
+    async def _watch(self, kernel: LocalKernel) -> None:
         try:
             ending = await kernel.watch()
-            if ending.kind == "died":  # it is not started again
+            if ending.kind == "died":  # it is not restarted
                 await self._stop(kernel.id, now=True)
             if self._guarded is not None:
                 await self._guarded.forget(kernel.id)
@@ -309,11 +316,11 @@ class JupyterKernels(KernelService[LiveKernel]):
             self._starter.forget(kernel.id)
 
     async def _revive(self, kernel_id: str) -> None:
-        log.warning("Kernel %s is started again; its variables are gone", kernel_id)
+        log.warning("Restarting kernel %s; its variables are lost", kernel_id)
         try:
             await self._ask_for_restart(kernel_id, now=True)
         except (OSError, RuntimeError) as error:
-            log.warning("Kernel %s could not be started again: %s", kernel_id, error)
+            log.warning("Kernel %s could not be restarted: %s", kernel_id, error)
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Jupyter's sessions as `kernels.base.Sessions`: which kernel people see at which notebook."""
+"""Jupyter's sessions as `kernels.base.Sessions`: which kernel belongs to which notebook."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from tk_ai_extension.model.errors import SaveFailed
 
 LIVE_PREFIX = "RTC:"
-"""The drive that JupyterLab names in a session's path where the document is a live one."""
+"""The drive in a session's path if JupyterLab has the notebook in a collaboration room."""
 
 
 class JupyterSessions:
@@ -18,7 +18,7 @@ class JupyterSessions:
 
     Args:
         manager: The session manager.
-        bound: Called with a notebook's path and the kernel that it has got.
+        bound: Called with a notebook's path and its new kernel's id.
     """
 
     def __init__(
@@ -26,22 +26,22 @@ class JupyterSessions:
     ) -> None:
         self._manager = manager
         self._bound = bound
-        # What the file of sessions had no room for.
-        self._unkept: dict[str, str] = {}
+        # Bindings that could not be written to the session database.
+        self._unsaved: dict[str, str] = {}
 
     async def kernel_of(self, path: str) -> str | None:
-        """The kernel that a session of this notebook has, or None."""
-        if path in self._unkept:
-            return self._unkept[path]
+        """Return the id of the kernel in this notebook's session, or None."""
+        if path in self._unsaved:
+            return self._unsaved[path]
         session = await self._session(path)
         return None if session is None else str(session["kernel"]["id"])
 
     async def bind(self, path: str, kernel_id: str) -> None:
-        """Makes (or updates) the session of this notebook, so that JupyterLab shows it connected.
+        """Create or update the notebook's session, so that JupyterLab shows the kernel connected.
 
         Raises:
-            SaveFailed: the sessions are in a file that cannot be written; it is bound until this
-                process ends.
+            SaveFailed: the session database cannot be written; the binding lasts until this process
+                ends.
         """
         session = await self._session(path)
         try:
@@ -52,14 +52,14 @@ class JupyterSessions:
             elif session["kernel"]["id"] != kernel_id:
                 await self._manager.update_session(session["id"], kernel_id=kernel_id)
         except sqlite3.OperationalError as error:
-            self._unkept[path] = kernel_id
-            raise SaveFailed(f"The kernel of {path} cannot be kept: {error}.") from error
-        self._unkept.pop(path, None)
+            self._unsaved[path] = kernel_id
+            raise SaveFailed(f"The session of {path} cannot be saved: {error}.") from error
+        self._unsaved.pop(path, None)
         if self._bound is not None:
             await self._bound(path, kernel_id)
 
     async def paths_of(self, kernel_id: str) -> list[str]:
-        """The notebooks whose sessions have this kernel."""
+        """Return the paths of the notebooks whose sessions have this kernel."""
         return [
             _path(session)
             for session in await self._manager.list_sessions()
@@ -67,7 +67,7 @@ class JupyterSessions:
         ]
 
     async def _session(self, path: str) -> dict[str, Any] | None:
-        sessions = await self._manager.list_sessions()  # drops those whose kernel is gone
+        sessions = await self._manager.list_sessions()  # drops sessions without a kernel
         found = [
             session
             for session in sessions

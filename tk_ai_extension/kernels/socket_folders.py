@@ -1,4 +1,4 @@
-"""Folders of mode 0700 for the Unix sockets of one kernel, short enough for the path of a socket."""
+"""Private folders (mode 0700) for a kernel's Unix sockets, with paths short enough for ``sun_path``."""
 
 from __future__ import annotations
 
@@ -18,29 +18,34 @@ from tk_ai_extension.model.local_sockets import is_dead_socket
 log = logging.getLogger(__name__)
 
 PREFIX = "nb-"
-"""How the name of such a folder begins; the machine follows, see `prefix`."""
+"""Prefix of the folders' names; a hash of the host name follows, see `prefix`."""
 
 STARTING = 600.0
-"""Seconds since its last change in which a folder without a listening socket may be a starting kernel's."""
+"""Seconds after its last change in which a folder without a listening socket is not stale."""
 
-FALLBACK = "/tmp"  # noqa: S108 - mkdtemp makes a folder of our own there
+FALLBACK = "/tmp"  # noqa: S108 - mkdtemp makes a private folder there
 """Where folders are made if the path of the system's temporary folder is too long."""
 
 LONGEST_BASE = 75
-"""Bytes of the longest folder to make them in: ``sun_path`` has 104 to 108 for the whole path."""
+"""Maximum bytes of the parent folder's path: ``sun_path`` has 104 to 108 for the whole path."""
 
 PRIVATE_KERNELS = frozenset({"ipykernel", "ipykernel_launcher"})
-"""Modules that are known to serve the transport ``ipc`` by jupyter_client's naming of the sockets.
+"""Modules that name their ``ipc`` sockets as jupyter_client does.
 
-Others join the address by a colon for every transport, so a client would not find their sockets.
+Other kernels join address and port with a colon for every transport, so clients do not find them.
 """
 
 
 def supports_ipc(argv: Sequence[str]) -> bool:
-    """Return whether a kernelspec's command is Python on this machine with a kernel that serves ``ipc``.
+    """Return whether a kernelspec's command runs Python on this machine with a kernel that serves ``ipc``.
 
-    A command that only contains such a one, for instance ``docker run … python -m ipykernel``, may
-    run it where this machine's folders are not.
+    A command that merely contains one, such as ``docker run … python -m ipykernel``, may run it where
+    this machine's folders do not exist.
+
+    >>> supports_ipc(["python3", "-m", "ipykernel", "-f", "{connection_file}"])
+    True
+    >>> supports_ipc(["docker", "run", "image", "python", "-m", "ipykernel"])
+    False
     """
     if os.name != "posix" or not argv or not Path(argv[0]).name.startswith(("python", "pypy")):
         return False
@@ -49,24 +54,24 @@ def supports_ipc(argv: Sequence[str]) -> bool:
 
 
 def make_folder() -> Path:
-    """Make a folder of mode 0700. Blocks."""
+    """Make a private folder. Blocks."""
     return Path(mkdtemp(prefix=prefix(), dir=_base()))
 
 
 def prefix() -> str:
-    """Return how the names of this machine's folders begin.
+    """Return the prefix of this machine's folder names.
 
-    A temporary folder may be shared with other machines, where nobody here can tell which kernels run.
+    A temporary folder may be shared with other machines, whose running kernels are unknown here.
     """
     name = socket.gethostname().encode("utf-8", "surrogateescape")
     return f"{PREFIX}{hashlib.sha256(name).hexdigest()[:4]}-"
 
 
 def restore_folder(folder: Path) -> None:
-    """Make a folder of `make_folder` again if it was removed. Blocks.
+    """Recreate a folder of `make_folder` if it was removed. Blocks.
 
     Raises:
-        OSError: something else has its name.
+        OSError: its path is taken.
     """
     try:
         folder.mkdir(mode=0o700)
@@ -76,16 +81,16 @@ def restore_folder(folder: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder of `make_folder`; nothing if it is none, whatever named it. Blocks."""
+    """Remove a folder of `make_folder`; do nothing for any other path. Blocks."""
     if is_own(folder):
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_stale_folders() -> list[Path]:
-    """Remove the folders of this user and machine whose kernels have ended. Blocks.
+    """Remove this user's folders on this machine whose kernels have ended. Blocks.
 
-    Who kills a server and its kernels leaves their folders, which no other process knows. A kernel that
-    is restarted just now makes its folder again, see `restore_folder`.
+    When a server and its kernels are killed, their folders remain. A kernel that is restarted at this
+    moment recreates its folder (`restore_folder`).
 
     Returns:
         The folders that were removed.
@@ -103,23 +108,23 @@ def remove_stale_folders() -> list[Path]:
                 remove_folder(folder)
                 removed.append(folder)
     if removed:
-        log.info("Removed the socket folders of %d kernels that have ended.", len(removed))
+        log.info("Removed %d socket folders of kernels that have ended.", len(removed))
     return removed
 
 
 def _is_stale(folder: Path) -> bool:
-    """Return whether no kernel listens in a folder, nor is about to."""
+    """Return whether no kernel listens in a folder or is about to."""
     try:
         found = list(_entries(folder))
         newest = max(status.st_mtime for _, status in found)
         sockets = [path for path, status in found if stat.S_ISSOCK(status.st_mode)]
         return time.time() - newest > STARTING and all(map(is_dead_socket, sockets))
     except OSError:
-        return False  # it changes just now, or cannot be read
+        return False  # it is changing, or cannot be read
 
 
 def _entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Return a folder, what is in it and in its folders, without following links."""
+    """Yield a folder and its entries, two levels deep, without following links."""
     yield str(folder), folder.lstat()
     for depth in (1, 2):
         for path in folder.glob("/".join("*" * depth)):
@@ -127,7 +132,7 @@ def _entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def is_own(folder: Path) -> bool:
-    """Return whether a folder, not a link to one, is such as `make_folder` makes for this user."""
+    """Return whether a path is a folder, not a link, that `make_folder` made for this user."""
     if str(folder.parent) not in {gettempdir(), FALLBACK} or not folder.name.startswith(PREFIX):
         return False
     try:

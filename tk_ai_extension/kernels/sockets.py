@@ -1,4 +1,4 @@
-"""ZeroMQ sockets on the event loop: read in turns, and noticed when the other end goes away."""
+"""ZeroMQ sockets on the event loop: read in batches, and monitored for disconnects."""
 
 from __future__ import annotations
 
@@ -14,63 +14,63 @@ from zmq.utils.monitor import parse_monitor_message
 
 log = logging.getLogger(__name__)
 
-TURN = 0.01
-"""Seconds for which one socket may hold the event loop before others get their turn."""
+READ_TIME = 0.01
+"""Seconds for which one socket may occupy the event loop at a time."""
 
 RECONNECT_INTERVAL = 20
-"""Milliseconds between attempts to connect, so that a kernel that starts is met at once."""
+"""Milliseconds between attempts to connect; short, so that a starting kernel is connected at once."""
 
 
 MAX_RECEIVED = 100_000
-"""Messages that a socket holds which were not read yet.
+"""RCVHWM: messages that a socket queues before they are read.
 
-Beyond it ZeroMQ stops reading from the network, and the kernel's own socket drops what does not fit
-into its queue; the message ids tell how many were dropped (`SequenceGapDetector`).
+Beyond it ZeroMQ stops reading from the network, and the kernel's PUB socket drops what exceeds its own
+queue; `SequenceGapDetector` counts those messages.
 """
 
 _SEND_ONLY = frozenset((zmq.PUB, zmq.PUSH))
 
 
 class SocketReader:
-    """Reads one socket: as fast as messages come, in turns that never hold the loop for long.
+    """Reads a socket as fast as messages arrive, in batches that do not block the event loop for long.
 
     Args:
         socket: A socket that receives.
         deliver: Called with the parts of each message.
 
     Raises:
-        ValueError: The socket is of a type that only sends.
+        ValueError: The socket's type only sends.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], deliver: Callable[[list[bytes]], None]) -> None:
         if socket.type in _SEND_ONLY:
-            raise ValueError(f"A {zmq.SocketType(socket.type).name} socket receives nothing.")
+            raise ValueError(f"A {zmq.SocketType(socket.type).name} socket cannot receive.")
         self.socket = socket
         self._deliver = deliver
         self._loop: Any = IOLoop.current()
         self._descriptor = socket.fileno()
         self._due = False
-        # The descriptor tells of arrivals once: whoever is told reads until nothing is left.
-        self._loop.add_handler(self._descriptor, self._told, IOLoop.READ)
-        self.look()
+        # ZMQ_FD is edge-triggered: drain the socket on each event.
+        self._loop.add_handler(self._descriptor, self._on_readable, IOLoop.READ)
+        self.schedule_read()
 
-    def look(self) -> None:
-        """Has the socket read in the loop's next turn."""
+    def schedule_read(self) -> None:
+        """Read the socket in the event loop's next iteration."""
         if not self._due:
             self._due = True
-            self._loop.add_callback(self._turn)
+            self._loop.add_callback(self._read_scheduled)
 
-    def read_turn(self) -> bool:
-        """Reads for `TURN` seconds at most; returns whether more may be there."""
-        until = time.perf_counter() + TURN
+    def read_batch(self) -> bool:
+        """Read for `READ_TIME` seconds at most; return whether messages may be left."""
+        until = time.perf_counter() + READ_TIME
         while not self.socket.closed:
             try:
                 parts = self.socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return False
             except zmq.ZMQError as problem:
-                # Reading again would fail again, at once and without end.
-                log.error("A socket cannot be read any more: %s", problem)  # noqa: TRY400
+                # Reading again would fail at once, in an endless loop.
+                log.error("A socket can no longer be read and was closed: %s", problem)  # noqa: TRY400
                 self.close()
                 return False
             self._deliver(parts)
@@ -79,28 +79,28 @@ class SocketReader:
         return False
 
     def close(self, linger: int = 0) -> None:
-        """Closes the socket; what is not sent within ``linger`` milliseconds is dropped."""
+        """Close the socket; drop what is not sent within ``linger`` milliseconds."""
         if not self.socket.closed:
             self._loop.remove_handler(self._descriptor)
             self.socket.close(linger=linger)
 
-    def _told(self, _descriptor: int, _events: int) -> None:
-        # At once: each turn of the loop that a message waits for is felt in a short cell's time.
+    def _on_readable(self, _descriptor: int, _events: int) -> None:
+        # Read at once: waiting for the next iteration would slow short cells down.
         if not self._due:
-            self._turn()
+            self._read_scheduled()
 
-    def _turn(self) -> None:
+    def _read_scheduled(self) -> None:
         self._due = False
-        more = True  # also where a listener raises: the rest of the messages is still to be read
+        more = True  # if a listener raises, the remaining messages must still be read
         try:
-            more = self.read_turn()
+            more = self.read_batch()
         finally:
             if more and not self.socket.closed:
-                self.look()
+                self.schedule_read()
 
 
-class Link:
-    """Notices when the other end of a socket goes away."""
+class DisconnectMonitor:
+    """Watches a socket for the disconnect of its other end."""
 
     def __init__(self, socket: zmq.Socket[bytes], on_lost: Callable[[], None]) -> None:
         self.lost = asyncio.Event()
@@ -109,7 +109,7 @@ class Link:
         self._reader = SocketReader(socket.get_monitor_socket(zmq.EVENT_DISCONNECTED), self._read)
 
     def close(self) -> None:
-        """Stops watching; the socket stays."""
+        """Stop watching; the socket stays open."""
         self._socket.disable_monitor()
         self._reader.close()
 
@@ -120,7 +120,7 @@ class Link:
 
 
 def client_context() -> zmq.Context[Any]:
-    """A context for connections: much is received before any is dropped, nothing holds up closing."""
+    """Return a context for client sockets: a high RCVHWM, no linger, fast reconnects."""
     context = zmq.Context[Any]()
     context.setsockopt(zmq.RCVHWM, MAX_RECEIVED)
     context.setsockopt(zmq.LINGER, 0)

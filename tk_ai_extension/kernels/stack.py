@@ -1,9 +1,9 @@
 """The executor that submits through jupyter_server_nbmodel's ExecutionStack.
 
-The stack has no completion event and waits for ever for a kernel that was killed or restarted under a
-cell; its client loses the end of a flood, drops display updates, and keeps every output a second time.
-`GuardedStack` adds events, and gives the stack a `GuardedClient`, with which each wait ends. It needs
-private attributes; where they are not as they were in 0.2.9 the stack is not used.
+The stack has no completion event and waits forever for a kernel that is killed or restarted during a
+cell; its client loses the end of a flood, drops display updates, and stores every output twice.
+`GuardedStack` adds events and gives the stack a `GuardedClient`, whose waits always end. It needs
+private attributes: if they differ from version 0.2.9, the stack is not used.
 """
 
 from __future__ import annotations
@@ -27,33 +27,34 @@ from tk_ai_extension.kernels.direct import (
     log_end,
     log_start,
 )
-from tk_ai_extension.kernels.run import Run
+from tk_ai_extension.kernels.execution_listener import ExecutionListener
 from tk_ai_extension.kernels.sockets import MAX_RECEIVED
 from tk_ai_extension.model.errors import KernelDied
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
 
 
 class KernelGone(Exception):
-    """The kernel ended under a request. Not a RuntimeError: the stack would stop working at one."""
+    """The kernel ended during a request. Not a RuntimeError, which would stop the stack's worker."""
 
 
 class Submission(str):
-    """Our code on its way through the stack, which hands on the very object that it was given.
+    """Code of this extension in the stack's queue; the stack passes the same object to its client.
 
     Attributes:
         run: Listens to the execution.
-        content: The execute_request.
+        content: The execute_request's content.
+        sent: Whether it was sent to the kernel.
     """
 
     __slots__ = ("content", "run", "sent")
 
-    run: Run
+    run: ExecutionListener
     content: Mapping[str, Any]
     sent: bool
 
     @classmethod
-    def of(cls, run: Run, content: Mapping[str, Any]) -> Submission:
-        """Code with what is needed to run it."""
+    def of(cls, run: ExecutionListener, content: Mapping[str, Any]) -> Submission:
+        """Return the code of a request, with what is needed to run it."""
         submission = cls(content["code"])
         submission.run = run
         submission.content = content
@@ -61,43 +62,43 @@ class Submission(str):
         return submission
 
 
-class Connections(Protocol):
-    """What the guard needs of the service that owns the kernels."""
+class LocalConnections(Protocol):
+    """What the client needs from the service that owns the kernels."""
 
     async def connection(self, kernel_id: str) -> KernelConnection:
-        """An open connection to the kernel."""
+        """Return an open connection to the kernel."""
         ...
 
     def connection_info(self, kernel_id: str) -> dict[str, Any]:
-        """Where the kernel listens now."""
+        """Return the connection info of the kernel's current incarnation."""
         ...
 
 
 class GuardedClient:
-    """The stack's client for one kernel: as much of an `AsyncKernelClient` as the stack uses.
+    """The stack's client for one kernel, with the part of `AsyncKernelClient` that the stack uses.
 
-    What we submit goes over our own connection, and its outputs to our own collector. What others
-    submit (JupyterLab's extension) goes the stack's usual way, over sockets that hold a flood
-    (`MAX_RECEIVED`), and ends when the kernel does.
+    A `Submission` goes over this server's own connection, and its outputs to its own collector. Other
+    code (JupyterLab's extension) goes through an `AsyncKernelClient` with a high RCVHWM
+    (`MAX_RECEIVED`) and ends when the kernel ends.
     """
 
     allow_stdin = True
-    _created_context = False  # the stack destroys those that a client has made
+    _created_context = False  # the stack destroys contexts that a client has created
 
-    def __init__(self, kernel_id: str, kernels: Connections) -> None:
+    def __init__(self, kernel_id: str, kernels: LocalConnections) -> None:
         self._kernel_id = kernel_id
         self._kernels = kernels
         self._usual: AsyncKernelClient | None = None
         self._usual_for: KernelConnection | None = None
 
     async def wait_for_ready(self, timeout: float | None = None) -> None:
-        """Nothing: each execution finds out by itself, over the connection that is kept."""
+        """Do nothing: each execution waits for its connection itself."""
 
     async def execute_interactive(self, code: str, **options: Any) -> dict[str, Any]:
-        """Runs code to its end, which always comes.
+        """Run code to its end.
 
         Raises:
-            KernelGone: somebody else's code, and the kernel ended.
+            KernelGone: the kernel ended while it ran another client's code.
         """
         connection = await self._kernels.connection(self._kernel_id)
         if isinstance(code, Submission):
@@ -105,16 +106,16 @@ class GuardedClient:
         return await self._execute_others(connection, code, options)
 
     def stop_channels(self) -> None:
-        """Closes the sockets for what others submit."""
+        """Close the sockets for other clients' code."""
         if self._usual is not None:
             self._usual.stop_channels()
             self._usual.context.destroy(linger=0)
             self._usual = self._usual_for = None
 
     def __getattr__(self, name: str) -> Any:
-        """What answers a question for input (``input``, the channels), for others' code."""
+        """Return an attribute of the usual client: ``input`` and channels answer input requests."""
         if self._usual is None:
-            raise AttributeError(f"nothing was executed that could ask for {name}")
+            raise AttributeError(f"no code was executed that could need {name}")
         return getattr(self._usual, name)
 
     async def _execute_ours(self, connection: KernelConnection, code: Submission) -> dict[str, Any]:
@@ -125,14 +126,14 @@ class GuardedClient:
         finally:
             connection.forget(msg_id)
             await code.run.close()
-        # Never "error": at that word the stack drops what everybody else has queued.
+        # Never "error": the stack would drop the requests that all other clients have queued.
         return {"content": {"status": "ok" if code.run.status == "ok" else "failed"}}
 
     async def _execute_others(
         self, connection: KernelConnection, code: str, options: dict[str, Any]
     ) -> dict[str, Any]:
         if self._usual is None or self._usual_for is not connection:
-            # The kernel was restarted since, perhaps on other ports.
+            # The kernel was restarted, perhaps on other ports.
             self.stop_channels()
             self._usual = usual = self._new_client()
             self._usual_for = connection
@@ -167,23 +168,23 @@ _LEFT_BEHIND = ("_ExecutionStack__execution_metadata", "_ExecutionStack__pending
 _NEW_CLIENT = "_get_local_client"
 
 CANCEL_TIMEOUT = 3.0
-"""Seconds in which the stack must let go of a kernel."""
+"""Seconds in which the stack must cancel its work for a kernel."""
 
 Result = dict[str, Any]
 
 
 def find_execution_stack(extension_manager: Any) -> Any:
-    """The ExecutionStack of a Jupyter Server, or None where jupyter_server_nbmodel is not enabled.
+    """Return a Jupyter Server's ExecutionStack, or None if jupyter_server_nbmodel is not enabled.
 
     Args:
-        extension_manager: The server's, with its extensions loaded.
+        extension_manager: The server's extension manager, with its extensions loaded.
     """
     apps: Any = extension_manager.extension_apps.get("jupyter_server_nbmodel") or ()
     return next((getattr(app, "_Extension__execution_stack", None) for app in apps), None)
 
 
 def missing_parts(stack: Any) -> list[str]:
-    """What an ExecutionStack does not have any more of what this module uses; empty if nothing."""
+    """Return the private attributes that this module uses and an ExecutionStack lacks."""
     missing = [
         name
         for name in (_RESULTS, _CLIENTS, _WORKERS)
@@ -195,18 +196,18 @@ def missing_parts(stack: Any) -> list[str]:
 
 
 class StackUnavailable(Exception):
-    """The ExecutionStack is not one that this module knows."""
+    """The ExecutionStack's private attributes are not the known ones."""
 
 
 class GuardedStack:
-    """An ExecutionStack that tells when a request has ended, and whose clients are guarded.
+    """Wraps an ExecutionStack: adds completion events and gives it guarded clients.
 
     Args:
-        stack: The ExecutionStack of the server.
-        new_client: Makes the client of a kernel.
+        stack: The server's ExecutionStack.
+        new_client: Makes the client for a kernel id.
 
     Raises:
-        StackUnavailable: the stack's private parts are not as expected.
+        StackUnavailable: the stack's private attributes are not the known ones.
     """
 
     def __init__(self, stack: Any, new_client: Callable[[str], Any]) -> None:
@@ -231,9 +232,9 @@ class GuardedStack:
         setattr(stack, _NEW_CLIENT, get_client)
 
     async def prepare(self, kernel_id: str) -> bool:
-        """Makes sure that the stack works for a kernel with our client; False where it cannot.
+        """Ensure that the stack uses a guarded client for a kernel; return False if it cannot yet.
 
-        It cannot while it runs something that was asked of it before we were there.
+        It cannot while it runs a request from before this extension wrapped it.
         """
         client = self._clients.get(kernel_id)
         worker = self._workers.get(kernel_id)
@@ -250,37 +251,37 @@ class GuardedStack:
         return True
 
     def put(self, kernel_id: str, code: Submission, on_end: Callable[[Result], None]) -> None:
-        """Hands in a request; ``on_end`` is called once, with the stack's result."""
+        """Submit a request; call ``on_end`` once, with the stack's result."""
         uid = self._stack.put(kernel_id, code)
 
         def on_result(result: Result) -> None:
             if result.get("pending") is not True:
                 del self._watched[uid]
-                # A result that nobody fetches stays for ever; it is not there yet at this moment.
+                # Fetch the result, or the stack keeps it forever; it is stored after this call.
                 asyncio.get_running_loop().call_soon(self._stack.get, kernel_id, uid)
                 on_end(result)
 
         self._watched[uid] = on_result
 
     async def reset_kernel(self, kernel_id: str) -> None:
-        """Drops what the stack keeps of a kernel, so that the next request begins afresh."""
+        """Drop the stack's worker and client of a kernel; the next request creates new ones."""
         if kernel_id not in self._workers and kernel_id not in self._clients:
             return
-        log.info("The execution stack starts afresh for kernel %s", kernel_id)
-        # Cancelling raises CancelledError, which in a task of its own is not taken for ours.
+        log.info("Resetting the execution stack for kernel %s", kernel_id)
+        # In a task of its own: the stack's CancelledError must not cancel the caller.
         task = asyncio.ensure_future(self._stack.cancel(kernel_id, CANCEL_TIMEOUT))
         await asyncio.wait({task})
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.warning("The execution stack did not let go of kernel %s: %s", kernel_id, error)
+            log.warning("The execution stack did not cancel kernel %s: %s", kernel_id, error)
 
     async def forget(self, kernel_id: str) -> None:
-        """Drops everything about a kernel that is gone."""
+        """Drop everything about a kernel that has ended."""
         await self.reset_kernel(kernel_id)
         for kept in (self._results, *self._left_behind):
             kept.pop(kernel_id, None)
 
     async def close(self) -> None:
-        """Ends the stack's work with our clients, and leaves it as it was found."""
+        """End the stack's work with guarded clients and restore its attributes."""
         for kernel_id in (*self._clients, *self._workers):
             await self.reset_kernel(kernel_id)
         setattr(self._stack, _RESULTS, {key: dict(each) for key, each in self._results.items()})
@@ -293,7 +294,7 @@ class GuardedStack:
 
 
 class _Results(dict[str, dict[str, Any]]):
-    """The stack's results by kernel; those of a kernel that is new to it can be watched."""
+    """The stack's results by kernel; wraps those of kernels that are added."""
 
     def __init__(
         self, results: dict[str, dict[str, Any]], on_result: Callable[[str, Result], None]
@@ -306,7 +307,7 @@ class _Results(dict[str, dict[str, Any]]):
 
 
 class _KernelResults(dict[str, Any]):
-    """The stack's results of one kernel: tells of each that is set."""
+    """The stack's results of one kernel; calls ``on_result`` for each that is set."""
 
     def __init__(self, results: dict[str, Any], on_result: Callable[[str, Result], None]) -> None:
         super().__init__(results)
@@ -314,23 +315,23 @@ class _KernelResults(dict[str, Any]):
 
     def __setitem__(self, uid: str, result: Any) -> None:
         super().__setitem__(uid, result)
-        if isinstance(result, dict):  # not so while it waits in the queue
+        if isinstance(result, dict):  # it is None while the request is queued
             self._on_result(uid, cast("Result", result))
 
 
 _DROPPED = ("Execution cancelled", "Superseded")
-"""How the stack's error begins for a request that it has thrown out of its queue."""
+"""Prefixes of the stack's error for a request that it dropped from its queue."""
 
 
 class StackExecutor:
-    """Puts code into the queue that JupyterLab's server-side execution uses too.
+    """Submits code to the queue that JupyterLab's server-side execution also uses.
 
-    What fails before the kernel has got the code is run by the direct executor; what the stack
-    drops because another's request failed is put in again.
+    If the stack fails before the kernel has the code, the direct executor runs it. If the stack drops a
+    request because another client's request failed, it is submitted again.
 
     Args:
         stack: The ExecutionStack.
-        direct: Takes over where the stack fails; it also makes the listeners.
+        direct: The fallback; it also creates the listeners.
     """
 
     name = "stack"
@@ -342,8 +343,8 @@ class StackExecutor:
     async def execute(
         self, kernel_id: str, request: ExecutionRequest
     ) -> AsyncGenerator[ExecutionEvent]:
-        """Runs one request; see `kernels.base.Executor`."""
-        problem = "it is busy with what was asked of it before this extension was there"
+        """Run one request; see `kernels.base.Executor`."""
+        problem = "it is busy with requests from before this extension started"
         for _ in range(MAX_SUBMISSIONS):
             await self._direct.kernels.connection(kernel_id)
             if not await self._stack.prepare(kernel_id):
@@ -367,25 +368,29 @@ class StackExecutor:
                 break
         else:
             raise KernelDied(f"The request was dropped {MAX_SUBMISSIONS} times.")
-        log.warning("The execution stack cannot serve kernel %s (%s): direct", kernel_id, problem)
+        log.warning(
+            "The execution stack cannot serve kernel %s, using the direct executor: %s",
+            kernel_id,
+            problem,
+        )
         async with aclosing(self._direct.execute(kernel_id, request)) as events:
             async for event in events:
                 yield event
 
 
 class _Attempt:
-    """One passage of a request through the stack."""
+    """One submission of a request to the stack."""
 
-    def __init__(self, run: Run, submission: Submission) -> None:
+    def __init__(self, run: ExecutionListener, submission: Submission) -> None:
         self.problem = ""
         self._run = run
         self._submission = submission
 
     def ended(self, result: Result) -> None:
-        """The stack has done with it: if the kernel never got the code, nothing else ends it."""
+        """Handle the stack's result; end the run here if the kernel never received the code."""
         if self._run.done or self._submission.sent:
             return
-        error = str(result.get("error") or "it gave no result")
+        error = str(result.get("error") or "no result")
         if not error.startswith(_DROPPED):
             self.problem = error
         self._run.drop(error)

@@ -1,14 +1,14 @@
-r"""The text of a stream output as JupyterLab shows it: carriage returns and backspaces carried out.
+r"""The text of a stream output as JupyterLab shows it, with carriage returns and backspaces applied.
 
 A stream is what a terminal would receive. JupyterLab (``OutputAreaModel.processText``) keeps the
-text that is shown and a cursor in it:
+displayed text and a cursor in it:
 
-- a line feed goes to the end of the text, and the cursor with it;
-- a carriage return takes the cursor back to the beginning of its line;
-- a backspace takes away what is before the cursor (and, inside a line, what is under it);
-- anything else is written over what is under the cursor.
+- a line feed is appended to the text and moves the cursor to its end;
+- a carriage return moves the cursor to the start of its line;
+- a backspace deletes the character before the cursor (and, inside a line, the one under it);
+- any other character overwrites the one under the cursor.
 
->>> text = StreamText()
+>>> text = TerminalText()
 >>> text.write("10%\r20%\nspinner |\b/")
 >>> text.value
 '20%\nspinner /'
@@ -22,20 +22,19 @@ _PIECES = re.compile(r"[\n\r\b]|[^\n\r\b]+")
 _MOVES = re.compile(r"[\r\b]")
 
 
-class StreamText:
-    """A text that grows at its end and changes in its last line only.
+class TerminalText:
+    """A text that grows at its end and changes only in its last line.
 
-    The cursor never leaves the last line (a line feed takes it there, the others stop at one), so
-    what is above it is never looked at again: writing costs time in proportion to what is written,
-    however long the text has grown.
+    The cursor is always in the last line, so the lines above are never read again: the cost of `write`
+    is linear in what is written, however long the text is.
     """
 
     def __init__(self) -> None:
         self._drained: list[str] = []
         self._fresh: list[str] = []
-        self._start = 0  # from where the text differs from what was drained
-        self._told = 0  # how long it was when it was drained
-        self._behind = 0  # how far the cursor is from the end
+        self._start = 0  # index from which the text differs from what was drained
+        self._drained_length = 0  # length at the last drain
+        self._behind = 0  # distance of the cursor from the end
         self.length = 0
         """Characters of the whole text."""
 
@@ -46,7 +45,7 @@ class StreamText:
         return self._drained[0] + "".join(self._fresh)
 
     def write(self, text: str) -> None:
-        """Adds what the kernel printed."""
+        """Add what the kernel printed."""
         if self._behind == 0 and not _MOVES.search(text):
             self._append(text)
             return
@@ -69,14 +68,14 @@ class StreamText:
         self._behind = len(line) - cursor
 
     def drain(self) -> tuple[int, str] | None:
-        """What changed since the last call: the text is now ``text[:start] + new``; None if nothing."""
-        if not self._fresh and self._start == self._told:
+        """Return ``(start, new)`` such that the text is now ``text[:start] + new``; None if unchanged."""
+        if not self._fresh and self._start == self._drained_length:
             return None
         start, new = self._start, "".join(self._fresh)
         if new:
             self._drained.append(new)
         self._fresh.clear()
-        self._start = self._told = self.length
+        self._start = self._drained_length = self.length
         return start, new
 
     def _append(self, text: str) -> None:
@@ -85,7 +84,7 @@ class StreamText:
             self.length += len(text)
 
     def _take_line(self) -> str:
-        """Removes the last line from the parts and returns it."""
+        """Remove the last line from the parts and return it."""
         taken: list[str] = []
         for parts in (self._fresh, self._drained):
             while parts:
@@ -99,6 +98,6 @@ class StreamText:
                 break
         line = "".join(reversed(taken))
         self.length -= len(line)
-        # Where the line began before the last drain, what was drained of it is said anew.
+        # The part of the line that was drained already is drained again.
         self._start = min(self._start, self.length)
         return line

@@ -1,7 +1,7 @@
-"""`%tk` and `%%tk`: asking Claude from a cell (``%load_ext tk_ai_extension.magics``).
+"""IPython magics `%tk` and `%%tk`: ask Claude from a cell (``%load_ext tk_ai_extension.magics``).
 
-This package runs in kernels. It imports the standard library alone, so that it loads at once and works
-in environments that have nothing else of ours; IPython is there, since it loads this.
+This package runs in kernels. It imports only the standard library and IPython, so that it loads
+quickly and works in environments that lack this project's other dependencies.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Adds the magics; IPython calls it at ``%load_ext``."""
+    """Register the magics. IPython calls this for ``%load_ext``."""
     from IPython.core.magic import no_var_expand
 
     from tk_ai_extension.magics.magic import Magic
@@ -18,17 +18,17 @@ def load_ipython_extension(ipython: Any) -> None:
     magic = Magic(ipython)
 
     def tk(line: str, cell: str | None = None) -> None:
-        """Asks Claude in this notebook's chat; alone it says how."""
+        """Ask Claude in this notebook's chat; without a message, print the usage."""
         magic.ask(line if cell is None else f"{line}\n{cell}")
 
-    # A message means what it says: nothing in braces is taken for a variable.
+    # A message is literal text: IPython must not expand `{name}` and `$name` in it.
     ipython.register_magic_function(no_var_expand(tk), "line_cell", "tk")
     if keep_question_marks not in ipython.input_transformers_cleanup:
         ipython.input_transformers_cleanup.append(keep_question_marks)
 
 
 def unload_ipython_extension(ipython: Any) -> None:
-    """Takes the magics away; IPython calls it at ``%unload_ext``."""
+    """Remove the magics. IPython calls this for ``%unload_ext``."""
     for kind in ("line", "cell"):
         ipython.magics_manager.magics[kind].pop("tk", None)
     if keep_question_marks in ipython.input_transformers_cleanup:
@@ -36,10 +36,10 @@ def unload_ipython_extension(ipython: Any) -> None:
 
 
 def keep_question_marks(lines: list[str]) -> list[str]:
-    r"""A cell in which `%tk` may end in a question mark, which IPython would look up in its help.
+    r"""Rewrite `%tk` lines that end in a question mark, which IPython would treat as a help request.
 
-    Only at a cell's beginning, after comments and other magics: further down, such a line may be a
-    part of a string.
+    Only lines at the beginning of the cell, after comments and other magics, are rewritten. Further
+    down, such a line may be part of a string.
 
     >>> keep_question_marks(["# Hm.\n", "%tk what is x?\n", "x\n"])
     ['# Hm.\n', "get_ipython().run_line_magic('tk', 'what is x?')\n", 'x\n']

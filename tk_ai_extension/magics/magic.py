@@ -1,4 +1,4 @@
-"""What `%tk` and `%%tk` do: ask, show the answer as it comes, and let the person answer back."""
+"""The implementation of `%tk` and `%%tk`: ask, stream the answer, and prompt for approvals."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from tk_ai_extension.magics.line import Line, Stopped, TkError
 from tk_ai_extension.magics.screens import Screen, describe, screen_for
+from tk_ai_extension.magics.server_connection import ServerConnection, Stopped, TkError
 
 USAGE = """\
-%tk MESSAGE     asks Claude in this notebook's chat; %%tk takes a message of many lines.
-%tk fix         explains the last error in this kernel, and mends it.
+%tk MESSAGE     Ask Claude in this notebook's chat. Use %%tk for several lines.
+%tk fix         Explain and fix the last error in this kernel.
 
-  --mode MODE   plan, ask (unless given), edit or auto: what is done without asking
-  --model NAME  the model that answers
-  --new         begin a new chat
+  --mode MODE   plan, ask (default), edit or auto: what runs without approval
+  --model NAME  the model to use
+  --new         start a new chat
   --plain       plain text, for consoles"""
 
-FIX = "Explain this error in a sentence or two, then mend it in the cell where it comes from."
+FIX = "Explain this error in a sentence or two, then fix it in the cell that caused it."
 
 MAX_ERROR = 20_000
-"""Characters of an error that is sent; of a longer one the end, which says what was wrong."""
+"""Maximum characters of an error that is sent. The end is kept: it names the exception."""
 MAX_CELL = 20_000
-"""Characters of the failed cell."""
+"""Maximum characters of the failed cell that are sent."""
 
 CELL_ID = re.compile(r"[\w-]{1,64}", re.ASCII)
-"""A cell's id, as the notebook format has it; some clients name cells in ways of their own."""
+"""A cell id as nbformat defines it. Some clients send names of another form."""
 
-WORDS = {"yes": "once", "always": "notebook", "no": "deny"}
-"""What a person types, or its first letter, and what it answers: `always` holds in this notebook."""
+ANSWERS = {"yes": "once", "always": "notebook", "no": "deny"}
+"""Answers by the word that the user types (or its first letter). `always` holds for the notebook."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What was typed after `%tk`.
+    """The parsed arguments of `%tk`.
 
     Attributes:
-        message: The message; empty where nothing is asked.
-        fields: The question's further fields.
-        plain: Whether it is answered as plain text.
+        message: The message; empty for usage.
+        fields: Further fields of the question.
+        plain: Whether to answer in plain text.
     """
 
     message: str
@@ -54,10 +54,10 @@ class Command:
 
     @classmethod
     def parse(cls, text: str) -> Command:
-        """Takes the options at the beginning; the rest is the message as it stands.
+        """Parse the options at the beginning; the rest is the message, unchanged.
 
         Raises:
-            TkError: an option that there is not, or one without its value.
+            TkError: An option is unknown or lacks its value.
         """
         fields: dict[str, Any] = {}
         plain = False
@@ -73,28 +73,30 @@ class Command:
                     raise TkError(f"{option} needs a value.", USAGE)
                 fields[option[2:]] = value
             else:
-                raise TkError(f"There is no option {option}.", USAGE)
+                raise TkError(f"Unknown option {option}.", USAGE)
         return cls(text.strip(), fields, plain)
 
 
 class Magic:
-    """The magics of one IPython shell.
+    """The `%tk` magics of one IPython shell.
 
     Args:
         ipython: The shell.
-        connect: Opens the line to the server.
+        connect: Opens a connection to the server.
     """
 
-    def __init__(self, ipython: Any, connect: Callable[[], Line] = Line) -> None:
+    def __init__(
+        self, ipython: Any, connect: Callable[[], ServerConnection] = ServerConnection
+    ) -> None:
         self._ipython = ipython
         self._connect = connect
 
     def ask(self, text: str) -> None:
-        """Asks Claude in this notebook's chat what was typed; where that is nothing, says how.
+        """Ask Claude in this notebook's chat; print the usage if there is no message.
 
         Raises:
-            TkError: Claude could not be asked, or could not answer.
-            Stopped: somebody stopped the turn.
+            TkError: Claude could not be asked or could not answer.
+            Stopped: Somebody stopped the turn.
         """
         command = Command.parse(text)
         if not command.message:
@@ -104,39 +106,41 @@ class Magic:
         if message == "fix":
             message, error = FIX, last_error(self._ipython)
             if not error:
-                raise TkError("Nothing has failed in this kernel.", "Say what is to be mended.")
-        with self._connect() as line:
-            place = _place(self._ipython)
-            # Who names the cell shows what it puts out; others (a server that runs it) pass that on, and
-            # no changes of it.
+                raise TkError("No error in this kernel.", "Describe what to fix: %tk MESSAGE.")
+        with self._connect() as connection:
+            location = _location(self._ipython)
+            # A front end that names the cell renders display updates. Other clients (a server that
+            # runs the cell) forward outputs, but not their updates.
             live = "cellId" in _metadata(self._ipython)
             screen = screen_for(self._ipython, plain=command.plain, live=live)
             try:
-                line.ask(message=message, error=error, **command.fields, **place)
-                self._follow(line, screen)
+                connection.ask(message=message, error=error, **command.fields, **location)
+                self._follow(connection, screen)
             except KeyboardInterrupt:
-                # Leaving the line is what stops the turn.
+                # Closing the connection stops the turn.
                 raise Stopped from None
             finally:
                 screen.finish()
 
-    def _follow(self, line: Line, screen: Screen) -> None:
-        """Shows what happens until the turn is over.
+    def _follow(self, connection: ServerConnection, screen: Screen) -> None:
+        """Show the turn's events until it ends.
 
         Raises:
-            TkError: it failed.
-            Stopped: somebody stopped it elsewhere.
+            TkError: The turn failed.
+            Stopped: Somebody stopped the turn elsewhere.
         """
         failed: TkError | None = None
         while True:
-            event = line.hear(screen.late)
+            event = connection.receive(screen.refresh_in)
             if event is None:
-                screen.look()
+                screen.refresh()
                 continue
             match event["kind"]:
                 case "permission":
-                    answer, message = _answer(event, screen)
-                    line.say({"permission": event["id"], "answer": answer, "message": message})
+                    answer, message = _ask_user(event, screen)
+                    connection.send(
+                        {"permission": event["id"], "answer": answer, "message": message}
+                    )
                 case "error":
                     failed = TkError.of(event["error"])
                 case "done":
@@ -150,40 +154,40 @@ class Magic:
 
 
 def _show(event: Mapping[str, Any], screen: Screen) -> None:
-    """Shows an event."""
+    """Show an event."""
     match event["kind"]:
         case "text":
             screen.text(event["block"], event["start"], event["text"])
         case "discarded":
             screen.discard(event["block"])
         case "tool_call" | "tool_progress" | "tool_result":
-            screen.call(event["call"], describe(event), over=event["kind"] == "tool_result")
+            screen.call(event["call"], describe(event), ended=event["kind"] == "tool_result")
         case _:
             if note := _note(event):
                 screen.note(note)
 
 
-def _answer(event: Mapping[str, Any], screen: Screen) -> tuple[str, str]:
-    """What the person says to a question, and the words after a no; no, where nobody is asked."""
-    choices = {word: answer for word, answer in WORDS.items() if answer in event["answers"]}
+def _ask_user(event: Mapping[str, Any], screen: Screen) -> tuple[str, str]:
+    """Return the user's answer and the message after a `no`; deny where nobody can be asked."""
+    choices = {word: answer for word, answer in ANSWERS.items() if answer in event["answers"]}
     screen.note(f"Claude wants to run {event['tool']}")
-    # In the question itself: some clients show what was put out only when the cell has ended.
+    # Some clients show outputs only when the cell has ended: the prompt holds the proposal too.
     prompt = f"{_proposed(event['proposal'])}\n\n{event['tool']}: {', '.join(choices)}? "
     while True:
         try:
-            said = input(prompt)
+            typed = input(prompt)
         except (EOFError, RuntimeError):
-            # ipykernel raises a RuntimeError where its client takes no questions.
-            screen.note("Nobody can be asked here; `--mode edit` or `auto` asks less.")
+            # ipykernel raises RuntimeError if the front end does not allow stdin.
+            screen.note("This client cannot ask for approval. Use `--mode edit` or `--mode auto`.")
             return "deny", ""
-        first, _, rest = said.strip().replace(",", " ").partition(" ")
+        first, _, rest = typed.strip().replace(",", " ").partition(" ")
         for word, answer in choices.items():
             if first.lower() in (word, word[0]) and (answer == "deny" or not rest.strip()):
-                return answer, said.strip()[len(first) :].strip(" ,")
+                return answer, typed.strip()[len(first) :].strip(" ,")
 
 
 def _proposed(proposal: Mapping[str, Any]) -> str:
-    """A proposal as text: titles, and lines of code after their mark, with nothing hidden in them."""
+    """Return a proposal as text: titles, and marked lines of code with invisible characters escaped."""
     parts = [f"In {proposal['notebook']}:"] if proposal["notebook"] else []
     if not proposal["steps"]:
         parts.append(proposal["title"])
@@ -199,7 +203,7 @@ def _proposed(proposal: Mapping[str, Any]) -> str:
 
 
 def last_error(ipython: Any) -> str:
-    """The last error in this kernel: the cell where it was raised, and the traceback; else nothing."""
+    """Return the cell and the traceback of the last error in this kernel; empty if there is none."""
     error: BaseException | None = getattr(sys, "last_value", None)
     if error is None:
         return ""
@@ -209,7 +213,7 @@ def last_error(ipython: Any) -> str:
 
 
 def _cell_of(ipython: Any, trace: TracebackType | None) -> str:
-    """The source of the cell that a traceback begins in."""
+    """Return the source of the cell in which a traceback begins."""
     while trace is not None:
         frame = trace.tb_frame
         if frame.f_globals is ipython.user_ns or frame.f_globals is ipython.user_global_ns:
@@ -218,41 +222,43 @@ def _cell_of(ipython: Any, trace: TracebackType | None) -> str:
     return ""
 
 
-def _place(ipython: Any) -> dict[str, str]:
-    """Where the question is asked: the notebook that the kernel was started for, and the cell."""
-    place: dict[str, str] = {}
+def _location(ipython: Any) -> dict[str, str]:
+    """Return the notebook that the kernel was started for, and the running cell."""
+    location: dict[str, str] = {}
     if notebook := os.environ.get("JPY_SESSION_NAME"):
-        place["notebook"] = notebook
+        location["notebook"] = notebook
     cell = str(_metadata(ipython).get("cellId", ""))
     if CELL_ID.fullmatch(cell):
-        place["active_cell"] = cell
-    return place
+        location["active_cell"] = cell
+    return location
 
 
 def _metadata(ipython: Any) -> dict[str, Any]:
-    """What the client says of the cell that it runs."""
+    """Return the metadata of the execute request that is running."""
     get_parent: Callable[[], Any] | None = getattr(ipython, "get_parent", None)
     parent: dict[str, Any] = get_parent() if get_parent is not None else {}
     return parent.get("metadata") or {}
 
 
 def _note(event: Mapping[str, Any]) -> str:
-    """What a person is told of an event that is no part of the answer; empty for nothing."""
+    """Return the note for an event that is not part of the answer; empty for none."""
     match event["kind"]:
         case "message" if event["waits"]:
-            return f"Messages of this chat that come first: {event['waits']}."
+            return f"Queued. Messages ahead of this one: {event['waits']}."
         case "retry":
-            return f"The model is asked again ({event['attempt']} of {event['attempts']}): {event['reason']}"
+            return (
+                f"Retrying the model ({event['attempt']} of {event['attempts']}): {event['reason']}"
+            )
         case "notice":
             return str(event["text"])
         case "later":
             count = len(event["cells"])
-            return f"{count} cell{'' if count == 1 else 's'} of Claude's run{'s' if count == 1 else ''} now."
+            return f"Running {count} cell{'' if count == 1 else 's'} for Claude."
         case _:
             return ""
 
 
 def _word(text: str) -> tuple[str, str]:
-    """The first word of a text, and what comes after it."""
+    """Return the first word of a text, and the rest."""
     word, rest, *_ = (*text.split(maxsplit=1), "", "")
     return word, rest

@@ -1,4 +1,4 @@
-"""Showing a turn below the cell that asks: as Markdown that grows, or as plain text."""
+"""Show a turn below the cell that asks: as Markdown displays that update, or as plain text."""
 
 from __future__ import annotations
 
@@ -7,81 +7,82 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tk_ai_extension.magics.safe import harmless
+from tk_ai_extension.magics.safe_markdown import escape_active_content
 
-EVERY = 0.1
-"""Seconds between two looks of a text that grows; each carries the whole of it."""
+REFRESH_INTERVAL = 0.1
+"""Seconds between two updates of a display. Each update sends the whole text."""
 MAX_LINE = 200
-"""Characters of a line about a call."""
+"""Maximum characters of a line about a tool call."""
 
 
 class Screen(Protocol):
-    """Shows what happens in a turn."""
+    """Shows the events of a turn."""
 
     @property
-    def late(self) -> float | None:
-        """Seconds after which `look` is to be called where nothing happens; None for never."""
+    def refresh_in(self) -> float | None:
+        """Seconds until `refresh` is due if no event arrives; None for never."""
         ...
 
-    def look(self) -> None:
-        """Shows what was not shown yet."""
+    def refresh(self) -> None:
+        """Show content that is not shown yet."""
         ...
 
     def text(self, block: int, start: int, piece: str) -> None:
-        """A piece of a block of Claude's text begins at this character."""
+        """Show a piece of text that begins at character ``start`` of a block."""
         ...
 
     def discard(self, block: int) -> None:
-        """The blocks from this number on are void."""
+        """Discard the blocks from this number on: the model sends them again."""
         ...
 
-    def call(self, call: str, line: str, *, over: bool) -> None:
-        """How a call is, in a line that takes the place of the one before; whether it has ended."""
+    def call(self, call: str, line: str, *, ended: bool) -> None:
+        """Show the status of a tool call in one line, which replaces the previous one."""
         ...
 
     def note(self, line: str) -> None:
-        """Something to know besides."""
+        """Show a note."""
         ...
 
     def finish(self) -> None:
-        """Shows all there is: the turn is over, or a person is asked."""
+        """Show all content: the turn has ended, or the user is asked."""
         ...
 
 
-class _Part:
+class _Display:
     """A display whose content is replaced as it grows."""
 
     def __init__(self, show: Show) -> None:
         self.content = ""
         self.is_shown = True
-        self.is_over = False
-        """Whether nothing more comes."""
+        self.is_complete = False
+        """Whether the content will not change any more."""
         self._show = show
         self._id: str | None = None
 
     def put(self, content: str) -> None:
-        """Has it show this when it is looked at next."""
+        """Set the content to show at the next refresh."""
         self.content = content
         self.is_shown = False
 
-    def look(self) -> None:
-        """Shows its content, unless that is what it shows."""
+    def refresh(self) -> None:
+        """Show the content if it is not shown yet."""
         if not self.is_shown:
             self.is_shown = True
             self._id = self._show(self.content, self._id)
 
 
 Show = Callable[[str, str | None], str]
-"""Shows Markdown as a new display, or in the place of the one with this id; the display's id."""
+"""Shows Markdown as a new display, or replaces the one with this id; returns the display id."""
 
 
-class Rich:
-    """Displays of Markdown, one for each block and each call, that change as they grow.
+class RichScreen:
+    """Markdown displays, one for each block of text and each tool call, updated as they grow.
 
     Args:
-        show: Shows one.
-        live: Whether the client lets displays change; else each is shown when it is whole.
-        clock: Seconds.
+        show: Shows or updates a display.
+        live: Whether the client renders display updates. If not, each display is shown once, when
+            it is complete.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(
@@ -90,91 +91,91 @@ class Rich:
         self._show = show
         self._live = live
         self._clock = clock
-        self._looked = clock() - EVERY
-        self._blocks: dict[int, _Part] = {}
-        self._calls: dict[str, _Part] = {}
-        # While nothing has come, a display says so; the first one takes its place.
-        self._first: _Part | None = _Part(show) if live else None
+        self._refreshed = clock() - REFRESH_INTERVAL
+        self._blocks: dict[int, _Display] = {}
+        self._calls: dict[str, _Display] = {}
+        # A placeholder until the first content arrives, which replaces it.
+        self._first: _Display | None = _Display(show) if live else None
         if self._first is not None:
             self._first.put("…")
-        self.look()
+        self.refresh()
 
     @property
-    def late(self) -> float | None:
-        """Seconds until what has grown is to be shown."""
-        if not self._live or all(part.is_shown for part in self._parts()):
+    def refresh_in(self) -> float | None:
+        """Seconds until changed displays are due for a refresh."""
+        if not self._live or all(display.is_shown for display in self._displays()):
             return None
-        return max(self._looked + EVERY - self._clock(), 0)
+        return max(self._refreshed + REFRESH_INTERVAL - self._clock(), 0)
 
-    def look(self) -> None:
-        """Shows what has grown."""
-        self._looked = self._clock()
-        for part in self._parts():
-            if self._live or part.is_over:
-                part.look()
+    def refresh(self) -> None:
+        """Show the displays that changed."""
+        self._refreshed = self._clock()
+        for display in self._displays():
+            if self._live or display.is_complete:
+                display.refresh()
 
     def finish(self) -> None:
-        """Shows everything, whole or not."""
-        for part in self._parts():
-            part.is_over = True
-        self.look()
+        """Show all displays, complete or not."""
+        for display in self._displays():
+            display.is_complete = True
+        self.refresh()
 
     def text(self, block: int, start: int, piece: str) -> None:
-        """A piece of text; shown at once, unless another was shown just now."""
-        part = self._blocks.get(block)
-        is_new = part is None
-        if part is None:
-            self._end_texts()
-            part = self._blocks[block] = self._new()
-        part.put(part.content[:start] + piece)
-        if is_new or self.late == 0:
-            self.look()
+        """Add a piece of text; updates are throttled to one per `REFRESH_INTERVAL`."""
+        display = self._blocks.get(block)
+        is_new = display is None
+        if display is None:
+            self._complete_texts()
+            display = self._blocks[block] = self._new()
+        display.put(display.content[:start] + piece)
+        if is_new or self.refresh_in == 0:
+            self.refresh()
 
     def discard(self, block: int) -> None:
-        """Empties the void blocks."""
+        """Empty the discarded blocks."""
         for number in [number for number in self._blocks if number >= block]:
-            part = self._blocks.pop(number)
-            part.put("")
+            display = self._blocks.pop(number)
+            display.put("")
             if self._live:
-                part.look()
+                display.refresh()
 
-    def call(self, call: str, line: str, *, over: bool) -> None:
-        """A line about a call."""
-        self._end_texts()
-        part = self._calls.get(call)
-        if part is None:
-            part = self._calls[call] = self._new()
-        part.put(_code(line))
-        part.is_over = over
-        self.look()
+    def call(self, call: str, line: str, *, ended: bool) -> None:
+        """Show the status of a tool call."""
+        self._complete_texts()
+        display = self._calls.get(call)
+        if display is None:
+            display = self._calls[call] = self._new()
+        display.put(_code(line))
+        display.is_complete = ended
+        self.refresh()
 
     def note(self, line: str) -> None:
-        """A line by itself."""
-        self._end_texts()
-        part = self._new()
-        part.put(f"*{line}*")
-        part.look()
+        """Show a note in a display of its own."""
+        self._complete_texts()
+        display = self._new()
+        display.put(f"*{line}*")
+        display.refresh()
 
-    def _end_texts(self) -> None:
-        """The texts so far are whole: something else begins."""
-        for part in self._blocks.values():
-            part.is_over = True
-        self.look()
+    def _complete_texts(self) -> None:
+        """Mark the texts so far as complete: something else begins."""
+        for display in self._blocks.values():
+            display.is_complete = True
+        self.refresh()
 
-    def _new(self) -> _Part:
+    def _new(self) -> _Display:
         first, self._first = self._first, None
-        return first or _Part(self._show)
+        return first or _Display(self._show)
 
-    def _parts(self) -> list[_Part]:
+    def _displays(self) -> list[_Display]:
         first = [] if self._first is None else [self._first]
         return [*first, *self._blocks.values(), *self._calls.values()]
 
 
-class Plain:
-    """Text as it comes, where nothing can change that was shown.
+class PlainScreen:
+    """Plain text, written as it arrives, for clients that cannot update displays.
 
     Args:
-        write: Takes text.
+        write: Writes text; standard output unless given.
     """
 
     def __init__(self, write: Callable[[str], object] | None = None) -> None:
@@ -183,15 +184,15 @@ class Plain:
         self._lengths: dict[int, int] = {}
 
     @property
-    def late(self) -> float | None:
-        """Never: all is written as it comes."""
+    def refresh_in(self) -> float | None:
+        """None: text is written as it arrives."""
         return None
 
-    def look(self) -> None:
-        """All is shown already."""
+    def refresh(self) -> None:
+        """Do nothing: text is written as it arrives."""
 
     def text(self, block: int, start: int, piece: str) -> None:
-        """Writes what is new of it."""
+        """Write the part of the piece that is new."""
         if block not in self._lengths:
             self.finish()
         known = self._lengths.get(block, 0)
@@ -199,21 +200,21 @@ class Plain:
         self._put(piece[max(known - start, 0) :])
 
     def discard(self, block: int) -> None:
-        """Says so: it is written already."""
+        """Write a note: the discarded text is written already."""
         self._lengths = {known: size for known, size in self._lengths.items() if known < block}
-        self.note("The line to the model was cut; it begins anew.")
+        self.note("The connection to the model was lost. The answer starts again.")
 
-    def call(self, call: str, line: str, *, over: bool) -> None:  # noqa: ARG002 - a line each
-        """Writes the line."""
+    def call(self, call: str, line: str, *, ended: bool) -> None:  # noqa: ARG002 - one line for each
+        """Write the line."""
         self.note(line)
 
     def note(self, line: str) -> None:
-        """Writes the line."""
+        """Write the line."""
         self.finish()
         self._put(f"{line}\n")
 
     def finish(self) -> None:
-        """Ends the line."""
+        """End the current line."""
         if self._in_line:
             self._put("\n")
 
@@ -224,11 +225,11 @@ class Plain:
 
 
 def display_of(ipython: Any) -> Show:
-    """Shows Markdown below the running cell of an IPython kernel."""
+    """Return a function that shows Markdown below the running cell of an IPython kernel."""
 
     def show(text: str, shown: str | None) -> str:
         display_id = shown or f"tk-{time.time_ns():x}"
-        bundle = {"text/markdown": harmless(text), "text/plain": text}
+        bundle = {"text/markdown": escape_active_content(text), "text/plain": text}
         ipython.display_pub.publish(
             bundle, transient={"display_id": display_id}, update=shown is not None
         )
@@ -238,14 +239,14 @@ def display_of(ipython: Any) -> Show:
 
 
 def screen_for(ipython: Any, *, plain: bool, live: bool) -> Screen:
-    """The screen of an IPython shell: plain in a terminal, and where that is asked for."""
+    """Return the screen for an IPython shell: plain in a terminal or on request."""
     if plain or type(ipython).__name__ == "TerminalInteractiveShell":
-        return Plain()
-    return Rich(display_of(ipython), live=live)
+        return PlainScreen()
+    return RichScreen(display_of(ipython), live=live)
 
 
 def describe(event: Mapping[str, Any]) -> str:
-    """The line about a call that an event tells of."""
+    """Return the line that describes an event of a tool call."""
     match event["kind"]:
         case "tool_call":
             return f"● {event['tool']}"
@@ -258,11 +259,11 @@ def describe(event: Mapping[str, Any]) -> str:
             first = str(event["text"]).strip().partition("\n")[0]
             return f"✘ {name}  {first}"[:MAX_LINE]
         case kind:
-            raise ValueError(f"{kind} tells of no call")
+            raise ValueError(f"{kind} is not an event of a tool call")
 
 
 def _code(line: str) -> str:
-    """A line as code in Markdown, whatever it holds."""
+    """Return a line as inline code in Markdown."""
     return f"`{' '.join(line.replace('`', chr(39)).split())}`"
 
 

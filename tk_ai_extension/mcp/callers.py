@@ -55,7 +55,7 @@ def http_caller(credentials: TurnCredentials, context: Context) -> Caller:
         or checked_key(request.query_params.get("caller"))
         or checked_key(request.headers.get("x-tk-caller"))
     )
-    return Caller(user=request.user.username, key=key, face="mcp", name=client_name(context))
+    return Caller(user=request.user.username, key=key, interface="mcp", name=client_name(context))
 
 
 def in_mode(caller: Caller, mode: object) -> Caller:

@@ -1,4 +1,4 @@
-"""Errors of chats, of agents and of the models behind them."""
+"""Errors of chats, agents and model providers."""
 
 from __future__ import annotations
 
@@ -6,111 +6,113 @@ from tk_ai_extension.model.errors import ToolError
 
 
 class ChatNotFound(ToolError):
-    """No such chat of this user."""
+    """The user has no such chat."""
 
     code = "chat_not_found"
     status = 404
-    default_hint = "List your chats for those that exist, or leave the id out to begin one."
+    default_hint = "List your chats, or omit the id to start a new one."
 
 
 class ChatElsewhere(ToolError):
-    """Another server of the same root folder answers in this chat just now."""
+    """Another server of the same root folder is running a turn of this chat."""
 
     code = "chat_elsewhere"
     status = 409
     retryable = True
-    default_hint = "Wait until its turn there has ended, or go on with the chat there."
+    default_hint = "Wait until that turn ends, or continue the chat on that server."
 
 
 class PlanNotFound(ToolError):
-    """No plan of that turn waits for an answer in this chat."""
+    """The chat has no pending plan of that turn."""
 
     code = "plan_not_found"
     status = 404
-    default_hint = "It was answered already, or another message was sent since. Ask for a new plan."
+    default_hint = "It was answered, or another message was sent since. Ask for a new plan."
 
 
 class CallStopped(ToolError):
-    """The turn that the call belongs to was stopped, or ended before the call did."""
+    """The turn of this call was stopped, or ended before the call did."""
 
     code = "stopped"
     status = 409
-    default_hint = "Wait for what the user says next."
+    default_hint = "Wait for the user's next message."
 
 
 class InvalidTurnCredential(ToolError):
-    """The credential of a turn is unknown, expired, or another user's."""
+    """The credential of a turn is unknown, expired, or belongs to another user."""
 
     code = "invalid_turn_credential"
     status = 401
-    default_hint = "Wait for the next message of the user: its turn comes with a credential."
+    default_hint = "Wait for the user's next message. Its turn comes with a new credential."
 
 
 class NoModel(ToolError):
-    """No model is connected, or none of that name."""
+    """No model is connected, or there is no model of that name."""
 
     code = "no_model"
     status = 409
-    default_hint = "Connect a model: set ANTHROPIC_API_KEY where the server starts."
+    default_hint = "Set ANTHROPIC_API_KEY in the server's environment, then restart the server."
 
 
 class FolderNotTrusted(ToolError):
-    """The folder's file of keys is not used before the user trusts the folder."""
+    """The folder's file of keys is not used until the user trusts the folder."""
 
     code = "folder_not_trusted"
     status = 409
     default_hint = (
-        "Read the file, then trust the folder: in the panel, or by `nb chat --trust-folder`."
+        "Check the file, then trust the folder in the panel or with `nb chat --trust-folder`."
     )
 
 
 class ModelUnauthorized(ToolError):
-    """The model's server does not accept the key."""
+    """The model provider rejected the key."""
 
     code = "model_unauthorized"
     status = 502
-    default_hint = "Check the key that the server was started with, and start it again."
+    default_hint = "Check the key in the server's environment, then restart the server."
 
 
 class ModelBusy(ToolError):
-    """The model's server is overloaded, or has had too many requests."""
+    """The model provider is overloaded, or its rate limit is reached."""
 
     code = "model_busy"
     status = 503
     retryable = True
-    default_hint = "Wait a little, then send the message again. What was done stays done."
+    default_hint = "Wait a moment, then send the message again. Completed changes are kept."
 
 
 class ModelFailed(ToolError):
-    """The model's server failed, or cannot be reached."""
+    """The model provider failed or cannot be reached."""
 
     code = "model_failed"
     status = 502
     retryable = True
-    default_hint = "Send the message again. What was done stays done."
+    default_hint = "Send the message again. Completed changes are kept."
 
 
 class ModelSilent(ToolError):
-    """The model's server took the request and said nothing for too long."""
+    """The model provider did not respond to a request in time."""
 
     code = "model_silent"
     status = 504
     retryable = True
-    default_hint = "Send the message again, or raise TkAIExtensionApp.chat_silence."
+    default_hint = "Send the message again, or increase TkAIExtensionApp.chat_silence."
 
 
 class AgentDied(ToolError):
-    """Claude's own process ended; kernels and notebooks are untouched."""
+    """Claude's process ended. Kernels and notebooks are not affected."""
 
     code = "agent_died"
     status = 502
     retryable = True
-    default_hint = "Send the message again: the chat goes on where it was."
+    default_hint = "Send the message again. The chat continues where it stopped."
 
 
 class AgentUnavailable(ToolError):
-    """Claude's own process cannot be started on this machine."""
+    """Claude's process cannot be started on this machine."""
 
     code = "agent_unavailable"
     status = 501
-    default_hint = "Reinstall claude-agent-sdk, or name a `claude` in TkAIExtensionApp.chat_cli."
+    default_hint = (
+        "Reinstall claude-agent-sdk, or set TkAIExtensionApp.chat_cli to a `claude` program."
+    )

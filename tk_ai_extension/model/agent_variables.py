@@ -1,7 +1,7 @@
-"""Environment variables of the agents: a new agent's are named here and nowhere else."""
+"""Environment variables of the agents. Add those of a new agent here."""
 
 SECRETS = ("ANTHROPIC_*", "CLAUDE_*")
-"""Patterns (`fnmatch`) of variables that no kernel gets."""
+"""Patterns (`fnmatch`) of variables that kernels do not get."""
 
 FOR_CHATS = (
     "ANTHROPIC_API_KEY",
@@ -10,5 +10,5 @@ FOR_CHATS = (
     "ANTHROPIC_MODEL",
     "CLAUDE_CODE_OAUTH_TOKEN",
 )
-"""What `nb chat` passes on of its own environment to the project's server: where the model is. Only the
-agent's process gets it."""
+"""Variables that `nb chat` passes from its environment to the project's server, which passes them only
+to the agent's process."""

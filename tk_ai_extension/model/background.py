@@ -1,4 +1,4 @@
-"""Tasks that nobody awaits: each set of them has one owner, and no failure is lost."""
+"""Background tasks: each set has one owner, and failures are logged."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 class BackgroundTasks:
-    """The background tasks of one object, which closes them with itself.
+    """The background tasks of one object, which closes them when it is closed.
 
-    `asyncio.TaskGroup` cancels all its tasks when one fails; these have nothing to do with each other.
+    `asyncio.TaskGroup` cancels all its tasks when one fails; these tasks are independent.
 
     Args:
-        logger: Where failures are logged.
+        logger: Logs failures.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -32,28 +32,28 @@ class BackgroundTasks:
         return len(self._tasks)
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """Starts a task; a failure is logged under its name."""
+        """Start a task. A failure is logged with its name."""
         task = asyncio.create_task(work, name=name)
         self.follow(task)
         return task
 
     def follow(self, task: asyncio.Task[Any]) -> None:
-        """Holds a task until it has ended; a failure is logged under its name."""
+        """Keep a reference to a task until it has ended. A failure is logged with its name."""
         self.keep(task)
         task.add_done_callback(lambda ended: log_failure(ended, self._logger))
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        """Holds a task until it has ended; a failure is for whoever awaits it (`outcome`)."""
+        """Keep a reference to a task until it has ended. The code that awaits it handles a failure."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def join(self) -> None:
-        """Waits until all have ended, those that begin meanwhile too."""
+        """Wait until all tasks have ended, including those that start in the meantime."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def close(self, grace: float = 0.0) -> None:
-        """Cancels what has not ended within ``grace`` seconds, and waits for its end."""
+        """Cancel the tasks that have not ended within ``grace`` seconds, and wait for their end."""
         if grace:
             with suppress(TimeoutError):
                 async with asyncio.timeout(grace):
@@ -64,7 +64,7 @@ class BackgroundTasks:
 
 
 async def outcome(task: asyncio.Task[T], logger: logging.Logger) -> T:
-    """Awaits a task that goes on if the caller is cancelled; its failure is logged then."""
+    """Await a task that continues if the caller is cancelled; then its failure is logged."""
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -73,7 +73,7 @@ async def outcome(task: asyncio.Task[T], logger: logging.Logger) -> T:
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
-    """Awaits work that goes to its end also when the caller is cancelled; a failure is logged then."""
+    """Await work that runs to completion even if the caller is cancelled; then a failure is logged."""
     task = asyncio.create_task(work, name="Work whose caller was cancelled")
     try:
         return await asyncio.shield(task)
@@ -85,7 +85,7 @@ async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
 
 
 def log_failure(task: asyncio.Task[Any], logger: logging.Logger) -> None:
-    """Logs why an ended task failed, if it did."""
+    """Log the failure of an ended task, if it failed."""
     if task.cancelled() or (error := task.exception()) is None:
         return
     if isinstance(error, ToolError):

@@ -1,42 +1,46 @@
-"""Who is acting."""
+"""The caller of a tool: a user and a session."""
 
 from __future__ import annotations
 
 import getpass
 import os
+import warnings
 from dataclasses import dataclass
 from typing import Literal
 
 from tk_ai_extension.model.errors import InvalidArguments
 
 Mode = Literal["plan", "ask", "edit", "auto"]
-"""A permission mode: what runs without asking (see `workspace.permissions`)."""
+"""A permission mode: what runs without approval (see `workspace.permissions`)."""
 
-Face = Literal["mcp", "rest", "chat", "nb", "python"]
-"""The way in by which a call came."""
+Interface = Literal["mcp", "rest", "chat", "nb", "python"]
+"""The interface that a call came through."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The user, and the session in which they act.
+    """A user and the session in which they act.
 
-    The current notebook, what was read, permissions, fairness in the queue and undo belong to a
-    caller. The key is a name, never authority: what a caller may reach depends on ``user`` alone.
+    The current notebook, the cells that were read, permissions, the place in the queue and undo
+    belong to a caller. The key is a name and grants nothing: access depends on ``user`` alone.
+
+    >>> caller = Caller("ada", key="k1", interface="rest")
+    >>> caller.session, caller.author
+    ('rest:k1', 'ada')
 
     Attributes:
         user: Jupyter's user name.
         key: The MCP session id, ``?caller=``, ``X-TK-Caller``, the chat id or the nb project; None
-            where two calls of one user cannot be told to be of one session. It counts for its face
-            alone.
-        face: The way in.
+            if calls cannot be assigned to a session. Keys of different interfaces are independent.
+        interface: The interface that the call came through.
         mode: The permission mode.
-        name: What people see as the author of a change, for example ``claude-code 2.1``.
-        turn: The turn of a chat in which they act, by which the journal takes it back as one.
+        name: The author of a change as people see it, for example ``claude-code 2.1``.
+        turn: The id of the chat's turn. The changes of a turn are undone together.
     """
 
     user: str
     key: str | None = None
-    face: Face = "python"
+    interface: Interface = "python"
     mode: Mode = "auto"
     name: str = ""
     turn: str | None = None
@@ -48,38 +52,46 @@ class Caller:
 
     @property
     def session(self) -> str | None:
-        """The name of the session: the key, of one face; None where there is no key.
+        """The name of the session, ``interface:key``; None without a key.
 
-        Keys are chosen freely, so the same one by another way in is another session.
+        Clients choose keys freely, so the same key in another interface is another session.
         """
-        return None if self.key is None else f"{self.face}:{self.key}"
+        return None if self.key is None else f"{self.interface}:{self.key}"
 
     @property
     def identity(self) -> str:
-        """One string for user, face and key; equal for calls of one session only."""
-        return f"{self.user}\x1f{self.session or self.face}"
+        """One string for user, interface and key; equal only for calls of one session."""
+        return f"{self.user}\x1f{self.session or self.interface}"
+
+    @property
+    def face(self) -> Interface:
+        """Deprecated name of `interface`."""
+        warnings.warn(
+            "Caller.face is deprecated; use Caller.interface.", DeprecationWarning, stacklevel=2
+        )
+        return self.interface
 
 
 MAX_KEY = 200
-"""Characters of a key."""
+"""Maximum characters of a key."""
 
 
 def checked_key(key: str | None) -> str | None:
-    """A key that a client chose, or None where it chose none.
+    """Return a key that a client chose; None for an empty one.
 
     Raises:
-        InvalidArguments: it is too long or not printable.
+        InvalidArguments: The key is too long or not printable.
     """
     if key is not None and not (key.isprintable() and len(key) <= MAX_KEY):
         raise InvalidArguments(
             "The caller's key is not printable or too long.",
-            hint=f"Give `?caller=` or X-TK-Caller up to {MAX_KEY} printable characters.",
+            hint=f"Set `?caller=` or X-TK-Caller to at most {MAX_KEY} printable characters.",
         )
     return key or None
 
 
 def owner() -> str:
-    """The name of the user who runs this process; its number where the system knows no name."""
+    """Return the name of the user who runs this process, or ``uid-N`` if the system has no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""Cells and notebooks as they are read: values, addresses, hashes."""
+"""Immutable values of cells and notebooks, with addresses and hashes."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ Json = dict[str, Any]
 _NUMBERED = re.compile(r"cell-(\d{1,9})\Z")
 _VERSIONED = re.compile(r"(?P<cell>.+)\.(?P<version>[0-9a-f]{4,64})\Z")
 MIN_PREFIX = 4
-"""The fewest characters of an id that count as a prefix."""
+"""Minimum characters of an id's prefix."""
 VERSION_LENGTH = 8
-"""How many characters of the source's hash a printed versioned address carries."""
+"""Characters of the source's hash in a printed versioned address."""
 
 
 def source_hash(source: str) -> str:
-    """The hash by which a source is compared: 32 hexadecimal characters."""
+    """Return the hash of a source: 32 hexadecimal characters."""
     return hashlib.blake2b(source.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class OutputsSummary:
-    """What a cell's outputs are, without their content.
+    """Summary of a cell's outputs without their content.
 
     Attributes:
-        count: How many outputs.
-        size: Their size in characters of JSON, about.
-        mimes: The MIME types, ``stdout``, ``stderr`` and ``error`` among them, in order, each once.
+        count: The number of outputs.
+        size: Their approximate size in characters of JSON.
+        mimes: The distinct MIME types, ``stdout``, ``stderr`` and ``error``, in order.
     """
 
     count: int = 0
@@ -53,18 +53,18 @@ class OutputsSummary:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell as it was read; outputs are fetched apart (`NotebookDocument.outputs`).
+    """One cell of a snapshot. Outputs are read separately (`NotebookDocument.outputs`).
 
     Attributes:
         index: Position in the notebook, from 0.
-        key: The name by which operations address it: its id where it has one that is unique, else
+        key: The name by which operations address the cell: its id if that is unique, else
             ``cell-N`` with its index.
         id: The stored id, or None.
         type: code, markdown or raw.
-        source: The joined source.
-        metadata: The stored metadata; never changed in place.
-        execution_count: For code cells, the count or None.
-        outputs: What the outputs are, for code cells.
+        source: The source as one string.
+        metadata: The stored metadata; never modified in place.
+        execution_count: The count of a code cell, or None.
+        outputs: A summary of the outputs of a code cell.
     """
 
     index: int
@@ -83,7 +83,7 @@ class Cell:
 
     @cached_property
     def names(self) -> Names | None:
-        """What the source defines and uses, as Python; None where it is none."""
+        """The names that the source defines and uses; None if it is not valid Python."""
         return names_of(self.source)
 
     @property
@@ -94,7 +94,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class CellContent:
-    """A whole cell, outputs included: what the journal keeps and undo restores."""
+    """A whole cell with its outputs, as the journal stores and undo restores it."""
 
     type: CellType
     source: str
@@ -103,20 +103,20 @@ class CellContent:
     execution_count: int | None = None
     outputs: tuple[Json, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Fields of the stored cell that are none of the above (attachments, unknown ones)."""
+    """Other fields of the stored cell (attachments, unknown fields)."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A notebook as it was at one moment, without outputs.
+    """Snapshot of a notebook at one revision, without outputs.
 
     Attributes:
-        path: Relative to the root, with forward slashes.
-        cells: In order.
+        path: The path relative to the root, with forward slashes.
+        cells: The cells, in order.
         metadata: The notebook's metadata.
         nbformat: The major and minor version of the format.
-        warnings: What is wrong with it that does not stop it from being edited.
-        live: Whether it comes from a live room or tab rather than from the file.
+        warnings: Problems of the notebook that do not prevent editing.
+        live: Whether it comes from a collaboration room or a tab instead of the file.
     """
 
     path: str
@@ -128,7 +128,7 @@ class Snapshot:
 
     @cached_property
     def revision(self) -> str:
-        """A hash over the cells' names, types and sources; outputs do not change it."""
+        """A hash over the cells' keys, types and sources, independent of outputs."""
         digest = hashlib.blake2b(digest_size=6)
         for cell in self.cells:
             digest.update(f"{cell.key}\0{cell.type}\0{cell.hash}\0".encode())
@@ -141,16 +141,16 @@ class Snapshot:
 
     @cached_property
     def short_keys(self) -> Mapping[str, str]:
-        """For each key the shortest unique prefix (four characters at least); ``cell-N`` stay whole."""
+        """The shortest unique prefix of each key (at least four characters); ``cell-N`` in full."""
         return shortest_prefixes([cell.key for cell in self.cells])
 
     def address(self, cell: Cell) -> str:
-        """The versioned address of a cell, for example ``318a.9f2c41d0``."""
+        """Return the versioned address of a cell, for example ``318a.9f2c41d0``."""
         return f"{self.short_keys[cell.key]}.{cell.hash[:VERSION_LENGTH]}"
 
     @property
     def language(self) -> str:
-        """The language of the code cells, lower case; an empty string where the file does not say."""
+        """The language of the code cells in lower case; empty if the metadata has none."""
         info: Any = self.metadata.get("language_info") or {}
         spec: Any = self.metadata.get("kernelspec") or {}
         name: Any = None
@@ -162,20 +162,25 @@ class Snapshot:
 
     @property
     def kernel_name(self) -> str | None:
-        """The kernelspec that the notebook asks for, or None."""
+        """The kernelspec of the notebook's metadata, or None."""
         spec: Any = self.metadata.get("kernelspec")
         name: Any = spec.get("name") if isinstance(spec, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         return name if isinstance(name, str) and name else None
 
     def find(self, address: str | int) -> tuple[Cell, str | None]:
-        """The cell at an address, and the prefix of the source's hash if the address is versioned.
+        """Return the cell at an address, and the hash prefix of a versioned address or None.
 
-        Tried in this order: a literal id, ``cell-N``, an integer index (negative counts from the
-        end), a unique prefix of an id, with or without ``@``; then the same of a versioned address.
+        The address is tried in this order: an exact id, ``cell-N``, an integer index (a negative one
+        counts from the end), a unique prefix of an id, with or without ``@``; then the same with a
+        version.
+
+        >>> snapshot = Snapshot("a.ipynb", (Cell(0, "318a02", "code", "x = 1", id="318a02"),))
+        >>> snapshot.find("318a")[0].source, snapshot.find(-1)[0].key
+        ('x = 1', '318a02')
 
         Raises:
-            CellNotFound: nothing matches; lists up to ten cells.
-            AmbiguousCell: a prefix matches several.
+            CellNotFound: No cell matches; the message lists up to ten cells.
+            AmbiguousCell: A prefix matches several cells.
         """
         cell = self._find_plain(address)
         if cell is not None:
@@ -208,7 +213,7 @@ class Snapshot:
         ]
         if len(found) > 1:
             names = ", ".join(self.short_keys[cell.key] for cell in found[:10])
-            raise AmbiguousCell(f"`{text}` is the beginning of {len(found)} cell ids: {names}.")
+            raise AmbiguousCell(f"`{text}` matches {len(found)} cell ids: {names}.")
         return found[0] if found else None
 
     def _at(self, index: int) -> Cell | None:
@@ -224,19 +229,16 @@ class Snapshot:
             }
             for cell in self.cells[:10]
         ]
-        lines = (
-            "; ".join(f"{c['index']}: @{c['cell']} {c['first_line']}" for c in known)
-            or "it has no cells"
-        )
+        lines = "; ".join(f"{c['index']}: @{c['cell']} {c['first_line']}" for c in known) or "none"
         more = f" (and {len(self.cells) - 10} more)" if len(self.cells) > 10 else ""
         return CellNotFound(
-            f"No cell `{address}` in {self.path}, which has {len(self.cells)}: {lines}{more}.",
+            f"No cell `{address}` in {self.path}. Its {len(self.cells)} cells: {lines}{more}.",
             cells=known,
         )
 
 
 def shortest_prefixes(keys: Sequence[str]) -> dict[str, str]:
-    """For each key the shortest prefix that no other key begins with, four characters at least."""
+    """Return the shortest unique prefix of each key, with at least four characters."""
     ordered = sorted(set(keys))
     prefixes: dict[str, str] = {}
     for position, key in enumerate(ordered):
@@ -244,7 +246,7 @@ def shortest_prefixes(keys: Sequence[str]) -> dict[str, str]:
         for neighbour in ordered[max(position - 1, 0) : position + 2]:
             if neighbour != key:
                 needed = max(needed, _common_prefix(key, neighbour) + 1)
-        # A number alone would be read as an index: keep such ids whole unless a letter is in it.
+        # A prefix of digits would be read as an index: extend it until it contains a letter.
         short = key if _NUMBERED.match(key) else key[:needed]
         while short != key and short.isdigit():
             short = key[: len(short) + 1]
@@ -262,9 +264,9 @@ def _common_prefix(a: str, b: str) -> int:
 
 
 def cell_keys(ids: Sequence[str | None]) -> list[str]:
-    """The keys of cells with these stored ids: the id where it is unique, else ``cell-N``.
+    """Return the keys of cells with these stored ids: the id if it is unique, else ``cell-N``.
 
-    An id that itself reads ``cell-N`` counts as one only where every cell has a unique id.
+    An id of the form ``cell-N`` is used as a key only if every cell has a unique id.
     """
     counts = Counter(ids)
     every = all(cell_id and counts[cell_id] == 1 for cell_id in ids)

@@ -1,4 +1,4 @@
-"""The cell-marked text: a notebook's sources as one text that a model reads and writes back.
+"""The cell-marked text format: a notebook's sources as one text that a model edits and writes back.
 
 ```
 # %% notebook: analysis.ipynb rev:9f2c41d0aa17
@@ -8,10 +8,10 @@ import pandas as pd
 ## Load
 ```
 
-Each marker line starts a cell; the source is all that follows up to the next marker, without the
-newline that ends it. A source line that itself begins with ``# %%`` gains one ``%`` on the way out
-and loses it on the way in. The markers carry no hash: the revision in the header stands for every
-source below it. This module renders and parses; `model.merging` writes back.
+Each marker line starts a cell. The source is the text up to the next marker, without the final
+newline. A source line that begins with ``# %%`` is escaped by one more ``%``. Markers have no hash:
+the revision in the header applies to all sources below it. This module renders and parses the text;
+`model.merging` merges it into the notebook.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _NUMBERED = re.compile(r"cell:(\d{1,9})\Z")
 
 @dataclass(frozen=True, slots=True)
 class CellRef:
-    """What a marker names: a cell by the beginning of its id, or the Nth cell from 0.
+    """The cell that a marker refers to, by a prefix of its id or by its index.
 
     Attributes:
-        text: As it was written, for messages.
-        prefix: The id or a beginning of it, for ``@`` references.
-        number: N, for ``cell:N`` references.
+        text: The reference as written, for messages.
+        prefix: The id or a prefix of it, for ``@`` references.
+        number: The index N, from 0, for ``cell:N`` references.
     """
 
     text: str
@@ -53,7 +53,7 @@ class CellRef:
 
 @dataclass(frozen=True, slots=True)
 class ParsedCell:
-    """A cell of the text; ``ref`` is None for a new one, ``line`` (from 1) is its marker's."""
+    """A cell of the text. ``ref`` is None for a new cell; ``line`` is the marker's line, from 1."""
 
     type: CellType
     source: str
@@ -63,13 +63,14 @@ class ParsedCell:
 
 @dataclass(frozen=True, slots=True)
 class ParsedText:
-    """A cell-marked text, taken apart.
+    """A parsed cell-marked text.
 
     Attributes:
-        cells: In order.
-        path: The notebook that the header names, or None where the text has no header.
-        revision: The revision at which it was read, or None.
-        ranges: The cells that the view contained (`ranges.parse_ranges`), or None for all.
+        cells: The cells, in order.
+        path: The notebook from the header; None without a header.
+        revision: The revision at which the text was read, or None.
+        ranges: The cells that the text contained when it was read (`ranges.parse_ranges`); None for
+            all.
     """
 
     cells: tuple[ParsedCell, ...]
@@ -84,12 +85,13 @@ class ParsedText:
 def render(
     snapshot: Snapshot, indices: Sequence[int] | None = None, *, versioned: bool = False
 ) -> str:
-    """The text of a notebook, or of some of its cells.
+    """Return the text of a notebook, or of some of its cells.
 
     Args:
         snapshot: The notebook.
-        indices: The cells to show, ascending; None for all. A part carries its range in the header.
-        versioned: Print versioned addresses (``@318a.9f2c41d0``) in the markers.
+        indices: The indices of the cells, ascending; None for all. If given, the header has the
+            range.
+        versioned: Whether to print versioned addresses (``@318a.9f2c41d0``) in the markers.
     """
     header = f"{MARK} notebook: {snapshot.path} rev:{snapshot.revision}"
     if indices is None:
@@ -106,7 +108,7 @@ def render(
 
 
 def marker(snapshot: Snapshot, cell: Cell, *, versioned: bool = False) -> str:
-    """The marker line of a cell: ``# %% [code] @318a``, or ``cell:N`` where it has no usable id."""
+    """Return the marker line of a cell: ``# %% [code] @318a``, or ``cell:N`` without a usable id."""
     if cell.id is None or cell.key != cell.id or not _PLAIN_ID.match(cell.id):
         ref = f"cell:{cell.index}"
     else:
@@ -115,7 +117,7 @@ def marker(snapshot: Snapshot, cell: Cell, *, versioned: bool = False) -> str:
 
 
 def escape(source: str) -> str:
-    """The source with one more ``%`` on each line that begins like a marker."""
+    """Return the source with lines that look like markers escaped by one more ``%``."""
     if MARK not in source:
         return source
     return "\n".join(
@@ -128,14 +130,17 @@ def escape(source: str) -> str:
 
 
 def parse(text: str) -> ParsedText:
-    r"""Takes a cell-marked text apart.
+    r"""Parse a cell-marked text.
 
-    A byte order mark is dropped, and where the first line ends in ``\r\n`` the text came through a
-    channel that turned every newline into that, so it is turned back.
+    A byte order mark is dropped. If the first line ends in ``\r\n``, the transport has converted all
+    newlines, and they are converted back.
+
+    >>> parse("# %% [code]\nx = 1\n# %% [markdown] @77b0\nText\n").cells[1].ref.prefix
+    '77b0'
 
     Raises:
-        InvalidText: it does not start with a marker (a blank line is enough), or a line that begins
-            with ``# %%`` is neither a marker nor escaped.
+        InvalidText: The text does not start with a marker, or a line that begins with ``# %%`` is
+            neither a marker nor escaped.
     """
     text = text.removeprefix("\ufeff")
     if text.partition("\n")[0].endswith("\r"):
@@ -152,7 +157,7 @@ def parse(text: str) -> ParsedText:
 
 
 def _sections(lines: Sequence[str], begin: int) -> Iterator[tuple[int, str, list[str]]]:
-    """Each marker's line number (from 1), the marker, and the source lines below it, unescaped."""
+    """Yield each marker's line number (from 1), the marker, and its unescaped source lines."""
     opened: tuple[int, str, list[str]] | None = None
     for number, line in enumerate(lines[begin:], begin + 1):
         if line.startswith(MARK) and not line.startswith(ESCAPED):
@@ -160,7 +165,7 @@ def _sections(lines: Sequence[str], begin: int) -> Iterator[tuple[int, str, list
                 yield opened
             opened = (number, line, [])
         elif opened is None:
-            raise InvalidText(f"Line {number} is text before the first cell marker: {line[:60]!r}.")
+            raise InvalidText(f"Line {number} is before the first cell marker: {line[:60]!r}.")
         else:
             opened[2].append(MARK + line[len(ESCAPED) :] if line.startswith(ESCAPED) else line)
     if opened is not None:
@@ -172,8 +177,8 @@ def _parse_marker(line: str, number: int) -> tuple[CellType, CellRef | None]:
     if match is None or match["type"] not in get_args(CellType):
         raise InvalidText(
             f"Line {number} is not a cell marker: {line[:80]!r}.",
-            hint="A marker is `# %% [code]`, `[markdown]` or `[raw]`, then `@id` or `cell:N` for a "
-            "cell that exists. A source line that begins with `# %%` is written `# %%%`.",
+            hint="Use `# %% [code]`, `[markdown]` or `[raw]`, followed by `@id` or `cell:N` for an "
+            "existing cell. Escape a source line that begins with `# %%` as `# %%%`.",
         )
     cell_type = cast("CellType", match["type"])
     ref: str | None = match["ref"]
@@ -185,10 +190,10 @@ def _parse_marker(line: str, number: int) -> tuple[CellType, CellRef | None]:
 
 
 def select_lines(text: str, spec: str) -> str:
-    """The lines of a text that a spec such as ``10-20,31`` names, numbered from 1.
+    """Return the lines of a text that a spec such as ``10-20,31`` selects, counted from 1.
 
     Raises:
-        InvalidArguments: see `ranges.parse_ranges`.
+        InvalidArguments: See `ranges.parse_ranges`.
     """
     lines = text.split("\n")
     if lines[-1] == "":

@@ -1,4 +1,4 @@
-"""Outputs as a model reads them: text without terminal codes, cut to a budget, nothing dropped silently."""
+"""Outputs as text for a model: without terminal codes, and shortened with a notice of what is left out."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _ANSI = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])"
 )
 MAX_DEPTH = 100
-"""Levels of a JSON output that a program is given as such: its own reader has a bound, too."""
+"""Maximum nesting of a JSON output that is kept as JSON: the reader's parser has a limit too."""
 _CODE_OR_REFERENCE = re.compile(r"(`++)[^`\n]++\1|&(?:lt|gt|amp|quot|nbsp|#39);")
 _PIECE = 1 << 18
-"""Characters that are cleaned in one go: the regular expressions' C code holds the interpreter."""
+"""Characters that are cleaned at once: `re` holds the GIL while it runs."""
 _LONGEST_ESCAPE = 1_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\ud800-\udfff]")
 
 
 def strip_ansi(text: str) -> str:
-    """The text without ANSI escape sequences."""
+    """Return the text without ANSI escape sequences."""
     return _ANSI.sub("", text)
 
 
 def sanitise(text: str) -> str:
-    """The text without escape sequences, control characters and lone surrogates.
+    """Return the text without escape sequences, control characters and lone surrogates.
 
-    A long text is done piece by piece, so that other threads have their turns.
+    A long text is processed in pieces, so that other threads can run.
     """
     if len(text) <= _PIECE:
         return _CONTROL.sub("", strip_ansi(text).replace("\r\n", "\n"))
@@ -45,7 +45,7 @@ def sanitise(text: str) -> str:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """The text in pieces that end, where possible, at the end of a line and in no escape sequence."""
+    """Yield the text in pieces that end at line ends if possible, and never in an escape sequence."""
     start = 0
     while len(text) - start > _PIECE:
         end = text.rfind("\n", start, start + _PIECE) + 1
@@ -63,12 +63,13 @@ class Digest:
     """Outputs for a model.
 
     Attributes:
-        text: All texts in order, whole.
-        images: (MIME type, base64 data) of each picture.
-        data: Each ``application/json`` value, as every JSON reader takes it.
-        placeholders: The lines of `text`, from 0, that stand for a picture or a value of `data`.
-        events: (MIME type, value) of each status display.
-        hidden: The whole of what `text` has shortened (a traceback's frames), or None.
+        text: The texts of all outputs, in order; tracebacks are shortened.
+        images: MIME type and base64 data of each image.
+        data: The values of ``application/json`` outputs, as strict JSON.
+        placeholders: The line numbers in `text`, from 0, that stand for an image or a value of
+            `data`.
+        events: MIME type and value of each status display.
+        hidden: `text` with whole tracebacks; None if nothing was shortened.
     """
 
     text: str = ""
@@ -80,10 +81,13 @@ class Digest:
 
 
 def digest(outputs: Iterable[Json]) -> Digest:
-    """The texts, pictures and data of outputs, in order.
+    r"""Return the texts, images and data of outputs, in order.
 
-    Text is text/markdown, else text/plain, else text/html converted; a picture's text/plain (such
-    as ``<Figure size 640x480>``) becomes ``[image/png]``.
+    The text of a display is its text/markdown, else text/plain, else converted text/html. For an
+    image, text/plain (such as ``<Figure size 640x480>``) is replaced by ``[image/png]``.
+
+    >>> digest([{"output_type": "stream", "name": "stdout", "text": "1\n2\n"}]).text
+    '1\n2'
     """
     result = Digest()
     parts: list[str] = []
@@ -116,7 +120,7 @@ def digest(outputs: Iterable[Json]) -> Digest:
 
 
 def _display(output: Json, result: Digest) -> tuple[str, bool]:
-    """The text of a display, and whether it stands for a picture or a value in the digest."""
+    """Return the text of a display, and whether it is a placeholder for an image or a value."""
     data = bundle_of(output)
     image = next((mime for mime in IMAGE_MIMES if mime in data), None)
     if image is not None:
@@ -143,7 +147,7 @@ def _display(output: Json, result: Digest) -> tuple[str, bool]:
 
 
 def _markdown_text(markdown: str) -> str:
-    """Markdown with its character references as what they stand for, but in code, where they are text."""
+    """Return Markdown with its character references resolved, except in code."""
     return _CODE_OR_REFERENCE.sub(
         lambda match: unescape(match[0]) if match[0].startswith("&") else match[0], markdown
     )
@@ -159,14 +163,14 @@ def _json_text(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
-        return "[JSON that is nested too deeply]"
+        return "[JSON nested too deeply]"
 
 
 def _portable(value: Any, depth: int = 0) -> Any:
-    """A JSON value as every JSON reader takes it.
+    """Return a value as strict JSON.
 
-    NaN and infinity, which JSON does not have, become null; half surrogate pairs, which UTF-8 does
-    not have, a replacement; and what is nested deeper than `MAX_DEPTH` its text.
+    NaN and infinity become null, lone surrogates become a replacement character, and values that are
+    nested deeper than `MAX_DEPTH` become text.
     """
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
@@ -183,7 +187,7 @@ def _portable(value: Any, depth: int = 0) -> Any:
 
 
 def error_text(output: Json) -> str:
-    """An error output's whole traceback, else its name and value."""
+    """Return an error output's whole traceback, or its name and value if it has none."""
     lines = [sanitise(line) for line in traceback_of(output)]
     return "\n".join(lines) if lines else _error_line(output)
 
@@ -196,11 +200,11 @@ def _error_line(output: Json) -> str:
 _CELL_FRAME = re.compile(r"(?:Cell In|Input In|In )\s?\[|<ipython-input|Cell \[")
 _FRAME = re.compile(r"(?:File |Cell In|Input In|<ipython-input|~|/)")
 CONTEXT = 2
-"""Lines shown on either side of the line that raised."""
+"""Lines shown before and after the line that raised."""
 
 
 def short_traceback(output: Json) -> str:
-    """A traceback shortened to the frames of cells plus the last one, with the error at the end."""
+    """Return a traceback with only the frames of cells, the last frame, and the error."""
     entries = [sanitise(line) for line in traceback_of(output)]
     if len(entries) < 3:
         return error_text(output)
@@ -231,13 +235,13 @@ def _short_frame(frame: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A text within a budget.
+    """A text that fits a budget.
 
     Attributes:
-        text: Head, a line that says how much is left out, tail; or the whole.
+        text: The whole, or its head, a notice of what is left out, and its tail.
         truncated: Whether anything is left out.
-        total_lines: Lines of the whole.
-        total_bytes: UTF-8 bytes of the whole.
+        total_lines: The number of lines of the whole.
+        total_bytes: The UTF-8 bytes of the whole.
     """
 
     text: str
@@ -247,9 +251,12 @@ class Shortened:
 
 
 def shorten(text: str, budget: int, *, pointer: str = "") -> Shortened:
-    """Head and tail of a text within about ``budget`` characters, cut at line ends where possible.
+    """Shorten a text to its head and tail, cut at line ends if possible.
 
-    ``pointer`` is added to the line in the middle: where the whole can be read.
+    Args:
+        text: The text.
+        budget: Approximate maximum characters.
+        pointer: Text for the notice in the middle that says where the whole can be read.
     """
     total_lines = text.count("\n") + (1 if text and not text.endswith("\n") else 0)
     total_bytes = len(text.encode("utf-8", "surrogatepass"))
@@ -284,7 +291,7 @@ def _tail(text: str, size: int) -> str:
 
 
 def few_lines(text: str, head: int = 6, tail: int = 4, width: int = 200) -> str:
-    """The first and last lines of a text, each cut to a width: what a reading view shows."""
+    """Return the first and last lines of a text, each cut to ``width`` characters."""
     lines: Sequence[str] = text.split("\n")
     if len(lines) > head + tail + 1:
         omitted = len(lines) - head - tail

@@ -1,8 +1,8 @@
-r"""The one rule for text that is no Unicode: it is replaced where it comes in.
+r"""Replace lone surrogates in text where it enters the program.
 
-JSON can hold half a surrogate pair (``"\ud83d"``), and no encoder of text can write one. Files,
-kernels and clients send it all the same. What is read is made Unicode at the boundary, the half pair
-a replacement character; inside, every text can be encoded. Bytes that nobody edits stay in the file.
+JSON can hold a lone surrogate (``"\ud83d"``), which no text encoding can write. Files, kernels and
+clients send them. They are replaced by U+FFFD at the boundary, so that all text inside can be encoded.
+Bytes of a file that nobody edits stay unchanged.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import asdict
 from typing import Any, cast
 
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""What reading JSON of others raises where it is not of the form that the code expects.
+"""Exceptions of code that reads foreign JSON of an unexpected form.
 
-Catch these around the reading alone, and raise a typed error: anywhere else they are defects of ours.
+Catch them only around that code and raise a typed error. Anywhere else they are bugs.
 """
 
 _ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -24,7 +24,7 @@ _ESCAPE_BYTES = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def encodable_text(text: str) -> str:
-    """The text with half surrogate pairs replaced; two halves beside each other become their sign."""
+    """Return the text with lone surrogates replaced; a pair becomes its character."""
     if text.isascii():
         return text
     try:
@@ -35,7 +35,7 @@ def encodable_text(text: str) -> str:
 
 
 def encodable(value: Any) -> Any:
-    """A JSON value with each text in it as `encodable_text` has it, keys too."""
+    """Return a JSON value with `encodable_text` applied to all its strings and keys."""
     if isinstance(value, str):
         return encodable_text(value)
     if isinstance(value, dict):
@@ -50,21 +50,21 @@ def encodable(value: Any) -> Any:
 
 
 def may_escape(text: str | bytes) -> bool:
-    """Whether JSON text names a surrogate, alone or as one of a pair."""
+    """Return whether JSON text has an escape of a surrogate, lone or in a pair."""
     found = _ESCAPE.search(text) if isinstance(text, str) else _ESCAPE_BYTES.search(text)
     return found is not None
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of JSON text, every text in it encodable.
+    """Parse JSON text; all strings in the result can be encoded.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: The text is not JSON.
     """
     value = json.loads(encodable_text(text) if isinstance(text, str) else text)
     return encodable(value) if may_escape(text) else value
 
 
 def dumps(value: Any) -> str:
-    """JSON that can be encoded, whatever texts the value holds; dataclasses are objects."""
+    """Return a value as JSON text that can be encoded; dataclasses become objects."""
     return encodable_text(json.dumps(value, ensure_ascii=False, default=asdict))

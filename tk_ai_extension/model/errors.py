@@ -1,7 +1,7 @@
-"""Every error that a user of the tools can meet, in one tree.
+"""All errors that tools raise, in one class hierarchy.
 
-An error has a stable ``code``, a sentence, whether trying again can help, and a ``hint`` that says
-what to do next. Every face (MCP, REST, command line, chat) shows the same four things.
+An error has a stable ``code``, a message, a ``hint`` that says what to do next, and a flag that says
+whether a retry can succeed. Every interface (MCP, REST, command line, chat) shows the same four.
 """
 
 from __future__ import annotations
@@ -15,19 +15,23 @@ if TYPE_CHECKING:
 
 
 class ToolError(Exception):
-    """Something the caller asked for that cannot be done, said so that the caller can go on.
+    """Base class: a call failed, and the message and the hint tell the caller how to continue.
+
+    >>> print(ToolError("The table has 5,000,000 rows.", hint="Select fewer.", rows=5_000_000).as_text())
+    Error [tool_error]: The table has 5,000,000 rows.
+    Select fewer.
 
     Args:
-        message: One sentence that names the thing that is wrong.
-        hint: What to do next; the class's own hint where left out.
-        details: Facts for a program (JSON values), for example the present source in a `Conflict`.
+        message: One sentence that says what happened.
+        hint: What to do next; by default the hint of the class.
+        details: JSON values for programs, for example the current source in a `Conflict`.
     """
 
     code: ClassVar[str] = "tool_error"
     status: ClassVar[int] = 400
-    """The HTTP status of the REST face."""
+    """The HTTP status of a REST response."""
     retryable: ClassVar[bool] = False
-    """Whether the same call can succeed later without anything being changed."""
+    """Whether the same call can succeed later."""
     default_hint: ClassVar[str] = "Check the arguments and try again."
 
     def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
@@ -37,7 +41,7 @@ class ToolError(Exception):
         self.details = details
 
     def as_dict(self) -> dict[str, Any]:
-        """The error as JSON: code, message, hint, retryable, and the details if there are any."""
+        """Return the error as JSON: code, message, hint, retryable, and details if there are any."""
         error: dict[str, Any] = {
             "code": self.code,
             "message": self.message,
@@ -49,7 +53,7 @@ class ToolError(Exception):
         return error
 
     def as_text(self) -> str:
-        """The error as a person or a model reads it."""
+        """Return the error as text for a person or a model."""
         return f"Error [{self.code}]: {self.message}\n{self.hint}"
 
 
@@ -64,35 +68,33 @@ class InvalidArguments(ToolError):
 
 
 class UnknownTool(ToolError):
-    """No tool of that name in the chosen toolsets."""
+    """The chosen toolsets have no tool of that name."""
 
     code = "unknown_tool"
     status = 404
-    default_hint = "List the tools for the names that exist."
+    default_hint = "List the tools to see their names."
 
 
 class LimitReached(ToolError):
-    """A bound on a resource is reached (queue, artifacts, sessions)."""
+    """The limit of a resource is reached (queue, artifacts, sessions)."""
 
     code = "limit_reached"
     status = 429
     retryable = True
-    default_hint = "Wait until something ends, or let go of something, then try again."
+    default_hint = "Wait, or close something that you no longer need, then try again."
 
 
 class TooManyOpenFiles(ToolError):
-    """The process, or the system, has as many files and sockets open as it may."""
+    """The process or the system has reached its limit of open files and sockets."""
 
     code = "too_many_open_files"
     status = 503
     retryable = True
-    default_hint = (
-        "Shut down kernels that nobody needs, or start the server with a higher `ulimit -n`."
-    )
+    default_hint = "Shut down unused kernels, or restart the server with a higher `ulimit -n`."
 
 
 def is_out_of_files(error: BaseException | None) -> bool:
-    """Whether this error, or what caused it, is the limit of open files of the process or the system."""
+    """Return whether an error or one of its causes is the limit of open files (EMFILE or ENFILE)."""
     while error is not None:
         number = getattr(error, "errno", None)
         if number in (errno.EMFILE, errno.ENFILE) or "Too many open files" in str(error):
@@ -102,30 +104,30 @@ def is_out_of_files(error: BaseException | None) -> bool:
 
 
 class InternalError(ToolError):
-    """A defect of ours; the server's log has the traceback."""
+    """A bug in this package. The server's log has the traceback."""
 
     code = "internal_error"
     status = 500
-    default_hint = "This is a defect: the server's log has the traceback. Nothing more is known."
+    default_hint = "This is a bug: report it with the traceback in the server's log."
 
 
 # --- notebooks and files
 
 
 class NotebookRequired(ToolError):
-    """A tool that needs a notebook was called without one, and the caller has no current one."""
+    """A call names no notebook, and the caller has no current one."""
 
     code = "notebook_required"
     status = 409
-    default_hint = "Call use_notebook first, or name the notebook in the call (`notebook`)."
+    default_hint = "Call use_notebook first, or pass `notebook` in the call."
 
 
 class NotebookNotFound(ToolError):
-    """No notebook at that path or of that name."""
+    """There is no notebook at that path or of that name."""
 
     code = "notebook_not_found"
     status = 404
-    default_hint = "Call list_notebooks for those that exist, or create_notebook to make one."
+    default_hint = "Call list_notebooks to find it, or create_notebook to create it."
 
 
 class NotebookExists(ToolError):
@@ -133,30 +135,30 @@ class NotebookExists(ToolError):
 
     code = "notebook_exists"
     status = 409
-    default_hint = "Choose another path, or use_notebook to work in the existing one."
+    default_hint = "Choose another path, or call use_notebook to work in the existing one."
 
 
 class NotANotebook(ToolError):
     """The path names a folder or a file that is not a notebook."""
 
     code = "not_a_notebook"
-    default_hint = "Name a file that ends in .ipynb; read_file reads other text files."
+    default_hint = "Use a path that ends in .ipynb. For other text files, call read_file."
 
 
 class InvalidNotebook(ToolError):
-    """The file is not a notebook that can be edited without loss; it is left untouched."""
+    """The file is not a notebook that can be edited without loss. It was not changed."""
 
     code = "invalid_notebook"
     status = 422
-    default_hint = "Mend the file at the place named, or restore it from a checkpoint."
+    default_hint = "Fix the file at the location given, or restore it from a checkpoint."
 
 
 class CollaborationUnsupported(ToolError):
-    """The notebook may have a room of a jupyter-collaboration that cannot be worked with."""
+    """The notebook may be open in a room of an unsupported version of jupyter-collaboration."""
 
     code = "collaboration_unsupported"
     status = 409
-    default_hint = "Close the notebook in every browser, or install a version that is supported."
+    default_hint = "Close the notebook in every browser, or install a supported version."
 
 
 class OpenElsewhere(ToolError):
@@ -165,7 +167,7 @@ class OpenElsewhere(ToolError):
     code = "notebook_open_elsewhere"
     status = 409
     retryable = True
-    default_hint = "Work on it through that server, or close it there first."
+    default_hint = "Use that server, or close the notebook there first."
 
 
 class UnsupportedFormat(ToolError):
@@ -177,30 +179,30 @@ class UnsupportedFormat(ToolError):
 
 
 class PathRefused(ToolError):
-    """A path leaves the root, is hidden, or is no path."""
+    """A path is outside the root, hidden, or invalid."""
 
     code = "path_refused"
     status = 403
-    default_hint = "Use a path below the server's root, without hidden parts."
+    default_hint = "Use a path inside the server's root, without hidden files or folders."
 
 
 class FileMissing(ToolError):
-    """No file at that path."""
+    """There is no file at that path."""
 
     code = "file_not_found"
     status = 404
-    default_hint = "Call list_files for those that exist."
+    default_hint = "Call list_files to find it."
 
 
 class NotReadable(ToolError):
-    """The file is a folder, is binary, or is not text."""
+    """The path is a folder or a file that is not text."""
 
     code = "not_readable"
-    default_hint = "Only text files are read; list_files shows what is in a folder."
+    default_hint = "Only text files can be read. To list a folder, call list_files."
 
 
 class ReadOnly(ToolError):
-    """The file or its folder may not be written."""
+    """The file or its folder is read-only."""
 
     code = "read_only"
     status = 403
@@ -208,82 +210,80 @@ class ReadOnly(ToolError):
 
 
 class DiskFull(ToolError):
-    """There is no room to save; the old content is intact."""
+    """The disk is full. The old content is intact."""
 
     code = "disk_full"
     status = 507
-    default_hint = "Free some space, then try again. Nothing was changed."
+    default_hint = "Nothing was changed. Free some disk space, then try again."
 
 
 class SaveFailed(ToolError):
-    """Saving failed for another reason; the old content is intact."""
+    """Saving failed for another reason. The old content is intact."""
 
     code = "save_failed"
     status = 500
     retryable = True
-    default_hint = "Nothing was changed on disk; the message says why."
+    default_hint = "Nothing was changed on disk. Fix the cause in the message, then try again."
 
 
 class StateUnavailable(ToolError):
-    """The folder of the journal and the chats cannot be used: not writable, or without file locks."""
+    """The folder of the journal and the chats is not writable, or its file system has no locks."""
 
     code = "state_unavailable"
     status = 503
     default_hint = (
-        "Make that folder writable and put it on a file system with locks, or name another one: "
-        "TkAIExtensionApp.data_dir for a server, JUPYTER_DATA_DIR for nb. Reading goes on meanwhile."
+        "Make that folder writable, on a file system with locks, or set another one: "
+        "TkAIExtensionApp.data_dir for a server, JUPYTER_DATA_DIR for nb. Reading still works."
     )
 
 
 class StateTooNew(ToolError):
-    """The journal or the chats were written by a newer version, which this one does not read."""
+    """A newer version wrote the journal or the chats. This version cannot read them."""
 
     code = "state_too_new"
     status = 409
     default_hint = (
-        "Upgrade tk-ai-extension here too, or name another folder for this version: "
-        "TkAIExtensionApp.data_dir for a server, JUPYTER_DATA_DIR for nb. The file was not changed."
+        "The file was not changed. Upgrade tk-ai-extension, or set another folder for this version: "
+        "TkAIExtensionApp.data_dir for a server, JUPYTER_DATA_DIR for nb."
     )
 
 
 class CellNotFound(ToolError):
-    """No cell at that address."""
+    """The notebook has no cell at that address."""
 
     code = "cell_not_found"
     status = 404
-    default_hint = "Call list_cells for the cells and their ids."
+    default_hint = "Call list_cells to see the cells and their ids."
 
 
 class AmbiguousCell(ToolError):
-    """A prefix names more than one cell."""
+    """A prefix matches the ids of several cells."""
 
     code = "ambiguous_cell"
     status = 409
-    default_hint = "Give more characters of the id, or the index."
+    default_hint = "Use more characters of the id, or the index."
 
 
 class Conflict(ToolError):
-    """The cell is not as the caller saw it, or was never seen. Nothing was changed.
+    """The cell changed since the caller read it, or the caller never read it. Nothing was changed.
 
-    Details: ``cells``, each with ``cell``, ``address`` (versioned) and ``source`` as they are now
-    (None where others deleted it). Where a text was written back, ``yours`` is the source in it
-    (None where it leaves the cell out).
+    Details: ``cells``, each with ``cell``, versioned ``address`` and current ``source`` (None if it was
+    deleted). If a text was written back, ``yours`` is the source in it (None if it omits the cell).
     """
 
     code = "conflict"
     status = 409
     default_hint = (
-        "Nothing was changed. The present source is given here and counts as seen: "
-        "decide on it, then try again."
+        "Nothing was changed. The current source is below and counts as read. Review it and retry."
     )
 
     def as_text(self) -> str:
-        """The error with the present source of each cell concerned, and the caller's beside it."""
-        return "\n".join([super().as_text(), *map(_both, self.details.get("cells", ()))])
+        """Return the error with the current and, if known, the caller's source of each cell."""
+        return "\n".join([super().as_text(), *map(_versions, self.details.get("cells", ()))])
 
 
-def _both(cell: dict[str, Any]) -> str:
-    """A cell as it is now and, where a text was written back, as the text has it."""
+def _versions(cell: dict[str, Any]) -> str:
+    """Return the current source of a cell and, if a text was written back, the source in the text."""
     now = f"# %% @{cell['address']}\n{cell['source']}"
     if cell["source"] is None:
         now = f"# %% {cell['cell']} was deleted"
@@ -296,27 +296,27 @@ class InvalidText(ToolError):
     """The cell-marked text cannot be read."""
 
     code = "invalid_text"
-    default_hint = "The text starts with a marker line such as `# %% [code]`; see read_notebook."
+    default_hint = "Begin the text with a marker line such as `# %% [code]`; see read_notebook."
 
 
 class NothingToUndo(ToolError):
-    """The caller has made no change that can be taken back."""
+    """The caller has made no change that can be undone."""
 
     code = "nothing_to_undo"
     status = 409
-    default_hint = "notebook_history shows who changed what."
+    default_hint = "Call notebook_history to see who changed what."
 
 
 class ArtifactNotFound(ToolError):
-    """No such artifact for this user."""
+    """The user has no such artifact."""
 
     code = "artifact_not_found"
     status = 404
-    default_hint = "Artifacts are kept for a limited time; run the cell again to make it anew."
+    default_hint = "Artifacts expire. Run the cell again to recreate it."
 
 
 class OpenTwice(ToolError):
-    """Two tabs of JupyterLab have unsaved changes of one notebook: neither is the truth."""
+    """Two tabs of JupyterLab have conflicting unsaved changes of one notebook."""
 
     code = "open_twice"
     status = 409
@@ -324,39 +324,40 @@ class OpenTwice(ToolError):
 
 
 class TabOffline(ToolError):
-    """A tab of JupyterLab with unsaved changes of the notebook cannot be reached; nothing was changed."""
+    """A JupyterLab tab with unsaved changes of the notebook cannot be reached. Nothing was changed."""
 
     code = "tab_offline"
     status = 503
     retryable = True
     default_hint = (
-        "Try again when the tab is back. If it is gone for good, what it held is lost: its person opens "
-        "the notebook in JupyterLab, or sends `DELETE /api/tk-ai/tabs/lost?notebook=PATH` to say so."
+        "Try again when the tab is connected. If the tab was closed for good, its unsaved changes are "
+        "lost: its user opens the notebook in JupyterLab, or sends "
+        "`DELETE /api/tk-ai/tabs/lost?notebook=PATH`, to release the notebook."
     )
 
 
 class OutcomeUnknown(ToolError):
-    """A tab was lost after it was asked for a change: it may or may not have been made.
+    """A tab disconnected after it was asked for a change, which it may or may not have made.
 
-    Details: ``op_id``, by which the tab is asked when it returns.
+    Details: ``op_id``, the operation that the tab is asked about when it reconnects.
     """
 
     code = "outcome_unknown"
     status = 504
     default_hint = (
-        "Do not repeat it. notebook_history says what came of it once the tab is back; "
-        "or read the notebook then."
+        "Do not repeat the call. When the tab has reconnected, notebook_history shows the outcome, "
+        "or read the notebook."
     )
 
     settle: Callable[[tuple[Change, ...] | None], Awaitable[None]] | None = None
-    """Told what was changed once that is known, None where nothing was; set by who keeps the journal."""
+    """Called with the changes once the outcome is known, or None for no change. The journal sets it."""
 
 
 # --- kernels and executions
 
 
 class KernelNotFound(ToolError):
-    """No running kernel of that id, or none for that notebook."""
+    """No kernel of that id is running, or the notebook has no kernel."""
 
     code = "kernel_not_found"
     status = 404
@@ -368,66 +369,63 @@ class KernelspecNotFound(ToolError):
 
     code = "kernelspec_not_found"
     status = 404
-    default_hint = "Call list_kernels for those that are installed."
+    default_hint = "Call list_kernels to see the installed ones."
 
 
 class KernelStartFailed(ToolError):
-    """The kernel did not start or did not answer in time; nothing of it is left running.
-
-    Only a gateway that fails may leave one behind: the hint then says so.
-    """
+    """The kernel did not start in time and was shut down, unless the hint says that it still runs."""
 
     code = "kernel_start_failed"
     status = 502
     retryable = True
-    default_hint = "The kernel's own error output is in the message."
+    default_hint = "The message has the kernel's error output. Fix the cause, then try again."
 
 
 class SandboxUnavailable(ToolError):
-    """This machine has no sandbox that works, or none that would hide anything; nothing was run."""
+    """This machine has no working sandbox, or none that isolates anything. Nothing was run."""
 
     code = "sandbox_unavailable"
     status = 501
     default_hint = (
         "Install bubblewrap or podman (`apt install bubblewrap`), allow user namespaces, "
-        "or start the kernel without a sandbox; `nb doctor` says what this machine can do."
+        "or start the kernel without a sandbox. `nb doctor` shows what this machine supports."
     )
 
 
 class KernelBusy(ToolError):
-    """The kernel is running something, and the tool does not wait for it."""
+    """The kernel is running code, and the tool does not wait for it."""
 
     code = "kernel_busy"
     status = 409
     retryable = True
-    default_hint = "Wait for the running cell (wait_execution), or interrupt_kernel."
+    default_hint = "Wait for the running cell (wait_execution), or interrupt it (interrupt_kernel)."
 
 
 class KernelDied(ToolError):
-    """The kernel died while it answered."""
+    """The kernel died during the call."""
 
     code = "kernel_died"
     status = 502
-    default_hint = "Its variables are gone. Run the cells again from the top."
+    default_hint = "Its variables are lost. Run the cells again from the top."
 
 
 class KernelUnsupported(ToolError):
-    """The kernel is another's to stop, or lives where this server does not reach it."""
+    """This server may not stop the kernel, or cannot reach it."""
 
     code = "kernel_unsupported"
     status = 501
-    default_hint = "Use a kernel that this Jupyter Server has started itself."
+    default_hint = "Use a kernel that this Jupyter Server started."
 
 
 class GatewayUnavailable(ToolError):
-    """The gateway that runs this server's kernels does not answer, or refuses what it is asked."""
+    """The gateway that runs this server's kernels does not answer, or rejects the request."""
 
     code = "gateway_unavailable"
     status = 502
     retryable = True
     default_hint = (
-        "Nothing was run. See that the gateway is up and that GatewayClient.url is its address, "
-        "then try again."
+        "Nothing was run. Check that the gateway is running and that GatewayClient.url is its "
+        "address, then try again."
     )
 
 
@@ -435,17 +433,15 @@ class LanguageUnsupported(ToolError):
     """The tool needs a kernel of another language."""
 
     code = "language_unsupported"
-    default_hint = (
-        "This works with Python kernels; use execute_ipython with the language's own means."
-    )
+    default_hint = "This tool needs a Python kernel. For other languages, use execute_ipython."
 
 
 class VariableNotFound(ToolError):
-    """No such variable in the kernel."""
+    """The kernel has no such variable."""
 
     code = "variable_not_found"
     status = 404
-    default_hint = "Call list_variables for those that exist."
+    default_hint = "Call list_variables to see the variables."
 
 
 class ModuleMissing(ToolError):
@@ -453,30 +449,30 @@ class ModuleMissing(ToolError):
 
     code = "module_not_found"
     status = 404
-    default_hint = "list_modules shows those that it has; another has to be installed there first."
+    default_hint = "Call list_modules to see its modules, or install the missing one there."
 
 
 class ExecutionNotFound(ToolError):
-    """No such execution for this user."""
+    """The user has no such execution."""
 
     code = "execution_not_found"
     status = 404
-    default_hint = "Executions are kept for a limited time; outputs are in the notebook."
+    default_hint = "Executions expire. Read the outputs in the notebook."
 
 
 # --- permission
 
 
 class PermissionDenied(ToolError):
-    """The permission mode does not allow this tool, or a person said no."""
+    """The permission mode does not allow this call, or a person denied it."""
 
     code = "permission_denied"
     status = 403
-    default_hint = "Go on without it, or ask the user to change the permission mode."
+    default_hint = "Continue without it, or ask the user to change the permission mode."
 
 
 class PermissionRequired(ToolError):
-    """A person has to allow this first; ``details["permission_id"]`` names the request."""
+    """A person must approve the call first; ``details["permission_id"]`` names the request."""
 
     code = "permission_required"
     status = 403
@@ -484,17 +480,17 @@ class PermissionRequired(ToolError):
 
 
 class ApprovalOutdated(ToolError):
-    """What an approval was given for changed again and again before it could be done."""
+    """The proposal changed after each approval, before it could be executed."""
 
     code = "approval_outdated"
     status = 409
     retryable = True
-    default_hint = "Nothing was done. Call again, which asks the user again."
+    default_hint = "Nothing was changed. Repeat the call, which asks the user again."
 
 
 class PermissionNotFound(ToolError):
-    """No permission request of that id waits for this user's answer."""
+    """The user has no pending permission request of that id."""
 
     code = "permission_not_found"
     status = 404
-    default_hint = "It was answered already, has expired, or was withdrawn with its call."
+    default_hint = "It was answered, has expired, or was withdrawn. List the pending ones."

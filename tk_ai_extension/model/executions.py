@@ -1,4 +1,4 @@
-"""Executions: a request to run code, what is heard while it runs, and how it ended."""
+"""Executions: a request to run code, its events, and how it ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tk_ai_extension.model.outputs import OutputChange
 EndStatus = Literal[
     "ok", "error", "interrupted", "timed_out", "kernel_died", "kernel_restarted", "connection_lost"
 ]
-"""How an execution ended; every execution ends as one of these."""
+"""How an execution ended."""
 
 RunStatus = Literal["queued", "running"] | EndStatus
 
@@ -23,10 +23,11 @@ class ExecutionRequest:
 
     Attributes:
         code: The source, in the kernel's language.
-        silent: Neither counted nor kept in history nor shown (our own questions to the kernel).
-        allow_stdin: Whether ``input()`` may ask; off, the code gets an error.
-        timeout: Seconds of wall clock after which it is interrupted; None for no limit.
-        user_expressions: Expressions whose values come back in the reply.
+        silent: Whether to run it without an execution count, history and outputs, as this package's
+            queries do.
+        allow_stdin: Whether ``input()`` is allowed; if not, it raises an error.
+        timeout: Seconds of wall clock after which the code is interrupted; None for no limit.
+        user_expressions: Expressions whose values are in the reply.
     """
 
     code: str
@@ -38,21 +39,21 @@ class ExecutionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The kernel began to run the code."""
+    """The kernel started to run the code."""
 
     execution_count: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class OutputsChanged:
-    """Outputs came or changed; those that came together are together here."""
+    """Outputs were added or changed; changes that arrived together are in one event."""
 
     changes: tuple[OutputChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StatusEvent:
-    """A display of a status MIME type (``application/x-*-status``): data for programs, no text."""
+    """A display of a status MIME type (``application/x-*-status``): data for programs, without text."""
 
     mime: str
     data: Any
@@ -60,7 +61,7 @@ class StatusEvent:
 
 @dataclass(frozen=True, slots=True)
 class InputRequested:
-    """The code asked for input; it was refused, or answered empty."""
+    """The code requested input, which was refused or answered with an empty line."""
 
     prompt: str
 
@@ -71,17 +72,17 @@ class Execution:
 
     Attributes:
         status: The final status.
-        outputs: All outputs, as they stand in the notebook (nbformat).
-        execution_count: The kernel's count, or None where it never ran.
-        error: ename, evalue and traceback, where the code raised.
-        duration: Seconds of wall clock from when the kernel began it (where it did not, from its
-            submission) to the end.
+        outputs: All outputs, in nbformat.
+        execution_count: The kernel's count; None if the code never ran.
+        error: ename, evalue and traceback, if the code raised an exception.
+        duration: Seconds of wall clock from the start in the kernel (or from submission, if it never
+            started) to the end.
         message: For a status other than ok and error, a sentence that says what happened.
-        prompt: What ``input()`` asked, where it did.
-        user_expressions: The reply's values of the request's expressions.
+        prompt: The prompt of ``input()``, if it was called.
+        user_expressions: The values of the request's expressions, as in the reply.
         backend: The executor that ran it: ``stack`` or ``direct``.
-        dropped: Characters of output that went over the bound of what is kept.
-        displays: The numbers of the outputs with each display id.
+        dropped: Characters of output that exceeded the limit and were dropped.
+        displays: The indices of the outputs with each display id.
     """
 
     status: EndStatus
@@ -98,4 +99,4 @@ class Execution:
 
 
 ExecutionEvent = Started | OutputsChanged | StatusEvent | InputRequested | Execution
-"""What an executor yields; the last one is always an `Execution`."""
+"""An event of an executor. The last one is always an `Execution`."""

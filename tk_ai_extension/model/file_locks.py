@@ -1,6 +1,6 @@
-"""Advisory locks on files, which the system releases with the process that holds them.
+"""Advisory file locks, which the system releases when the process ends.
 
-`flock` where the system has it: portalocker calls nothing else there, and takes 60 ms to import.
+`flock` is used directly where it exists: portalocker would call it too, and takes 60 ms to import.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ except ImportError:  # Windows
 
 
 def lock(file: int, *, wait: bool = True) -> None:
-    """Lock an open file, or a folder where folders can be opened, for its descriptor alone.
+    """Lock an open file (or a folder, where folders can be opened) exclusively.
 
     Args:
-        file: The descriptor.
-        wait: Whether to wait for another holder.
+        file: The file descriptor.
+        wait: Whether to wait while another descriptor has the lock.
 
     Raises:
-        BlockingIOError: another descriptor holds the lock, and ``wait`` is false.
-        OSError: the file system has no locks (ENOLCK).
+        BlockingIOError: Another descriptor has the lock, and ``wait`` is false.
+        OSError: The file system has no locks (ENOLCK).
     """
     if fcntl is None:
         _lock_portably(file, wait=wait)
@@ -32,7 +32,7 @@ def lock(file: int, *, wait: bool = True) -> None:
 
 
 def unlock(file: int) -> None:
-    """Release a lock that `lock` has taken."""
+    """Release a lock that `lock` acquired."""
     if fcntl is None:
         import portalocker
 
@@ -48,6 +48,6 @@ def _lock_portably(file: int, *, wait: bool) -> None:
     try:
         portalocker.lock(file, flags if wait else flags | portalocker.LockFlags.NON_BLOCKING)
     except portalocker.AlreadyLocked as held:
-        raise BlockingIOError(errno.EAGAIN, "Another descriptor holds the lock") from held
+        raise BlockingIOError(errno.EAGAIN, "Another descriptor has the lock") from held
     except portalocker.LockException as failed:
-        raise OSError(errno.ENOLCK, f"It cannot be locked: {failed}") from failed
+        raise OSError(errno.ENOLCK, f"The file cannot be locked: {failed}") from failed

@@ -1,7 +1,7 @@
-"""HTML as plain text, in time that grows with its length, whatever is in it.
+"""Convert HTML to plain text in linear time.
 
-The standard library's parser begins anew at each ``<`` of a tag that has no end, which holds the event
-loop for seconds on a few kilobytes. Here each character is looked at a bounded number of times.
+The standard library's parser rescans from each ``<`` of an unclosed tag, which can block the event
+loop for seconds on a few kilobytes. This parser examines each character a bounded number of times.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _SPACES = re.compile(r" +")
 _BLOCK = re.compile(r"(?:p|div|br|tr|li|ul|ol|table|h[1-6]|pre|hr|section|thead|tbody)\Z")
 _SILENT = frozenset(("script", "style", "head", "template"))
 _RAW = {name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style")}
-"""What ends an element in which there are no tags."""
+"""End tags of elements whose content is raw text."""
 
 
-class _Text:
-    """Text in the making: table rows as lines with `|`, blocks as lines, scripts and styles left out."""
+class _TextBuilder:
+    """Builds text: table rows as lines with `|`, blocks as lines, without scripts and styles."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
         self._silent = 0
 
     def add(self, markup: str) -> None:
-        """Text between tags."""
+        """Add the text between tags."""
         if markup and not self._silent:
             text = _CHARACTER.sub(lambda match: unescape(match[0]), markup)
             self.parts.append(_SPACE.sub(" ", text))
 
     def tag(self, name: str, attributes: str, *, end: bool) -> None:
-        """A tag."""
+        """Handle a tag."""
         if name in _SILENT:
             self._silent = max(self._silent - 1, 0) if end else self._silent + 1
         elif _BLOCK.match(name):
@@ -50,21 +50,24 @@ class _Text:
             self.parts.append(" | " if self.parts and not self.parts[-1].endswith("\n") else "")
         elif name == "img" and not end:
             alt = _ALT.search(attributes)
-            words = unescape(next(filter(None, alt.groups()), "")) if alt is not None else ""
-            self.parts.append(f"[image{': ' + words if words else ''}]")
+            text = unescape(next(filter(None, alt.groups()), "")) if alt is not None else ""
+            self.parts.append(f"[image{': ' + text if text else ''}]")
 
     def lines(self) -> str:
-        """All of it, without blank lines."""
+        """Return the text without blank lines."""
         lines = (_SPACES.sub(" ", line).strip() for line in "".join(self.parts).split("\n"))
         return "\n".join(line for line in lines if line)
 
 
 def html_text(markup: str) -> str:
-    """HTML as plain text; rows of tables stay lines.
+    r"""Convert HTML to plain text, one line for each table row.
 
-    A tag that is not closed by the end of the markup is text, as is a ``<`` that begins no tag.
+    A tag that is not closed by the end of the markup, and a ``<`` that starts no tag, are text.
+
+    >>> html_text("<p>a &lt; b</p><table><tr><td>1<td>2</table>")
+    'a < b\n1 | 2'
     """
-    text = _Text()
+    text = _TextBuilder()
     at = 0
     while (opening := markup.find("<", at)) >= 0:
         text.add(markup[at:opening])

@@ -1,4 +1,4 @@
-"""Unix sockets that a process has left behind when it ended."""
+"""Detect stale Unix sockets of processes that have ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 
 def is_dead_socket(path: str | os.PathLike[str]) -> bool:
-    """Return whether nobody listens at a socket any more; False where that cannot be known."""
+    """Return whether no process listens on a socket any more; False if that is unknown."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.setblocking(False)
         try:
@@ -15,5 +15,5 @@ def is_dead_socket(path: str | os.PathLike[str]) -> bool:
         except (ConnectionRefusedError, FileNotFoundError):
             return True
         except OSError:
-            return False  # its backlog is full: the process is busy or hangs
+            return False  # Its backlog is full: the process is busy or hangs.
     return False

@@ -1,4 +1,4 @@
-"""Keeping tokens out of what is printed and logged."""
+"""Mask tokens and passwords in messages and logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)")
 
 
 def masked(text: str) -> str:
-    """A text with stars for what is secret in the addresses and headers that it names.
+    """Return a text with the secrets in its URLs and headers replaced by asterisks.
 
     >>> masked("http://localhost:8888/lab?token=5ec4e7&x=1 did not answer")
     'http://localhost:8888/lab?token=***&x=1 did not answer'
@@ -25,18 +25,18 @@ def masked(text: str) -> str:
 
 
 class MaskingFormatter(logging.Formatter):
-    """Formats a log's lines, tracebacks too, without the tokens in them."""
+    """Formats log records, including tracebacks, with masked tokens."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the formatted record with masked tokens."""
         return masked(super().format(record))
 
 
 class MaskingFilter(logging.Filter):
-    """Changes a log's records: their messages are without the tokens. One object has no state."""
+    """Masks tokens in the messages of log records. It has no state."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True; the record is kept."""
+        """Mask the message and return True."""
         message = record.getMessage()
         without = masked(message)
         if without != message:
@@ -48,10 +48,10 @@ _FILTER = MaskingFilter()
 
 
 def mask_failed_requests() -> None:
-    """Have Tornado's loggers mask the addresses of requests.
+    """Add a filter to Tornado's loggers that masks the URLs of requests.
 
-    Jupyter masks its own line of a request. Tornado logs the whole address beside it if a handler
-    raises `HTTPError` with a message or fails, and these loggers are its only ones.
+    Jupyter masks tokens in its own access log. Tornado also logs the whole URL if a handler fails or
+    raises `HTTPError` with a message.
     """
     for name in ("tornado.access", "tornado.application", "tornado.general"):
-        logging.getLogger(name).addFilter(_FILTER)  # the same one again is no second one
+        logging.getLogger(name).addFilter(_FILTER)  # Idempotent: a filter is added only once.

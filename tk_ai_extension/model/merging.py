@@ -1,7 +1,7 @@
-"""Writing the cell-marked text back: a three-way merge, cell by cell.
+"""Write the cell-marked text back: a three-way merge, cell by cell.
 
-What the text changed against the revision that was read is done to the notebook as it is now; what
-others changed meanwhile stays. Where both changed one cell, nothing is done.
+The changes of the text against the revision that was read are applied to the current notebook. Changes
+by others are kept. If both changed the same cell, the merge fails and nothing is changed.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from tk_ai_extension.model.ranges import parse_ranges
 
 
 def merge(base: Snapshot, current: Snapshot, parsed: ParsedText) -> list[Operation]:
-    """The operations on ``current`` that carry out what the text changed against ``base``.
+    """Return the operations that apply the text's changes against ``base`` to ``current``.
 
-    A cell that the text left alone stays as it is now. A cell whose marker is missing is deleted if
-    the view that was read contained it. New cells go after the cell before them in the text. The
-    fewest cells that explain the text's order are moved. Outputs stay (the source of a cell whose
-    outputs no longer fit shows as edited). An unchanged text gives an empty list.
+    A cell that the text does not change stays as it is. A cell without a marker is deleted if the
+    text contained it when it was read. A new cell is inserted after the previous cell of the text.
+    Moves use as few cells as possible. Outputs are kept; such a cell has the state ``edited``. An
+    unchanged text returns an empty list.
 
     Args:
-        base: The notebook as it was read, at the revision in the text's header.
-        current: The notebook as it is now.
+        base: The notebook at the revision of the text's header.
+        current: The current notebook.
         parsed: The text.
 
     Raises:
-        Conflict: both sides changed a cell; ``details["cells"]`` has both sources of each.
-        InvalidText: an ``@id`` that names no cell of ``base``, several, or one named before.
+        Conflict: Both sides changed a cell; ``details["cells"]`` has both sources of each.
+        InvalidText: An ``@id`` matches no cell or several cells of ``base``, or occurs twice.
     """
     entries = _resolve(base, parsed)
     viewed = _viewed(base, parsed)
@@ -47,7 +47,7 @@ def merge(base: Snapshot, current: Snapshot, parsed: ParsedText) -> list[Operati
     if conflicts:
         names = ", ".join(str(cell["cell"]) for cell in conflicts)
         raise Conflict(
-            f"Others changed what this text changes too: {names}. Nothing was written.",
+            f"Others changed cells that this text changes too: {names}. Nothing was written.",
             cells=conflicts,
         )
     order = _Order(base, current, {operation.cell for operation in deleted}, counterpart)
@@ -101,7 +101,7 @@ def _changed(was: Cell, now: Cell) -> bool:
 
 
 def _conflict(current: Snapshot, was: Cell, theirs: Cell | None, ours: str | None) -> Json:
-    """One cell of a `Conflict`: as it is now and as the text has it (each None: not there)."""
+    """Return a cell of a `Conflict` with its current source and the text's; None if it is missing."""
     return {
         "cell": theirs.key if theirs else was.key,
         "address": current.address(theirs) if theirs else None,
@@ -110,12 +110,12 @@ def _conflict(current: Snapshot, was: Cell, theirs: Cell | None, ours: str | Non
     }
 
 
-# --- what the markers name
+# --- resolving markers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Entry:
-    """A cell of the text and the cell of the base that it names, if it names one."""
+    """A cell of the text, and the cell of the base that its marker refers to, or None."""
 
     cell: ParsedCell
     base: Cell | None = None
@@ -129,10 +129,10 @@ def _resolve(base: Snapshot, parsed: ParsedText) -> list[_Entry]:
         if found is not None and found.index in used:
             if cell.ref is not None and cell.ref.number is None:
                 raise InvalidText(
-                    f"Line {cell.line} names {cell.ref.text}, which the text names before.",
-                    hint="Leave `@id` out of the marker of a new cell.",
+                    f"Line {cell.line} repeats {cell.ref.text}.",
+                    hint="Remove `@id` from the marker of a new cell.",
                 )
-            found = None  # A `cell:N` that is used already makes a new cell.
+            found = None  # A repeated `cell:N` is a new cell.
         if found is not None:
             used.add(found.index)
         entries.append(_Entry(cell, found))
@@ -152,31 +152,31 @@ def _named(base: Snapshot, ref: CellRef, line: int) -> Cell | None:
         problem = "no cell has" if not found else f"{len(found)} cells have"
         raise InvalidText(
             f"Line {line}: {problem} an id that begins with {ref.text}.",
-            hint="Keep the markers as they were read; a new cell's marker has no `@id`.",
+            hint="Keep the markers unchanged. A new cell's marker has no `@id`.",
         )
     if version and not found[0].hash.startswith(version):
         raise Conflict(
-            f"Line {line}: {ref.text} is another version of the cell than the text's revision has.",
+            f"Line {line}: the version of {ref.text} does not match the revision of the text.",
             cells=[_conflict(base, found[0], found[0], None)],
         )
     return found[0]
 
 
 def _viewed(base: Snapshot, parsed: ParsedText) -> Sequence[int]:
-    """The cells of the base that the view contained."""
+    """Return the indices of the base's cells that the text contained when it was read."""
     if parsed.ranges is None:
         return range(len(base.cells))
     return parse_ranges(parsed.ranges, len(base.cells)) if parsed.ranges else ()
 
 
-# --- which cell is which
+# --- matching cells
 
 
 def _counterparts(base: Snapshot, current: Snapshot) -> Mapping[int, Cell]:
-    """For each cell of the base (by index) the same cell now; cells that are gone are left out.
+    """Return the current cell for each cell of the base, by index, without deleted cells.
 
-    Ids say which cell is which. Cells without one are aligned by what is in them; between two
-    matching runs of equal length they are taken in order.
+    Cells are matched by id. Cells without an id are aligned by type and source; between two matching
+    blocks of equal length they are matched in order.
     """
     if base.revision == current.revision:
         return {cell.index: now for cell, now in zip(base.cells, current.cells, strict=True)}
@@ -203,10 +203,10 @@ def _counterparts(base: Snapshot, current: Snapshot) -> Mapping[int, Cell]:
 
 
 class _Order:
-    """The order of the cells while moves and inserts are worked out.
+    """The order of the cells while moves and inserts are computed.
 
-    A new or moved cell goes after the cell before it in the text; the first one goes before the
-    next cell of the text that stays where it is, else to where the view began.
+    A new or moved cell goes after the previous cell of the text. The first one goes before the next
+    cell of the text that does not move, else to the start of the text's range.
     """
 
     def __init__(
@@ -228,12 +228,12 @@ class _Order:
         self._staying: set[int] = set()
 
     def begin(self, viewed: Sequence[int]) -> None:
-        """Remembers where the view began: after the last cell before it that is still there."""
+        """Set the start of the text's range: after the last cell before it that still exists."""
         before = range((viewed[0] if viewed else len(self._base.cells)) - 1, -1, -1)
         self._start = next((self._now[index] for index in before if index in self._now), None)
 
     def arrange(self, entries: Sequence[_Entry]) -> list[Operation]:
-        """The operations, each at its index in the result of those before it."""
+        """Return the operations; each index refers to the result of the previous operations."""
         self._staying = set(
             longest_increasing([entry.base.index for entry in entries if entry.base is not None])
         )
@@ -272,7 +272,11 @@ class _Order:
 
 
 def longest_increasing(values: Sequence[int]) -> list[int]:
-    """A longest increasing subsequence of distinct numbers."""
+    """Return a longest increasing subsequence of distinct numbers.
+
+    >>> longest_increasing([3, 1, 2, 5, 4])
+    [1, 2, 4]
+    """
     if all(a < b for a, b in pairwise(values)):
         return list(values)
     tails: list[int] = []

@@ -1,4 +1,4 @@
-"""The names that Python code defines and uses, from which it follows what depends on what."""
+"""Find the names that Python code defines and uses, to determine dependencies between cells."""
 
 from __future__ import annotations
 
@@ -12,23 +12,28 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a piece of code defines, and what it uses before it defines it."""
+    """The names that code defines, and those that it uses before it defines them."""
 
     defines: frozenset[str]
     uses: frozenset[str]
 
 
 def names_of(source: str) -> Names | None:
-    """The names of a Python cell; None where it cannot be parsed (another language, an error).
+    """Return the names of a Python cell; None if it cannot be parsed.
 
-    IPython's magics and shell lines are passed over; the code in a ``%%time``-like cell counts.
+    Lines with IPython magics and shell commands are ignored; the code below a cell magic such as
+    ``%%time`` is analysed.
+
+    >>> names = names_of("y = x + 1")
+    >>> sorted(names.defines), sorted(names.uses)
+    (['y'], ['x'])
     """
-    # A line of Python may begin with a percent sign: it continues an expression.
+    # First without changes: a line of Python may begin with `%` if it continues an expression.
     return _names(source) or _names(_without_magics(source))
 
 
 class _NoScope(Exception):
-    """`symtable` and the syntax tree disagree on where a function is, or whether it is executed."""
+    """`symtable` has no scope for a function of the syntax tree."""
 
 
 def _names(text: str) -> Names | None:
@@ -58,19 +63,22 @@ _ASYNC = re.compile(r"\basync[ \t]+|\bawait\b")
 
 
 def _without_async(text: str) -> str:
-    """The same names on the same lines, where `symtable` has no ``await`` outside functions."""
+    """Return the code without async and await, which `symtable` rejects outside functions.
+
+    The names and their line numbers are the same.
+    """
     return _ASYNC.sub(lambda found: "+" if found[0] == "await" else "", text)
 
 
 _COMPREHENSIONS = frozenset({"listcomp", "setcomp", "dictcomp", "genexpr"})
-"""How `symtable` calls the scopes of comprehensions, of which Python 3.12 keeps only generators."""
+"""Names of comprehension scopes in `symtable`. Python 3.12 has only those of generators."""
 
 _Scopes = Mapping[tuple[str, int], Names]
-"""What functions and the like do with global names, by name and line."""
+"""The global names of functions and lambdas, by name and line."""
 
 
 def _function_scopes(text: str) -> _Scopes:
-    """The outermost functions and lambdas, those in classes and comprehensions too."""
+    """Return the outermost functions and lambdas, including those in classes and comprehensions."""
     scopes: dict[tuple[str, int], Names] = {}
     tables = [symtable.symtable(_without_async(text), "<cell>", "exec")]
     while tables:
@@ -101,16 +109,16 @@ def _global_names(table: symtable.SymbolTable) -> Names:
 
 
 class _NameVisitor(ast.NodeVisitor):
-    """Collects, in the order of execution, what a module or a class body defines and uses.
+    """Collects the names that a module or a class body defines and uses, in the order of execution.
 
-    The order decides whether a name is used before it is defined; `symtable` does not know it, so
-    only what is inside functions is taken from there.
+    Whether a name is used before it is defined depends on the order, which `symtable` does not have.
+    So `symtable` is used only for the inside of functions.
 
     Args:
         scopes: The functions of the cell.
-        seen_inside: What functions in these statements see: for those of a class, what is around it.
-            None for these statements themselves.
-        classes: The names of the classes whose bodies these are.
+        seen_inside: The visitor of the scope that functions in these statements see: for a class
+            body, the enclosing scope. None for this visitor itself.
+        classes: The names of the enclosing classes.
     """
 
     def __init__(
@@ -170,7 +178,7 @@ class _NameVisitor(ast.NodeVisitor):
             self.defines.add(node.name)
         self._visit_all(*node.body)
         if not known:
-            # Python deletes it at the handler's end.
+            # Python deletes the name at the end of the handler.
             self.defines.discard(node.name or "")
 
     def generic_visit(self, node: ast.AST) -> None:
@@ -189,7 +197,7 @@ class _NameVisitor(ast.NodeVisitor):
     def _visit_comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
     ) -> None:
-        """Its loop variables are its own; what ``:=`` binds in it is not."""
+        """Visit a comprehension: its loop variables are local, names bound by ``:=`` are not."""
         self.visit(node.generators[0].iter)
         targets = [name for each in node.generators for name in ast.walk(each.target)]
         own = {
@@ -214,7 +222,7 @@ class _NameVisitor(ast.NodeVisitor):
         self._changed_in_place(node)
 
     def _changed_in_place(self, node: ast.Attribute | ast.Subscript) -> None:
-        """``df["a"] = 1`` uses df, and what uses df afterwards depends on it."""
+        """Record an in-place change: ``df["a"] = 1`` uses df, and later uses of df depend on it."""
         self.generic_visit(node)
         root: ast.expr = node
         while isinstance(root, ast.Attribute | ast.Subscript):
@@ -226,7 +234,7 @@ class _NameVisitor(ast.NodeVisitor):
         self.defines |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        # Nobody knows what a star import defines.
+        # The names of a star import are unknown.
         self.defines |= {alias.asname or alias.name for alias in node.names} - {"*"}
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -247,7 +255,7 @@ class _NameVisitor(ast.NodeVisitor):
     def _visit_inside(
         self, name: str, node: ast.expr | ast.stmt, own: AbstractSet[str] = frozenset()
     ) -> None:
-        """What a function does with global names; it does not see those of a class around it."""
+        """Record a function's global names. It does not see the names of an enclosing class."""
         inside = self._scopes.get((name, node.lineno))
         if inside is None:
             raise _NoScope
@@ -255,7 +263,7 @@ class _NameVisitor(ast.NodeVisitor):
         self._seen_inside.defines |= inside.defines
 
     def _use_outside(self, names: AbstractSet[str]) -> None:
-        """What the code of an inner scope uses of what is around it."""
+        """Record names that an inner scope uses from its enclosing scope."""
         self._seen_inside.uses |= names - self._seen_inside.defines
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:

@@ -1,10 +1,10 @@
-"""Cell operations: what can be done to a notebook, as values.
+"""Operations on the cells of a notebook, as values.
 
-A list of them is applied by `NotebookDocument.apply` all or none, each to the result of the one
-before. Cells are named by the key (`model.cells.Cell.key`) that they have before the list, also
-where it is ``cell-N`` and an operation of the list shifts the cell; a cell that the list inserts is
-named by the id it was given. Indexes count in the result of the operations before. ``expect`` is
-the hash of the source that the caller last saw; a mismatch stops the whole list with `Conflict`.
+`NotebookDocument.apply` applies a list of operations all or none, each to the result of the previous
+one. A cell is named by the key (`model.cells.Cell.key`) that it has before the list, even if the key is
+``cell-N`` and an earlier operation shifts the cell. A cell that the list inserts is named by its id.
+An index refers to the result of the previous operations. ``expect`` is the hash of the source that the
+caller last read: if it does not match, the whole list fails with `Conflict` (compare-and-set).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tk_ai_extension.model.cells import CellContent, CellType, Json, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """A new cell at ``index`` (0 to the number of cells), or after or before the cell named.
+    """Insert a cell at ``index`` (0 to the number of cells), or after or before the named cell.
 
-    With none of the three it goes to the end. ``content.id`` is used where given and free,
-    otherwise a fresh one is made (only in formats that have ids).
+    Without any of the three, the cell is appended. ``content.id`` is used if it is set and free;
+    otherwise a new id is generated (only in formats that have ids).
     """
 
     content: CellContent
@@ -31,7 +31,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """A new source, and a new type unless None. A code cell's outputs and count go unless kept."""
+    """Set the source, and the type unless None. Clear a code cell's outputs and count unless kept."""
 
     cell: str
     source: str
@@ -42,7 +42,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Removes a cell."""
+    """Delete a cell."""
 
     cell: str
     expect: str | None = None
@@ -50,9 +50,9 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Moves a cell so that ``to`` is the index that it has afterwards.
+    """Move a cell to the index ``to``, counted after the move.
 
-    With ``after`` it goes below the cell named, wherever that is by then.
+    With ``after``, move it below the named cell, wherever that cell is then.
     """
 
     cell: str
@@ -62,7 +62,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class SetOutputs:
-    """Sets outputs and count of a code cell; both empty clears them."""
+    """Set the outputs and the count of a code cell; the defaults clear them."""
 
     cell: str
     outputs: tuple[Json, ...] = ()
@@ -76,18 +76,18 @@ Action = Literal["insert", "replace", "delete", "move", "outputs"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one operation did, read back after the write.
+    """The change that an operation made, read back after the write.
 
     Attributes:
-        action: Which operation.
-        cell: The cell's key in the notebook afterwards (`Applied.snapshot`); for one that is gone,
-            its key before.
-        index: Its index after the operation (before it, for a delete).
-        before: The cell as it was; None for an insert.
-        after: The cell as it is; None for a delete.
+        action: The kind of operation.
+        cell: The cell's key in the notebook afterwards (`Applied.snapshot`); for a deleted cell, its
+            key before.
+        index: Its index after the operation; for a delete, before it.
+        before: The cell before the operation; None for an insert.
+        after: The cell after the operation; None for a delete.
         index_before: Its index before the operation; None for an insert.
-        previous: The key of the cell before it, before the operation, for a delete and a move; None
-            at the top, and where it is not known. Undo puts the cell after that one, wherever it is.
+        previous: For a delete and a move, the key of the cell that was above it; None at the top or
+            if unknown. Undo puts the cell below that one, wherever it is.
     """
 
     action: Action
@@ -101,7 +101,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The result of a list of operations: the notebook afterwards, and each change in order."""
+    """The result of a list of operations: the notebook afterwards, and the changes in order."""
 
     snapshot: Snapshot
     changes: tuple[Change, ...]

@@ -1,4 +1,4 @@
-"""Outputs of a cell while it runs: nbformat outputs as dicts, and the changes to them."""
+"""Outputs of a running cell, as nbformat dicts, and the changes to them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any, cast, overload
 from tk_ai_extension.model.cells import Json, OutputsSummary
 
 _SAMPLE = 32
-"""Of a long array in an output, about so many elements are measured."""
+"""Approximate number of elements of a long array that are measured."""
 _DEPTH = 30
-"""So many levels of an output are measured."""
+"""Maximum nesting of a JSON value that is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """One more output at the end."""
+    """Append an output."""
 
     output: Json
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEdit:
-    """The text of stream output ``index`` becomes ``text[:start] + new``.
+    """Set the text of stream output ``index`` to ``text[:start] + new``.
 
-    With ``start`` at its present length this appends; a smaller one is a carriage return or a
-    backspace that wrote over what was there.
+    If ``start`` is the current length, this appends. If it is smaller, a carriage return or a
+    backspace has overwritten text.
     """
 
     index: int
@@ -36,7 +36,7 @@ class StreamEdit:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceOutput:
-    """Output ``index`` is replaced (``update_display_data``)."""
+    """Replace output ``index`` (``update_display_data``)."""
 
     index: int
     output: Json
@@ -44,14 +44,14 @@ class ReplaceOutput:
 
 @dataclass(frozen=True, slots=True)
 class ClearOutputs:
-    """All outputs go."""
+    """Remove all outputs (``clear_output``)."""
 
 
 OutputChange = Append | StreamEdit | ReplaceOutput | ClearOutputs
 
 
 def stream_text(output: Json) -> str:
-    """The text of a stream output, stored as one string or as lines; of what is no text, its value."""
+    """Return the text of a stream output, which is stored as a string or a list of lines."""
     text: Any = output.get("text", "")
     if not isinstance(text, list):
         return str(text)
@@ -63,19 +63,19 @@ def stream_text(output: Json) -> str:
 
 
 def traceback_of(output: Json) -> list[str]:
-    """The entries of an error's traceback; none where there is no list of them."""
+    """Return the entries of an error's traceback; an empty list if it has none."""
     entries: Any = output.get("traceback")
     return list(map(str, cast("list[Any]", entries))) if isinstance(entries, list) else []
 
 
 def bundle_of(output: Json) -> Json:
-    """The values of a display by their MIME types; none where there is no such object."""
+    """Return the MIME bundle of a display; an empty dict if it has none."""
     data: Any = output.get("data")
     return cast("Json", data) if isinstance(data, dict) else {}
 
 
 class StreamBuffer:
-    """The text of a stream output that grows: appending does not copy what is there."""
+    """The text of a growing stream output. Appending does not copy the existing text."""
 
     def __init__(self, text: str) -> None:
         self._parts = [text]
@@ -90,8 +90,8 @@ class StreamBuffer:
         return self._parts[0]
 
     def edit(self, start: int, new: str) -> str:
-        """Makes it ``text[:start] + new``; returns what goes."""
-        gone: list[str] = []
+        """Set the text to ``text[:start] + new``; return the removed text."""
+        removed: list[str] = []
         while self._length > start:
             last = self._parts.pop()
             self._length -= len(last)
@@ -99,13 +99,13 @@ class StreamBuffer:
             if kept:
                 self._parts.append(last[:kept])
                 self._length += kept
-            gone.append(last[kept:])
+            removed.append(last[kept:])
         self._parts.append(new)
         self._length += len(new)
-        return "".join(reversed(gone))
+        return "".join(reversed(removed))
 
     def since(self, start: int) -> str:
-        """The text from character ``start`` on; the cost depends on its length alone."""
+        """Return the text from character ``start`` on. The cost depends only on its length."""
         parts: list[str] = []
         end = self._length
         for part in reversed(self._parts):
@@ -117,7 +117,7 @@ class StreamBuffer:
         return "".join(reversed(parts))
 
     def pieces(self, start: int, size: int) -> Iterator[str]:
-        """The text from character ``start`` on as it is now, in pieces of at most ``size``."""
+        """Yield the current text from character ``start`` on, in pieces of at most ``size``."""
         parts: list[str] = []
         end = self._length
         for part in reversed(self._parts):
@@ -138,9 +138,16 @@ class StreamBuffer:
 
 
 class OutputBuffer(Sequence[Json]):
-    """The outputs of a cell that runs: a change costs by its own size, not by what is there.
+    """The outputs of a running cell. The cost of a change depends only on the size of the change.
 
-    As a sequence it gives the outputs as nbformat dicts, each as it is now.
+    As a sequence, it contains the current outputs as nbformat dicts.
+
+    >>> outputs = OutputBuffer()
+    >>> outputs.apply(Append({"output_type": "stream", "name": "stdout", "text": "25 %"}))
+    >>> outputs.apply(StreamEdit(0, 0, "50 %"))
+    (0, 0)
+    >>> outputs[0]["text"]
+    '50 %'
     """
 
     def __init__(self, outputs: Iterable[Json] = ()) -> None:
@@ -164,19 +171,19 @@ class OutputBuffer(Sequence[Json]):
         return output if stream is None else {**output, "text": str(stream)}
 
     def stream(self, index: int) -> StreamBuffer | None:
-        """The text of output ``index``; None where it is no stream, or there is none."""
+        """Return the text of output ``index``; None if it does not exist or is not a stream."""
         return self._streams.get(index + len(self._outputs) if index < 0 else index)
 
     def name(self, index: int) -> str | None:
-        """The name of the stream that output ``index`` is; None where it is none."""
+        """Return the stream name of output ``index``; None if it is not a stream."""
         return self._outputs[index].get("name")
 
     def apply(self, change: OutputChange) -> tuple[int, int] | None:
-        """Carries out a change.
+        """Apply a change.
 
         Returns:
-            Output and character from which on it is another for who has read to the end; None where
-            something was added at the end only.
+            The first output and character that changed, for readers that have read everything; None
+            if the change only appended.
         """
         match change:
             case Append(output):
@@ -205,7 +212,7 @@ class OutputBuffer(Sequence[Json]):
 
 
 def summarise(outputs: Sequence[Json]) -> OutputsSummary:
-    """What a list of outputs is: count, size, MIME types."""
+    """Return the count, size and MIME types of a list of outputs."""
     mimes: dict[str, None] = {}
     size = 0
     for output in outputs:
@@ -224,9 +231,9 @@ def summarise(outputs: Sequence[Json]) -> OutputsSummary:
 
 
 def json_size(value: Any, depth: int = 0) -> int:
-    """The size of a JSON value, about.
+    """Return the approximate size of a JSON value in characters.
 
-    Of a long array a sample of its elements is measured, and nothing far down.
+    Long arrays are sampled, and deeply nested values are not measured.
     """
     if isinstance(value, str):
         return len(value)

@@ -1,10 +1,10 @@
-"""Paths relative to the root folder, with slashes, as Jupyter has them."""
+"""API paths as Jupyter defines them: relative to the root folder, with forward slashes."""
 
 from __future__ import annotations
 
 
 def moved(path: str, old: str, new: str) -> str | None:
-    """Where ``path`` is once ``old`` (it or a folder above it) became ``new``; None: untouched.
+    """Return the new path after ``old`` (the path or a parent) was renamed to ``new``; None if unaffected.
 
     >>> moved("a/b.ipynb", "a", "c")
     'c/b.ipynb'

@@ -1,6 +1,6 @@
-"""What a call would do, as data that a person is shown before they approve it.
+"""Proposals: what a call will do, as data that a person sees before they approve it.
 
-Every interface renders a `Proposal` by itself (card, terminal, elicitation); no text is parsed back.
+Each interface renders a `Proposal` itself (card, terminal, elicitation). No text is parsed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tk_ai_extension.model.cells import CellType, Json
 from tk_ai_extension.model.sentences import SentenceInfo, sentence_info, sentence_of
 
 Mark = Literal[" ", "+", "-", "@"]
-"""A line that stays, is added or removed; ``@`` stands between two parts of a diff."""
+"""A line that is unchanged, added or removed; ``@`` separates two hunks of a diff."""
 
 StepKind = Literal[
     "insert",
@@ -31,20 +31,20 @@ StepKind = Literal[
     "open",
     "arguments",
 ]
-"""What a step does: to a cell (``insert`` to ``run``), or something else.
+"""The effect of a step. ``insert`` to ``run`` concern a cell.
 
-``code`` runs code that is no cell's; ``create`` makes a notebook; ``undo`` names a change that is
-taken back; ``kernel`` restarts, interrupts or shuts down a kernel; ``open`` opens or closes a
-notebook; ``arguments`` lists the arguments of a tool that says no more.
+``code`` runs code that is not in a cell; ``create`` creates a notebook; ``undo`` names a change that
+is undone; ``kernel`` restarts, interrupts or shuts down a kernel; ``open`` opens or closes a
+notebook; ``arguments`` lists the arguments of a tool without a plan.
 """
 
 INTERNAL = {"internal": True}
 """Metadata of fields that `as_dict` leaves out."""
 
 MAX_TITLE = 500
-"""Characters of a title; what is longer is cut."""
+"""Maximum characters of a title."""
 STEP_COST = 100
-"""Characters that a step counts as besides its lines, where a proposal is cut."""
+"""Characters that a step counts in addition to its lines when a proposal is shortened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class CellReference:
-    """A cell that a step concerns.
+    """The cell that a step concerns.
 
     Attributes:
         id: Its key (`model.cells.Cell.key`).
@@ -74,7 +74,7 @@ class CellReference:
     hash: str = field(default="", metadata=INTERNAL)
 
     def as_dict(self) -> Json:
-        """The reference as JSON."""
+        """Return the reference as JSON."""
         return {
             "id": self.id,
             "index": self.index,
@@ -85,30 +85,30 @@ class CellReference:
 
 @dataclass(frozen=True, slots=True)
 class KernelReference:
-    """A kernel that a call concerns: a running one by its id, or the kernelspec of a new one."""
+    """The kernel of a call: the id of a running kernel, or the kernelspec of a new one."""
 
     id: str | None = None
     name: str | None = None
 
     def as_dict(self) -> Json:
-        """The reference as JSON."""
+        """Return the reference as JSON."""
         return {"id": self.id, "name": self.name}
 
 
 @dataclass(frozen=True, slots=True)
 class ProposalStep:
-    """One thing that a call would do.
+    """One step of a proposal.
 
     Attributes:
-        kind: What it is.
-        title: One sentence for a person; positions of cells count from 1.
+        kind: The effect.
+        title: One sentence for a person, who counts cells from 1.
         sentence: The title by its code; None where it has none.
-        cell: The cell concerned; None for a new one.
-        to: The position that a cell is inserted at or moved to, from 0.
+        cell: The cell; None for a new one.
+        to: The index that a cell is inserted at or moved to, from 0.
         runs: Whether the lines marked with a space or ``+`` are run.
-        lines: The diff, or the code. All of the code where it runs.
-        identity: What an approval is bound to besides kind, cell, runs and lines. The title unless
-            given: a title with the position of a cell would be outdated by an insertion above it.
+        lines: The diff or the code. If the step runs code, all of the code.
+        identity: Values that an approval is bound to in addition to kind, cell, runs and lines. By
+            default the title; set it if the title has a cell's position, which others can shift.
     """
 
     kind: StepKind
@@ -131,7 +131,7 @@ class ProposalStep:
 
     @classmethod
     def from_dict(cls, value: Json) -> ProposalStep:
-        """Return the step that `as_dict` gave; its cell has no hash."""
+        """Return the step from the JSON of `as_dict`, without the hash of its cell."""
         return cls(
             value["kind"],
             sentence_of(value["title"], value.get("sentence")),
@@ -142,7 +142,7 @@ class ProposalStep:
         )
 
     def as_dict(self) -> Json:
-        """The step as JSON."""
+        """Return the step as JSON."""
         return {
             "kind": self.kind,
             "title": one_line(self.title),
@@ -156,16 +156,21 @@ class ProposalStep:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """All that a call would do.
+    """Everything that a call will do.
+
+    >>> step = ProposalStep("code", "Run code", runs=True, lines=marked(" ", "x = 1"))
+    >>> print(Proposal("Run code", (step,)).as_text())
+    Run code
+     x = 1
 
     Attributes:
         title: One sentence for a person.
         sentence: The title by its code; None where it has none.
-        steps: In order.
-        notebook: The path of the notebook that it concerns; None for none or several.
-        kernel: The kernel that runs it; None where nothing runs.
-        omitted: Characters left out of the steps, where they were cut to be shown.
-        reference: What an approval is bound to besides: the request of another server.
+        steps: The steps, in order.
+        notebook: The path of the notebook that the call concerns; None for none or several.
+        kernel: The kernel that runs the code; None if nothing runs.
+        omitted: The number of characters that were left out to shorten the steps.
+        reference: The request of another server that an approval is bound to.
     """
 
     title: str
@@ -182,7 +187,7 @@ class Proposal:
 
     @classmethod
     def from_dict(cls, value: Json) -> Proposal:
-        """Return the proposal that `as_dict` gave, as far as it is shown."""
+        """Return the proposal from the JSON of `as_dict`, without internal fields."""
         steps = tuple(ProposalStep.from_dict(step) for step in value["steps"])
         kernel = value["kernel"] and KernelReference(**value["kernel"])
         title = sentence_of(value["title"], value.get("sentence"))
@@ -194,7 +199,7 @@ class Proposal:
         return any(step.runs for step in self.steps)
 
     def as_dict(self) -> Json:
-        """The proposal as JSON."""
+        """Return the proposal as JSON."""
         return {
             "notebook": self.notebook,
             "kernel": self.kernel and self.kernel.as_dict(),
@@ -205,10 +210,10 @@ class Proposal:
         }
 
     def as_text(self) -> str:
-        """The proposal as plain text: titles, and lines of code and diffs after their mark.
+        """Return the proposal as plain text: titles, and marked lines of code and diffs.
 
-        A title begins with no mark, so that no line of code reads as one. Characters that would
-        hide or turn round what follows are written out.
+        A title has no mark, so no line of code can be read as a title. Invisible characters and
+        those that change the text direction are escaped.
         """
         parts: list[str] = []
         for step in self.steps:
@@ -219,7 +224,7 @@ class Proposal:
         return "\n".join(parts) or one_line(self.title)
 
     def digest(self) -> str:
-        """The hash of what an approval is bound to: notebook, kernel, cells, sources and steps."""
+        """Return the hash that an approval is bound to: of notebook, kernel, cells, sources and steps."""
         steps = [
             [
                 step.kind,
@@ -235,7 +240,7 @@ class Proposal:
         return hashlib.blake2b(exact.encode(), digest_size=16).hexdigest()
 
     def bounded(self, limit: int) -> Proposal:
-        """The proposal with at most about so many characters in its steps."""
+        """Return the proposal with its steps shortened to about ``limit`` characters."""
         left, omitted = limit, 0
         steps: list[ProposalStep] = []
         for step in self.steps:
@@ -256,13 +261,13 @@ class Proposal:
 
 
 def one_line(text: str) -> str:
-    """A text in one line, with what would hide or break it written out."""
+    """Return a text as one line with invisible characters and line breaks escaped."""
     shown = visible(text[: MAX_TITLE + 1]).replace("\t", "\\t")
     return shown if len(shown) <= MAX_TITLE else f"{shown[:MAX_TITLE]}…"
 
 
 def visible(text: str) -> str:
-    """A line with the characters written out that are not printed; a tab stays."""
+    """Return a line with unprintable characters escaped, except tabs."""
     if text.isprintable():
         return text
     return "".join(
@@ -271,18 +276,18 @@ def visible(text: str) -> str:
 
 
 def marked(mark: Mark, text: str) -> tuple[Line, ...]:
-    """All lines of a text with one mark."""
+    """Return the lines of a text, all with the same mark."""
     return tuple(Line(mark, line) for line in text.split("\n"))
 
 
 def diff_lines(before: str, after: str, *, whole: bool = False) -> tuple[Line, ...]:
-    """The lines that go and come, with one line of context; with ``whole`` all lines."""
+    """Return a line diff with one line of context; all lines if ``whole`` is true."""
     old, new = before.split("\n"), after.split("\n")
     if whole and old == new:
         return marked(" ", after)
     context = max(len(old), len(new)) if whole else 1
     found = list(difflib.unified_diff(old, new, lineterm="", n=context))
-    # The names of the files come first, and one header where all lines are shown.
+    # Skip the file names, and the single hunk header if all lines are shown.
     return tuple(_line(line) for line in found[3 if whole else 2 :])
 
 

@@ -1,8 +1,8 @@
-"""The grammar of several things in one argument: ``0-3,7,12-``, ``-1``, ``-3..``.
+"""Parse range specs such as ``0-3,7,12-``, ``-1`` and ``-3..``.
 
-A part is a number, or two numbers with ``-`` or ``..`` between them, both included. A negative
-number counts from the end: ``-1`` is the last. The second number may be left out, which means the
-last; the first may be left out before ``..``, which means the first.
+A part is a number, or two numbers separated by ``-`` or ``..``, both included. A negative number
+counts from the end: ``-1`` is the last. Without the second number, the range ends at the last item;
+without the first (only before ``..``), it starts at the first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tk_ai_extension.model.errors import InvalidArguments
 
-HINT = "Ranges look like this: 2-5,8,11- and -1 (the last), -3.. (the last three)."
+HINT = "Use a range such as 2-5,8,11- or -1 (the last) or -3.. (the last three)."
 
 _NUMBER = r"-?\d{1,9}"
 _SINGLE = re.compile(rf"{_NUMBER}\Z")
@@ -23,12 +23,12 @@ _SLICE = re.compile(rf"({_NUMBER})?\s*:\s*({_NUMBER})?\Z")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a range: the numbers from one to another, both included.
+    """A part of a range spec: the numbers from ``first`` to ``last``, both included.
 
     Attributes:
-        text: As it was written.
-        first: The first number; None for the first of all.
-        last: The last number; None for the last of all.
+        text: The part as written.
+        first: The first number; None for the first item.
+        last: The last number; None for the last item.
     """
 
     text: str
@@ -37,15 +37,15 @@ class Span:
 
     @property
     def is_single(self) -> bool:
-        """Whether it is one number, which may also be the beginning of a name."""
+        """Whether it is a single number, which may also be a prefix of an id."""
         return _SINGLE.match(self.text) is not None
 
     def positions(self, count: int, *, first: int = 0) -> tuple[int, int]:
-        """The first and the last position, from 0; either may be outside of ``count`` things.
+        """Return the first and the last index, from 0, which may be out of range.
 
         Args:
-            count: How many things there are.
-            first: The number of the first one: 0 for cells, 1 for lines.
+            count: The number of items.
+            first: The number of the first item: 0 for cells, 1 for lines.
         """
 
         def position(number: int) -> int:
@@ -58,7 +58,7 @@ class Span:
 
 
 def parse_span(part: str) -> Span | None:
-    """The span that a part of a range is; None where it is none, and may be a name.
+    """Parse a part of a range spec; return None if it is not a span, so that it may be a cell's id.
 
     >>> parse_span("-1")
     Span(text='-1', first=-1, last=-1)
@@ -69,49 +69,50 @@ def parse_span(part: str) -> Span | None:
     >>> parse_span("318a")
 
     Raises:
-        InvalidArguments: a part that can be read in two ways.
+        InvalidArguments: The part is ambiguous.
     """
     if _SINGLE.match(part):
         return Span(part, int(part), int(part))
     if _SLICE.match(part):
-        # A slice leaves its end out, a range has it in: no guess decides which code runs.
+        # A slice excludes its end, a range includes it: do not guess which code runs.
         raise InvalidArguments(
-            f"`{part}` can be read as a slice or as a range.",
-            hint=f"Write `{part.replace(':', '..')}`; both ends are included.",
+            f"`{part}` may be a slice or a range.",
+            hint=f"Use `{part.replace(':', '..')}`; both ends are included.",
         )
     found = _SPAN.match(part)
     if found is None or not (found[1] or found[3]):
         return None
     first, dash, last = found.groups()
     if first is None and dash == "-":
-        raise InvalidArguments(
-            f"`{part}` can be read in two ways.", hint=f"Write `..{last}` or `{last}`."
-        )
+        raise InvalidArguments(f"`{part}` is ambiguous.", hint=f"Use `..{last}` or `{last}`.")
     return Span(part, None if first is None else int(first), None if last is None else int(last))
 
 
 def parts_of(spec: str) -> Iterator[str]:
-    """The parts of a spec, between its commas.
+    """Yield the comma-separated parts of a spec.
 
     Raises:
-        InvalidArguments: an empty one.
+        InvalidArguments: A part is empty.
     """
     for part in spec.split(","):
         if not part.strip():
-            raise InvalidArguments("A range is empty.", hint=HINT)
+            raise InvalidArguments("A part of the range is empty.", hint=HINT)
         yield part.strip()
 
 
 def parse_ranges(spec: str, count: int, *, first: int = 0) -> list[int]:
-    """The positions (from 0, ascending, each once) that ``2-5,8,11-`` names among ``count`` things.
+    """Return the distinct indices, from 0 and ascending, that a spec selects among ``count`` items.
+
+    >>> parse_ranges("2-5,8,11-", 13)
+    [2, 3, 4, 5, 8, 11, 12]
 
     Args:
-        spec: Parts as this module describes, separated by commas.
-        count: How many there are; a range that ends beyond is cut.
-        first: The number of the first one: 0 for cells, 1 for lines.
+        spec: The parts, separated by commas; see this module.
+        count: The number of items. A range that ends beyond the last one is cut.
+        first: The number of the first item: 0 for cells, 1 for lines.
 
     Raises:
-        InvalidArguments: the spec is malformed, or a part of it begins beyond the last.
+        InvalidArguments: The spec is malformed, or a part starts beyond the last item.
     """
     chosen: set[int] = set()
     for part in parts_of(spec):
@@ -121,18 +122,18 @@ def parse_ranges(spec: str, count: int, *, first: int = 0) -> list[int]:
         start, end = span.positions(count, first=first)
         if start >= count:
             raise InvalidArguments(
-                f"`{part}` begins beyond the last of {count} (numbers start at {first})."
+                f"`{part}` starts beyond the last of {count}; numbers start at {first}."
             )
         if start < 0 or end < start:
             raise InvalidArguments(
-                f"The range `{part}` is empty: there are {count}, and numbers start at {first}."
+                f"The range `{part}` is empty: {count} items, and numbers start at {first}."
             )
         chosen.update(range(start, min(end + 1, count)))
     return sorted(chosen)
 
 
 def format_ranges(indices: Sequence[int]) -> str:
-    """The shortest spec for ascending positions: the inverse of `parse_ranges`."""
+    """Return the shortest spec for ascending indices; the inverse of `parse_ranges`."""
     parts: list[str] = []
     position = 0
     while position < len(indices):

@@ -1,7 +1,7 @@
 """Sentences that people read on the screen, each with a code by which an interface translates it.
 
 `SENTENCES` is the one place that says what a code is in English. A `Sentence` is that text, and keeps
-its code and parameters for whoever sends it on (`sentence_info`). `scripts/typescript.py` makes of the
+its code and parameters for the interface that sends it on (`sentence_info`). `scripts/typescript.py` makes of the
 table what the front end translates by; a code that it does not know is shown in English.
 """
 
@@ -71,17 +71,17 @@ _STEPS: Final = {
     "kernel_of_id": "the kernel {id}",
     "restart_kernel": "Restart {kernel}. Its variables are lost",
     "interrupt_kernel": "Interrupt {kernel}",
-    "interrupt_run": "Interrupt what runs in {kernel}",
+    "interrupt_run": "Interrupt an execution in {kernel}",
     "shut_down_kernel": "Shut down {kernel}. Its variables are lost",
     "restart_first": "Restart the kernel first. Its variables are lost",
     "reset_first": "Reset the session first. Its variables are lost",
     "run_python_in_session": "Run Python code in the session's kernel, in the folder {folder}",
-    "run_python_alone": "Run Python code in a kernel of its own, in the folder {folder}",
+    "run_python_alone": "Run Python code in a new kernel, in the folder {folder}",
     "set_environment": "Set environment variables",
     "call_tool": "Call {tool}",
-    "with_argument": "With {name}",
-    "take_back_change": "Take back {entry}: {summary}",
-    "take_back": ("Take back {count} change", "Take back {count} changes"),
+    "with_argument": "Argument {name}",
+    "undo_change": "Undo {entry}: {summary}",
+    "undo": ("Undo {count} change", "Undo {count} changes"),
 }
 """What a call would do: titles of proposals and of their steps."""
 
@@ -95,68 +95,67 @@ _PROGRESS: Final = {
 """What a call is doing."""
 
 _NOTICES: Final = {
-    "forgotten": "{agent} does not remember what was said before in this chat.",
-    "session_kernel": "The `python` session's kernel {what}: its variables are gone.",
-    "kernel_replaced": "The kernel of {path} had died and was replaced: its variables are gone.",
-    "kernel_restarted": "The kernel of {path} was restarted: its variables are gone.",
-    "kernel_died": "The kernel of {path} died: its variables are gone.",
-    "kernel_shut_down": "The kernel of {path} was shut down: its variables are gone.",
+    "forgotten": "{agent} does not remember the earlier messages of this chat.",
+    "session_kernel": "The `python` session's kernel {what}. Its variables are lost.",
+    "kernel_replaced": "The kernel of {path} had died and was replaced. Its variables are lost.",
+    "kernel_restarted": "The kernel of {path} was restarted. Its variables are lost.",
+    "kernel_died": "The kernel of {path} died. Its variables are lost.",
+    "kernel_shut_down": "The kernel of {path} was shut down. Its variables are lost.",
     "server_stopped": (
-        "The server was stopped while its kernel {what} of {path}. What that printed afterwards is "
-        "not in the notebook."
+        "The server stopped while its kernel {what} of {path}. Later output is not in the notebook."
     ),
     "server_stopped_busy": (
-        "The server was stopped while its kernel {what} of {path}. What that printed afterwards is "
-        "not in the notebook; the kernel is still busy."
+        "The server stopped while its kernel {what} of {path}. Later output is not in the notebook. "
+        "The kernel is still busy."
     ),
 }
-"""What a person or an agent has to know besides."""
+"""What a person or an agent has to know."""
 
 _ERRORS: Final = {
     "agent_ended": "Claude's process has ended.",
     "agent_ended_unread": "Claude's process has ended: a message of it could not be read.",
     "agent_ended_why": "Claude's process has ended: {why}.",
     "agent_ended_starting": "Claude's process ended while it started: {why}.",
-    "agent_missing": "Claude's program is not there: {why}.",
-    "agent_silent": "Claude's process said nothing for {seconds} s.",
+    "agent_missing": "Claude's program was not found: {why}.",
+    "agent_silent": "Claude's process sent nothing for {seconds} s.",
     "agent_not_stopped": "{agent} did not stop in time.",
     "agent_not_interrupted": "Claude did not respond to the interrupt: {why}.",
-    "agent_unsupported": "The installed claude-agent-sdk brings no `claude` for this platform.",
-    "answered_already": "No request `{request}` waits for your answer.",
+    "agent_unsupported": "The installed claude-agent-sdk has no `claude` for this platform.",
+    "answered_already": "You have no pending request `{request}`.",
     "call_stopped_turn_over": "The turn ended before this call did.",
     "call_stopped_by_user": "The user stopped this.",
-    "chat_elsewhere": "Another server of this folder answers in this chat just now.",
+    "chat_elsewhere": "Another server of this folder is answering in this chat.",
     "chat_failed": "The chat failed: {why}",
     "chat_large": "This chat has more than {size} MB.",
-    "chat_large_hint": "Begin another chat.",
+    "chat_large_hint": "Start another chat.",
     "chat_missing": "You have no chat `{chat}`.",
-    "chats_many": ("{count} chat is answered just now.", "{count} chats are answered just now."),
+    "chats_many": ("{count} chat is being answered.", "{count} chats are being answered."),
     "chats_many_hint": "Wait until one has ended, or stop one.",
     "folder_untrusted": "This folder has a file with a key. Trust the folder to use it.",
     "folder_untrusted_hint": (
         "Read it, then trust the folder: in the panel, or by `nb chat --trust-folder` in {folder}."
     ),
     "messages_many": (
-        "{count} message of this chat waits already.",
-        "{count} messages of this chat wait already.",
+        "{count} message is already queued in this chat.",
+        "{count} messages are already queued in this chat.",
     ),
-    "model_busy": "The model's server is busy ({status}): {why}.",
+    "model_busy": "The model provider is busy ({status}): {why}.",
     "model_failed": "The model could not answer: {why}.",
     "model_failed_status": "The model could not answer ({status}): {why}.",
     "model_missing": "There is no model `{model}` here.",
     "model_missing_hint": "Choose among: {models}.",
     "model_none": "No model is connected: there is no key.",
-    "model_not_ready": "{provider} cannot be asked yet.",
+    "model_not_ready": "{provider} is not ready yet.",
     "model_ready": "Ready.",
-    "model_refused": "The model's server refused the key ({status}): {why}.",
+    "model_refused": "The model provider refused the key ({status}): {why}.",
     "model_sandboxed": (
         "Kernels of this folder run in a sandbox, and could have written its file of keys."
     ),
     "model_sandboxed_hint": "Put the key in the environment, or in {file}.",
-    "model_silent": "The model said nothing for {seconds} s.",
+    "model_silent": "The model sent nothing for {seconds} s.",
     "model_unset_hint": "Set {names}, in the server's environment.",
-    "nothing_taken_back": "None of it changed anything that can be taken back.",
-    "plan_missing": "No plan of that turn waits for an answer in this chat.",
+    "nothing_to_undo": "There is no change that can be undone.",
+    "plan_missing": "That turn has no pending plan in this chat.",
     "server_stopped_turn": "The server stopped in the middle of this turn.",
     "stopping": "The server is stopping.",
     "stopping_hint": "Start it again.",
@@ -201,7 +200,7 @@ class Sentence(str):
         return made
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Leave the text alone of a copy: it is for who reads it here."""
+        """Reduce a copy to its text: the code is for this process only."""
         return str, (str(self),)
 
 

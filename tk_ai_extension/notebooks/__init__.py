@@ -1,1 +1,1 @@
-"""Notebook documents: a file, a live room; and the store that says which one holds a path now."""
+"""Notebook documents (files, rooms, tabs), and the router that opens the one that holds a path."""

@@ -1,4 +1,4 @@
-"""When what is in memory is pushed or saved: soon, together, and not too often."""
+"""Autosave: throttles and coalesces the pushes and saves of outputs that are in memory."""
 
 from __future__ import annotations
 
@@ -16,35 +16,34 @@ from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 _log = logging.getLogger(__name__)
 
 SAVE_DELAY = SAVE_INTERVAL / 2
-"""Seconds from an output to its save: the other half is for the save itself."""
+"""Seconds from an output to its save; the other half of `SAVE_INTERVAL` is for the save itself."""
 
 SAVE_SHARE = 10
-"""A save that takes long puts the next one off by so many times its duration.
+"""A slow save delays the next one by this multiple of its duration.
 
-A large file is written whole for each save: a cell that prints all the time would keep the disk busy
-with nothing else.
+Each save writes the whole file: without a delay, a cell that prints constantly would keep the disk busy.
 """
 
 MAX_DELAY = 60.0
-"""Seconds to which a slow or a failing save puts the next one off, at most."""
+"""Maximum seconds by which a slow or failed save delays the next one."""
 
 Save = Callable[[Sequence[RunningOutputs]], Coroutine[Any, Any, None]]
-"""Saves the outputs and counts of cells that run or have just ended."""
+"""Saves the outputs and counts of cells that are running or have just ended."""
 
 
 class Schedule:
-    """Calls an action soon after it is requested; requests that come meanwhile share one call.
+    """Throttles an action: calls it a delay after a request, and coalesces requests until then.
 
-    A request neither puts a call off nor lets two of them overlap.
+    A further request does not postpone the call, and calls never overlap.
 
     Args:
-        action: Called in a task of its own.
-        name: The task's.
-        tasks: Whose tasks they are.
+        action: Called in its own task.
+        name: The task's name.
+        tasks: Owns the tasks.
         delay: Seconds from a request to the call.
 
     Attributes:
-        delay: See above; it may change.
+        delay: See above; it may be changed.
     """
 
     def __init__(
@@ -65,19 +64,19 @@ class Schedule:
         self._again = False
 
     def request(self) -> None:
-        """Calls the action after the delay, or later where it was put off."""
+        """Call the action after the delay, or later if it was postponed."""
         if self._is_running:
             self._again = True
         elif self._due is None:
             wait = max(self.delay, self._earliest - time.monotonic())
             self._due = asyncio.get_running_loop().call_later(wait, self._start)
 
-    def put_off(self, seconds: float) -> None:
-        """Does not begin the next call before so many seconds from now."""
+    def postpone(self, seconds: float) -> None:
+        """Begin the next call at the earliest so many seconds from now."""
         self._earliest = time.monotonic() + seconds
 
     def cancel(self) -> None:
-        """Drops a call that has not begun."""
+        """Cancel a call that has not begun."""
         self._again = False
         if self._due is not None:
             self._due.cancel()
@@ -98,16 +97,16 @@ class Schedule:
 
 
 class OutputSaver:
-    """Saves what the cells of one kept notebook print: soon, together, and at the end.
+    """Autosaves the outputs of running cells of one stored notebook, coalesced, and at their ends.
 
-    It lives from the first cell until everything is saved.
+    It lives from the first running cell until everything is saved.
 
     Args:
         path: The notebook's path, for messages.
-        runs: The cells that run or are not saved yet.
+        runs: The cells that are running or not saved yet.
         save: Saves them.
         changed: Called after each save.
-        rested: Called when nothing runs and everything is saved, or cannot be.
+        on_idle: Called when no cell runs and everything is saved or has failed to save.
 
     Attributes:
         delay: Seconds from an output to its save.
@@ -119,15 +118,15 @@ class OutputSaver:
         runs: list[RunningOutputs],
         save: Save,
         changed: Callable[[], None],
-        rested: Callable[[], None],
+        on_idle: Callable[[], None],
     ) -> None:
         self.runs = runs
         self._path = path
         self._save = save
         self._changed = changed
-        self._rested = rested
-        self._places = 0
-        self._one = asyncio.Lock()
+        self._on_idle = on_idle
+        self._users = 0
+        self._lock = asyncio.Lock()
         self._schedule = Schedule(
             self._save_in_time, f"save {path}", BackgroundTasks(_log), delay=SAVE_DELAY
         )
@@ -137,21 +136,21 @@ class OutputSaver:
         """See the class."""
         return self._schedule.delay
 
-    def hold(self) -> None:
-        """A cell is about to run, or runs."""
-        self._places += 1
+    def acquire(self) -> None:
+        """Add a running cell as a user."""
+        self._users += 1
 
     def release(self) -> None:
-        """A cell does not run here any more."""
-        self._places -= 1
-        self._rest()
+        """Remove a user: its cell no longer runs here."""
+        self._users -= 1
+        self._check_idle()
 
     def save_soon(self) -> None:
-        """Has saved what there is, a second from now or, where saves are slow, later."""
+        """Save within a second, or later if saves are slow."""
         self._schedule.request()
 
     async def save(self) -> None:
-        """Saves what there is; what has ended is let go of in any case.
+        """Save all outputs now; release the cells that have ended even if that fails.
 
         Raises:
             ReadOnly, DiskFull, SaveFailed, NotebookNotFound.
@@ -167,10 +166,10 @@ class OutputSaver:
             self.save_soon()
 
     async def _save_all(self, *, keep: bool) -> None:
-        async with self._one:
+        async with self._lock:
             self._schedule.cancel()
             runs = tuple(self.runs)
-            # One that ends while this saves has its last outputs still to be saved.
+            # A cell that ends during the save has unsaved outputs.
             ended = [run for run in runs if run.ended]
             gone = [] if keep else ended
             started = time.monotonic()
@@ -183,9 +182,9 @@ class OutputSaver:
             finally:
                 self.runs[:] = [run for run in self.runs if run not in gone]
                 self._changed()
-                self._rest()
+                self._check_idle()
 
-    def _rest(self) -> None:
-        if not self._places and not self.runs:
+    def _check_idle(self) -> None:
+        if not self._users and not self.runs:
             self._schedule.cancel()
-            self._rested()
+            self._on_idle()

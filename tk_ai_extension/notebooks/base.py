@@ -1,4 +1,4 @@
-"""The contract of a notebook document, whatever holds it."""
+"""The interfaces of notebook documents and of the store that opens them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _REFUSED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 
 SAVE_INTERVAL = 2.0
-"""Seconds within which the outputs of a running cell are in the file on disk.
+"""Seconds within which the outputs of a running cell are on disk.
 
-Where a save itself takes long (a large file, a slow disk) it is longer: the next save waits ten times
-as long as the last one took, a minute at most.
+If a save itself is slow (a large file, a slow disk) it takes longer: the next save waits ten times the
+duration of the last one, up to a minute.
 """
 
 
 def save_error(error: OSError, path: str) -> ToolError:
-    """The typed error for a failure to write ``path``."""
+    """Return the typed error for a failure to write ``path``."""
     reason = error.strerror or str(error)
     if error.errno in _FULL:
         return DiskFull(f"{path} cannot be saved: {reason}.")
@@ -42,47 +42,51 @@ def save_error(error: OSError, path: str) -> ToolError:
 
 
 class FileChanged(Exception):
-    """Somebody else wrote the file since it was read."""
+    """Another program wrote the file since it was read."""
 
 
 class OutputWriter(Protocol):
     """Streams the outputs of one running cell into a notebook.
 
-    It is used by one task. The cell may be moved, edited or deleted by others meanwhile: outputs
-    follow the cell by its key, and go nowhere once it is deleted. Without `start` nothing is changed.
+    For use by one task. Others may move, edit or delete the cell meanwhile: outputs follow the cell by
+    its key and are dropped once it is deleted. Before `start` nothing is changed.
     """
 
     @property
     def cell(self) -> Cell:
-        """The cell as it was found: outputs go to this one, so what runs is decided by it."""
+        """The cell as it was found. Execute its source: the outputs go to this cell."""
         ...
 
     async def start(self) -> None:
-        """Clears the cell's outputs and count and marks it as running where the document can."""
+        """Clear the cell's outputs and count, and mark it as running if the document can."""
         ...
 
     async def write(self, changes: Sequence[OutputChange]) -> None:
-        """Takes changes of the cell's outputs; on disk within `SAVE_INTERVAL` seconds.
+        """Apply changes to the cell's outputs; they are on disk within `SAVE_INTERVAL` seconds.
 
-        It waits for nothing: the executor's events are read meanwhile. Cost is linear in the
-        changes, not in the outputs so far.
+        Returns without waiting, so that the executor's events are read without delay. The cost is
+        linear in the changes, independent of the outputs so far.
         """
         ...
 
     async def finish(self, execution_count: int | None, *, save: bool = True) -> None:
-        """Sets the count, marks the cell as idle and has it saved; also called after an error.
+        """Set the count, mark the cell as idle, and save; also called after an error.
 
-        A file is saved when this returns, a room within a second. Without ``save`` a file is saved
-        as while the cell ran: for one of many cells, after the last of which `flush` is called.
+        A file is saved when this returns, a room within a second. Without ``save`` a file is autosaved
+        as during the run; for one of several cells, with a `flush` after the last one.
+
+        Args:
+            execution_count: The kernel's count, None if the cell did not run.
+            save: Whether to save now.
         """
         ...
 
 
 class NotebookDocument(Protocol):
-    """One notebook, opened through `NotebookStore`; cheap to open, holds nothing that must be closed.
+    """A notebook, opened through `NotebookStore`; cheap to open, and needs no closing.
 
-    All methods are coroutines that never hold the event loop for long. Two documents of one path
-    within one server exclude each other where it matters.
+    No method blocks the event loop for long. Writes through two documents of one path in a server are
+    serialized.
     """
 
     @property
@@ -96,7 +100,7 @@ class NotebookDocument(Protocol):
         ...
 
     async def read(self) -> Snapshot:
-        """The notebook as it is now, without outputs.
+        """Return a snapshot of the notebook, without outputs.
 
         Raises:
             NotebookNotFound, NotANotebook, InvalidNotebook.
@@ -104,7 +108,7 @@ class NotebookDocument(Protocol):
         ...
 
     async def outputs(self, cell: str) -> tuple[Json, ...]:
-        """The outputs of the cell with this key, as nbformat dicts.
+        """Return the outputs of the cell with this key, as nbformat dicts.
 
         Raises:
             CellNotFound.
@@ -112,21 +116,21 @@ class NotebookDocument(Protocol):
         ...
 
     async def raw(self) -> Json:
-        """The whole notebook as JSON, outputs included (`nbformat` 4 form where it is 4)."""
+        """Return the whole notebook as JSON with outputs, in the form of `nbformat` 4."""
         ...
 
     async def apply(self, operations: Sequence[Operation]) -> Applied:
-        """Applies operations in order, all or none, saves, and reads back what came of it.
+        """Apply operations in order as one transaction, save, and return the result.
 
         Raises:
             Conflict: an ``expect`` does not match; nothing was changed.
-            CellNotFound, InvalidArguments: a cell or an index that does not exist.
+            CellNotFound, InvalidArguments: a cell or an index does not exist; nothing was changed.
             UnsupportedFormat, ReadOnly, DiskFull, SaveFailed: nothing was changed.
         """
         ...
 
     def writing(self, cell: str) -> AbstractAsyncContextManager[OutputWriter]:
-        """A writer for the outputs of a cell about to run; pins what has to stay open meanwhile.
+        """Return a writer for the outputs of a cell that is about to run; keeps its room open.
 
         Raises (on entering):
             CellNotFound, UnsupportedFormat.
@@ -134,7 +138,7 @@ class NotebookDocument(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Saves the outputs of cells that ended without a save; a file is saved when this returns.
+        """Flush the outputs of cells that ended without a save; a file is saved when this returns.
 
         Raises:
             ReadOnly, DiskFull, SaveFailed, NotebookNotFound.
@@ -143,13 +147,15 @@ class NotebookDocument(Protocol):
 
 
 class NotebookStore(Protocol):
-    """Says which document holds a path, and makes new ones."""
+    """Opens the document that holds a path, and creates notebooks."""
 
-    async def open(self, path: str, *, only_look: bool = False) -> NotebookDocument:
-        """The document that holds this path now. Call it anew for each operation.
+    async def open(self, path: str, *, read_only: bool = False) -> NotebookDocument:
+        """Return the document that holds this path now. Call it again for each operation.
 
-        With ``only_look`` it is read and nothing else: no room is opened for it, so that listing or
-        searching many notebooks does not bring them all to life.
+        Args:
+            path: The notebook's path.
+            read_only: Whether the document is only read. No room is opened for it, so that listing or
+                searching many notebooks does not open rooms for all of them.
 
         Raises:
             PathRefused, NotANotebook, NotebookNotFound.
@@ -157,7 +163,7 @@ class NotebookStore(Protocol):
         ...
 
     async def create(self, path: str, notebook: Json) -> NotebookDocument:
-        """Writes a new notebook file.
+        """Create a notebook.
 
         Raises:
             NotebookExists, PathRefused, NotANotebook, FileMissing (no such folder), ReadOnly, DiskFull.
@@ -165,13 +171,13 @@ class NotebookStore(Protocol):
         ...
 
     async def exists(self, path: str) -> bool:
-        """Whether something is at that path."""
+        """Return whether a file or folder exists at a path."""
         ...
 
     def subscribe(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
-        """Calls ``changed`` when the notebook changes by anybody's hand; returns how to stop that."""
+        """Call ``changed`` whenever the notebook changes; return a function that unsubscribes."""
         ...
 
     async def close(self) -> None:
-        """Lets go of what the store holds; documents must not be used afterwards."""
+        """Release all resources; documents must not be used afterwards."""
         ...

@@ -1,4 +1,4 @@
-"""Cells as they are stored (JSON) and as the model has them, in both directions."""
+"""Converts cells between their stored form (JSON) and the model's."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ _JSON_MIME = re.compile(r"application/(.*\+)?json\Z")
 _SPLIT_MIMES = frozenset(("application/javascript", "image/svg+xml"))
 _KNOWN = frozenset(("cell_type", "id", "source", "metadata", "execution_count", "outputs"))
 _TRANSIENT = "trusted"
-"""A mark that Jupyter puts on cells in memory; it is never stored, and never ours to give."""
+"""Metadata that Jupyter sets on cells in memory; it is never stored, and never set here."""
 
 
 def has_ids(nbformat: tuple[int, int]) -> bool:
-    """Whether cells have ids in this version of the format."""
+    """Return whether cells have ids in a version of the format.
+
+    >>> has_ids((4, 5)), has_ids((4, 4))
+    (True, False)
+    """
     return nbformat >= (4, 5)
 
 
 def text_of(value: Any) -> str | None:
-    """A multi-line string, stored as lines or as one string; None for anything else."""
+    """Return a multi-line string, stored as lines or as one string; None for anything else."""
     if type(value) is list:
         try:
             text: str = "".join(value)  # pyright: ignore[reportUnknownArgumentType]
@@ -34,7 +38,7 @@ def text_of(value: Any) -> str | None:
 
 
 def joined(value: Any) -> str:
-    """As `text_of`; of anything else only what is text in it."""
+    """Return `text_of` a value; for a mixed list join its strings, else return an empty string."""
     text = text_of(value)
     if text is not None:
         return text
@@ -43,12 +47,12 @@ def joined(value: Any) -> str:
 
 
 def split(text: str) -> list[str]:
-    r"""Lines that keep their ``\n``; the last one gets none, and an empty text has none."""
+    r"""Split a text into lines that keep their ``\n``; an empty text has no lines."""
     return text.splitlines(keepends=True)
 
 
 def metadata_of(cell: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A stored cell's metadata, without what is never stored."""
+    """Return a stored cell's metadata without transient fields."""
     metadata: Any = cell.get("metadata")
     if not isinstance(metadata, dict):
         return {}
@@ -57,31 +61,31 @@ def metadata_of(cell: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def without_transient(notebook: Json) -> Json:
-    """A notebook as it is stored; its cells are changed in place."""
+    """Remove transient metadata from a notebook's cells, in place; return the notebook."""
     for cell in cast("list[Json]", notebook["cells"]):
         cell["metadata"] = dict(metadata_of(cell))
     return notebook
 
 
 def count_of(cell: Mapping[str, Any]) -> int | None:
-    """A stored code cell's execution count."""
+    """Return a stored code cell's execution count."""
     return whole_number(cell.get("execution_count"))
 
 
 def whole_number(value: Any) -> int | None:
-    """A stored number as an integer; None for anything else, infinity and NaN among it."""
+    """Return a stored number as an integer; None for anything else, including infinity and NaN."""
     if isinstance(value, float):
         return int(value) if math.isfinite(value) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def id_of(cell: Mapping[str, Any], nbformat: tuple[int, int]) -> str | None:
-    """A stored cell's id, in a format that has ids."""
+    """Return a stored cell's id; None if the format has no ids."""
     return ids_of([cell], nbformat)[0]
 
 
 def ids_of(cells: Sequence[Mapping[str, Any]], nbformat: tuple[int, int]) -> list[str | None]:
-    """The ids of stored cells, in a format that has ids."""
+    """Return the ids of stored cells; None for each if the format has no ids."""
     if not has_ids(nbformat):
         return [None] * len(cells)
     ids: list[Any] = [cell.get("id") for cell in cells]
@@ -92,7 +96,7 @@ def ids_of(cells: Sequence[Mapping[str, Any]], nbformat: tuple[int, int]) -> lis
 
 
 def _map_text(output: Json, change: Callable[[str, Any], Any]) -> Json:
-    """The output with ``change`` done to each text in it that may have many lines."""
+    """Return an output with ``change`` applied to each text in it that may have several lines."""
     if output.get("output_type") == "stream":
         return {**output, "text": change("text/plain", output.get("text", ""))}
     data: Any = output.get("data")
@@ -111,14 +115,14 @@ def _join_lines(mime: str, value: Any) -> Any:
 
 
 def _split_lines(mime: str, value: Any) -> Any:
-    """As nbformat splits: base64 stays in one piece."""
+    """Split as nbformat does: base64 stays in one piece."""
     if isinstance(value, str) and (mime.startswith("text/") or mime in _SPLIT_MIMES):
         return split(value)
     return value
 
 
 def read_outputs(stored: Any) -> tuple[Json, ...]:
-    """A stored cell's outputs, with multi-line texts as single strings; what is none is left out."""
+    """Return a stored cell's outputs with multi-line texts joined; skip anything that is no output."""
     if not isinstance(stored, list):
         return ()
     outputs = cast("list[Any]", stored)
@@ -126,7 +130,7 @@ def read_outputs(stored: Any) -> tuple[Json, ...]:
 
 
 def stored_outputs(outputs: Iterable[Json], *, as_lines: bool) -> list[Json]:
-    """Outputs as they are stored: multi-line texts as lines, where the notebook stores them so."""
+    """Return outputs in stored form: multi-line texts as lines if the notebook stores them so."""
     return [_map_text(output, _split_lines) if as_lines else output for output in outputs]
 
 
@@ -134,7 +138,7 @@ def stored_outputs(outputs: Iterable[Json], *, as_lines: bool) -> list[Json]:
 
 
 def content_of(cell: Mapping[str, Any], nbformat: tuple[int, int]) -> CellContent:
-    """A stored cell as a `CellContent`."""
+    """Return a stored cell as a `CellContent`."""
     code = cell["cell_type"] == "code"
     known = _KNOWN if has_ids(nbformat) else _KNOWN - {"id"}
     return CellContent(
@@ -149,7 +153,7 @@ def content_of(cell: Mapping[str, Any], nbformat: tuple[int, int]) -> CellConten
 
 
 def stored_cell(content: CellContent, *, as_lines: bool = True) -> Json:
-    """A new cell as it is stored: a code cell has a count and outputs, others neither."""
+    """Return a cell in stored form: a code cell has a count and outputs, others have neither."""
     cell: Json = {
         **content.extra,
         "cell_type": content.type,
@@ -165,7 +169,7 @@ def stored_cell(content: CellContent, *, as_lines: bool = True) -> Json:
 
 
 def retyped(content: CellContent, cell_type: CellType) -> CellContent:
-    """The cell as one of another type, with what that type has and without what it has not."""
+    """Return the cell converted to another type, with only the fields of that type."""
     if cell_type == content.type:
         return content
     extra = dict(content.extra)
@@ -175,7 +179,7 @@ def retyped(content: CellContent, cell_type: CellType) -> CellContent:
 
 
 def ordered_like(cell: Json, order: Sequence[str]) -> Json:
-    """The cell with its fields in this order, others after them by name."""
+    """Return the cell with its fields in this order, followed by others by name."""
     place = {key: number for number, key in enumerate(order)}
     return {key: cell[key] for key in sorted(cell, key=lambda k: (place.get(k, len(place)), k))}
 
@@ -184,16 +188,16 @@ def ordered_like(cell: Json, order: Sequence[str]) -> Json:
 
 
 def new_cell_id() -> str:
-    """A fresh cell id: eight hexadecimal characters with a letter in front, as nbformat allows.
+    """Return a new cell id: eight hexadecimal characters of which the first is a letter.
 
-    The letter keeps an id from being read as an index.
+    The letter distinguishes an id from an index.
     """
     digits = os.urandom(4).hex()
     return "abcdef"[int(digits[0], 16) % 6] + digits[1:]
 
 
 def new_cell(cell_type: CellType, source: str, cell_id: str | None = None) -> Json:
-    """A cell of nbformat 4.5; code cells have an empty count and no outputs, others neither."""
+    """Return a cell of nbformat 4.5; only code cells have a count (None) and outputs (empty)."""
     cell: Json = {
         "cell_type": cell_type,
         "id": cell_id or new_cell_id(),
@@ -208,7 +212,7 @@ def new_cell(cell_type: CellType, source: str, cell_id: str | None = None) -> Js
 def empty_notebook(
     cells: Sequence[tuple[CellType, str]] = (), *, kernelspec: dict[str, str] | None = None
 ) -> Json:
-    """A notebook of nbformat 4.5 with these cells (type and source)."""
+    """Return a notebook of nbformat 4.5 with these cells (type and source)."""
     metadata: Json = {}
     if kernelspec is not None:
         metadata = {"kernelspec": kernelspec, "language_info": {"name": kernelspec["language"]}}

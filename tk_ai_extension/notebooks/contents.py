@@ -1,7 +1,7 @@
-"""A notebook that a contents manager keeps which is not on files, or saves in a way of its own.
+"""Notebooks of a contents manager that does not store files, or that saves in its own way.
 
-The whole notebook goes through the manager's ``get`` and ``save``, as in Jupyter's own editor. What
-the manager does not promise is not promised here: two servers may save at the same moment.
+The whole notebook goes through the manager's ``get`` and ``save``, as in Jupyter's own editor. There is
+no more consistency than the manager offers: two servers may save at the same moment.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.managers import manager_errors
 from tk_ai_extension.notebooks.reading import read_cell, snapshot_of
-from tk_ai_extension.notebooks.running_outputs import RunningOutputs, follow
-from tk_ai_extension.notebooks.session import KeptDocument, NotebookSession, Pulled
-from tk_ai_extension.notebooks.transactions import Step
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs, relocate_runs
+from tk_ai_extension.notebooks.session import LoadedNotebook, NotebookSession, StoredDocument
+from tk_ai_extension.notebooks.transactions import EditStep
 
 T = TypeVar("T")
 
-_TRIES = 5
-_RENAMING = 2.0
-"""Seconds between a manager's rename and its telling of it, at most."""
+_ATTEMPTS = 5
+_RENAME_TIMEOUT = 2.0
+"""Maximum seconds between a manager's rename and its event."""
 
 
-class _Kept:
-    """What one server knows of one notebook, and where it is now."""
+class _NotebookState:
+    """A server's state of one notebook, and its current path."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.renamed = asyncio.Event()
-        # Its lock is held by those who read or save it.
+        # Hold its lock to read or save the notebook.
         self.session = NotebookSession()
         self.modified: Any = None
         self.notebook: Json = {}
         self.snapshot: Snapshot | None = None
 
 
-class ContentsDocument(KeptDocument):
+class ContentsDocument(StoredDocument):
     """A notebook behind a contents manager.
 
     Args:
@@ -64,27 +64,27 @@ class ContentsDocument(KeptDocument):
 
     kind = "contents"
 
-    def __init__(self, manager: Any, kept: _Kept, changed: Callable[[str], None]) -> None:
+    def __init__(self, manager: Any, kept: _NotebookState, changed: Callable[[str], None]) -> None:
         super().__init__(kept.session, changed)
         self._manager = manager
         self._kept = kept
 
     @property
     def path(self) -> str:
-        """See `NotebookDocument.path`; it follows the notebook where a person renames it."""
+        """See `NotebookDocument.path`; it changes when a person renames the notebook."""
         return self._kept.path
 
-    async def pull(self, look: Callable[[Pulled], T]) -> T:
+    async def pull(self, look: Callable[[LoadedNotebook], T]) -> T:
         """See `SessionDocument.pull`."""
         async with self.session.lock:
             return look(await self._pulled())
 
-    async def _pulled(self) -> Pulled:
-        """What the manager has, which the lock keeps as it is, with the outputs so far."""
+    async def _pulled(self) -> LoadedNotebook:
+        """Return the notebook with the outputs so far. Hold the lock."""
         snapshot = await self._load()
         stored, nbformat = self._stored(), snapshot.nbformat
         return self.session.with_runs(
-            Pulled(
+            LoadedNotebook(
                 snapshot,
                 lambda index: cellforms.content_of(stored[index], nbformat),
                 lambda: cellforms.without_transient(
@@ -100,37 +100,37 @@ class ContentsDocument(KeptDocument):
             edit = before.edited(operations)
             cells = list(self._stored())
             for step in edit.steps:
-                _carry_out(cells, step)
+                _apply_step(cells, step)
             if edit.steps and not await self._save(cells):
                 return None
             running = self.session.running_cells(before.snapshot)
-            # As it was saved: in what is read later others may have changed it already.
+            # As it was saved: a later read may contain others' changes.
             after = _snapshot(self.path, {**self._kept.notebook, "cells": cells})
-            follow(edit, running, after.cells)
+            relocate_runs(edit, running, after.cells)
             shown = self.session.shown(after)
             if edit.steps:
                 self.changed()
             return Applied(shown, edit.changes())
 
     async def stored(self) -> Snapshot:
-        """See `KeptDocument.stored`."""
+        """See `StoredDocument.stored`."""
         async with self.session.lock:
             return await self._load()
 
     async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
-        """See `KeptDocument.save_outputs`."""
+        """See `StoredDocument.save_outputs`."""
         self._kept.renamed.clear()
         try:
             await self._save_once(runs)
         except NotebookNotFound:
-            # A manager renames first and tells of it afterwards.
+            # A manager renames first and emits the event afterwards.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._kept.renamed.wait(), _RENAMING)
+                await asyncio.wait_for(self._kept.renamed.wait(), _RENAME_TIMEOUT)
             await self._save_once(runs)
 
     async def _save_once(self, runs: Sequence[RunningOutputs]) -> None:
         async with self.session.lock:
-            for _ in range(_TRIES):
+            for _ in range(_ATTEMPTS):
                 snapshot = await self._load()
                 cells = list(self._stored())
                 found = [(running, running.find(snapshot)) for running in runs]
@@ -144,19 +144,19 @@ class ContentsDocument(KeptDocument):
                         }
                 if all(cell is None for _, cell in found) or await self._save(cells):
                     return
-        raise SaveFailed(f"{self.path} is written all the time by others.")
+        raise SaveFailed(f"{self.path} cannot be saved: other programs keep writing it.")
 
     # --- the manager
 
     async def _load(self) -> Snapshot:
-        """The notebook as the manager has it; read again where it was modified.
+        """Return the manager's notebook, read again if it was modified.
 
-        The lock has to be held: Jupyter's own managers write a file in place, and whoever reads it
-        meanwhile finds a part of it.
+        Hold the lock: Jupyter's own managers write a file in place, and a concurrent read would return
+        a part of it.
         """
         kept = self._kept
         with manager_errors(self.path):
-            # Asked before the content: a save in between is then seen the next time.
+            # Before the content: a save in between is then detected by the next load.
             modified = await self._modified()
             if kept.snapshot is None or modified != kept.modified:
                 model = await ensure_async(
@@ -167,14 +167,14 @@ class ContentsDocument(KeptDocument):
         return kept.snapshot
 
     async def _modified(self) -> tuple[Any, Any]:
-        """What tells one version from another: when it was modified and, if it can be had, a hash."""
+        """Return the notebook's version: its modification time and, if available, its hash."""
         get = self._manager.get
         hashed = {"require_hash": True} if "require_hash" in signature(get).parameters else {}
         model = await ensure_async(get(self.path, content=False, **hashed))
         return model["last_modified"], model.get("hash")
 
     async def _save(self, cells: list[Json]) -> bool:
-        """Saves the notebook with these cells; False where others saved it meanwhile."""
+        """Save the notebook with these cells (compare-and-set); return False if it was modified."""
         kept = self._kept
         with manager_errors(self.path):
             if await self._modified() != kept.modified:
@@ -197,16 +197,16 @@ class ContentsNotebooks:
 
     Args:
         manager: Jupyter's contents manager.
-        changed: Called with a notebook's path after each change that we made to it.
+        changed: Called with a notebook's path after each change by this server.
     """
 
     def __init__(self, manager: Any, changed: Callable[[str], None]) -> None:
         self._manager = manager
         self._changed = changed
-        self._kept: WeakValueDictionary[str, _Kept] = WeakValueDictionary()
+        self._kept: WeakValueDictionary[str, _NotebookState] = WeakValueDictionary()
 
     async def open(self, path: str) -> ContentsDocument:
-        """The document at a path.
+        """Return the document at a path.
 
         Raises:
             NotebookNotFound, NotANotebook.
@@ -217,30 +217,30 @@ class ContentsNotebooks:
             raise NotebookNotFound(f"There is no notebook {path}.")
         kept = self._kept.get(path)
         if kept is None:
-            kept = self._kept[path] = _Kept(path)
+            kept = self._kept[path] = _NotebookState(path)
         return ContentsDocument(self._manager, kept, self._changed)
 
     async def exists(self, path: str) -> bool:
-        """Whether something is at that path."""
+        """Return whether a file or folder exists at a path."""
         return bool(await ensure_async(self._manager.exists(path)))
 
     async def create(self, path: str, notebook: Json) -> None:
-        """Saves a new notebook.
+        """Save a new notebook.
 
         Raises:
             NotebookExists, FileMissing, ReadOnly, SaveFailed.
         """
         if await self.exists(path):
-            raise NotebookExists(f"{path} exists.")
+            raise NotebookExists(f"{path} exists already.")
         if not await ensure_async(self._manager.dir_exists(path.rpartition("/")[0])):
-            raise FileMissing(f"There is no folder for {path}.")
+            raise FileMissing(f"The folder of {path} does not exist.")
         model: Json = {"type": "notebook", "format": "json", "content": notebook}
         with manager_errors(path):
             await ensure_async(self._manager.save(model, path))
         self._changed(path)
 
     def renamed(self, old: str, new: str) -> None:
-        """A person renamed a notebook, or a folder above some: what is known of them goes along."""
+        """Move the state of notebooks after a rename of a notebook or a folder."""
         for path, kept in list(self._kept.items()):
             place = moved(path, old, new)
             if place is not None:
@@ -250,13 +250,13 @@ class ContentsNotebooks:
                 kept.renamed.set()
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to release."""
 
 
 def _snapshot(path: str, notebook: Json) -> Snapshot:
     nbformat = (int(notebook.get("nbformat", 4)), int(notebook.get("nbformat_minor", 0)))
     stored = cast("list[Json]", notebook["cells"])
-    # The manager has converted a notebook of an old format, and would save it as it is now.
+    # The manager has converted a notebook of an old format, and would save the conversion.
     original: Any = notebook.get("metadata", {}).get("orig_nbformat", nbformat[0])
     if isinstance(original, int) and original < nbformat[0]:
         nbformat = (original, 0)
@@ -269,7 +269,7 @@ def _snapshot(path: str, notebook: Json) -> Snapshot:
     return replace(snapshot, warnings=(*snapshot.warnings, fault))
 
 
-def _carry_out(cells: list[Json], step: Step) -> None:
+def _apply_step(cells: list[Json], step: EditStep) -> None:
     match step.kind:
         case "delete":
             del cells[step.index]

@@ -1,8 +1,8 @@
-"""JSON text edited in place: where each value stands, and new values in the text's own form.
+"""In-place edits of JSON text: the spans of its values, and new values in the text's own layout.
 
-A notebook file belongs to its user: of its text only what an edit concerns may change. So nothing
-here decodes a document and encodes it again. The text is walked with json's own scanner, the places
-of values are kept, and an edit replaces the text between two places.
+A notebook file belongs to its user: an edit may change only the text that it concerns. So a document is
+never decoded and encoded again. json's scanner walks the text, the spans of values are recorded, and an
+edit replaces the text of a span.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _comma = re.compile(r"[ \t\n\r]*,[ \t\n\r]*").match
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED_TEXT = re.compile(r"[^\\]*+(?:\\(?:[^u]|u00[0-7])[^\\]*+)*+\\u")
 _LOOKED_AT = 1 << 20
-"""How many characters tell whether a text escapes what is not ASCII."""
+"""Characters from which it is determined whether a text escapes non-ASCII characters."""
 
 _decode = json.JSONDecoder().raw_decode
 _scan: Callable[[str, int], tuple[Any, int]] = cast("Any", json.JSONDecoder()).scan_once
-"""As `_decode`, without a step in Python for each value; raises StopIteration where there is none."""
+"""As `_decode`, without a Python call for each value; raises StopIteration if there is no value."""
 
 
 Span = tuple[int, int]
-"""Where something stands: its first place, and the place after its last."""
+"""Start and end (exclusive) of a value in a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class Member:
 
     Attributes:
         key: Its key.
-        at: Where the key starts.
-        start: Where the value starts.
-        end: Where the value ends.
+        at: Start of the key.
+        start: Start of the value.
+        end: End of the value.
         value: The value.
-        spans: Where the elements of the value stand, for an array for which that was asked.
+        spans: Spans of the value's elements, for an array in the ``arrays`` of `scan_object`.
     """
 
     key: str
@@ -54,22 +54,26 @@ class Member:
 
 
 def skip(text: str, at: int) -> int:
-    """The place of the next character that is not white space."""
+    """Return the index of the next character that is not white space."""
     match = _space(text, at)
     assert match is not None
     return match.end()
 
 
 def scan_object(text: str, at: int, arrays: Sequence[str] = ()) -> tuple[list[Member], int]:
-    """The members of the object that starts at ``at``, and where it ends.
+    """Return the members of the object that starts at ``at``, and the object's end.
 
     Args:
         text: The text.
-        at: The place of the opening brace.
-        arrays: Keys of arrays whose elements' places are wanted.
+        at: The index of the opening brace.
+        arrays: Keys of arrays for whose elements spans are needed.
 
     Raises:
         JSONDecodeError.
+
+    >>> members, end = scan_object('{"a": 1, "b": [2, 3]}', 0, ["b"])
+    >>> [(member.key, member.start, member.end, member.spans) for member in members], end
+    ([('a', 6, 7, None), ('b', 14, 20, ((15, 16), (18, 19)))], 21)
     """
     members: list[Member] = []
     at = skip(text, at + 1)
@@ -96,7 +100,7 @@ def scan_object(text: str, at: int, arrays: Sequence[str] = ()) -> tuple[list[Me
 
 
 def scan_array(text: str, at: int) -> tuple[list[Any], tuple[Span, ...], int]:
-    """The elements of the array that starts at ``at``, where each stands, and where it ends.
+    """Return the elements of the array that starts at ``at``, their spans, and the array's end.
 
     Raises:
         JSONDecodeError.
@@ -128,14 +132,14 @@ def _close(text: str, end: int, bracket: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class JsonForm:
-    r"""How a text is laid out, so that new values look like their neighbours.
+    r"""The layout of a JSON text, so that new values look like their neighbours.
 
     Attributes:
-        indent: One level of indentation; None where everything is on one line.
+        indent: One level of indentation; None if everything is on one line.
         newline: ``\n`` or ``\r\n``.
-        comma: Between values on one line.
-        colon: Between key and value.
-        ensure_ascii: Whether what is not ASCII is escaped.
+        comma: Separator of values on one line.
+        colon: Separator of key and value.
+        ensure_ascii: Whether non-ASCII characters are escaped.
     """
 
     indent: str | None = " "
@@ -146,7 +150,7 @@ class JsonForm:
 
     @classmethod
     def of(cls, text: str, at: int, members: Sequence[Member]) -> JsonForm:
-        """The form of a text, from the object at ``at`` and its members."""
+        """Return the layout of a text, determined from the object at ``at`` and its members."""
         sample = text if len(text) <= _LOOKED_AT else text[:_LOOKED_AT]
         ensure_ascii = (
             sample.isascii() and "\\u" in sample and _ESCAPED_TEXT.match(sample) is not None
@@ -164,17 +168,21 @@ class JsonForm:
         return cls(indent, newline, comma, colon, ensure_ascii)
 
     def line(self, depth: int) -> str:
-        """What starts a line at this depth; empty where everything is on one line."""
+        """Return the start of a line at a depth; empty if everything is on one line."""
         return "" if self.indent is None else self.newline + self.indent * depth
 
     def separator(self, depth: int) -> str:
-        """What stands between two values at this depth."""
+        """Return the separator of two values at a depth."""
         return self.comma if self.indent is None else "," + self.line(depth)
 
     def dumps(self, value: Any, line: str | None) -> str:
-        """The value as text; ``line`` is what starts a line beside it, None to keep it on one line.
+        """Return a value as text.
 
-        Keys are sorted, as nbformat sorts them. Half surrogate pairs are escaped in any case.
+        Keys are sorted as in nbformat. Lone surrogates are always escaped.
+
+        Args:
+            value: The value.
+            line: The start of its siblings' lines; None to keep it on one line.
         """
         if line is None or self.indent is None:
             separators = (self.comma, self.colon)
@@ -188,7 +196,7 @@ class JsonForm:
         return text
 
     def _on_lines(self, value: Any, line: str) -> str:
-        """As json.dumps does with an indent; lines of text are joined without a step for each."""
+        """Encode as json.dumps with an indent does, but join lists of strings in one step."""
         encode = encode_basestring_ascii if self.ensure_ascii else encode_basestring
         inner = f"{line}{self.indent}"
         if isinstance(value, str):
@@ -210,7 +218,7 @@ class JsonForm:
         return json.dumps(value)
 
     def dumps_object(self, members: Mapping[str, Any], line: str | None) -> str:
-        """An object as text, its members in the order given; ``line`` as in `dumps`."""
+        """Return an object as text, its members in the given order; ``line`` as in `dumps`."""
         if not members:
             return "{}"
         on_lines = line is not None and self.indent is not None
@@ -224,20 +232,22 @@ class JsonForm:
 
 
 DROP: Any = object()
-"""As a member's new value: the member goes."""
+"""As a member's new value: remove the member."""
 
 
 def edit_object(text: str, values: Mapping[str, Any], form: JsonForm) -> str:
-    """The text of an object after some of its members got new values.
+    """Return the text of an object with new values for some of its members.
 
-    Of a key that is there twice the last one counts, as it does for every reader, and is edited;
-    dropping drops all. A new member goes where the keys' order puts it if they are sorted, else to
-    the end.
+    Of a duplicate key the last member is edited, as it is the one that readers use; `DROP` removes all.
+    A new member goes to its place if the keys are sorted, else to the end.
 
     Args:
         text: The object's text, from brace to brace.
-        values: The new value of each member concerned, or `DROP`.
-        form: The form of the whole text.
+        values: The new value of each changed member, or `DROP`.
+        form: The layout of the whole text.
+
+    >>> edit_object('{"a": 1, "c": 3}', {"b": 2, "c": DROP}, JsonForm(indent=None))
+    '{"a": 1, "b": 2}'
     """
     members, end = scan_object(text, 0)
     first_lead = text[1 : members[0].at] if members else ""
@@ -278,7 +288,7 @@ def edit_object(text: str, values: Mapping[str, Any], form: JsonForm) -> str:
 
 
 def _in_place(text: str, member: Member, value: Any, form: JsonForm, line: str | None) -> str:
-    """The new value's text; an array that stood on one line stays on one."""
+    """Return the new value's text; an array or object on one line stays on one line."""
     old = text[member.start : member.end]
     stood_on_one_line = old[0] in "[{" and bool(member.value) and "\n" not in old
     return form.dumps(value, None if stood_on_one_line else line)

@@ -1,4 +1,4 @@
-"""Notebooks of nbformat 1 to 3: read, by nbformat's own conversion, and never written."""
+"""Reads notebooks of nbformat 1 to 3 through nbformat's conversion; they are never written."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ class LegacyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """An old notebook as nbformat 4 has it.
+    """An old notebook converted to nbformat 4.
 
     Attributes:
-        cells: Without ids.
-        nbformat: The version that it is stored in.
-        faults: What is wrong with it, its age among them.
+        cells: The cells, without ids.
+        metadata: The notebook's metadata.
+        nbformat: The version in which it is stored.
+        faults: Its problems, including the old version.
     """
 
     cells: tuple[Json, ...]
@@ -32,7 +33,7 @@ class Converted:
 
 
 def read_legacy(notebook: Json) -> Converted:
-    """An old notebook, converted.
+    """Convert an old notebook.
 
     Raises:
         LegacyError.
@@ -44,13 +45,13 @@ def read_legacy(notebook: Json) -> Converted:
         converted: Any = read(json.dumps(notebook), as_version=4, capture_validation_error=captured)
         cells: list[Json] = [dict(cell) for cell in converted.cells]
     except Exception as error:
-        # nbformat's conversion takes every field to be of its right type, and asserts what it likes.
+        # nbformat's conversion does not check types and raises any exception, AssertionError included.
         raise LegacyError(
             f"a notebook of nbformat {version[0]} that cannot be converted "
             f"({type(error).__name__}: {error})"
         ) from error
     for number, cell in enumerate(cells):
-        cell.pop("id", None)  # Made up anew by each conversion.
+        cell.pop("id", None)  # Each conversion makes up other ids.
         if cell.get("cell_type") not in CELL_TYPES:
             raise LegacyError(f"cell {number} has the cell_type {cell.get('cell_type')!r}")
     faults = [f"nbformat {version[0]} can be read, not written"]

@@ -1,6 +1,6 @@
-"""What there is to know of Jupyter's contents managers: whether they are on files, what they raise.
+"""Jupyter's contents managers: whether they store files, and the meaning of their errors.
 
-This, and what imports it, is for servers: a program that has just files does without Jupyter Server.
+Only servers import this module: a program that only edits files works without Jupyter Server.
 """
 
 from __future__ import annotations
@@ -23,26 +23,25 @@ from tk_ai_extension.notebooks.base import save_error
 
 
 def is_on_files(contents_manager: Any) -> bool:
-    """Whether a contents manager keeps notebooks as files and saves them as Jupyter's own does.
+    """Return whether a contents manager stores files and saves them as Jupyter's own does.
 
-    One that is derived from Jupyter's but saves in its own way (and keeps a script beside each
-    notebook, say) is left to do that.
+    False for a subclass with its own ``save`` (one that writes a script beside each notebook, say).
     """
     if not isinstance(contents_manager, FileContentsManager):
         return False
     save = cast("Any", type(contents_manager)).save
-    # What a configuration file defines has no module.
+    # A function from a configuration file has no module.
     return str(save.__module__).startswith("jupyter_server.services.contents.")
 
 
 def tracks_inodes(settings: Mapping[str, Any]) -> bool:
-    """Whether a server's file id manager knows files by their inodes, which a replaced file changes."""
+    """Return whether a server's file id manager tracks inodes; replacing a file changes its inode."""
     kind = cast("type[object]", type(settings.get("file_id_manager")))
     return any(base.__name__ == "LocalFileIdManager" for base in kind.__mro__)
 
 
 def manager_error(error: HTTPError, path: str) -> ToolError:
-    """The typed error for what a contents manager raised, which may be the system's at its root."""
+    """Return the typed error for a contents manager's error, using an OSError in its causes."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno is not None:
@@ -62,7 +61,7 @@ def manager_error(error: HTTPError, path: str) -> ToolError:
 
 @contextmanager
 def manager_errors(path: str) -> Generator[None]:
-    """Turns a manager's errors into those of the tools."""
+    """Convert a contents manager's errors to typed errors."""
     try:
         yield
     except HTTPError as error:

@@ -1,4 +1,4 @@
-"""The outputs of a running cell on their way to the place that its notebook is in."""
+"""Writes the outputs of a running cell to the sink where its notebook is."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 PUSH_INTERVAL = 0.05
-"""Seconds between two pushes of outputs to a place that people look at."""
+"""Minimum seconds between two pushes of outputs to a sink."""
 
-_MOVES = 3
-"""So often outputs go on to another place within one push."""
+_MAX_MOVES = 3
+"""How often one push may switch to another sink."""
 
 Find = Callable[[Snapshot], Cell | None]
-"""Finds the running cell in a notebook; None where it is gone."""
+"""Finds the running cell in a notebook; returns None if it is gone."""
 
 
-class OutputPlace(ABC):
-    """Where the outputs of one running cell are shown and saved now.
+class OutputSink(ABC):
+    """Receives the outputs of one running cell, where its notebook is now.
 
     Attributes:
-        share: A push that takes long puts the next one off by so many times its duration.
+        share: A slow push delays the next one by this multiple of its duration.
     """
 
     share: ClassVar[float] = 1.0
 
     def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:  # noqa: ARG002
-        """Takes changes at once where that costs nothing; False where they have to be pushed."""
+        """Take changes at once if that is cheap; return False if they must be pushed."""
         return False
 
     @abstractmethod
     async def begin(self, run: RunningOutputs) -> None:
-        """Clears the cell's outputs and count, and marks it as running.
+        """Clear the cell's outputs and count, and mark it as running.
 
         Raises:
             TabGone, ToolError.
@@ -55,7 +55,7 @@ class OutputPlace(ABC):
 
     @abstractmethod
     async def push_outputs(self, run: RunningOutputs) -> None:
-        """Brings `RunningOutputs.pending`, or all outputs where this place does not have the others.
+        """Push `RunningOutputs.pending`, or all outputs if this sink lacks the earlier ones.
 
         Raises:
             TabGone, ToolError.
@@ -63,18 +63,18 @@ class OutputPlace(ABC):
 
     @abstractmethod
     async def end(self, run: RunningOutputs, *, save: bool) -> None:
-        """Sets the count, marks the cell as idle and has it saved; a kept notebook when this returns.
+        """Set the count, mark the cell as idle, and save; a stored notebook is saved on return.
 
         Raises:
             TabGone, ToolError.
         """
 
     async def release(self, run: RunningOutputs, *, done: bool) -> None:  # noqa: B027 - a tab holds nothing
-        """Releases what was held for the outputs; another place has them now, unless they are done."""
+        """Release resources; unless ``done``, another sink takes the outputs over."""
 
 
-class KeptPlace(OutputPlace):
-    """A running cell of a notebook where it is kept: shown from memory, saved soon and at the end.
+class StoredSink(OutputSink):
+    """The sink of a stored notebook: outputs are read from memory, autosaved, and saved at the end.
 
     Args:
         saver: The notebook's.
@@ -82,28 +82,28 @@ class KeptPlace(OutputPlace):
 
     def __init__(self, saver: OutputSaver) -> None:
         self._saver = saver
-        saver.hold()
+        saver.acquire()
 
     def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:
-        """See `OutputPlace`."""
+        """See `OutputSink`."""
         run.write(changes)
         self._saver.save_soon()
         return True
 
     async def begin(self, run: RunningOutputs) -> None:
-        """See `OutputPlace`."""
+        """See `OutputSink`."""
         runs = self._saver.runs
-        # A cell that runs twice at once: the later run is the one that counts.
+        # If a cell runs twice at once, the later run wins.
         runs[:] = [other for other in runs if other.key != run.key]
         runs.append(run)
 
     async def push_outputs(self, run: RunningOutputs) -> None:
-        """See `OutputPlace`."""
-        run.take()
+        """See `OutputSink`."""
+        run.commit_pending()
         self._saver.save_soon()
 
     async def end(self, run: RunningOutputs, *, save: bool) -> None:
-        """See `OutputPlace`."""
+        """See `OutputSink`."""
         if run not in self._saver.runs:
             return
         if save:
@@ -112,61 +112,61 @@ class KeptPlace(OutputPlace):
             self._saver.save_soon()
 
     async def release(self, run: RunningOutputs, *, done: bool) -> None:
-        """See `OutputPlace`."""
+        """See `OutputSink`."""
         if not done and run in self._saver.runs:
             self._saver.runs.remove(run)
         self._saver.release()
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
-    """A running cell in the place that its notebook is in.
+class RunningCell:
+    """A running cell, located where its notebook is.
 
     Attributes:
-        cell: The cell, as it was found there; None where it is gone.
-        count: How many cells the notebook has.
-        place: Where its outputs go.
+        cell: The cell; None if it is gone.
+        count: The number of the notebook's cells.
+        sink: Receives its outputs.
     """
 
     cell: Cell | None
     count: int
-    place: OutputPlace
+    sink: OutputSink
 
 
 class CellOutputWriter:
-    """Writes the outputs of one running cell to the place that its notebook is in; see `OutputWriter`.
+    """Writes the outputs of one running cell to its notebook's current sink; see `OutputWriter`.
 
-    All of them are in memory until the cell has ended and they have arrived. A place that went away and
-    comes back, and a new one, gets them as a whole. Where others changed the outputs meanwhile, it gets
-    what came since and nothing else.
+    All outputs stay in memory until the cell has ended and they are delivered. A new sink, or one that
+    was lost and returns, gets all of them; if others changed the outputs meanwhile, it gets only later
+    ones.
 
     Args:
-        session: The notebook's.
-        document: The document that was opened for it.
-        entered: The cell, found in its place.
+        session: The notebook's session.
+        document: The document that was opened for the cell.
+        located: The cell and its sink.
 
     Attributes:
-        document: The document that says where the notebook is.
+        document: The document that locates the cell.
     """
 
     def __init__(
-        self, session: NotebookSession, document: SessionDocument, entered: Entered
+        self, session: NotebookSession, document: SessionDocument, located: RunningCell
     ) -> None:
-        assert entered.cell is not None
+        assert located.cell is not None
         self.finished = False
         self.is_done = False
-        self.cell = entered.cell
-        self.run = RunningOutputs(entered.cell, entered.count)
-        self.place: OutputPlace | None = entered.place
+        self.cell = located.cell
+        self.run = RunningOutputs(located.cell, located.count)
+        self.sink: OutputSink | None = located.sink
         self.document = document
         self._session = session
         self._waiting: list[OutputChange] = []
-        self._one = asyncio.Lock()
-        self._begun = False
-        self._begun_in: OutputPlace | None = None
+        self._lock = asyncio.Lock()
+        self._is_started = False
+        self._started_sink: OutputSink | None = None
         self._count: int | None = None
         self._save = True
-        self._has_left = False
+        self._is_detached = False
         self._reopen = False
         self._schedule = Schedule(self._push, f"outputs of {document.path}", session.tasks)
 
@@ -177,13 +177,13 @@ class CellOutputWriter:
 
     async def start(self) -> None:
         """See `OutputWriter.start`."""
-        self._begun = True
+        self._is_started = True
         await self.deliver()
 
     async def write(self, changes: Sequence[OutputChange]) -> None:
         """See `OutputWriter.write`."""
-        in_order = self._begun_in is not None and not self._waiting and not self._one.locked()
-        if in_order and self.place is not None and self.place.accept(self.run, changes):
+        in_order = self._started_sink is not None and not self._waiting and not self._lock.locked()
+        if in_order and self.sink is not None and self.sink.accept(self.run, changes):
             return
         self._waiting += changes
         self._schedule.request()
@@ -192,20 +192,20 @@ class CellOutputWriter:
         """See `OutputWriter.finish`; a room and a tab are saved within a second, not waited for.
 
         Raises:
-            TabOffline, OpenTwice: the outputs are not in the notebook; they will be when its tab is back.
+            TabOffline, OpenTwice: the outputs are not in the notebook until its tab is back.
         """
         if self.finished:
             return
         self.finished = True
-        if not self._begun:
+        if not self._is_started:
             self.is_done = True
             return
         self._count, self._save = execution_count, save
         await self.deliver(last=True)
 
-    async def leave(self) -> None:
-        """Releases the place; outputs that wait for another one stay."""
-        self._has_left = True
+    async def detach(self) -> None:
+        """Detach from the sink; undelivered outputs stay in memory."""
+        self._is_detached = True
         await self._release()
         if self.is_done:
             self._schedule.cancel()
@@ -214,12 +214,12 @@ class CellOutputWriter:
             self._schedule.request()
 
     def wake(self) -> None:
-        """Pushes soon, to wherever the notebook is then."""
+        """Push soon, after locating the cell again."""
         self._reopen = True
         self._schedule.request()
 
     def warn(self, error: ToolError) -> None:
-        """Outputs could not be pushed; they are kept."""
+        """Log that outputs could not be pushed; they stay in memory."""
         _log.warning("Outputs of a running cell of %s: %s", self.path, error.message)
 
     async def _push(self) -> None:
@@ -228,25 +228,25 @@ class CellOutputWriter:
             await self.deliver()
         except ToolError as error:
             self.warn(error)
-        share = self.place.share if self.place is not None else 1.0
-        self._schedule.put_off(max(PUSH_INTERVAL, share * (time.monotonic() - started)))
+        share = self.sink.share if self.sink is not None else 1.0
+        self._schedule.postpone(max(PUSH_INTERVAL, share * (time.monotonic() - started)))
 
     async def deliver(self, *, last: bool = False) -> None:
-        """Pushes what is waiting; what cannot be pushed now is kept.
+        """Push the pending outputs; keep them if that fails.
 
         Args:
-            last: Whether it is an error that it cannot be pushed.
+            last: Whether to raise an error if they cannot be pushed.
         """
-        if not self._begun or self.is_done:
+        if not self._is_started or self.is_done:
             return
-        async with self._one:
+        async with self._lock:
             self.run.pending += merged(self._waiting)
             self._waiting = []
-            for _ in range(_MOVES):
+            for _ in range(_MAX_MOVES):
                 try:
-                    await self._push_to_place(ends=last or self._has_left)
-                    if self._has_left and self.is_done:
-                        await self.leave()
+                    await self._push_to_sink(ends=last or self._is_detached)
+                    if self._is_detached and self.is_done:
+                        await self.detach()
                     return
                 except TabGone:
                     await self._release()
@@ -256,42 +256,42 @@ class CellOutputWriter:
                         raise
                     return
                 except (ToolError, asyncio.CancelledError) as error:
-                    # Whether the place took it is not known: it, or another one, gets all again.
+                    # The outcome is unknown: push all outputs again, to this sink or another one.
                     if not self.is_done:
                         await self._release()
                         self.is_done = last and isinstance(error, ToolError)
                     raise
             if last:
-                raise TabOffline(f"The tab with {self.path} comes and goes.")
+                raise TabOffline(f"The tab with {self.path} keeps disconnecting.")
 
-    async def _push_to_place(self, *, ends: bool) -> None:
+    async def _push_to_sink(self, *, ends: bool) -> None:
         if self.is_done:
             return
-        place = await self._current_place()
-        if place is None:
+        sink = await self._current_sink()
+        if sink is None:
             self.is_done = True
             return
-        if self._begun_in is not place:
-            await place.begin(self.run)
-            self._begun_in = place
-        await place.push_outputs(self.run)
+        if self._started_sink is not sink:
+            await sink.begin(self.run)
+            self._started_sink = sink
+        await sink.push_outputs(self.run)
         if not ends:
             return
         self.run.end(self._count)
-        # Whoever reads it while it is saved sees what is in memory.
-        self.is_done = isinstance(place, KeptPlace)
+        # Reads during the save return the outputs in memory.
+        self.is_done = isinstance(sink, StoredSink)
         try:
-            await place.end(self.run, save=self._save)
+            await sink.end(self.run, save=self._save)
         except ToolError:
             self.is_done = True
             raise
         self.is_done = True
 
-    async def _current_place(self) -> OutputPlace | None:
-        """The place that the notebook is in; None where the cell is gone from it."""
-        if self.place is not None and not self._reopen:
-            if await self.document.is_current(self.place):
-                return self.place
+    async def _current_sink(self) -> OutputSink | None:
+        """Return the sink where the notebook is now; None if the cell is gone."""
+        if self.sink is not None and not self._reopen:
+            if await self.document.is_current(self.sink):
+                return self.sink
             self._reopen = True
         if self._reopen and self._session.reopen is not None:
             self._reopen = False
@@ -299,22 +299,22 @@ class CellOutputWriter:
                 self.document = await self._session.reopen(self.path)
             except ToolError as error:
                 self.warn(error)
-        if self.place is not None:
-            if await self.document.is_current(self.place):
-                return self.place
+        if self.sink is not None:
+            if await self.document.is_current(self.sink):
+                return self.sink
             await self._release()
         try:
-            entered = await self.document.enter(self.run.find)
+            located = await self.document.locate(self.run.find)
         except CellNotFound:
             return None
-        if entered.cell is not None:
-            self.run.follow(entered.cell, entered.count)
-        self.place = entered.place
-        return self.place
+        if located.cell is not None:
+            self.run.relocate(located.cell, located.count)
+        self.sink = located.sink
+        return self.sink
 
     async def _release(self) -> None:
-        """Leaves the place; what was being pushed counts as pushed, and the next place gets all."""
-        self.run.take()
-        place, self.place, self._begun_in = self.place, None, None
-        if place is not None:
-            await place.release(self.run, done=self.is_done)
+        """Release the sink; pending outputs count as pushed, and the next sink gets all."""
+        self.run.commit_pending()
+        sink, self.sink, self._started_sink = self.sink, None, None
+        if sink is not None:
+            await sink.release(self.run, done=self.is_done)

@@ -1,6 +1,6 @@
-"""A notebook's text, read: its cells, where each stands in the file, what is wrong with it.
+"""Reads a notebook's text: its cells, their spans in the file, and its problems.
 
-This module runs in a worker process for large files (`notebooks.indexer`), so it imports little.
+This module runs in a worker process for large files (`notebooks.files.indexer`), so it imports little.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from tk_ai_extension.notebooks.schema import cell_faults, is_sound, notebook_fau
 
 MAX_WARNINGS = 20
 _SHOWN = 100
-"""So many cells show how the others are stored."""
+"""Number of cells from which the form of the others is inferred."""
 _NO_OUTPUTS = OutputsSummary()
 
 
 @dataclass(frozen=True)
 class NotebookIndex:
-    """What is known of a notebook file without its outputs.
+    """An index of a notebook file: everything but its outputs.
 
     Attributes:
-        cells: In order.
+        cells: The cells, in order.
         metadata: The notebook's metadata.
         nbformat: The major and minor version of the format.
-        faults: What is wrong with the notebook apart from its cells.
-        cell_faults: What is wrong with the cell at an index.
-        spans: Where each cell stands in the file, in bytes; None for nbformat 1 to 3.
-        array: Where the array of cells stands; known with the spans.
-        form: How the file is laid out; known with the spans.
+        faults: Problems of the notebook apart from its cells.
+        cell_faults: Problems of cells, by index.
+        spans: Each cell's span in the file, in bytes; None for nbformat 1 to 3.
+        array: The span of the array of cells in bytes; valid if ``spans`` is set.
+        form: The layout of the file; valid if ``spans`` is set.
         as_lines: Whether multi-line strings are stored as lists of lines.
         key_order: For each type of cell the order of its fields.
-        converted: The cells of a notebook of nbformat 1 to 3, as nbformat 4 has them; None for others.
+        converted: The cells of a notebook of nbformat 1 to 3, converted to nbformat 4; else None.
     """
 
     cells: tuple[Cell, ...]
@@ -65,17 +65,17 @@ class NotebookIndex:
 
     @property
     def writable(self) -> bool:
-        """Whether the format is one that can be written."""
+        """Whether the format can be written."""
         return self.nbformat[0] == 4
 
     @cached_property
     def weight(self) -> int:
-        """Characters of source that are kept in memory."""
+        """Characters of source in memory."""
         return sum(len(cell.source) for cell in self.cells)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with the notebook that does not stop it from being edited."""
+        """The notebook's problems, none of which prevents edits."""
         faults = [*self.faults, *id_faults([cell.id for cell in self.cells], self.nbformat)]
         faults += [f"cell {number}: {f}" for number, fs in self.cell_faults.items() for f in fs]
         if len(faults) > MAX_WARNINGS:
@@ -83,12 +83,12 @@ class NotebookIndex:
         return tuple(faults)
 
     def snapshot(self, path: str) -> Snapshot:
-        """The notebook as it is read from the file."""
+        """Return the notebook as it is in the file."""
         return Snapshot(path, self.cells, self.metadata, self.nbformat, self.warnings)
 
 
 class _Place:
-    """Says where in a text something is, for people."""
+    """Makes errors with a path, line and column."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
@@ -106,15 +106,15 @@ class _Place:
 
 
 def read_notebook(data: bytes, path: str) -> NotebookIndex:
-    """Reads a notebook file's content.
+    """Read a notebook file's content.
 
     Args:
         data: The file's bytes.
         path: The notebook's path, for messages.
 
     Raises:
-        InvalidNotebook: not UTF-8, not JSON, no array of cells, or something in it that is no cell.
-            The message names the file, the line and the column.
+        InvalidNotebook: not UTF-8, not JSON, no array of cells, or an element that is not a cell. The
+            message names the file, line and column.
     """
     text = _decoded(data, path)
     place = _Place(path, text)
@@ -213,13 +213,13 @@ def _index(notebook: Mapping[str, Member]) -> NotebookIndex:
 
 
 def read_cell(stored: Json, index: int, key: str, cell_id: str | None) -> Cell:
-    """A stored cell as a `Cell`."""
+    """Return a stored cell as a `Cell`."""
     return _cell(stored, index, key, cell_id, cellforms.text_of(stored.get("source")))
 
 
 def _converted(notebook: Mapping[str, Member], place: _Place, start: int) -> NotebookIndex:
-    """The index of a notebook of an old format; its cells have no ids."""
-    # nbformat takes long to import, and hardly any notebook is that old.
+    """Return the index of a notebook of an old format; its cells have no ids."""
+    # Imported late: nbformat is slow to import and rarely needed.
     from tk_ai_extension.notebooks.legacy import LegacyError, read_legacy
 
     try:
@@ -245,8 +245,8 @@ def _cell(stored: Json, index: int, key: str, cell_id: str | None, text: str | N
     count = outputs = None
     if kind == "code":
         count, outputs = stored.get("execution_count"), stored.get("outputs")
-    # A frozen dataclass sets its fields one by one through object.__setattr__; thousands of cells
-    # are read twice as fast this way.
+    # A frozen dataclass sets its fields one by one through object.__setattr__. This is twice as fast,
+    # which matters for thousands of cells.
     cell = object.__new__(Cell)
     cell.__dict__.update(
         {
@@ -264,7 +264,7 @@ def _cell(stored: Json, index: int, key: str, cell_id: str | None, text: str | N
 
 
 def renamed(cell: Cell, index: int, key: str) -> Cell:
-    """The same cell at another place."""
+    """Return the same cell with another index and key."""
     if cell.index == index and cell.key == key:
         return cell
     moved = object.__new__(Cell)
@@ -280,7 +280,7 @@ def snapshot_of(
     *,
     live: bool = False,
 ) -> Snapshot:
-    """The snapshot of a notebook of these cells, each with the index and the key that it has there."""
+    """Return the snapshot of a notebook with these cells, each with its index and key there."""
     ids = [cell.id for cell in cells]
     placed = tuple(
         renamed(cell, index, key)
@@ -290,7 +290,7 @@ def snapshot_of(
 
 
 def summarise_stored(stored: Any) -> OutputsSummary:
-    """What stored outputs are."""
+    """Return the summary of stored outputs."""
     if not isinstance(stored, list) or not stored:
         return _NO_OUTPUTS
     outputs = cast("list[Any]", stored)
@@ -298,18 +298,23 @@ def summarise_stored(stored: Any) -> OutputsSummary:
 
 
 def id_faults(ids: Sequence[str | None], nbformat: tuple[int, int]) -> Iterator[str]:
-    """What is wrong with the ids of a notebook's cells."""
+    """Yield the problems of the ids of a notebook's cells."""
     if not cellforms.has_ids(nbformat):
         return
     if any(cell_id is None for cell_id in ids):
-        yield f"{ids.count(None)} cells have no id; they are addressed as cell-N"
+        missing = ids.count(None)
+        yield (
+            f"{missing} cells have no id; they are addressed as cell-N"
+            if missing > 1
+            else "1 cell has no id; it is addressed as cell-N"
+        )
     for cell_id, count in Counter(ids).items():
         if cell_id is not None and count > 1:
             yield f"the id {cell_id!r} is used {count} times; those cells are addressed as cell-N"
 
 
 def _byte_offsets(data: bytes, text: str, places: Sequence[int]) -> Sequence[int]:
-    """The places in the text (ascending) as places in its UTF-8 bytes."""
+    """Convert ascending indexes of a text to offsets in its UTF-8 bytes."""
     if len(data) == len(text):
         return places
     offsets: list[int] = []
@@ -322,6 +327,6 @@ def _byte_offsets(data: bytes, text: str, places: Sequence[int]) -> Sequence[int
 
 
 def _as_lines(stored: Sequence[Json]) -> bool:
-    """Whether sources are stored as lines, going by most of the cells that show it."""
+    """Return whether most cells store their sources as lines."""
     shown = [isinstance(cell["source"], list) for cell in stored if cell.get("source")]
     return not shown or sum(shown) * 2 >= len(shown)

@@ -1,4 +1,4 @@
-"""Which document holds a notebook now: its room, an open tab, its file, or a contents manager."""
+"""Routes a path to the document that holds the notebook: a room, a tab, a file or a contents manager."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import CollaborationUnsupported, InvalidNotebook, OpenElsewhere
-from tk_ai_extension.notebooks.changes import Subscriptions
 from tk_ai_extension.notebooks.files.store import NotebookFiles
 from tk_ai_extension.notebooks.files.watching import FileWatcher
 from tk_ai_extension.notebooks.session import NotebookSession, SessionDocument
+from tk_ai_extension.notebooks.subscriptions import ChangeSubscriptions
 
 if TYPE_CHECKING:
+    from jupyter_server.services.contents.manager import ContentsManager
+
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
     from tk_ai_extension.notebooks.rooms.collaboration import Rooms
     from tk_ai_extension.notebooks.rooms.leases import RoomLeases
@@ -32,15 +34,14 @@ class NotebookRouter:
 
     Args:
         root: The folder that paths are relative to.
-        contain: The path below the root, with forward slashes, of what a caller named; raises
+        contain: Converts a caller's path to a path below the root with forward slashes; raises
             PathRefused and NotANotebook.
         contents_manager: Jupyter's contents manager; None without a server.
-        settings: The web application's settings, among which jupyter-collaboration puts itself.
+        settings: The web application's settings, in which jupyter-collaboration registers itself.
         event_logger: Jupyter's event logger.
-        tabs: The way to the tabs in which people have notebooks open; they count where there are no
-            rooms.
-        warn: Called with what callers should know of a notebook: that its file was recovered, say.
-        leases: Says which of several servers has a notebook's room.
+        tabs: The channel to open tabs; it is used only without collaboration rooms.
+        warn: Called with warnings for callers, such as that a file was recovered.
+        leases: Decides which of several servers has a notebook's room.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class NotebookRouter:
         root: Path,
         contain: Callable[[str], str],
         *,
-        contents_manager: Any = None,
+        contents_manager: ContentsManager | None = None,
         settings: Mapping[str, Any] | None = None,
         event_logger: Any = None,
         tabs: TabChannel | None = None,
@@ -61,10 +62,14 @@ class NotebookRouter:
         self._active: set[NotebookSession] = set()
         self._rooms: Rooms | None = None
         self._presence: Presence | None = None
-        self._subscriptions = Subscriptions(event_logger, self._on_rename, self._follow_room)
-        self._kept = _kept(root, contents_manager, self._subscriptions.notify, warn or _log.warning)
+        self._subscriptions = ChangeSubscriptions(
+            event_logger, self._on_rename, self._on_room_opened
+        )
+        self._store = _make_store(
+            root, contents_manager, self._subscriptions.notify, warn or _log.warning
+        )
         self._watcher = None
-        if isinstance(self._kept, NotebookFiles):
+        if isinstance(self._store, NotebookFiles):
             self._watcher = FileWatcher(root, self._on_file_changed)
         self._channel = tabs
         self._tabs: TabRegistry | None = None
@@ -75,14 +80,14 @@ class NotebookRouter:
 
     @property
     def backend(self) -> str:
-        """What holds notebooks that can be live, or else all: ``room``, ``file``, ``contents``."""
+        """The kind of documents that this server opens: ``room``, ``file`` or ``contents``."""
         if self._live_rooms() is not None:
             return "room"
-        return "file" if isinstance(self._kept, NotebookFiles) else "contents"
+        return "file" if isinstance(self._store, NotebookFiles) else "contents"
 
     @property
     def presence(self) -> Presence | None:
-        """Where agents at work are shown to people; None without jupyter-collaboration."""
+        """Shows active agents to people in rooms; None without jupyter-collaboration."""
         rooms = self._live_rooms()
         if rooms is not None and self._presence is None:
             from tk_ai_extension.notebooks.rooms.presence import Presence
@@ -97,26 +102,26 @@ class NotebookRouter:
         missing = missing_parts()
         if missing:
             _log.warning(
-                "This jupyter-collaboration lacks %s: notebooks in rooms are read, not changed",
+                "This jupyter-collaboration lacks %s: notebooks in rooms can be read, not changed",
                 ", ".join(missing),
             )
         return missing
 
     @property
     def missing_parts(self) -> list[str]:
-        """What of an enabled jupyter-collaboration is not as expected; looked up once."""
+        """The private attributes that an enabled jupyter-collaboration lacks; determined once."""
         extension = self._settings.get("jupyter_server_ydoc")
         if extension is None or getattr(extension, "disable_rtc", False):
             return []
         return self._missing_of_collaboration
 
-    async def open(self, path: str, *, only_look: bool = False) -> SessionDocument:
+    async def open(self, path: str, *, read_only: bool = False) -> SessionDocument:
         """See `NotebookStore.open`."""
         path = self._contain(path)
-        document = await self._kept.open(path)
+        document = await self._store.open(path)
         document.session.reopen, document.session.active = self.open, self._active
         if self.missing_parts:
-            document.refuse = partial(
+            document.check_editable = partial(
                 _check_unknown_rooms, path, self._settings, self.missing_parts
             )
             return document
@@ -125,7 +130,7 @@ class NotebookRouter:
             from tk_ai_extension.notebooks.tabs.document import TabDocument
 
             return TabDocument(document, self._tabs)
-        if rooms is None or (only_look and rooms.find(path) is None):
+        if rooms is None or (read_only and rooms.find(path) is None):
             return document
         if not await self._can_be_live(rooms, document):
             return document
@@ -133,14 +138,14 @@ class NotebookRouter:
             try:
                 self._leases.check(path)
             except OpenElsewhere:
-                document.refuse = partial(self._leases.check, path)
+                document.check_editable = partial(self._leases.check, path)
                 return document
         from tk_ai_extension.notebooks.rooms.document import RoomDocument
 
         return RoomDocument(document, rooms)
 
     def _live_rooms(self) -> Rooms | None:
-        """jupyter-collaboration's rooms, where it is enabled (it may load after us)."""
+        """Return jupyter-collaboration's rooms if it is enabled (it may load after this extension)."""
         if self._settings.get("jupyter_server_ydoc") is None or self.missing_parts:
             return None
         from tk_ai_extension.notebooks.rooms.collaboration import Rooms, find_collaboration
@@ -150,10 +155,10 @@ class NotebookRouter:
         return self._rooms
 
     async def _can_be_live(self, rooms: Rooms, document: SessionDocument) -> bool:
-        """Whether a room holds this notebook, or may be opened for it.
+        """Return whether a room holds this notebook or may be opened for it.
 
-        A room converts a notebook of an old format, and so would save it: such a one is read from
-        its file, and so is one that is no notebook, which then says where it is broken.
+        A room would convert and save a notebook of an old format, so that one is read from its file. So
+        is an invalid notebook, for an error that names the position.
         """
         room = rooms.find(document.path)
         if room is not None and room.old_format is False:
@@ -168,24 +173,24 @@ class NotebookRouter:
         return not old
 
     def _on_moved(self, path: str) -> None:
-        """Another tab or a room may hold a notebook now."""
+        """Have a notebook's running cells located again: a tab or a room may hold it now."""
         for session in tuple(self._active):
             if session.path == path:
                 session.moved()
 
     def _on_rename(self, old: str, new: str) -> None:
-        self._kept.renamed(old, new)
+        self._store.renamed(old, new)
         if self._leases is not None:
             self._leases.renamed(old, new)
         if self._channel is not None:
             self._channel.renamed(old, new)
 
-    def _follow_room(self, path: str) -> None:
-        """Somebody opened the room of a notebook."""
+    def _on_room_opened(self, path: str) -> None:
+        """Handle the opening of a notebook's room."""
         if (rooms := self._live_rooms()) is None:
             return
         if self._leases is not None:
-            # People are not refused: jupyter-collaboration knows nothing of other servers.
+            # People cannot be refused: jupyter-collaboration does not check leases.
             self._leases.take_or_warn(path)
         if self._subscriptions.has(path):
             rooms.find(path)
@@ -194,12 +199,12 @@ class NotebookRouter:
     async def create(self, path: str, notebook: Json) -> SessionDocument:
         """See `NotebookStore.create`."""
         path = self._contain(path)
-        await self._kept.create(path, notebook)
+        await self._store.create(path, notebook)
         return await self.open(path)
 
     async def exists(self, path: str) -> bool:
         """See `NotebookStore.exists`."""
-        return await self._kept.exists(self._contain(path))
+        return await self._store.exists(self._contain(path))
 
     def subscribe(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
         """See `NotebookStore.subscribe`."""
@@ -211,13 +216,13 @@ class NotebookRouter:
             return stack.pop_all().close
 
     def _on_file_changed(self, path: str) -> None:
-        """Another program changed a file, or a room saved it, which notified of its changes before."""
+        """Notify of a change by another program; a room's save was announced by the room."""
         rooms = self._live_rooms()
         if rooms is None or rooms.find(path) is None:
             self._subscriptions.notify(path)
 
     async def close(self) -> None:
-        """Lets go of what the store holds; documents must not be used afterwards."""
+        """See `NotebookStore.close`."""
         self._subscriptions.close()
         if self._watcher is not None:
             await self._watcher.close()
@@ -231,19 +236,19 @@ class NotebookRouter:
             await self._rooms.close()
         if self._leases is not None:
             self._leases.close()
-        await self._kept.close()
+        await self._store.close()
 
 
-def _kept(
+def _make_store(
     root: Path,
-    contents_manager: Any,
+    contents_manager: ContentsManager | None,
     changed: Callable[[str], None],
     warn: Callable[[str], None],
 ) -> NotebookFiles | ContentsNotebooks:
-    """What keeps notebooks that nobody has open."""
+    """Return the store of notebooks that are not open: files, or a contents manager."""
     if contents_manager is None:
         return NotebookFiles(root, None, changed, warn)
-    # A plain folder does without Jupyter Server, which these come with.
+    # Imported late: these need Jupyter Server, which a plain folder does not.
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
     from tk_ai_extension.notebooks.files.hooks import SaveHooks
     from tk_ai_extension.notebooks.managers import is_on_files
@@ -254,14 +259,14 @@ def _kept(
 
 
 def _check_unknown_rooms(path: str, settings: Mapping[str, Any], missing: Sequence[str]) -> None:
-    """Refuses a notebook that has a room, or of which nobody can say whether it has one.
+    """Refuse to change a notebook that has a room, or may have one.
 
-    A file that is written underneath its room is overwritten by the room.
+    A room overwrites changes that are written to its file.
 
     Args:
-        path: The notebook.
+        path: The notebook's path.
         settings: The web application's settings.
-        missing: What of jupyter-collaboration is not as expected.
+        missing: The private attributes that jupyter-collaboration lacks.
 
     Raises:
         CollaborationUnsupported.
@@ -274,7 +279,6 @@ def _check_unknown_rooms(path: str, settings: Mapping[str, Any], missing: Sequen
         is_open = True
     if is_open:
         raise CollaborationUnsupported(
-            f"{path} may be open in a collaboration room, which this version of "
-            "jupyter-collaboration does not let the extension edit "
-            f"(missing: {', '.join(missing)})."
+            f"{path} may be open in a collaboration room, which cannot be edited with this version "
+            f"of jupyter-collaboration (missing: {', '.join(missing)})."
         )

@@ -1,4 +1,4 @@
-"""The outputs of a cell that runs, in memory, whatever place its notebook is in."""
+"""The outputs of a running cell in memory, independent of its notebook's sink."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _NUMBERED = re.compile(r"cell-\d+\Z")
 
 
 Mark = tuple[int, int, int]
-"""How often a cell cleared its outputs, how many there are, and the characters of the last, if a stream."""
+"""Number of clears, number of outputs, and characters of the last output if it is a stream."""
 
 
 class RunningOutputs:
     """The outputs of one running cell, as an executor reports them.
 
     Attributes:
-        key: The cell's key now.
-        pending: Changes that are being pushed to the notebook's place, and are not among the outputs yet.
-        ended: Whether the cell has run; what is here is not saved yet.
-        execution_count: Its count then.
+        key: The cell's current key.
+        pending: Changes that are being pushed to the sink and are not applied to the outputs yet.
+        ended: Whether the cell has ended; its outputs are not saved yet.
+        execution_count: Its count once it has ended.
     """
 
     def __init__(self, cell: Cell, count: int) -> None:
@@ -54,7 +54,7 @@ class RunningOutputs:
         self._hidden_text = 0
 
     def write(self, changes: Iterable[OutputChange]) -> None:
-        """Carries out changes; the cost does not depend on the outputs so far."""
+        """Apply changes; the cost is independent of the outputs so far."""
         with self._lock:
             self._version += 1
             for change in changes:
@@ -63,11 +63,11 @@ class RunningOutputs:
                     self._clears += 1
                     self._hidden = self._hidden_text = 0
 
-    def take(self) -> list[tuple[OutputChange, str]]:
-        """Counts what is pending as written.
+    def commit_pending(self) -> list[tuple[OutputChange, str]]:
+        """Apply the pending changes.
 
         Returns:
-            Each change, with the text that it cuts off the end of a stream.
+            Each change, with the text that it removes from the end of a stream.
         """
         pending, self.pending = self.pending, []
         taken: list[tuple[OutputChange, str]] = []
@@ -80,26 +80,26 @@ class RunningOutputs:
         return taken
 
     def stream_name(self, index: int) -> str:
-        """The name of the stream that output ``index`` is."""
+        """Return the stream name of output ``index``."""
         return (self._outputs.name(index) if index < len(self._outputs) else None) or "stdout"
 
     def end(self, execution_count: int | None) -> None:
-        """The cell has run."""
+        """Note that the cell has ended."""
         self.ended, self.execution_count = True, execution_count
         self._version += 1
 
     def mark(self) -> Mark:
-        """How far the outputs have come."""
+        """Return the current position in the outputs, for `hide`."""
         last = self._outputs.stream(len(self._outputs) - 1) if self._outputs else None
         return self._clears, len(self._outputs), 0 if last is None else len(last)
 
     def hide(self, until: Mark | None = None) -> None:
-        """Somebody cleared the cell while it runs: what came until now is not shown any more.
+        """Hide the outputs so far, because someone cleared the running cell.
 
-        The executor goes on to count from the first output, so it is kept.
+        They are kept, because the executor continues to count from the first output.
 
         Args:
-            until: How far they had come then; nothing is hidden where the cell itself cleared them since.
+            until: Hide outputs up to this mark, unless the cell itself has cleared them since.
         """
         with self._lock:
             clears, outputs, characters = until or self.mark()
@@ -110,15 +110,15 @@ class RunningOutputs:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether some of what came is not shown."""
+        """Whether some outputs are hidden."""
         return self._hidden > 0
 
     def outputs(self) -> tuple[Json, ...]:
-        """The outputs so far."""
+        """Return the visible outputs so far."""
         return tuple(output for _, output in self.numbered())
 
     def numbered(self) -> list[tuple[int, Json]]:
-        """The outputs so far, each with its number as the executor counts."""
+        """Return the visible outputs so far, each with the executor's index."""
         with self._lock:
             shown: list[tuple[int, Json]] = []
             last = self._outputs.stream(self._hidden - 1) if self._hidden else None
@@ -129,7 +129,7 @@ class RunningOutputs:
             return shown
 
     def shown(self, cell: Cell) -> Cell:
-        """The cell, as it was last read, with these outputs."""
+        """Return a cell with these outputs."""
         known, version = self._shown, self._version
         if known is not None and known[0] is cell and known[1] == version:
             return known[2]
@@ -142,13 +142,13 @@ class RunningOutputs:
 
     @property
     def is_numbered(self) -> bool:
-        """Whether the cell has no id, and so is another one's number where others move it."""
+        """Whether the cell has no id, so that its key changes when cells are moved."""
         return _NUMBERED.match(self.key) is not None
 
     def find(self, snapshot: Snapshot) -> Cell | None:
-        """The running cell in the notebook; None where it is gone or is no code cell any more.
+        """Return the running cell in a notebook; None if it is gone or no longer a code cell.
 
-        A cell without an id is told by its source: others may have moved it.
+        A cell without an id is identified by its source: others may have moved it.
         """
         cells, found = snapshot.cells, snapshot.by_key.get(self.key)
         if self.is_numbered and (found is None or found.hash != self._hash):
@@ -159,19 +159,19 @@ class RunningOutputs:
                 found = None
         return found if found is not None and found.type == "code" else None
 
-    def follow(self, cell: Cell, count: int) -> None:
-        """Notes the cell's key and source after an edit."""
+    def relocate(self, cell: Cell, count: int) -> None:
+        """Note the cell's new key and source after an edit."""
         self.key, self._hash, self._cells = cell.key, cell.hash, count
 
 
-def follow(
+def relocate_runs(
     edit: EditTransaction, running: Sequence[tuple[RunningOutputs, Cell]], after: Sequence[Cell]
 ) -> None:
-    """Tells what runs where its cell is after an edit, and that its outputs were cleared.
+    """Update running cells after an edit: their keys, and whether their outputs were cleared.
 
     Args:
-        edit: The edit, carried out.
-        running: What runs, with its cell before the edit.
+        edit: The committed edit.
+        running: The running cells' outputs, each with its cell before the edit.
         after: The cells afterwards.
     """
     cleared = {
@@ -184,11 +184,11 @@ def follow(
         if cell.index in cleared:
             outputs.hide()
         if cell.index in edit.order:
-            outputs.follow(after[edit.order.index(cell.index)], len(after))
+            outputs.relocate(after[edit.order.index(cell.index)], len(after))
 
 
 def merged(changes: Sequence[OutputChange]) -> list[OutputChange]:
-    """The changes as places take them: Unicode, and what is printed in a row to one stream in one piece."""
+    """Return the changes as sinks take them: valid Unicode, consecutive stream edits coalesced."""
     done: list[OutputChange] = []
     parts: list[str] = []
     index = start = end = -1

@@ -1,9 +1,9 @@
 """One open notebook in one server: its write lock, its running cells, and where their outputs go.
 
 A notebook is in one place at a time: a file, a contents manager, a collaboration room or a browser tab.
-The session outlives a change of that place. A running cell's outputs are pushed to a place
-(`OutputPlace`); when a tab opens or closes, or a room appears or goes, the session enters the new place
-and pushes all outputs there again.
+The session outlives a change of place. A running cell's outputs are pushed to the place's `OutputSink`;
+when a tab or a room opens or closes, the session locates the cell in the new place and pushes all outputs
+there again.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Any, ClassVar, TypeVar, cast
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, SaveFailed, ToolError, UnsupportedFormat
-from tk_ai_extension.model.many_cells import prepared
+from tk_ai_extension.model.large_notebooks import prepared
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.autosave import OutputSaver
 from tk_ai_extension.notebooks.base import OutputWriter
 from tk_ai_extension.notebooks.output_writer import (
     CellOutputWriter,
-    Entered,
     Find,
-    KeptPlace,
-    OutputPlace,
+    OutputSink,
+    RunningCell,
+    StoredSink,
 )
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 from tk_ai_extension.notebooks.transactions import EditTransaction
@@ -39,19 +39,19 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def nothing() -> None:
-    """Nothing forbids it, and nobody has to know."""
+def allow_edit() -> None:
+    """Do nothing: edits are allowed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
-    """A notebook at one moment, as the place that it is in has it.
+class LoadedNotebook:
+    """A notebook at one revision, loaded from the place where it is.
 
     Attributes:
         snapshot: Its cells without outputs.
         content: Loads the whole cell at an index.
-        raw: Loads all of it as JSON.
-        as_lines: Whether its stored texts are lists of lines.
+        raw: Loads the whole notebook as JSON.
+        as_lines: Whether its texts are stored as lists of lines.
     """
 
     snapshot: Snapshot
@@ -60,7 +60,7 @@ class Pulled:
     as_lines: bool = False
 
     def edited(self, operations: Sequence[Operation]) -> EditTransaction:
-        """What operations make of it.
+        """Return the edit that operations make of it.
 
         Raises:
             Conflict, CellNotFound, InvalidArguments, UnsupportedFormat.
@@ -73,16 +73,16 @@ class Pulled:
 class SessionDocument(ABC):
     """A `NotebookDocument` of a session: an adapter to the place where the notebook is.
 
-    An adapter says what the notebook is now (`pull`), tries an edit (`attempt`) and enters a running
-    cell (`enter`). What is the same in all places is here.
+    An adapter loads the notebook (`pull`), tries an edit (`attempt`) and locates a running cell
+    (`locate`). Everything that is common to all places is here.
 
     Args:
-        session: The notebook's, the same for all documents of it.
+        session: The notebook's session, shared by all its documents.
 
     Attributes:
         kind: ``file``, ``room`` or ``contents``.
-        tries: So often an edit is worked out on a notebook that others change all the time.
-        refuse: Raises where the notebook may not be changed here: its room cannot be reached.
+        tries: How often an edit is retried on a notebook that others keep changing.
+        check_editable: Raises if the notebook must not be changed here, as its room is unreachable.
     """
 
     kind: ClassVar[str] = ""
@@ -90,12 +90,12 @@ class SessionDocument(ABC):
 
     def __init__(self, session: NotebookSession) -> None:
         self.session = session
-        self.refuse: Callable[[], None] = nothing
+        self.check_editable: Callable[[], None] = allow_edit
 
     @property
     @abstractmethod
     def path(self) -> str:
-        """See `NotebookDocument.path`; it follows the notebook where a person renames it."""
+        """See `NotebookDocument.path`; it changes when a person renames the notebook."""
 
     @property
     def backend(self) -> str:
@@ -103,8 +103,8 @@ class SessionDocument(ABC):
         return self.kind
 
     @abstractmethod
-    async def pull(self, look: Callable[[Pulled], T]) -> T:
-        """What ``look`` finds in the notebook as it is now, with what running cells have printed.
+    async def pull(self, look: Callable[[LoadedNotebook], T]) -> T:
+        """Return the result of ``look`` for the current notebook with the outputs of running cells.
 
         ``look`` may be called more than once, and in a thread.
 
@@ -114,11 +114,11 @@ class SessionDocument(ABC):
 
     @abstractmethod
     async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:
-        """Tries to apply operations; None where others changed the notebook meanwhile.
+        """Try to apply operations; return None if others changed the notebook meanwhile.
 
         Args:
-            operations: To be worked out on the notebook as it is now.
-            number: How often it was tried before.
+            operations: Operations on the current notebook.
+            number: The number of earlier attempts.
         """
 
     async def read(self) -> Snapshot:
@@ -136,23 +136,23 @@ class SessionDocument(ABC):
         return await self.pull(lambda pulled: pulled.raw())
 
     async def commit(self, operations: Sequence[Operation]) -> Applied:
-        """Applies operations; see `apply`, whose caller may be cancelled meanwhile."""
+        """Apply operations, to completion even if the caller of `apply` is cancelled."""
         for number in range(self.tries):
             if (applied := await self.attempt(operations, number)) is not None:
                 return applied
-        raise SaveFailed(f"{self.path} is changed all the time by others.")
+        raise SaveFailed(f"{self.path} cannot be changed: others keep changing it.")
 
     @abstractmethod
-    async def enter(self, find: Find) -> Entered:
-        """The cell that is about to run or that runs, where the notebook is now.
+    async def locate(self, find: Find) -> RunningCell:
+        """Return the cell that runs or is about to run, and the sink where the notebook is now.
 
         Raises:
             What ``find`` raises, TabOffline, OpenTwice, TabGone.
         """
 
     @abstractmethod
-    async def is_current(self, place: OutputPlace) -> bool:
-        """Whether a place is still the one that the notebook is in.
+    async def is_current(self, sink: OutputSink) -> bool:
+        """Return whether a sink is still where the notebook is.
 
         Raises:
             TabOffline, OpenTwice.
@@ -163,9 +163,9 @@ class SessionDocument(ABC):
 
         Raises:
             OpenTwice, TabOffline, CollaborationUnsupported, OpenElsewhere: nothing was changed.
-            OutcomeUnknown: the tab was lost in the middle.
+            OutcomeUnknown: the tab was lost during the change.
         """
-        self.refuse()
+        self.check_editable()
         return await run_to_completion(self.commit(operations))
 
     def writing(self, cell: str) -> AbstractAsyncContextManager[OutputWriter]:
@@ -174,7 +174,7 @@ class SessionDocument(ABC):
         Raises:
             As `apply`.
         """
-        self.refuse()
+        self.check_editable()
         return self.session.writing(self, cell)
 
     async def flush(self) -> None:
@@ -183,11 +183,11 @@ class SessionDocument(ABC):
             await self.session.saver.save()
 
 
-class KeptDocument(SessionDocument):
-    """A notebook where it is kept, as long as nobody has it open: a file, or a contents manager's.
+class StoredDocument(SessionDocument):
+    """A stored notebook, used while it is not open in a room or tab: a file, or a contents manager's.
 
     Args:
-        session: The notebook's.
+        session: The notebook's session.
         changed: Called with the path after each change.
     """
 
@@ -196,54 +196,54 @@ class KeptDocument(SessionDocument):
         self._notify = changed
 
     def changed(self) -> None:
-        """Notifies that it was changed."""
+        """Notify the subscribers of a change."""
         self._notify(self.path)
 
     @abstractmethod
     async def stored(self) -> Snapshot:
-        """The notebook as it was saved: what cells print says nothing about which cell is which."""
+        """Return the notebook as it was saved, without the outputs of running cells."""
 
     @abstractmethod
     async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
-        """Saves the outputs of cells that run or have just ended; see `OutputSaver`."""
+        """Save the outputs of cells that are running or have just ended; see `OutputSaver`."""
 
-    def rested(self) -> None:
-        """Nothing runs any more, and everything is saved."""
+    def on_idle(self) -> None:
+        """Called when no cell runs and everything is saved."""
 
     async def read(self) -> Snapshot:
-        """See `NotebookDocument.read`; a file is not opened where nothing changed."""
+        """See `NotebookDocument.read`; an unchanged file is not opened."""
         return await prepared(self.session.shown(await self.stored()))
 
-    async def enter(self, find: Find) -> Entered:
-        """See `SessionDocument.enter`."""
+    async def locate(self, find: Find) -> RunningCell:
+        """See `SessionDocument.locate`."""
         snapshot = await self.stored()
         if (cell := find(snapshot)) is None:
-            raise CellNotFound(f"A running cell of {snapshot.path} is gone.")
-        return Entered(cell, len(snapshot.cells), self.session.place(self))
+            raise CellNotFound(f"A running cell of {snapshot.path} was deleted.")
+        return RunningCell(cell, len(snapshot.cells), self.session.stored_sink(self))
 
     def check_writable(self) -> None:
-        """Raises what a save would run into, where that can be known before.
+        """Raise the error of a save if it is known beforehand.
 
         Raises:
             ReadOnly.
         """
 
-    async def is_current(self, place: OutputPlace) -> bool:
+    async def is_current(self, sink: OutputSink) -> bool:
         """See `SessionDocument.is_current`."""
-        return isinstance(place, KeptPlace)
+        return isinstance(sink, StoredSink)
 
 
 class NotebookSession:
-    """What one server knows of one open notebook, wherever it is.
+    """A server's state of one open notebook, wherever it is.
 
     Attributes:
-        lock: Held by who writes the notebook where it is kept.
-        runs: The cells whose outputs are in memory and saved with the kept notebook: those that run,
-            and those that have ended and are not saved yet.
-        saver: Saves them, as long as there are any.
-        writers: The cells that run, and those that have ended and wait for their place.
+        lock: Held while the stored notebook is written.
+        runs: The cells whose outputs are in memory and are saved with the stored notebook: running
+            ones, and ended ones that are not saved yet.
+        saver: Saves them; None if there are none.
+        writers: The writers of running cells, and of ended ones with undelivered outputs.
         reopen: Opens the document that holds a path now.
-        active: The server's sessions with writers, which keeps them alive.
+        active: The server's sessions with writers, to keep them alive.
     """
 
     def __init__(self) -> None:
@@ -255,15 +255,15 @@ class NotebookSession:
         self.active: set[NotebookSession] | None = None
         self.tasks = BackgroundTasks(_log)
 
-    # --- what is kept, with the outputs that are in memory
+    # --- the stored notebook with the outputs in memory
 
     def running_cells(self, snapshot: Snapshot) -> list[tuple[RunningOutputs, Cell]]:
-        """What is in memory, each with its cell in the notebook as it is kept."""
+        """Return the outputs in memory, each with its cell in the stored notebook."""
         found = [(run, run.find(snapshot)) for run in self.runs]
         return [(run, cell) for run, cell in found if cell is not None]
 
     def shown(self, snapshot: Snapshot) -> Snapshot:
-        """The notebook with the outputs that running cells have so far."""
+        """Return a snapshot with the outputs of running cells so far."""
         running = self.running_cells(snapshot)
         if not running:
             return snapshot
@@ -272,8 +272,8 @@ class NotebookSession:
             cells[cell.index] = run.shown(cell)
         return replace(snapshot, cells=tuple(cells))
 
-    def with_runs(self, kept: Pulled) -> Pulled:
-        """What is kept, with the outputs that running cells have so far."""
+    def with_runs(self, kept: LoadedNotebook) -> LoadedNotebook:
+        """Return the stored notebook with the outputs of running cells so far."""
         running = {cell.index: run for run, cell in self.running_cells(kept.snapshot)}
         if not running or kept.snapshot.nbformat[0] != 4:
             return kept
@@ -293,29 +293,29 @@ class NotebookSession:
                 cells[index] = {**cells[index], **more}
             return notebook
 
-        return Pulled(self.shown(kept.snapshot), content, raw)
+        return LoadedNotebook(self.shown(kept.snapshot), content, raw)
 
-    def place(self, document: KeptDocument) -> KeptPlace:
-        """The place of a cell that runs, where the notebook is kept."""
+    def stored_sink(self, document: StoredDocument) -> StoredSink:
+        """Return the sink for a running cell of the stored notebook."""
         if self.saver is None:
 
-            def at_rest() -> None:
+            def on_idle() -> None:
                 self.saver = None
-                document.rested()
+                document.on_idle()
 
             save, changed = document.save_outputs, document.changed
-            self.saver = OutputSaver(document.path, self.runs, save, changed, at_rest)
-        return KeptPlace(self.saver)
+            self.saver = OutputSaver(document.path, self.runs, save, changed, on_idle)
+        return StoredSink(self.saver)
 
-    # --- cells that run
+    # --- running cells
 
     @asynccontextmanager
     async def writing(
         self, document: SessionDocument, cell: str
     ) -> AsyncGenerator[CellOutputWriter]:
         """See `NotebookDocument.writing`."""
-        entered = await document.enter(lambda snapshot: runnable(snapshot, cell))
-        writer = CellOutputWriter(self, document, entered)
+        located = await document.locate(lambda snapshot: runnable(snapshot, cell))
+        writer = CellOutputWriter(self, document, located)
         self.writers.append(writer)
         if self.active is not None:
             self.active.add(self)
@@ -325,22 +325,22 @@ class NotebookSession:
             try:
                 await writer.finish(None)
             finally:
-                await writer.leave()
+                await writer.detach()
 
     @property
     def path(self) -> str | None:
-        """Where the notebook is now, as long as cells of it run."""
+        """The notebook's current path while cells of it run, else None."""
         return self.writers[0].path if self.writers else None
 
     def remove(self, writer: CellOutputWriter) -> None:
-        """A cell has ended, and all its outputs have arrived."""
+        """Remove the writer of a cell that has ended and whose outputs are delivered."""
         if writer in self.writers:
             self.writers.remove(writer)
         if not self.writers and self.active is not None:
             self.active.discard(self)
 
     async def deliver(self, document: SessionDocument) -> None:
-        """Has the outputs of all running cells arrive in a document, before somebody reads it."""
+        """Deliver the outputs of all running cells to a document before it is read."""
         for writer in tuple(self.writers):
             writer.document = document
             try:
@@ -349,31 +349,31 @@ class NotebookSession:
                 writer.warn(error)
 
     def moved(self) -> None:
-        """The notebook may be in another place now: a tab or a room opened."""
+        """Have running cells located again: a tab or a room has opened."""
         for writer in self.writers:
             writer.wake()
 
     async def close(self) -> None:
-        """Ends what waits for another place."""
+        """Cancel the tasks of the session."""
         await self.tasks.close()
 
 
 def runnable(snapshot: Snapshot, key: str) -> Cell:
-    """The code cell with this key, of a notebook that can be written.
+    """Return the code cell with this key in a notebook that can be written.
 
     Raises:
         CellNotFound, UnsupportedFormat.
     """
     if snapshot.nbformat[0] != 4:
-        raise UnsupportedFormat(f"{snapshot.path} is of nbformat {snapshot.nbformat[0]}.")
+        raise UnsupportedFormat(f"{snapshot.path} has the old nbformat {snapshot.nbformat[0]}.")
     cell = cell_of(snapshot, key)
     if cell.type != "code":
-        raise CellNotFound(f"`{key}` of {snapshot.path} is a {cell.type} cell: it cannot run.")
+        raise CellNotFound(f"`{key}` in {snapshot.path} is a {cell.type} cell and cannot run.")
     return cell
 
 
 def cell_of(snapshot: Snapshot, key: str) -> Cell:
-    """The cell with this key.
+    """Return the cell with this key.
 
     Raises:
         CellNotFound.

@@ -1,4 +1,4 @@
-"""The small edits that turn one text into another, so that cursors in what stays do not move."""
+"""Computes the small edits that turn one text into another, so that cursors elsewhere stay put."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 _CHARACTERS = 2000
-"""Up to this length of what differs, characters are compared; beyond it, lines."""
+"""Characters of the differing middle up to which characters are compared; beyond it, lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,11 @@ class TextEdit:
 
 
 def text_edits(old: str, new: str) -> list[TextEdit]:
-    """Edits in the order of the text, none overlapping, with places in ``old``."""
+    """Return non-overlapping edits in the order of the text, with indexes in ``old``.
+
+    >>> text_edits("x = 1", "x = 12")
+    [TextEdit(start=5, end=5, new='2')]
+    """
     head = common_prefix(old, new)
     rest = min(len(old), len(new)) - head
     tail = min(common_prefix(old[::-1], new[::-1]), rest)
@@ -35,7 +39,7 @@ def text_edits(old: str, new: str) -> list[TextEdit]:
 
 
 def common_prefix(a: str, b: str) -> int:
-    """How many characters two texts have in common at their beginning, by halving."""
+    """Return the length of the common prefix of two texts, by binary search."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2
@@ -47,7 +51,7 @@ def common_prefix(a: str, b: str) -> int:
 
 
 def _edits(old: Sequence[str], new: Sequence[str], at: int) -> list[TextEdit]:
-    """Edits between two sequences of characters or lines that start at ``at``."""
+    """Return the edits between two sequences of characters or lines that start at ``at``."""
     places = [at]
     for part in old:
         places.append(places[-1] + len(part))

@@ -1,8 +1,8 @@
-"""Edit transactions: operations worked out before anything is touched.
+"""Edit transactions: the effect of operations, computed before anything is changed.
 
-An `EditTransaction` applies a list of operations to what is known of a notebook, checks every
-expectation, and ends with the order of the cells, the content of those that changed, and the steps
-that lead there. Every backend carries out what it says, so that operations mean the same in all of them.
+An `EditTransaction` applies a list of operations to a snapshot and checks every expectation. The result
+is the new order of the cells, the content of the changed ones, and the steps that lead there. Every
+backend applies these steps, so that operations mean the same in all of them.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from tk_ai_extension.notebooks.cellforms import new_cell_id
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One thing to do to a list of cells, at an index in the result of the steps before.
+class EditStep:
+    """One change of a list of cells, at an index in the result of the previous steps.
 
     Attributes:
-        kind: What to do.
-        slot: Which cell: its index before all steps, or below zero for a new one.
-        index: Where; for a move, from where.
-        to: For a move, the index afterwards.
+        kind: The change.
+        slot: The cell: its index before all steps, or a negative number for a new one.
+        index: The cell's index; for a move, the old one.
+        to: For a move, the new index.
         before: The cell before the step; None for an insert.
-        after: The cell after it; None for a delete.
+        after: The cell after the step; None for a delete.
     """
 
     kind: Literal["insert", "delete", "move", "set"]
@@ -49,39 +49,39 @@ class Step:
 
 
 class EditTransaction:
-    """What a list of operations makes of a notebook.
+    """The effect of a list of operations on a notebook.
 
     Args:
-        snapshot: The notebook as it is.
-        load: The whole content of the cell at an index of the snapshot.
+        snapshot: The current notebook.
+        load: Returns the whole content of the cell at an index of the snapshot.
 
     Attributes:
-        order: The cells' slots in their new order: an index of the snapshot, or below zero.
-        contents: For each slot that was touched, its content now.
-        steps: What was done, one after the other.
+        order: The cells' slots in their new order: an index of the snapshot, or a negative number.
+        contents: The new content of each changed slot.
+        steps: The changes, in order.
     """
 
     def __init__(self, snapshot: Snapshot, load: Callable[[int], CellContent]) -> None:
         self.order = list(range(len(snapshot.cells)))
         self.contents: dict[int, CellContent] = {}
-        self.steps: list[Step] = []
+        self.steps: list[EditStep] = []
         self._snapshot = snapshot
         self._load = load
         self._inserted: dict[str, int] = {}
         self._inserts = 0
-        # What each operation did, and the cell that was before the one it deleted or moved.
-        self._done: list[tuple[Action, Step, str | None]] = []
+        # For each operation its step, and the cell above the one that it deleted or moved.
+        self._done: list[tuple[Action, EditStep, str | None]] = []
         self._conflicts: list[Json] = []
 
     def apply(self, operations: Sequence[Operation]) -> None:
-        """Works the operations out.
+        """Apply operations to the transaction.
 
         Raises:
             Conflict, CellNotFound, InvalidArguments, UnsupportedFormat.
         """
         if self._snapshot.nbformat[0] != 4:
             raise UnsupportedFormat(
-                f"{self._snapshot.path} is of nbformat {self._snapshot.nbformat[0]}, "
+                f"{self._snapshot.path} has the old nbformat {self._snapshot.nbformat[0]}, "
                 "which can be read but not written."
             )
         for operation in operations:
@@ -99,14 +99,14 @@ class EditTransaction:
         if self._conflicts:
             names = ", ".join(f"@{cell['address']}" for cell in self._conflicts)
             raise Conflict(
-                f"{self._snapshot.path}: {names} changed since you saw it.", cells=self._conflicts
+                f"{self._snapshot.path}: {names} changed since you read it.", cells=self._conflicts
             )
 
     def changes(self) -> tuple[Change, ...]:
-        """What each operation did, with the cells named as they are once the edit is committed.
+        """Return what each operation did, with the cells' keys after the commit.
 
-        The names follow from the edit alone: no later read of the notebook, in which others may
-        have moved cells already, takes part in it.
+        The keys follow from the edit alone and not from a later read of the notebook, in which others
+        may have moved cells.
         """
         keys = dict(
             zip(self.order, cell_keys([self._id(slot) for slot in self.order]), strict=True)
@@ -125,10 +125,10 @@ class EditTransaction:
         )
 
     def _id(self, slot: int) -> str | None:
-        """The stored id of a cell."""
+        """Return the stored id of a cell."""
         return self._snapshot.cells[slot].id if slot >= 0 else self.contents[slot].id
 
-    def _key_before(self, step: Step) -> str:
+    def _key_before(self, step: EditStep) -> str:
         if step.slot >= 0:
             return self._snapshot.cells[step.slot].key
         content = step.before or step.after
@@ -152,12 +152,12 @@ class EditTransaction:
         )
         self._inserted[cell_id or f"\0{slot}"] = slot
         self.order.insert(index, slot)
-        self._record("insert", Step("insert", slot, index, after=content))
+        self._record("insert", EditStep("insert", slot, index, after=content))
 
     def _insert_at(self, operation: Insert) -> int:
         given = [operation.index, operation.after, operation.before]
         if sum(place is not None for place in given) > 1:
-            raise InvalidArguments("Give one of index, after and before for a new cell.")
+            raise InvalidArguments("Give only one of index, after and before for a new cell.")
         if operation.after is not None:
             return self.order.index(self._slot(operation.after)) + 1
         if operation.before is not None:
@@ -166,14 +166,14 @@ class EditTransaction:
             return len(self.order)
         if not 0 <= operation.index <= len(self.order):
             raise InvalidArguments(
-                f"The index {operation.index} of the new cell is not in 0 to {len(self.order)}."
+                f"The new cell's index {operation.index} is out of range: use 0 to {len(self.order)}."
             )
         return operation.index
 
     def _id_for(self, content: CellContent) -> str | None:
         if not cellforms.has_ids(self._snapshot.nbformat):
             return None
-        # The id of a cell that the list deleted is free again.
+        # The id of a cell that an earlier operation deleted is free again.
         cells = self._snapshot.cells
         taken = {cells[slot].id if slot >= 0 else self.contents[slot].id for slot in self.order}
         if content.id and content.id not in taken:
@@ -189,21 +189,21 @@ class EditTransaction:
         if not operation.keep_outputs:
             after = replace(after, outputs=(), execution_count=None)
         index = self.order.index(slot)
-        self._record("replace", Step("set", slot, index, before=before, after=after))
+        self._record("replace", EditStep("set", slot, index, before=before, after=after))
 
     def _delete(self, operation: Delete) -> None:
         slot, before = self._expected(operation.cell, operation.expect)
         index = self.order.index(slot)
         previous = self._previous(index)
         del self.order[index]
-        self._record("delete", Step("delete", slot, index, before=before), previous)
+        self._record("delete", EditStep("delete", slot, index, before=before), previous)
 
     def _move(self, operation: Move) -> None:
         slot = self._slot(operation.cell)
         below = None if operation.after is None else self._slot(operation.after)
         if below is None and not 0 <= operation.to < len(self.order):
             raise InvalidArguments(
-                f"The index {operation.to} is not in 0 to {len(self.order) - 1}."
+                f"The index {operation.to} is out of range: use 0 to {len(self.order) - 1}."
             )
         index = self.order.index(slot)
         previous = self._previous(index)
@@ -211,7 +211,7 @@ class EditTransaction:
         to = operation.to if below is None else self.order.index(below) + 1
         self.order.insert(to, slot)
         content = self._content(slot)
-        step = Step("move", slot, index, to, before=content, after=content)
+        step = EditStep("move", slot, index, to, before=content, after=content)
         self._record("move", step, previous)
 
     def _set_outputs(self, operation: SetOutputs) -> None:
@@ -219,17 +219,17 @@ class EditTransaction:
         before = self._content(slot)
         if before.type != "code":
             raise InvalidArguments(
-                f"`{operation.cell}` is a {before.type} cell: it has no outputs."
+                f"`{operation.cell}` is a {before.type} cell and has no outputs."
             )
         after = replace(
             before, outputs=operation.outputs, execution_count=operation.execution_count
         )
         index = self.order.index(slot)
-        self._record("outputs", Step("set", slot, index, before=before, after=after))
+        self._record("outputs", EditStep("set", slot, index, before=before, after=after))
 
     # --- cells
 
-    def _record(self, action: Action, step: Step, previous: str | None = None) -> None:
+    def _record(self, action: Action, step: EditStep, previous: str | None = None) -> None:
         if step.after is not None and step.kind != "move":
             self.contents[step.slot] = step.after
         self.steps.append(step)
@@ -241,23 +241,23 @@ class EditTransaction:
         if cell is not None and slot not in self.order:
             slot = self._inserted.get(key)
         if slot is None or slot not in self.order:
-            gone = "was deleted by an operation before" if cell is not None else "does not exist"
-            raise CellNotFound(f"The cell `{key}` of {self._snapshot.path} {gone}.")
+            gone = "was deleted by an earlier operation" if cell is not None else "does not exist"
+            raise CellNotFound(f"The cell `{key}` in {self._snapshot.path} {gone}.")
         return slot
 
     def _key(self, slot: int) -> str | None:
-        """What the list calls a cell; None for a new one without an id."""
+        """Return a cell's key in operations; None for a new one without an id."""
         return self._snapshot.cells[slot].key if slot >= 0 else self.contents[slot].id
 
     def _previous(self, index: int) -> str | None:
-        """The cell before the one at an index."""
+        """Return the key of the cell above the one at an index."""
         return self._key(self.order[index - 1]) if index else None
 
     def _content(self, slot: int) -> CellContent:
         return self.contents[slot] if slot in self.contents else self._load(slot)
 
     def _expected(self, key: str, expect: str | None) -> tuple[int, CellContent]:
-        """The cell, which has to be as expected before the list or after what the list did to it."""
+        """Return a cell; record a conflict if neither its old nor its new source is as expected."""
         slot = self._slot(key)
         content = self._content(slot)
         seen = {source_hash(content.source)}
@@ -272,12 +272,12 @@ class EditTransaction:
 
 
 def anchored(snapshot: Snapshot, operations: Sequence[Operation]) -> list[Operation]:
-    """Return operations that put cells below others instead of at indexes of the snapshot.
+    """Return operations with positions relative to other cells instead of indexes of the snapshot.
 
     Others may insert, move and delete cells between the planning of operations and their commit. An
-    index then is another place, or none; below the same cell is the place that was meant. A cell at
-    the top stays at index 0. A notebook whose format has no ids knows its cells by their indexes
-    alone: its operations stay as they are.
+    index may then mean another position; below the same cell is the intended one. A cell at the top
+    stays at index 0. If the format has no ids, cells are known only by their indexes, and the operations
+    are returned unchanged.
 
     Args:
         snapshot: The notebook for which the operations were planned.
@@ -286,7 +286,7 @@ def anchored(snapshot: Snapshot, operations: Sequence[Operation]) -> list[Operat
     if not cellforms.has_ids(snapshot.nbformat):
         return list(operations)
     order = [cell.key for cell in snapshot.cells]
-    # A cell whose id is not its own is named by its index, too.
+    # A cell whose id is not unique is also addressed by its index.
     named = {cell.key for cell in snapshot.cells if cell.key == cell.id}
     found: list[Operation] = []
     for operation in operations:
@@ -314,6 +314,6 @@ def anchored(snapshot: Snapshot, operations: Sequence[Operation]) -> list[Operat
 
 
 def _id_of(seed: str, taken: Sequence[str]) -> str:
-    """An id for a new cell that is the same whenever the same is planned: an approval is for it."""
+    """Return a deterministic id for a new cell, so that an approval of the plan stays valid."""
     cell_id = f"c{source_hash(seed)[:7]}"
     return cell_id if cell_id not in taken else _id_of(f"{seed}+", taken)

@@ -24,7 +24,7 @@ from tk_ai_extension.server.renames import Renames
 from tk_ai_extension.server.services import FaceSettings, Services
 from tk_ai_extension.server.tabs import Tabs
 from tk_ai_extension.workspace.dumpable import hide_process
-from tk_ai_extension.workspace.state import default_data_folder
+from tk_ai_extension.workspace.state_folder import default_data_folder
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats

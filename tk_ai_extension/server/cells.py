@@ -13,7 +13,7 @@ from tk_ai_extension.model.errors import InvalidArguments, NotebookRequired, Per
 from tk_ai_extension.server.kernel_line import Wire
 from tk_ai_extension.workspace.permission_requests import Answer
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE
-from tk_ai_extension.workspace.running import Run
+from tk_ai_extension.workspace.runs import Run
 from tk_ai_extension.workspace.workspace import Workspace
 
 FIELDS = ("message", "mode", "model", "active_cell")
@@ -67,12 +67,12 @@ class CellQuestion:
         request = await self._request(question)
         asking = Asking(self._kernel_id, error)
         begun = await self._chats.send(self._user, request, asking=asking)
-        caller = Caller(user=self._user, key=begun.chat, face="chat")
-        self._workspace.asking.begin(self._kernel_id, caller)
+        caller = Caller(user=self._user, key=begun.chat, interface="chat")
+        self._workspace.questions.begin(self._kernel_id, caller)
         try:
             await self._follow(begun)
         finally:
-            self._workspace.asking.end(self._kernel_id, caller)
+            self._workspace.questions.end(self._kernel_id, caller)
 
     async def _follow(self, begun: StartedTurn) -> None:
         """Tells the cell what happens, and hears what it says, until the turn is over."""

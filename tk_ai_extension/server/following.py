@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.outputs import OutputBuffer
-from tk_ai_extension.workspace.running import Run, RunEvent, Step
+from tk_ai_extension.workspace.runs import Run, RunEvent, Step
 
 _ID = re.compile(r"(\d{1,15})(?:-(\d{1,9})-(\d{1,9})-(\d{1,12}))?", re.ASCII)
 

@@ -27,7 +27,7 @@ from tk_ai_extension.model.errors import (
     PermissionDenied,
     ToolError,
 )
-from tk_ai_extension.workspace.sockets import Listener
+from tk_ai_extension.workspace.socket_listener import SocketListener
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ Answer = Callable[[str, dict[str, Any], Wire], Awaitable[None]]
 
 
 class KernelLine:
-    """Listens from the first kernel on; it is the `Passes` of a server's kernels.
+    """Listens from the first kernel on; it is the `KernelCredentials` of a server's kernels.
 
     Args:
         answer: Answers a question.
@@ -95,7 +95,7 @@ class KernelLine:
         self._answer = answer
         self._process_of = process_of
         self._passes: dict[str, str] = {}
-        self._listener = Listener("line.sock", self._hear, MAX_LINE)
+        self._listener = SocketListener("line.sock", self._hear, MAX_LINE)
 
     async def issue(self, kernel_id: str) -> Mapping[str, str]:
         """The line's address and a new pass, for a kernel whose process is about to begin.

@@ -33,7 +33,7 @@ from tk_ai_extension.tools.schemas import parsed
 from tk_ai_extension.workspace.activity import Activity
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE
-from tk_ai_extension.workspace.taking_back import TakenBack
+from tk_ai_extension.workspace.undo_entries import TakenBack
 
 __all__ = ["Activity", "Attachment", "ChatRequest", "PlanAnswer", "parsed"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tk_ai_extension.notebooks.changes import CONTENTS_EVENTS
+from tk_ai_extension.notebooks.subscriptions import CONTENTS_EVENTS
 
 
 class Renames:

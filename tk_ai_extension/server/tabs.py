@@ -403,7 +403,7 @@ class Tabs:
                     "and cannot be reached."
                 )
 
-    async def returned(self, tab: Tab, seconds: float | None) -> bool:
+    async def wait_for_return(self, tab: Tab, seconds: float | None) -> bool:
         """See `TabChannel.returned`."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while (known := self._known(tab)) is not None:

@@ -30,7 +30,7 @@ from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.notices import Notices
 from tk_ai_extension.workspace.paths import contain, folder_path, notebook_path
 from tk_ai_extension.workspace.permissions import PermissionPolicy
-from tk_ai_extension.workspace.state import state_folder, state_path
+from tk_ai_extension.workspace.state_folder import state_folder, state_path
 from tk_ai_extension.workspace.workspace import Limits, Workspace
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def wire(app: TkAIExtensionApp, managers: Managers, tabs: TabChannel) -> Wired:
         ),
         limits=Limits(app.answer_budget, app.max_source, app.max_wait),
     )
-    workspace.activity.listen(partial(_show_agent, store))
+    workspace.activity.add_listener(partial(_show_agent, store))
     found = {
         "jupyter_client": persistent.missing_parts(),
         "jupyter_server": [*atomic_parts(managers.contents), *hook_parts(managers.contents)]

@@ -32,7 +32,7 @@ def nothing_lost_silently(stderr: str, kept: int, made: int) -> None:
     found = re.search(r"([\d,]+) messages with output were lost", stderr)
     told = int(found[1].replace(",", "")) if found else 0
     # A line is a message, but for one or the other that the kernel has sent in two.
-    if "the last of the output were lost" in stderr:
+    if "The last messages with output were lost" in stderr:
         assert kept + told <= made + 0.01 * told
     else:
         assert abs(kept + told - made) <= 0.01 * told

@@ -1,1 +1,1 @@
-"""The tools: one definition each, in toolsets; every face derives from the registry."""
+"""The tools: one definition each, in toolsets; every interface derives from the registry."""

@@ -1,4 +1,4 @@
-"""Several cells in one argument, and the place of a new one."""
+"""Resolve arguments that select several cells, or a position for a cell."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from tk_ai_extension.model.ranges import parse_span, parts_of
 
 
 def select(snapshot: Snapshot, ranges: str) -> list[Cell]:
-    """The cells that ``0-3,7,@318a,-1`` names, in the notebook's order, each once.
+    """Return the cells that ``0-3,7,@318a,-1`` selects, in notebook order, without duplicates.
 
-    A part is a cell's address, or a span of indices (`model.ranges`).
+    Args:
+        snapshot: The notebook.
+        ranges: Cell addresses and spans of indices (`model.ranges`), separated by commas.
 
     Raises:
-        InvalidArguments: a part that is empty or can be read in two ways.
-        CellNotFound: a part that names nothing.
+        InvalidArguments: A part is empty or ambiguous.
+        CellNotFound: A part selects no cell.
     """
     chosen: dict[int, Cell] = {}
     for part in parts_of(ranges):
@@ -46,22 +48,23 @@ def insertion(
     after: str | int | None,
     before: str | int | None,
 ) -> Insert:
-    """The operation that inserts at one of the three places, or at the end.
+    """Return the operation that inserts a cell at one of three positions, or at the end.
 
     Raises:
-        InvalidArguments: more than one place, or an index out of range (0 to the number of cells).
-        CellNotFound.
+        InvalidArguments: More than one position is given, or the index is out of range (0 to the
+            number of cells).
+        CellNotFound: ``after`` or ``before`` names no cell.
     """
-    if sum(place is not None for place in (index, after, before)) > 1:
-        raise InvalidArguments("Give one of `index`, `after` and `before`.")
+    if sum(position is not None for position in (index, after, before)) > 1:
+        raise InvalidArguments("Give only one of `index`, `after` and `before`.")
     if index is not None:
         count = len(snapshot.cells)
         at = index + count + 1 if index < 0 else index
         if not 0 <= at <= count:
             raise InvalidArguments(
-                f"`index` {index} is out of range: {snapshot.path} takes 0 to {count}."
+                f"`index` {index} is out of range for {snapshot.path}. Use 0 to {count}."
             )
-        # The end is where it is when the cell is inserted.
+        # Others may add cells before the insertion: -1 is the end at that time.
         return Insert(content) if index == -1 else Insert(content, index=at)
     if after is not None:
         return Insert(content, after=snapshot.find(after)[0].key)
@@ -71,10 +74,10 @@ def insertion(
 
 
 def position(snapshot: Snapshot, to: int) -> int:
-    """The index that ``to`` means, which may count from the end.
+    """Return the index that ``to`` names; a negative one counts from the end.
 
     Raises:
-        InvalidArguments: it is out of range.
+        InvalidArguments: It is out of range.
     """
     count = len(snapshot.cells)
     at = to + count if to < 0 else to

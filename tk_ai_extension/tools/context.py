@@ -1,4 +1,4 @@
-"""What a tool receives besides its arguments."""
+"""The context that a tool receives besides its arguments."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tk_ai_extension.workspace.permissions import Approver
 from tk_ai_extension.workspace.workspace import Workspace
 
 ProgressSink = Callable[[str], Awaitable[None]]
-"""Takes a line that says what a running call is doing."""
+"""Receives a line of text that describes the progress of a call."""
 
 
 class ToolCalls(Protocol):
-    """Calls tools by name: the registry that a call came through."""
+    """Calls tools by name; implemented by `Registry`."""
 
     async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> Result:
-        """Calls one; see `Registry.call`."""
+        """Call a tool; see `Registry.call`."""
         ...
 
 
@@ -31,18 +31,18 @@ async def _no_progress(_message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """One call's surroundings: the workspace, who calls, and how to reach them meanwhile.
+    """The context of one tool call: the workspace, the caller, and ways to reach the caller.
 
     Attributes:
-        workspace: The managers, the store, the kernels, the journal.
-        caller: Who is acting.
-        progress: Reports progress to the caller; does nothing where the face has none.
-        approver: Asks a person within the call; None where nobody can be asked.
-        gone: Set when nobody waits for the answer any more (the client's connection closed). The call
-            goes on; what it answers then has not been seen.
-        approval: What a person was shown of just this call and approved; None where nobody was
-            asked. Nothing else is run: code that is changed before its turn comes is not.
-        tools: The registry that the call came through, for a tool whose code calls others.
+        workspace: The notebooks, kernels, journal and permissions of this server.
+        caller: The caller.
+        progress: Reports progress to the caller; does nothing if the interface has no progress.
+        approver: Asks a person during the call; None if nobody can be asked.
+        gone: Set when the client has disconnected. The call continues, but its result counts as
+            not received.
+        approval: The approval of this call; None if none was needed. Code that changed after the
+            approval does not run.
+        tools: The registry that the call came through, for tools whose code calls other tools.
     """
 
     workspace: Workspace
@@ -54,10 +54,11 @@ class ToolContext:
     tools: ToolCalls | None = None
 
     def current_path(self, notebook: str | None) -> str | None:
-        """The path of the notebook meant, without checking that it exists; None where none is.
+        """Return the path of the named or current notebook, which may not exist; None if there is none.
 
         Raises:
-            PathRefused, NotANotebook.
+            PathRefused: The path is outside the root or hidden.
+            NotANotebook: The path does not end in ``.ipynb``.
         """
         workspace = self.workspace
         managed = workspace.notebooks.resolve(self.caller, notebook)

@@ -1,8 +1,17 @@
-"""What a call is about to do, worked out before anything is done.
+"""Plans: what a call will do, computed before it changes anything.
 
-A plan is what a person is shown where the mode asks (`Plan.proposal`), and what is then carried
-out: the same value, which names the sources that it was made for. It goes stale rather than do
-something else.
+A tool with ``carry_out`` returns a plan. If the mode requires approval, a person is shown its
+proposal (`Plan.proposal`); then the same plan is executed. A plan is bound to the sources that it
+was made for, so it fails with a conflict instead of changing other sources.
+
+A plan of your own needs one method:
+
+>>> class Greet:
+...     def proposal(self) -> Proposal:
+...         return Proposal("Greet Ada", (ProposalStep("arguments", "Greet Ada"),))
+>>> plan: Plan = Greet()
+>>> plan.proposal().as_text()
+'Greet Ada'
 """
 
 from __future__ import annotations
@@ -27,27 +36,27 @@ from tk_ai_extension.notebooks.base import NotebookDocument
 
 
 class Plan(Protocol):
-    """What a call would do."""
+    """What a call will do."""
 
     def proposal(self) -> Proposal:
-        """All that it would do, for a person who decides whether it may.
+        """Return everything that the call will do, for the person who approves it.
 
-        The kernel of a notebook's own is filled in by `tools.permitting`.
+        `tools.permission_checks` adds the kernel of the notebook.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Edit:
-    """Operations on a notebook, and whether the cells that they touch are run afterwards.
+    """Operations on a notebook, and optionally a run of the changed code cells.
 
     Attributes:
-        document: What is changed.
-        snapshot: The notebook that the operations were planned for.
-        operations: In order, all or none.
-        run: Whether the code cells among those inserted and replaced are run then.
-        wait: Seconds to wait for the end of that.
-        timeout: Seconds after which a cell that runs is interrupted.
+        document: The notebook to change.
+        snapshot: The notebook for which the operations were planned.
+        operations: The operations, in order, applied all or none.
+        run: Whether to run the inserted and replaced code cells afterwards.
+        wait: Seconds to wait for the end of that run.
+        timeout: Seconds after which a running cell is interrupted; None for no limit.
     """
 
     document: NotebookDocument
@@ -58,7 +67,7 @@ class Edit:
     timeout: float | None = None
 
     def proposal(self) -> Proposal:
-        """A diff of each cell; all of its lines where it is run."""
+        """Return a diff of each cell; all lines of a cell that runs."""
         steps = tuple(_operation(self.snapshot, each, self.run) for each in self.operations)
         runs = any(step.runs for step in steps)
         title: str = Sentence("nothing_to_change")
@@ -70,13 +79,13 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Creation:
-    """A notebook that is to be made.
+class CreationPlan:
+    """A notebook to create.
 
     Attributes:
-        path: Where; nothing is there yet.
-        cells: In order, by type and source.
-        kernelspec: What it runs on: name, display_name and language; None to leave it open.
+        path: The path of the new notebook.
+        cells: Type and source of its cells, in order.
+        kernelspec: Its kernelspec (name, display_name and language); None for none.
     """
 
     path: str
@@ -84,7 +93,7 @@ class Creation:
     kernelspec: dict[str, str] | None = None
 
     def proposal(self) -> Proposal:
-        """The cells, whole."""
+        """Return all cells."""
         count = len(self.cells)
         title = Sentence("create", path=self.path, count=count)
         if self.kernelspec:
@@ -100,18 +109,18 @@ class Creation:
 
 
 @dataclass(frozen=True)
-class Running:
-    """Cells of a notebook, or scratch code, that a kernel is about to run.
+class RunPlan:
+    """Cells of a notebook, or scratch code, to run in the notebook's kernel.
 
     Attributes:
-        document: Whose kernel runs them.
-        snapshot: The notebook that the cells are from.
-        cells: In order; none for scratch code.
+        document: The notebook whose kernel runs them.
+        snapshot: The notebook as the cells were read; None for scratch code.
+        cells: The cells, in order; empty for scratch code.
         code: The scratch code.
-        restart: Whether the kernel is restarted first.
-        stop_on_error: Whether a cell that fails ends it.
+        restart: Whether to restart the kernel first.
+        stop_on_error: Whether to skip the remaining cells after one fails.
         wait: Seconds to wait for the end.
-        timeout: Seconds after which a cell is interrupted.
+        timeout: Seconds after which a cell is interrupted; None for no limit.
     """
 
     document: NotebookDocument
@@ -124,7 +133,7 @@ class Running:
     timeout: float | None = None
 
     def proposal(self) -> Proposal:
-        """The code, whole."""
+        """Return all of the code."""
         steps = [RESTART] if self.restart else []
         path = self.document.path
         if self.snapshot is None:
@@ -147,18 +156,18 @@ class Running:
 
 
 Verb = Literal["restart", "interrupt", "shut down"]
-"""What is done to a kernel."""
+"""A change of a kernel's state."""
 
 
 @dataclass(frozen=True)
 class KernelChange:
-    """Something that is about to be done to a running kernel.
+    """A planned change of a running kernel's state.
 
     Attributes:
         verb: restart, interrupt or shut down.
-        kernel_id: Which kernel.
-        path: The notebook that it is of; None for none or several.
-        execution_id: The run that is interrupted, where it is just that one.
+        kernel_id: The kernel.
+        path: The kernel's notebook; None for none or several.
+        execution_id: The execution to interrupt; None for the one that runs.
     """
 
     verb: Verb
@@ -167,8 +176,8 @@ class KernelChange:
     execution_id: str | None = None
 
     def proposal(self) -> Proposal:
-        """The kernel, and what is done to it."""
-        # A notebook has one kernel; which one it is else, only its id says.
+        """Return the kernel and the change."""
+        # A notebook has one kernel. Without a notebook, only the id identifies the kernel.
         kernel = Sentence("kernel_of_notebook")
         if not self.path:
             kernel = Sentence("kernel_of_id", id=self.kernel_id[:8])
@@ -188,14 +197,14 @@ RESTART = ProposalStep("kernel", Sentence("restart_first"))
 
 
 def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalStep:
-    """An operation as a step, bound to the source that it was planned for."""
+    """Return an operation as a step that is bound to the source for which it was planned."""
     match operation:
         case Insert(content):
             runs = run and content.type == "code"
-            place, to, identity = _place(snapshot, operation)
+            position, to, identity = _position(snapshot, operation)
             return ProposalStep(
                 "insert",
-                Sentence("insert_and_run" if runs else "insert", type=content.type, place=place),
+                Sentence("insert_and_run" if runs else "insert", type=content.type, place=position),
                 to=to,
                 runs=runs,
                 lines=marked("+", content.source),
@@ -257,19 +266,19 @@ def _reference(snapshot: Snapshot, cell: Cell) -> CellReference:
 
 
 def _name(cell: Cell) -> Sentence:
-    """A cell as a person finds it: the first is cell 1, and its id says nothing to them."""
+    """Return a cell's name for a person, who counts cells from 1 and does not see ids."""
     return Sentence("cell", type=cell.type, position=cell.index + 1)
 
 
 def _joined(parts: Sequence[Sentence]) -> str:
-    """Parts of a sentence as one."""
+    """Return the parts as one sentence."""
     return reduce(lambda first, more: Sentence("change_two", first=first, second=more), parts, "")
 
 
-def _place(
+def _position(
     snapshot: Snapshot, insert: Insert
 ) -> tuple[str, int | None, tuple[str | int | None, ...]]:
-    """Where a cell is inserted: in words, as an index, and as an approval is bound to it."""
+    """Return where a cell is inserted: as text, as an index, and as the identity of the approval."""
     if insert.index is not None:
         return Sentence("place_at", position=insert.index + 1), insert.index, ("at", insert.index)
     key = insert.after or insert.before

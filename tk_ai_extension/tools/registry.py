@@ -1,8 +1,8 @@
-"""The registry: `@tool` makes a typed async function the only definition of a tool.
+"""The tool registry. The decorator `tool` makes a typed async function the definition of a tool.
 
-Names, descriptions, JSON schemas, annotations, validation, permission and error handling of every
-face come from here. Tools are found by importing the modules of a toolset's package, so that a new
-tool is one function in one file.
+Every interface derives names, descriptions, JSON schemas, annotations, validation, permission and
+error handling from it. The registry imports the modules of a toolset's package and collects their
+tools, so a new tool is one function in one file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.permitting import (
+from tk_ai_extension.tools.permission_checks import (
     Concerns,
     PermissionCheck,
     concerned_notebook,
@@ -45,34 +45,34 @@ from tk_ai_extension.workspace.permission_requests import Effect
 logger = logging.getLogger(__name__)
 
 MAX_ASKED = 3
-"""How often a person is asked about one call that changes while they are asked."""
+"""Maximum requests for approval for one call whose proposal changes while the person decides."""
 
 ToolFunction = Callable[..., Awaitable[Any]]
-"""Answers with a `Result`, or with the `Plan` of one."""
+"""Returns a `Result`, or a `Plan` that `CarryOut` executes."""
 CarryOut = Callable[[ToolContext, Any, str], Awaitable[Result]]
-"""Does what a plan says, by the tool of that name."""
+"""Executes a plan for the tool of that name."""
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool: its function and all that is derived from it.
+    """A tool: its function and the properties derived from it.
 
     Attributes:
-        name: The name in every face.
-        description: The docstring: what it is for and what it answers.
-        effect: What it can do.
-        destructive: Whether it can remove what it does not give back (MCP's ``destructiveHint``).
-        idempotent: Whether calling it twice changes nothing more.
-        function: Does it; or, with ``carry_out``, works out a `Plan` and changes nothing.
-        carry_out: Does what was planned; None where the arguments say all that a call would do.
-        concerns: Which notebook a call is about: what approvals for a notebook go by.
-        effect_of: What a call with these arguments can do, where that depends on them.
-        command: Its command on the command line, and the arguments that are given there by place,
-            such as ``insert index source``; its name with dashes, where there is none. A command of
-            the command line's own takes the place of the tools that it is made of.
-        arguments: The pydantic model of its arguments.
-        result: The class of its answer.
-        notebook_argument: The argument that names the notebook, where there is one.
+        name: The name in every interface.
+        description: The docstring: when to use the tool and what it returns.
+        effect: What it can do: READ, WRITE or EXECUTE.
+        destructive: Whether it can remove content for good (MCP's ``destructiveHint``).
+        idempotent: Whether a repeated call has no further effect (MCP's ``idempotentHint``).
+        function: Does the work; with ``carry_out``, returns a `Plan` and changes nothing.
+        carry_out: Executes the plan; None if the arguments alone describe what a call does.
+        concerns: Returns the notebook that a call concerns; approvals for a notebook depend on it.
+        effect_of: Returns the effect of a call, if it depends on the arguments.
+        command: The command in `nb` and its positional arguments, such as ``insert index source``;
+            if empty, the tool's name with dashes. A command that `nb` defines itself replaces those
+            of the tools that it calls.
+        arguments: The pydantic model of the arguments.
+        result: The class of the result.
+        notebook_argument: The argument that names the notebook, if there is one.
     """
 
     name: str
@@ -91,14 +91,14 @@ class Tool:
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
-        """The JSON schema of the arguments, in as few characters as say the same."""
+        """The compact JSON schema of the arguments."""
         schema = compact_schema(self.arguments.model_json_schema())
         schema.setdefault("properties", {})
         return schema
 
     @cached_property
     def output_schema(self) -> dict[str, Any]:
-        """The JSON schema of the structured answer."""
+        """The compact JSON schema of the structured result."""
         return compact_schema(self.result.model_json_schema())
 
     @property
@@ -107,7 +107,7 @@ class Tool:
         return frozenset(self.arguments.model_fields)
 
     def effect_for(self, parsed: BaseModel) -> Effect:
-        """What a call with these arguments can do."""
+        """Return the effect of a call with these arguments."""
         return self.effect if self.effect_of is None else self.effect_of(parsed)
 
 
@@ -122,12 +122,28 @@ def tool(
     command: str = "",
     notebook_argument: str = "notebook",
 ) -> Callable[[ToolFunction], Tool]:
-    """Makes a tool of an async function ``(context, *arguments) -> Result``.
+    """Define a tool from an async function ``(context, *arguments) -> Result``.
 
-    The function's name is the tool's, its docstring the description, its annotated parameters the
-    arguments, its return annotation the answer. With ``carry_out`` the function only plans: it
-    changes nothing and returns a `Plan`, which a person may be shown, and ``carry_out`` does it and
-    answers.
+    The function's name is the tool's name, its docstring the description, its annotated parameters
+    the arguments, and its return annotation the result. With ``carry_out`` the function changes
+    nothing: it returns a `Plan`, which a person may have to approve, and ``carry_out`` executes it.
+
+    >>> class CellCount(Result):
+    ...     count: int
+    ...
+    ...     def as_text(self) -> str:
+    ...         return f"{self.count} cells"
+    >>> @tool("READ")
+    ... async def count_cells(context: ToolContext, notebook: str) -> CellCount:
+    ...     '''Count the cells of a notebook.'''
+    ...     document = await context.workspace.open(context.caller, notebook)
+    ...     return CellCount(count=len((await document.read()).cells))
+    >>> count_cells.name, count_cells.description
+    ('count_cells', 'Count the cells of a notebook.')
+    >>> count_cells.input_schema["required"]
+    ['notebook']
+
+    The arguments are attributes of `Tool`.
     """
 
     def define(function: ToolFunction) -> Tool:
@@ -160,26 +176,26 @@ def tool(
 
 
 class Ownership(Protocol):
-    """Says which calls belong to another server than this one."""
+    """Decides which calls belong to another server."""
 
     async def check(self, tool: Tool, parsed: Any, context: ToolContext) -> list[str]:
-        """Check that a call belongs here, before anything else is done; return notes for its caller.
+        """Check that a call belongs to this server, before it runs; return notes for its caller.
 
         Raises:
-            ToolError: it does not.
+            ToolError: The call belongs to another server.
         """
         ...
 
 
 class Registry:
-    """The tools of the chosen toolsets, and the one way to call them.
+    """The tools of the chosen toolsets. All calls go through `call`.
 
     Args:
         tools: The tools.
-        ownership: Says which calls belong to another server; None where all belong here.
+        ownership: Decides which calls belong to another server; None if all belong to this one.
 
     Raises:
-        InvalidArguments: two tools have one name.
+        InvalidArguments: Two tools have the same name.
     """
 
     def __init__(self, tools: Iterable[Tool], ownership: Ownership | None = None) -> None:
@@ -188,21 +204,25 @@ class Registry:
         for tool in tools:
             known = self._tools.setdefault(tool.name, tool)
             if known is not tool:
-                homes = sorted({known.function.__module__, tool.function.__module__})
+                origins = sorted({known.function.__module__, tool.function.__module__})
                 raise InvalidArguments(
-                    f"Two tools are called `{tool.name}`: of {' and '.join(homes)}.",
-                    hint="Choose toolsets that go together.",
+                    f"Two tools have the name `{tool.name}`, in {' and '.join(origins)}.",
+                    hint="Choose toolsets without a common tool name.",
                 )
 
     @classmethod
     def load(
         cls, toolsets: Iterable[str] = ("default",), ownership: Ownership | None = None
     ) -> Registry:
-        """The tools of these toolsets, ours and those that other packages bring.
+        """Return a registry with the tools of these toolsets.
+
+        Args:
+            toolsets: Names of built-in toolsets, or of entry points of other packages.
+            ownership: See `Registry`.
 
         Raises:
-            InvalidArguments: a toolset that does not exist, or two that do not go together.
-            InternalError: a toolset that cannot be imported.
+            InvalidArguments: A toolset does not exist, or two of them share a tool name.
+            InternalError: A toolset cannot be imported.
         """
         tools = (
             value
@@ -220,34 +240,37 @@ class Registry:
         return len(self._tools)
 
     def get(self, name: str) -> Tool:
-        """The tool of that name.
+        """Return the tool of that name.
 
         Raises:
-            UnknownTool.
+            UnknownTool: No tool of the chosen toolsets has that name.
         """
         try:
             return self._tools[name]
         except KeyError:
             names = ", ".join(sorted(self._tools))
-            raise UnknownTool(
-                f"There is no tool `{name}`.", hint=f"The tools are: {names}."
-            ) from None
+            raise UnknownTool(f"Unknown tool `{name}`.", hint=f"The tools are: {names}.") from None
 
     def validate(self, tool: Tool, arguments: Mapping[str, Any]) -> BaseModel:
-        """The arguments as the tool's model.
+        """Return the arguments as an instance of the tool's model.
 
         Raises:
-            InvalidArguments: names each argument that is wrong, and why.
+            InvalidArguments: Some arguments are invalid; the message names each one and the reason.
         """
         given = encodable(dict(arguments))
         return parsed(tool.arguments, given, tool.name, fields="arguments")
 
     async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> Result:
-        """Calls a tool for a caller: validates, asks for permission, runs.
+        """Validate the arguments, check the permission, and run a tool.
+
+        Args:
+            name: The tool's name.
+            arguments: JSON values by argument name.
+            context: The caller and the workspace.
 
         Raises:
-            ToolError: every failure, one that nobody foresaw as `InternalError` with the traceback
-                in the log.
+            ToolError: The call failed. An unexpected exception is an `InternalError`; its traceback
+                is in the log.
         """
         tool = self.get(name)
         parsed = self.validate(tool, arguments)
@@ -269,7 +292,7 @@ class Registry:
 
 
 async def _perform(tool: Tool, parsed: BaseModel, context: ToolContext) -> Result:
-    """Run a call; where the mode asks, do just what a person was shown and approved."""
+    """Run a call. If the mode requires approval, run exactly what the person approved."""
     given = {key: getattr(parsed, key) for key in tool.parameters}
     check = permission_check(tool, parsed, context)
     if check is None:
@@ -278,10 +301,10 @@ async def _perform(tool: Tool, parsed: BaseModel, context: ToolContext) -> Resul
     for _ in range(MAX_ASKED):
         shown, plan = await _proposed(check, tool, parsed, given, context)
         if not check.needs_asking(shown):
-            # By a standing approval for the notebook of this very plan.
+            # A standing approval for this plan's notebook.
             return await _do(tool, given, context, plan)
         await check.ask(shown)
-        # A person takes their time: what changed meanwhile is shown again.
+        # The proposal may have changed while the person decided: then ask again.
         now, plan = await _proposed(check, tool, parsed, given, context)
         if now.digest() != shown.digest():
             continue
@@ -289,7 +312,7 @@ async def _perform(tool: Tool, parsed: BaseModel, context: ToolContext) -> Resul
             return await _do(tool, given, replace(context, approval=Approval(now)), plan)
         except ApprovalOutdated:
             continue
-    raise ApprovalOutdated(f"What {tool.name} would do changed each time the user was asked.")
+    raise ApprovalOutdated(f"The effect of {tool.name} changed each time the user was asked.")
 
 
 async def _planned(tool: Tool, given: Mapping[str, Any], context: ToolContext) -> Plan | None:
@@ -303,7 +326,7 @@ async def _proposed(
     given: Mapping[str, Any],
     context: ToolContext,
 ) -> tuple[Proposal, Plan | None]:
-    """What a call would do now, for a person and for the tool."""
+    """Return the proposal and the plan of a call as of now."""
     plan = await _planned(tool, given, context)
     if plan is None:
         return await check.of_arguments(tool, parsed), None

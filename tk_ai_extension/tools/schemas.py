@@ -1,4 +1,4 @@
-"""JSON schemas in as few characters as say the same, and the values that pydantic models take."""
+"""Compact JSON schemas, and validation of values by pydantic models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tk_ai_extension.model.errors import InvalidArguments
 _Model = TypeVar("_Model", bound=BaseModel)
 
 MAX_PROBLEMS = 10
-"""How many wrong fields an error names."""
+"""Maximum invalid fields that an error names."""
 
 
 def parsed(
@@ -22,12 +22,12 @@ def parsed(
 
     Args:
         model: A pydantic model.
-        values: The values, as they came.
-        failure: What is not possible where they are wrong: the beginning of the error's sentence.
-        fields: What the model's fields are called here.
+        values: The values to validate.
+        failure: The beginning of the error message.
+        fields: The name of the model's fields in the error message.
 
     Raises:
-        InvalidArguments: names each field that is wrong, and why.
+        InvalidArguments: Some fields are invalid; the message names each one and the reason.
     """
     try:
         return model.model_validate(values)
@@ -43,7 +43,7 @@ def parsed(
 
 
 def compact_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON schema without what tells a reader nothing: titles, null alternatives, null defaults."""
+    """Return a JSON schema without titles, null alternatives and null defaults."""
     return cast("dict[str, Any]", _compact(schema, property_names=False))
 
 

@@ -1,4 +1,4 @@
-"""The toolsets that there are: ours, and those that other packages bring."""
+"""Toolsets: those of this package, and those that other packages provide through entry points."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ TOOLSETS: Mapping[str, str] = {
     "omp": "tk_ai_extension.tools.omp",
     "introspection": "tk_ai_extension.tools.introspection",
 }
-"""Our own by name, each a package whose modules define the tools."""
+"""Built-in toolsets by name. Each is a package whose modules define the tools."""
 
 ENTRY_POINTS = "tk_ai_extension.toolsets"
-"""The group of entry points by which a package adds its own: ``name = "package.of.its.tools"``."""
+"""Entry point group for toolsets of other packages: ``name = "package.of.its.tools"``."""
 
 
 def modules(toolset: str) -> Iterator[ModuleType]:
-    """The modules of a toolset, imported now: the package and those in it, or the one module.
+    """Import and yield the modules of a toolset: the package and its modules, or a single module.
 
     Raises:
-        InvalidArguments: there is none of that name, or two packages bring one.
-        InternalError: it cannot be imported.
+        InvalidArguments: No package provides a toolset of that name, or several do.
+        InternalError: The toolset cannot be imported.
     """
-    name = TOOLSETS.get(toolset) or _brought(toolset).value
+    name = TOOLSETS.get(toolset) or _entry_point(toolset).value
     try:
         package = import_module(name)
         yield package
@@ -38,20 +38,20 @@ def modules(toolset: str) -> Iterator[ModuleType]:
     except ImportError as error:
         raise InternalError(
             f"The toolset `{toolset}` cannot be loaded: {error}.",
-            hint="Repair or remove the package that brings it.",
+            hint="Fix or uninstall the package that provides it.",
         ) from error
 
 
-def _brought(toolset: str) -> EntryPoint:
-    # What is installed is looked at when a name is not ours: it takes as long as there is much.
+def _entry_point(toolset: str) -> EntryPoint:
+    # Only for names that are not built in: reading entry points takes longer the more is installed.
     found = entry_points(group=ENTRY_POINTS)
     named = {entry.value: entry for entry in found if entry.name == toolset}
     if not named:
         known = ", ".join(sorted({*TOOLSETS, *found.names}))
-        raise InvalidArguments(f"There is no toolset `{toolset}`.", hint=f"Choose among: {known}.")
+        raise InvalidArguments(f"Unknown toolset `{toolset}`.", hint=f"Choose one of: {known}.")
     if len(named) > 1:
         raise InvalidArguments(
-            f"Several packages bring a toolset `{toolset}`: {', '.join(sorted(named))}.",
-            hint="Remove all but one.",
+            f"Several packages provide a toolset `{toolset}`: {', '.join(sorted(named))}.",
+            hint="Uninstall all but one.",
         )
     return next(iter(named.values()))

@@ -1,1 +1,1 @@
-"""The workspace: who works in which notebook, the queue, permissions, the journal, artifacts, paths."""
+"""The workspace: callers' notebooks, the execution queue, permissions, the journal, artifacts, paths."""

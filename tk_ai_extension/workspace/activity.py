@@ -1,4 +1,4 @@
-"""What is done to notebooks, as it happens and by whomever, for those who look at one."""
+"""A feed of changes and runs of notebooks, for clients that show a notebook."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ logger = logging.getLogger(__name__)
 Kind = Literal["changed", "taken_back", "running", "ran", "missed"]
 
 MAX_BEHIND = 500
-"""How many activities wait for a follower; one who is further behind is told just that."""
+"""Maximum queued activities of a subscriber. A slower one receives ``missed`` instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Something that was done to a notebook through a tool.
+    """A change or run of a notebook through a tool.
 
     Attributes:
         kind: ``changed`` and ``taken_back``: cells were written; ``running`` and ``ran``: a cell's
-            code begins and ends; ``missed``: the follower was too slow for what was here.
+            code starts and ends; ``missed``: the subscriber was too slow for the activities here.
         author: The name that people see; empty for ``missed``.
-        cells: The keys of the cells it is about.
-        turn: The chat's turn, where it belongs to one.
-        entry: The journal's number of a change; 0 where there is none.
-        status: How a run ended; empty else.
+        cells: The keys of the cells.
+        turn: The chat's turn; None if it belongs to none.
+        entry: The number of the journal entry of a change; 0 for none.
+        status: How a run ended; otherwise empty.
     """
 
     kind: Kind
@@ -42,36 +42,36 @@ class Activity:
     status: str = ""
 
 
-class _Follower:
+class _Subscriber:
     def __init__(self, path: str) -> None:
         self.path = path
-        self.waiting: deque[Activity] = deque()
-        self.stirred = asyncio.Event()
+        self.queue: deque[Activity] = deque()
+        self.changed = asyncio.Event()
 
     def put(self, activity: Activity) -> None:
-        if len(self.waiting) >= MAX_BEHIND:
-            self.waiting.clear()
+        if len(self.queue) >= MAX_BEHIND:
+            self.queue.clear()
             activity = Activity("missed")
-        self.waiting.append(activity)
-        self.stirred.set()
+        self.queue.append(activity)
+        self.changed.set()
 
 
 class ActivityFeed:
-    """Tells those who follow a notebook what is done to it. Only what runs is kept for later."""
+    """Publishes changes and runs of notebooks to subscribers. It remembers only what runs now."""
 
     def __init__(self) -> None:
-        self._followers: set[_Follower] = set()
+        self._subscribers: set[_Subscriber] = set()
         self._running: dict[tuple[str, str], Activity] = {}
         self._listeners: list[Callable[[str, Caller, Activity], None]] = []
 
-    def listen(self, heard: Callable[[str, Caller, Activity], None]) -> None:
-        """Calls back with all that is told: the notebook's path, who does it, and what.
+    def add_listener(self, listener: Callable[[str, Caller, Activity], None]) -> None:
+        """Call a function for every activity, with the notebook's path, the caller and the activity.
 
-        What a listener raises is logged: what was done is done.
+        Exceptions of a listener are logged and do not affect the change.
         """
-        self._listeners.append(heard)
+        self._listeners.append(listener)
 
-    def tell(
+    def publish(
         self,
         path: str | None,
         caller: Caller,
@@ -81,7 +81,16 @@ class ActivityFeed:
         entry: int = 0,
         status: str = "",
     ) -> None:
-        """Tells the notebook's followers, if there are any."""
+        """Publish an activity to the subscribers of a notebook.
+
+        Args:
+            path: The notebook; None does nothing.
+            caller: The caller.
+            kind: The kind of activity.
+            cells: The keys of the cells; None values are ignored.
+            entry: The number of the journal entry of a change.
+            status: How a run ended.
+        """
         if path is None:
             return
         named = tuple(dict.fromkeys(cell for cell in cells if cell))
@@ -91,41 +100,38 @@ class ActivityFeed:
         elif kind == "ran":
             for cell in named:
                 self._running.pop((path, cell), None)
-        for follower in self._followers:
-            if follower.path == path:
-                follower.put(activity)
-        for heard in self._listeners:
+        for subscriber in self._subscribers:
+            if subscriber.path == path:
+                subscriber.put(activity)
+        for listener in self._listeners:
             try:
-                heard(path, caller, activity)
+                listener(path, caller, activity)
             except Exception:
-                logger.exception("Somebody who listens to what is done to %s failed", path)
+                logger.exception("A listener for the activity in %s failed", path)
 
     def running(self, path: str) -> list[Activity]:
-        """What runs in a notebook at this moment."""
+        """Return the activities of the cells that run in a notebook now."""
         return [activity for (of, _), activity in self._running.items() if of == path]
 
     async def follow(self, path: str) -> AsyncGenerator[Activity]:
-        """What is done to the notebook at this path, until nobody asks any more.
-
-        It begins with what runs at this moment.
-        """
-        follower = _Follower(path)
+        """Yield the activities of a notebook, beginning with the cells that run now."""
+        subscriber = _Subscriber(path)
         for activity in self.running(path):
-            follower.put(activity)
-        self._followers.add(follower)
+            subscriber.put(activity)
+        self._subscribers.add(subscriber)
         try:
             while True:
-                while follower.waiting:
-                    yield follower.waiting.popleft()
-                follower.stirred.clear()
-                await follower.stirred.wait()
+                while subscriber.queue:
+                    yield subscriber.queue.popleft()
+                subscriber.changed.clear()
+                await subscriber.changed.wait()
         finally:
-            self._followers.discard(follower)
+            self._subscribers.discard(subscriber)
 
     def renamed(self, old: str, new: str) -> None:
-        """A notebook, or a folder above some, has another path now; followers go with it."""
-        for follower in self._followers:
-            follower.path = moved(follower.path, old, new) or follower.path
+        """Update the paths of subscribers and running cells after a notebook or folder was renamed."""
+        for subscriber in self._subscribers:
+            subscriber.path = moved(subscriber.path, old, new) or subscriber.path
         self._running = {
             (moved(path, old, new) or path, cell): activity
             for (path, cell), activity in self._running.items()

@@ -1,4 +1,4 @@
-"""What a person approved, and whether it is still what is about to be done."""
+"""Approvals, and checks that a call still does what the person approved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Approval:
     """A person's approval of one call, bound to its notebook, kernel and sources.
 
     Attributes:
-        proposal: What the person was shown, whole.
+        proposal: The whole proposal that the person approved.
     """
 
     proposal: Proposal
@@ -26,30 +26,30 @@ class Approval:
         return frozenset(source_hash(step.code) for step in self.proposal.steps if step.runs)
 
     def check_kernel(self, kernel_id: str, *, started: bool) -> None:
-        """Check that a call is about to use the approved kernel, before anything is done.
+        """Check that a call will use the approved kernel, before it changes anything.
 
         Args:
-            kernel_id: The kernel that it would use.
-            started: Whether that was started for this call.
+            kernel_id: The kernel that the call will use.
+            started: Whether the kernel was started for this call.
 
         Raises:
-            ApprovalOutdated: the person was shown another one.
+            ApprovalOutdated: The person approved another kernel.
         """
         kernel = self.proposal.kernel
         shown = None if kernel is None else kernel.id
         if shown != (None if started else kernel_id):
-            raise ApprovalOutdated("The kernel was replaced while the user was asked.")
+            raise ApprovalOutdated("The kernel was replaced before the user answered.")
 
     def check_run(self, path: str | None, sources: Iterable[str]) -> None:
-        """Check that just the approved code is about to run, in the approved notebook.
+        """Check that only the approved code will run, in the approved notebook.
 
         Raises:
-            Conflict: it is not.
+            Conflict: The code or the notebook is another.
         """
         if path != self.proposal.notebook or not self._sources.issuperset(
             map(source_hash, sources)
         ):
             raise Conflict(
-                "The code changed after the user approved it; it did not run.",
-                hint="Read it, and call again.",
+                "The code changed after the user approved it. It did not run.",
+                hint="Read it, then call again.",
             )

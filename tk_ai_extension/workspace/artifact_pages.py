@@ -1,4 +1,4 @@
-"""Pages of a text file, however long its lines are."""
+"""Read pages of a text file with lines of any length."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import IO
 from tk_ai_extension.workspace.patterns import Pattern
 
 LINE = 2_000
-"""Characters of a line; a longer one is read as several."""
+"""Maximum characters of a line. A longer line is read as several lines."""
 PAGE = 20_000
-"""Characters of a page, unless the caller says otherwise."""
+"""Default maximum characters of a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +20,12 @@ class ArtifactPage:
     """Some lines of an artifact.
 
     Attributes:
-        text: The lines; those that a pattern found begin with their number and a colon.
-        offset: The number of the first line looked at, from 0.
-        next_offset: Where the next page begins; None at the end.
-        total_lines: Lines of the whole artifact.
-        total_bytes: Bytes of the whole artifact.
-        matches: How many lines of the whole artifact the pattern finds; None without one.
+        text: The lines. With a pattern, each begins with its number and a colon.
+        offset: The number of the first line, from 0.
+        next_offset: The offset of the next page; None at the end.
+        total_lines: The number of lines of the whole artifact.
+        total_bytes: The bytes of the whole artifact.
+        matches: The number of matching lines in the whole artifact; None without a pattern.
     """
 
     text: str
@@ -44,10 +44,10 @@ def read_page(
     pattern: Pattern | None = None,
     max_chars: int = PAGE,
 ) -> ArtifactPage:
-    """Reads a page of a text file; see `Artifacts.read`. Takes memory for a page, not for the file.
+    """Read a page of a text file (see `Artifacts.read`) without loading the whole file.
 
     Raises:
-        InvalidArguments: the pattern takes too long.
+        InvalidArguments: The search takes too long.
     """
     shown: list[str] = []
     size = matches = total = 0
@@ -78,10 +78,10 @@ def read_page(
 
 
 def _lines(file: IO[str]) -> Iterator[str]:
-    """The lines of a text, without their ends; one longer than `LINE` comes in pieces."""
+    """Yield the lines of a text without line ends; lines longer than `LINE` are split."""
     cut = False
     while piece := file.readline(LINE):
-        if cut and piece == "\n":  # the end of a line whose pieces fill it exactly
+        if cut and piece == "\n":  # The end of a line whose length is a multiple of `LINE`.
             cut = False
             continue
         cut = not piece.endswith("\n")

@@ -1,4 +1,4 @@
-"""Artifacts: outputs too long to show, kept in files for a while and read page by page."""
+"""Artifacts: long outputs that are stored in files for a limited time and read in pages."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from tk_ai_extension.workspace.patterns import Pattern
 T = TypeVar("T")
 
 MAX_BYTES = 1_000_000_000
-"""Bytes of all artifacts together."""
+"""Maximum bytes of all artifacts together."""
 MAX_BYTES_EACH = 100_000_000
-"""Bytes of one artifact."""
+"""Maximum bytes of one artifact."""
 KEEP_SECONDS = 7 * 86_400.0
 """Seconds for which an artifact is kept."""
 PRUNE_INTERVAL = 600.0
-"""Seconds between two looks at the whole folder, while the bounds do not ask for one."""
+"""Seconds between two scans of the whole folder, unless a limit requires one earlier."""
 _ID = re.compile(r"[A-Za-z0-9_-]{12}")
 _MIME = re.compile(r"[A-Za-z0-9.+_*-]+/[A-Za-z0-9.+_*-]+(;[ A-Za-z0-9.+_=-]+)*")
 _UNFINISHED = ".part"
@@ -50,14 +50,15 @@ _BLOCK = 4096
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """An output that was put aside.
+    """A stored output.
 
     Attributes:
-        id: Names it, for its user alone: a hash of what was written whole, else random.
-        size: Bytes.
-        lines: Lines of text; 0 for what is not text.
+        id: The id, which is valid only for its user: a hash of the content if it was written at
+            once, else random.
+        size: The size in bytes.
+        lines: The number of lines; 0 if it is not text.
         mime: The MIME type.
-        dropped: Bytes that went over the bound and were not kept.
+        dropped: Bytes that exceeded the limit and were not stored.
     """
 
     id: str
@@ -68,17 +69,17 @@ class Artifact:
 
 
 class Artifacts:
-    """The artifacts of a server, each readable by its user alone.
+    """The artifacts of a server. Only its user can read an artifact.
 
     They are files of mode 0600, ``<user's hash>/<id>.<quoted MIME type>``, in a folder of mode
-    0700. At the bound the oldest of the user who holds most goes first, so that one user's floods
-    cost them their own.
+    0700. At the limit, the oldest artifact of the user with the most bytes is removed first, so a
+    user's many outputs do not displace those of others.
 
     Args:
-        folder: Where the files are; made when first needed.
-        max_bytes_total: The bound on all artifacts together.
-        max_bytes_each: The bound on one.
-        keep_seconds: How long they are kept.
+        folder: The folder of the files, created at first use.
+        max_bytes_total: Maximum bytes of all artifacts.
+        max_bytes_each: Maximum bytes of one artifact.
+        keep_seconds: Seconds for which an artifact is kept.
     """
 
     def __init__(
@@ -93,22 +94,23 @@ class Artifacts:
         self._max_each = max_bytes_each
         self._keep = keep_seconds
         self._lock = threading.Lock()
-        # What is held, as far as this server knows; a look at the folder says it exactly.
+        # An estimate: other servers may write too. A scan of the folder corrects it.
         self._held = 0
         self._next_prune = 0.0
 
     async def write(self, user: str, content: str | bytes, *, mime: str = "text/plain") -> Artifact:
-        """Keeps a text or bytes; the same content of one user is one artifact, however often read.
+        """Store a text or bytes. The same content of one user is stored once.
 
         Raises:
-            LimitReached: it is larger than one artifact may be; nothing was kept.
-            DiskFull, SaveFailed: it could not be written; nothing was kept.
+            LimitReached: It is larger than one artifact may be. Nothing was stored.
+            DiskFull: The disk is full. Nothing was stored.
+            SaveFailed: It could not be written. Nothing was stored.
         """
         data = _encode(content)
         if len(data) > self._max_each:
             raise LimitReached(
-                f"An artifact has at most {self._max_each:,} bytes; this has {len(data):,}.",
-                hint="Write it to a file in the code itself.",
+                f"An artifact may have {self._max_each:,} bytes; this one has {len(data):,}.",
+                hint="Write the output to a file in your code.",
             )
         artifact_id = await asyncio.to_thread(_content_id, data, mime)
         if await asyncio.to_thread(self._renew, user, artifact_id):
@@ -122,7 +124,7 @@ class Artifacts:
     def writer(
         self, user: str, *, mime: str = "text/plain", artifact_id: str | None = None
     ) -> ArtifactWriter:
-        """A writer for an output that is still coming, under a random id unless one is given."""
+        """Return a writer for an output that is still growing; its id is random unless given."""
         folders = (self._folder, self._user_folder(user))
         name = artifact_id or secrets.token_urlsafe(9)
         return ArtifactWriter(folders, name, mime, self._max_each, self._written)
@@ -137,38 +139,38 @@ class Artifacts:
         grep: str | None = None,
         max_chars: int = PAGE,
     ) -> ArtifactPage:
-        """A page of a text artifact.
+        """Return a page of a text artifact.
 
         Args:
-            user: Who reads.
-            artifact_id: Its id.
+            user: The user who reads.
+            artifact_id: The id.
             offset: The first line, from 0.
-            limit: The most lines; with ``grep``, the most lines found.
-            grep: A regular expression; only the lines that it finds are in the page.
-            max_chars: The most characters, but always one line.
+            limit: Maximum lines; with ``grep``, maximum matching lines.
+            grep: A regular expression that selects lines.
+            max_chars: Maximum characters, but at least one line.
 
         Raises:
-            ArtifactNotFound: there is none of that id, or it is another user's.
-            InvalidArguments: a number below zero, or a pattern that is none or takes too long.
-            NotReadable: it is not text.
+            ArtifactNotFound: The user has no artifact of that id.
+            InvalidArguments: A number is out of range, or the pattern is invalid or takes too long.
+            NotReadable: The artifact is not text.
         """
         if offset < 0 or limit < 1:
-            raise InvalidArguments("`offset` counts from 0, and `limit` is at least 1.")
+            raise InvalidArguments("`offset` must be at least 0, and `limit` at least 1.")
         pattern = None if grep is None else Pattern(grep)
 
         def page() -> ArtifactPage:
             path = self._find(user, artifact_id)
             if not _is_text(mime := _mime_of(path)):
-                raise NotReadable(f"The artifact is {mime}, not text.", hint="Fetch it whole.")
+                raise NotReadable(f"The artifact is {mime}, not text.", hint="Download it instead.")
             return read_page(path, offset=offset, limit=limit, pattern=pattern, max_chars=max_chars)
 
         return await self._reading(artifact_id, page)
 
     async def data(self, user: str, artifact_id: str) -> tuple[bytes, str]:
-        """A whole artifact, and its MIME type.
+        """Return a whole artifact and its MIME type.
 
         Raises:
-            ArtifactNotFound: as for `read`.
+            ArtifactNotFound: The user has no artifact of that id.
         """
 
         def whole() -> tuple[bytes, str]:
@@ -178,13 +180,13 @@ class Artifacts:
         return await self._reading(artifact_id, whole)
 
     def folder_of(self, user: str) -> Path:
-        """Where a user's artifacts are; for the code that runs for them."""
+        """Create and return the folder of a user's artifacts, for code that runs for that user."""
         folder = self._user_folder(user)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
 
     def _user_folder(self, user: str) -> Path:
-        # A hash, since a user's name may be anything, and may be none of a reader's business.
+        # A hash: a user name may have any characters, and is not disclosed by the folder's name.
         return self._folder / hashlib.blake2b(user.encode(), digest_size=12).hexdigest()
 
     def _find(self, user: str, artifact_id: str) -> Path:
@@ -195,7 +197,7 @@ class Artifacts:
         raise FileNotFoundError
 
     def _renew(self, user: str, artifact_id: str) -> bool:
-        """Counts an artifact as written now, where it is there."""
+        """Set an artifact's time to now; return whether it exists."""
         try:
             os.utime(self._find(user, artifact_id))
         except FileNotFoundError:
@@ -203,26 +205,30 @@ class Artifacts:
         return True
 
     async def _reading(self, artifact_id: str, read: Callable[[], T]) -> T:
-        """What a reader finds, unless the artifact never was or is pruned just now."""
+        """Run a reader in a thread.
+
+        Raises:
+            ArtifactNotFound: The file does not exist, or was pruned meanwhile.
+        """
         try:
             return await asyncio.to_thread(read)
         except FileNotFoundError:
-            raise ArtifactNotFound(f"There is no artifact `{artifact_id}`.") from None
+            raise ArtifactNotFound(f"No artifact `{artifact_id}`.") from None
 
     def _written(self, path: Path, size: int) -> None:
-        """Called in a worker thread after a file was finished: keeps the bounds."""
+        """Enforce the limits after a file was written. Called in a worker thread."""
         with self._lock:
             self._held += _on_disk(size)
             if self._held > self._max_total or time.monotonic() > self._next_prune:
                 self._prune(path)
 
     def _prune(self, newest: Path) -> None:
-        """Removes what is too old, then the oldest of whoever holds most, until all fits again."""
+        """Remove expired artifacts, then the oldest of the user with the most bytes, to the limit."""
         oldest = time.time() - self._keep
         held: defaultdict[Path, list[tuple[float, int, Path]]] = defaultdict(list)
         total = 0
         for path in self._folder.glob("*/*"):
-            with suppress(FileNotFoundError):  # another server's prune came first
+            with suppress(FileNotFoundError):  # Another server pruned it first.
                 stat = path.stat()
                 if stat.st_mtime < oldest:
                     path.unlink()
@@ -233,7 +239,7 @@ class Artifacts:
         for files in held.values():
             files.sort(reverse=True)
         bytes_of = {folder: sum(size for _, size, _ in files) for folder, files in held.items()}
-        # A little further than needed, so that not every write has to look at every file.
+        # Prune to 90 % of the limit, so that not every write scans the folder.
         goal = self._max_total if total <= self._max_total else self._max_total * 9 // 10
         while total > goal and any(held.values()):
             most = max(bytes_of, key=lambda folder: bytes_of[folder])
@@ -246,10 +252,10 @@ class Artifacts:
 
 
 class ArtifactWriter:
-    """Writes one artifact as it comes; what goes over the bound is counted and left out.
+    """Writes a growing artifact. Bytes beyond the limit are counted and dropped.
 
-    Used by one task, as an ``async with`` whose end without `close` discards what was written.
-    `append` writes into the system's buffers and returns at once.
+    One task uses it in an ``async with`` block; leaving the block without `close` discards the
+    artifact. `append` writes to the system's buffers and does not block for long.
     """
 
     def __init__(
@@ -261,16 +267,16 @@ class ArtifactWriter:
         written: Callable[[Path, int], None],
     ) -> None:
         if not _MIME.fullmatch(mime) or len(mime) > 100:
-            raise InvalidArguments(f"`{mime[:100]}` is no MIME type.")
+            raise InvalidArguments(f"`{mime[:100]}` is not a MIME type.")
         self.id = artifact_id
         self.error: ToolError | None = None
-        """Why the file could not be written on; None while all is well."""
+        """Why writing failed; None if it did not."""
         self._folders = folders
         self._mime = mime
         self._max = max_bytes
         self._written = written
         self._path = folders[-1] / f"{self.id}.{quote(mime, safe='')}"
-        # Two may write the same at once: each writes a file of its own, and the last one stays.
+        # Concurrent writers of the same content use separate files; the last rename wins.
         unfinished = f"{self._path.name}.{secrets.token_hex(4)}{_UNFINISHED}"
         self._unfinished = self._path.with_name(unfinished)
         self._file: FileIO | None = None
@@ -285,15 +291,15 @@ class ArtifactWriter:
 
     @property
     def size(self) -> int:
-        """Bytes kept so far."""
+        """Bytes written so far."""
         return self._size
 
     def append(self, content: str | bytes) -> None:
-        """Adds a piece at the end."""
+        """Append text or bytes."""
         data = _encode(content)
         kept = data[: max(self._max - self._size, 0)] if self.error is None else b""
         if len(kept) < len(data):
-            # Cut between characters, and once: nothing may follow a gap.
+            # Cut at a character boundary, and drop everything after it.
             kept = kept.decode(errors="ignore").encode() if self._is_text else kept
             self._max = self._size + len(kept)
         self._dropped += len(data) - len(kept)
@@ -314,10 +320,11 @@ class ArtifactWriter:
         self._last = kept[-1:] or self._last
 
     async def close(self) -> Artifact:
-        """Ends the artifact, which can be read from now on.
+        """Finish the artifact, so that it can be read.
 
         Raises:
-            DiskFull, SaveFailed: nothing of it could be written.
+            DiskFull: The disk is full.
+            SaveFailed: The artifact could not be written.
         """
         await asyncio.to_thread(self._finish)
         lines = self._newlines + (self._last != b"\n")
@@ -326,9 +333,9 @@ class ArtifactWriter:
         )
 
     async def discard(self) -> None:
-        """Throws away what was written, unless it was closed."""
+        """Delete the artifact, unless it was closed."""
         if self._file is not None:
-            await asyncio.to_thread(self._throw_away)
+            await asyncio.to_thread(self._delete)
 
     @property
     def _is_text(self) -> bool:
@@ -338,7 +345,7 @@ class ArtifactWriter:
         for folder in self._folders:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # Each of some systems.
+        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # Not on all systems.
         self._file = FileIO(os.open(self._unfinished, flags, 0o600), "w")
         return self._file
 
@@ -353,7 +360,7 @@ class ArtifactWriter:
             self._file = None
         self._written(self._path, self._size)
 
-    def _throw_away(self) -> None:
+    def _delete(self) -> None:
         if self._file is not None:
             self._file.close()
             self._unfinished.unlink(missing_ok=True)
@@ -361,7 +368,7 @@ class ArtifactWriter:
 
 
 def _encode(content: str | bytes) -> bytes:
-    # Half a surrogate pair is no text that could be kept; a `?` says that something was there.
+    # A lone surrogate cannot be encoded; it becomes `?`.
     return content.encode(errors="replace") if isinstance(content, str) else content
 
 
@@ -388,11 +395,13 @@ def _is_text(mime: str) -> bool:
 
 
 def _on_disk(size: int) -> int:
-    """What a file takes: whole blocks, so that many small ones reach the bound too."""
+    """Return a file's size in whole blocks, so that many small files reach the limit too."""
     return -(-size // _BLOCK) * _BLOCK
 
 
 def _save_error(error: OSError) -> ToolError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return DiskFull("There is no room for the artifact.", hint="Free some space.")
+        return DiskFull(
+            "The disk is full. The artifact was not saved.", hint="Free some disk space."
+        )
     return SaveFailed(f"The artifact could not be written: {error.strerror}.")

@@ -1,4 +1,4 @@
-"""A SQLite file with a schema version, used on a thread of its own; its failures are typed."""
+"""A SQLite database with schema migrations, used on its own thread, with typed errors."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ from tk_ai_extension.model.errors import (
     StateUnavailable,
     ToolError,
 )
-from tk_ai_extension.workspace.state import make_private
+from tk_ai_extension.workspace.state_folder import make_private
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 BUSY_TIMEOUT = 10.0
-"""Seconds for which a transaction waits for another process's to end."""
+"""Seconds for which a transaction waits for one of another process."""
 
 BUSY_INTERVAL = 0.01
-"""Seconds between two attempts where SQLite itself does not wait."""
+"""Seconds between two attempts in cases where SQLite itself does not wait."""
 
 PROBE_BYTES = 65_536
-"""Bytes that are written in order to see whether there is room."""
+"""Bytes that a probe writes to check for free disk space."""
 
 
 class Database:
     """A SQLite file of mode 0600 in a folder of mode 0700, opened at first use.
 
-    Several servers may use one file. One that is no database is put aside and a new one created.
-    ``PRAGMA user_version`` is the number of migrations that a file has; a file of a newer version
-    of this package is neither read nor written.
+    Several servers may use the same file. A file that is not a database is renamed, and a new one is
+    created. ``PRAGMA user_version`` is the number of applied migrations. A file of a newer version of
+    this package is neither read nor written.
 
     Args:
         path: The file.
-        migrations: SQL scripts, applied in order, each in one transaction and once for each file. A
-            released one is never changed; a change of the schema is one more at the end.
-        on_open: Called each time the file is opened for writing, in a transaction.
+        migrations: SQL scripts, applied in order, each in one transaction. Never change a released
+            one; append a new one to change the schema.
+        on_open: Called in a transaction each time the file is opened for writing.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Database:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tk-ai-database")
 
     async def close(self) -> None:
-        """Ends what is under way and closes the file."""
+        """Wait for running work and close the file."""
 
         def close() -> None:
             if self._connection is not None:
@@ -79,32 +79,36 @@ class Database:
     async def run(
         self, work: Callable[[sqlite3.Connection], T], consequence: str = "Nothing was changed."
     ) -> T:
-        """Runs work on the thread as one transaction; to its end, also if the caller is cancelled.
+        """Run work on the database's thread as one transaction, to completion even if cancelled.
 
-        Otherwise a cancellation just after a change would take the change out of the journal.
+        Otherwise a cancellation just after a change would keep the change out of the journal.
+
+        Args:
+            work: Receives the connection.
+            consequence: The hint of an error: what the failure means.
 
         Raises:
-            DiskFull, ReadOnly, SaveFailed, StateTooNew, StateUnavailable.
+            DiskFull, ReadOnly, SaveFailed, StateTooNew, StateUnavailable: The transaction failed.
         """
         return await self._on_thread(lambda: self._transact(work, consequence))
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs work that only reads, also where the file cannot be written or created.
+        """Run work that only reads, even if the file cannot be written or created.
 
         Raises:
-            SaveFailed, StateTooNew, StateUnavailable.
+            SaveFailed, StateTooNew, StateUnavailable: The file cannot be read.
         """
-        return await self._on_thread(lambda: self._look(work))
+        return await self._on_thread(lambda: self._read(work))
 
     async def check(self) -> None:
-        """Opens the file, and finds out whether something could be written beside it now.
+        """Open the file and check that its folder can be written.
 
         Raises:
-            DiskFull, ReadOnly, SaveFailed, StateTooNew, StateUnavailable.
+            DiskFull, ReadOnly, SaveFailed, StateTooNew, StateUnavailable: It cannot.
         """
 
         def probe() -> None:
-            with self._typed_errors("Changes and chats are not kept."):
+            with self._typed_errors("Changes and chats are not saved."):
                 if self._connection is None:
                     self._open()
                 check_folder(self._path.parent)
@@ -121,7 +125,7 @@ class Database:
             with connection:
                 return _of_this_thread(work(connection))
 
-    def _look(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._typed_errors("Nothing was read."):
             if self._connection is None:
                 try:
@@ -146,14 +150,13 @@ class Database:
             self._path.rename(aside)
             for suffix in ("-wal", "-shm"):
                 self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-            logger.warning("The database was not readable (%s); it is now at %s", error, aside)
+            logger.warning("The database was not readable (%s). It was moved to %s", error, aside)
             self._connection = self._connect()
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
         check_locks(self._path.parent)
-        # SQLite would make the file with the umask's mode; its side files take the mode of this
-        # one.
+        # SQLite would create the file with the umask's mode. Its side files get this file's mode.
         with suppress(FileExistsError):
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         connection = sqlite3.connect(self._path, timeout=BUSY_TIMEOUT)
@@ -161,8 +164,7 @@ class Database:
             self._refuse_newer(connection)
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             _use_wal(connection)
-            # In WAL mode this survives the death of the process; only a power cut may lose the
-            # last.
+            # In WAL mode, a commit survives the end of the process; a power failure may lose it.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
             self._migrate(connection)
@@ -175,15 +177,15 @@ class Database:
         return connection
 
     def _read_only(self) -> sqlite3.Connection:
-        """A connection that writes nothing: for a full disk, a read-only folder, one without locks."""
-        if not os.path.exists(self._path):  # noqa: PTH110 (False where the folder is not readable)
+        """Return a read-only connection, for a full disk, a read-only folder or one without locks."""
+        if not os.path.exists(self._path):  # noqa: PTH110 (False if the folder is not readable)
             connection = sqlite3.connect(":memory:")
             self._migrate(connection)
             return connection
         address = f"{self._path.absolute().as_uri()}?mode=ro"
         wal = self._path.with_name(f"{self._path.name}-wal")
-        # Without its index in shared memory, which may not be creatable, a WAL file is read by none.
-        # Where there is no WAL, the file alone is all there is.
+        # Reading a WAL needs its shared-memory index, which may be impossible to create. Without a
+        # WAL, the file is complete and can be opened as immutable.
         immutable = not (wal.exists() and wal.stat().st_size)
         connection = sqlite3.connect(address + "&immutable=1" * immutable, uri=True, timeout=0)
         try:
@@ -202,7 +204,7 @@ class Database:
             )
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Brings the file to this version's schema; several processes may do it at once."""
+        """Apply the missing migrations. Several processes may do so concurrently."""
         while (version := _version(connection)) < len(self._migrations):
             connection.execute("BEGIN IMMEDIATE")
             with connection:
@@ -215,10 +217,10 @@ class Database:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Set WAL mode. SQLite does not wait for others here, whatever the connection's time-out.
+    """Set WAL mode. Here SQLite ignores the connection's timeout and does not wait for locks.
 
     Raises:
-        sqlite3.OperationalError: Others kept the file locked for `BUSY_TIMEOUT`, or the disk failed.
+        sqlite3.OperationalError: The file was locked for `BUSY_TIMEOUT`, or the disk failed.
     """
     deadline = time.monotonic() + BUSY_TIMEOUT
     while True:
@@ -233,11 +235,11 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 class _TypedErrors:
-    """Raises SQLite's and the system's errors as ours.
+    """Converts errors of SQLite and the system to `ToolError`.
 
     Args:
         path: The database file.
-        consequence: What did not happen.
+        consequence: What the failure means, for the hint.
     """
 
     def __init__(self, path: Path, consequence: str) -> None:
@@ -254,22 +256,22 @@ class _TypedErrors:
             raise _of_system(error, self._path, self._consequence) from error
 
     def _of_sqlite(self, error: sqlite3.Error) -> ToolError:
-        # The last byte of the extended code is the kind.
+        # The low byte of an extended result code is the primary result code.
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_FULL:
-            return DiskFull(f"There is no room for {self._path}.", hint=self._consequence)
+            return DiskFull(f"No disk space for {self._path}.", hint=self._consequence)
         if code == sqlite3.SQLITE_READONLY:
-            return ReadOnly(f"{self._path} may not be written.", hint=self._consequence)
+            return ReadOnly(f"{self._path} is read-only.", hint=self._consequence)
         if code == sqlite3.SQLITE_CANTOPEN:
             return StateUnavailable(f"{self._path} cannot be opened. {self._consequence}")
         return SaveFailed(f"{self._path} failed: {error}.", hint=self._consequence)
 
 
 def _of_this_thread(result: T) -> T:
-    """Return a result that may be freed on any thread: a cursor is closed.
+    """Close the result if it is a cursor, so that it can be freed on any thread.
 
-    An open one of ``executemany`` shares its statement with later cursors. Freed elsewhere, it would
-    reset the statement that the database's thread is using, which SQLite calls a misuse.
+    An open cursor of ``executemany`` shares its statement with later cursors. Freeing it on another
+    thread would reset the statement that this thread is using (SQLITE_MISUSE).
     """
     if isinstance(result, sqlite3.Cursor):
         result.close()
@@ -278,38 +280,38 @@ def _of_this_thread(result: T) -> T:
 
 def _of_system(error: OSError, path: Path, consequence: str) -> ToolError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"There is no room for {path}.", hint=consequence)
+        return DiskFull(f"No disk space for {path}.", hint=consequence)
     return StateUnavailable(f"{path} cannot be opened: {error.strerror}. {consequence}")
 
 
 def check_folder(folder: Path) -> None:
-    """Find out whether files can be created, locked and written in a folder.
+    """Check that files can be created, locked and written in a folder.
 
     Raises:
-        DiskFull, StateUnavailable.
+        DiskFull, StateUnavailable: They cannot.
     """
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             file.write(bytes(PROBE_BYTES))
             os.fsync(file.fileno())
     except OSError as error:
-        raise _of_system(error, folder, "Changes and chats are not kept.") from error
+        raise _of_system(error, folder, "Changes and chats are not saved.") from error
     check_locks(folder)
 
 
 def check_locks(folder: Path) -> None:
-    """Find out whether files in a folder can be locked.
+    """Check that files in a folder can be locked.
 
-    SQLite takes ENOLCK for a lock that somebody else holds, and waits for it. The database itself is
-    not tried: closing any descriptor of a file releases all POSIX locks of the process on it.
+    SQLite treats ENOLCK as a lock of another process and waits for it. A temporary file is used for
+    the check, because closing any descriptor of a file releases all POSIX locks of the process on it.
 
     Raises:
-        StateUnavailable: the file system has no locks.
-        OSError: no file can be created there.
+        StateUnavailable: The file system has no locks.
+        OSError: No file can be created in the folder.
     """
     try:
         import fcntl
-    except ImportError:  # Windows, whose locks SQLite uses without a probe.
+    except ImportError:  # Windows always has locks.
         return
     with tempfile.TemporaryFile(dir=folder) as file:
         try:
@@ -325,7 +327,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """The statements of a script one by one: `executescript` would end the transaction first."""
+    """Yield the statements of a script. `executescript` would commit the transaction first."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

@@ -1,4 +1,4 @@
-"""Displays of cells that have ended: code that runs later in the same kernel may update them."""
+"""Displays of cells that have ended, which later code in the same kernel may update."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ OpenDocument = Callable[[str], Awaitable[NotebookDocument]]
 """Opens the notebook at a path: `NotebookStore.open`."""
 
 MAX_CELLS = 1_000
-"""How many cells with displays are known of one kernel; the one that ran longest ago goes first."""
+"""Maximum cells with displays that are tracked for one kernel; the least recently run goes first."""
 
 UPDATE_INTERVAL = 0.5
-"""Seconds between two writes of updated displays."""
+"""Minimum seconds between two writes of updated displays."""
 UPDATE_SHARE = 10
-"""A write that takes long puts the next one off by so many times its duration."""
+"""After a slow write, the next one is delayed by this multiple of its duration."""
 
 _DISPLAYS = ("display_data", "execute_result")
 
@@ -38,14 +38,14 @@ class _Cell(NamedTuple):
 
 
 class _Displays(NamedTuple):
-    """The displays of a cell as it ended: places by display id, among so many outputs."""
+    """The displays of a cell when it ended: output indices by display id, and the number of outputs."""
 
     places: Mapping[str, Sequence[int]]
     total: int
 
 
 class DisplayRegistry:
-    """Where the displays stand that the cells of a notebook have made in its present kernel."""
+    """Tracks the displays of cells in each kernel, by display id."""
 
     def __init__(self) -> None:
         self._kernels: dict[str, OrderedDict[_Cell, _Displays]] = {}
@@ -58,14 +58,14 @@ class DisplayRegistry:
         places: Mapping[str, Sequence[int]],
         count: int,
     ) -> None:
-        """Note the displays of a cell that has ended; those of its run before are gone.
+        """Record the displays of a cell that has ended, replacing those of its previous run.
 
         Args:
-            kernel_id: Where it ran.
-            path: Of its notebook.
+            kernel_id: The kernel that ran it.
+            path: The path of its notebook.
             cell: Its key.
-            places: The numbers of the outputs with each display id.
-            count: How many outputs it has.
+            places: The indices of the outputs with each display id.
+            count: The number of its outputs.
         """
         known = self._kernels.setdefault(kernel_id, OrderedDict())
         known.pop(_Cell(path, cell), None)
@@ -75,18 +75,18 @@ class DisplayRegistry:
             known.popitem(last=False)
 
     def has(self, kernel_id: str, display_id: str) -> bool:
-        """Return whether a cell has a display of this id."""
+        """Return whether a cell of this kernel has a display with this id."""
         return any(display_id in each.places for _, each in self._of(kernel_id))
 
     def _of(self, kernel_id: str) -> list[tuple[_Cell, _Displays]]:
         return list(self._kernels[kernel_id].items()) if kernel_id in self._kernels else []
 
     def forget_kernel(self, kernel_id: str) -> None:
-        """Forget the displays of a kernel that has ended or was restarted: it knows none of its ids."""
+        """Forget the displays of a kernel that has ended or was restarted."""
         self._kernels.pop(kernel_id, None)
 
     def renamed(self, old: str, new: str) -> None:
-        """Follow a notebook, or a folder above some, that has another path now."""
+        """Update paths after a notebook or a folder was renamed."""
         for kernel_id, known in self._kernels.items():
             self._kernels[kernel_id] = OrderedDict(
                 (cell._replace(path=moved(cell.path, old, new) or cell.path), displays)
@@ -96,18 +96,18 @@ class DisplayRegistry:
     async def update(
         self, kernel_id: str, outputs: Mapping[str, Json], open_document: OpenDocument
     ) -> None:
-        """Replace displays wherever they stand.
+        """Replace displays in all notebooks.
 
-        A cell whose outputs are others by now, since somebody cleared them or ran it elsewhere, is left
-        as it is.
+        A cell whose outputs have changed, because somebody cleared them or ran it elsewhere, is
+        skipped.
 
         Args:
-            kernel_id: Whose displays.
-            outputs: The new output by display id.
-            open_document: Opens the notebooks.
+            kernel_id: The kernel of the displays.
+            outputs: The new outputs by display id.
+            open_document: Opens a notebook.
 
         Raises:
-            ToolError: a notebook cannot be written.
+            ToolError: A notebook cannot be written.
         """
         for cell, displays in self._of(kernel_id):
             new = {
@@ -122,7 +122,7 @@ class DisplayRegistry:
 async def _replace(
     document: NotebookDocument, key: str, new: Mapping[int, Json], count: int
 ) -> None:
-    # What has ended and is not saved yet would be written over the change.
+    # Flush first: outputs that are not saved yet would overwrite the change.
     await document.flush()
     snapshot = await document.read()
     cell = snapshot.by_key.get(key)
@@ -137,15 +137,16 @@ async def _replace(
 
 
 class DisplayUpdates:
-    """The updates that one piece of running code, or a person in a kernel, makes to displays of other cells.
+    """Throttles updates of displays in other cells, by one run or by a person's code in a kernel.
 
-    The newest of each display is written at once, then at most every `UPDATE_INTERVAL` seconds, and
-    at the end: a bar of progress is updated more often than a notebook can be written.
+    The first update is written at once, then the newest of each display at most every
+    `UPDATE_INTERVAL` seconds and at the end. A progress bar is updated more often than a notebook
+    can be written.
 
     Args:
-        registry: Knows where they stand.
-        kernel_id: Where the code runs.
-        open_document: Opens notebooks; None where there are none.
+        registry: Tracks the displays.
+        kernel_id: The kernel that runs the code.
+        open_document: Opens a notebook; None if there are no notebooks.
     """
 
     def __init__(
@@ -160,7 +161,7 @@ class DisplayUpdates:
         self._writing: asyncio.Task[None] | None = None
 
     def add(self, data: Any) -> None:
-        """Take an update: the data of an `OTHER_DISPLAY_MIME` event."""
+        """Add an update, given as the data of an `OTHER_DISPLAY_MIME` event."""
         update = cast("Json", data)
         if self._open is None or not self._registry.has(self._kernel_id, update["display_id"]):
             return
@@ -169,7 +170,7 @@ class DisplayUpdates:
             self._writing = self._tasks.spawn(self._write(), "Updating the displays of other cells")
 
     async def finish(self) -> None:
-        """Write what is pending; nothing is added any more."""
+        """Write pending updates. Call it after the last `add`."""
         self._ending.set()
         if self._writing is not None:
             await asyncio.wait({self._writing})

@@ -1,4 +1,4 @@
-"""Keeping a process's environment and memory from other processes of the same user."""
+"""Hide a process's environment and memory from other processes of the same user."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ PR_SET_DUMPABLE = 4
 
 
 def hide_process() -> bool:
-    """Keeps others of the same user from this process's environment and memory; whether that is done.
+    """Hide this process's environment and memory from the user's other processes; return whether it worked.
 
-    Linux: ``/proc/PID/environ``, ``mem`` and ``fd`` become root's, and a debugger is not let in
-    (prctl(2), PR_SET_DUMPABLE); nor is there a core dump. Programs that it starts are not hidden.
-    Root reads it all the same.
+    On Linux, ``/proc/PID/environ``, ``mem`` and ``fd`` then belong to root, debuggers cannot attach,
+    and there are no core dumps (prctl(2), PR_SET_DUMPABLE). Child processes are not hidden. Root can
+    still read everything.
     """
     if sys.platform != "linux":
         return False

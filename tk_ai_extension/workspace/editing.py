@@ -1,4 +1,4 @@
-"""Changing a notebook for a caller: what they must have seen, the journal, and what came of it."""
+"""Edit a notebook for a caller, with optimistic concurrency and the journal."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tk_ai_extension.notebooks.cellforms import empty_notebook
 from tk_ai_extension.workspace.workspace import Workspace
 
 WITHOUT_KEY = (
-    "Nothing was changed. Your calls have no session, so nothing counts as seen: decide on the "
-    "present source, then name the cell by the versioned address given here."
+    "Nothing was changed. Your connection has no session, so no cell counts as read. Review the current "
+    "source below, then use its versioned address."
 )
 """The hint of a Conflict for a caller without a key."""
 
 
 @dataclass(frozen=True, slots=True)
-class Journalled:
-    """What a list of operations did, and the journal's number for it."""
+class JournaledEdit:
+    """The result of a list of operations, and the number of its journal entry."""
 
     snapshot: Snapshot
     changes: tuple[Change, ...]
@@ -34,9 +34,9 @@ class Journalled:
 
     @property
     def written(self) -> tuple[Cell, ...]:
-        """The cells that were inserted or replaced, as they were committed, in the notebook's order.
+        """The inserted and replaced cells, in notebook order, with their sources as committed.
 
-        Their sources are those of the commit: the snapshot may show what others did since.
+        The snapshot may already contain later changes of others.
         """
         contents: dict[str, tuple[int, CellContent]] = {}
         for change in self.changes:
@@ -52,31 +52,38 @@ class Journalled:
         return tuple(sorted(cells, key=lambda cell: cell.index))
 
 
-def expected(
+def expected_hash(
     workspace: Workspace, caller: Caller, snapshot: Snapshot, cell: Cell, version: str | None
 ) -> str:
-    """The source hash that a write to this cell must find, from what the caller has seen of it.
+    """Return the source hash that a write to this cell must find (compare-and-set).
+
+    Args:
+        workspace: The workspace.
+        caller: The caller, who must have read the current source.
+        snapshot: The notebook.
+        cell: The cell to write.
+        version: The hash prefix of a versioned address, which replaces reading; None for none.
 
     Raises:
-        Conflict: the version does not match, or the caller has not seen the present source. The
-            present source is in the error, and counts as seen from then on.
+        Conflict: The version does not match, or the caller has not read the current source. The
+            error has the current source, which then counts as read.
     """
     if version is not None:
         if cell.hash.startswith(version):
             return cell.hash
-        raise unseen(workspace, caller, snapshot, [cell], "has changed since that version of it")
+        raise unread_conflict(workspace, caller, snapshot, [cell], "changed since that version")
     seen = workspace.seen.expectation(caller, snapshot.path, cell.key)
     if seen is None:
-        raise unseen(workspace, caller, snapshot, [cell], "has not been read yet")
+        raise unread_conflict(workspace, caller, snapshot, [cell], "has not been read yet")
     if seen != cell.hash:
-        raise unseen(workspace, caller, snapshot, [cell], "has changed since you read it")
+        raise unread_conflict(workspace, caller, snapshot, [cell], "changed since you read it")
     return seen
 
 
-def unseen(
+def unread_conflict(
     workspace: Workspace, caller: Caller, snapshot: Snapshot, cells: Sequence[Cell], why: str
 ) -> Conflict:
-    """The Conflict that shows the present source of these cells, and marks it as seen."""
+    """Return a `Conflict` with the current sources of these cells, and mark them as read."""
     mark_seen(workspace, caller, snapshot, cells)
     names = ", ".join(f"@{snapshot.short_keys[cell.key]}" for cell in cells)
     return Conflict(
@@ -92,14 +99,14 @@ def unseen(
 def mark_seen(
     workspace: Workspace, caller: Caller, snapshot: Snapshot, cells: Sequence[Cell]
 ) -> None:
-    """Notes that the caller has been shown the whole source of these cells."""
+    """Record that the caller has read the whole source of these cells."""
     workspace.seen.mark_cells(caller, snapshot.path, cells)
 
 
 def mark_shown(workspace: Workspace, caller: Caller, path: str, conflict: Conflict) -> None:
-    """Mark the sources that a Conflict shows as seen, whatever the notebook holds by now."""
+    """Record that the caller has read the sources in a `Conflict`."""
     for cell in conflict.details.get("cells", ()):
-        if cell["source"] is not None:  # None where others deleted it
+        if cell["source"] is not None:  # None if others deleted the cell.
             workspace.seen.mark(caller, path, cell["cell"], source_hash(cell["source"]))
 
 
@@ -113,26 +120,28 @@ async def apply(
     summary: str = "",
     kind: Literal["change", "undo"] = "change",
     turn: str | None = None,
-) -> Journalled:
-    """Applies operations with an intent row before and the outcome after; own writes count as seen.
+) -> JournaledEdit:
+    """Apply operations and record them in the journal. Cells that are written count as read.
+
+    The journal has an intent before the change and the outcome after it.
 
     Args:
-        workspace: Where the journal and what was seen are.
-        caller: Who changes it.
-        document: What is changed.
-        operations: In order; none is fine, and leaves no trace.
-        tool: By which tool.
-        summary: What history says of it, where that is not just what the operations did.
-        kind: Whether it takes back what was done before.
-        turn: The chat's turn, where it belongs to one.
+        workspace: The workspace.
+        caller: The caller.
+        document: The notebook.
+        operations: The operations, in order. An empty list changes and records nothing.
+        tool: The tool's name.
+        summary: The summary for the history; by default a description of the changes.
+        kind: ``undo`` if the operations undo earlier changes.
+        turn: The chat's turn; None for the caller's own.
 
     Raises:
-        Conflict: with the present source, which counts as seen.
-        ToolError: whatever the document refuses; nothing was changed.
+        Conflict: A cell has changed. The error has its current source, which then counts as read.
+        ToolError: The document refused the operations. Nothing was changed.
     """
     check_sources(workspace, operations)
     if not operations:
-        return Journalled(await document.read(), (), 0)
+        return JournaledEdit(await document.read(), (), 0)
     intent = summary or f"{tool}: {len(operations)} operations"
     entry = await workspace.journal.intend(
         caller, document.path, tool, intent, kind=kind, turn=turn
@@ -140,7 +149,7 @@ async def apply(
     try:
         applied = await document.apply(operations)
     except OutcomeUnknown as error:
-        # The intent stays as it is until somebody finds out.
+        # The intent stays open until the outcome is known.
         error.settle = partial(_settled, workspace, entry, summary)
         raise
     except ToolError as error:
@@ -148,11 +157,11 @@ async def apply(
         if isinstance(error, Conflict):
             mark_shown(workspace, caller, document.path, error)
         raise
-    # What else stops it here (a cancelled call) leaves the intent as it is: the outcome is unknown.
+    # Any other exception (a cancelled call) leaves the intent open: the outcome is unknown.
     await _done(workspace, caller, entry, applied.changes, summary or describe(applied.changes))
-    journalled = Journalled(applied.snapshot, applied.changes, entry)
+    journalled = JournaledEdit(applied.snapshot, applied.changes, entry)
     if kind == "change":
-        _tell(workspace, caller, document.path, "changed", journalled)
+        _publish(workspace, caller, document.path, "changed", journalled)
     mark_seen(workspace, caller, applied.snapshot, journalled.written)
     workspace.revisions.remember(applied.snapshot)
     return journalled
@@ -161,9 +170,9 @@ async def apply(
 async def _settled(
     workspace: Workspace, entry: int, summary: str, changes: Sequence[Change] | None
 ) -> None:
-    """Journals what came of a change whose outcome was not known when it was answered."""
+    """Record the outcome of a change that was unknown when the call returned."""
     if changes is None:
-        await workspace.journal.failed(entry, "The tab was lost before it was changed.")
+        await workspace.journal.failed(entry, "The tab disconnected before the change.")
     else:
         await workspace.journal.done(entry, changes, summary or describe(changes))
 
@@ -176,19 +185,20 @@ async def create(
     *,
     tool: str,
     kernelspec: dict[str, str] | None = None,
-) -> Journalled:
-    """Makes a notebook with these cells, all at once; they count as seen, and can be taken back.
+) -> JournaledEdit:
+    """Create a notebook with these cells, which count as read. The insertion can be undone.
 
-    Without cells it has an empty one, as JupyterLab makes it and as a room adds it in any case.
+    Without cells, it gets an empty one, as in JupyterLab; a collaboration room would add one anyway.
 
     Raises:
-        NotebookExists, ToolError: whatever the store refuses; nothing was made.
-        InvalidArguments: a source that no cell may have.
+        NotebookExists: There is a notebook at that path.
+        ToolError: The store refused the notebook. Nothing was created.
+        InvalidArguments: A source is too long or has invalid characters.
     """
     for _, source in cells:
         check_source(workspace, source)
-    said = f"created {path}"
-    entry = await workspace.journal.intend(caller, path, tool, said)
+    summary = f"created {path}"
+    entry = await workspace.journal.intend(caller, path, tool, summary)
     stored = empty_notebook(cells or [("code", "")], kernelspec=kernelspec)
     try:
         document = await workspace.store.create(path, stored)
@@ -200,51 +210,51 @@ async def create(
         Change("insert", cell.key, cell.index, after=CellContent(cell.type, cell.source, cell.id))
         for cell in snapshot.cells
     )
-    await _done(workspace, caller, entry, changes, said)
+    await _done(workspace, caller, entry, changes, summary)
     mark_seen(workspace, caller, snapshot, snapshot.cells)
     workspace.revisions.remember(snapshot)
-    return Journalled(snapshot, changes, entry)
+    return JournaledEdit(snapshot, changes, entry)
 
 
-async def taken_back(
+async def record_undo(
     workspace: Workspace,
     caller: Caller,
     path: str,
-    undo: Journalled,
+    undo: JournaledEdit,
     entries: Sequence[int],
     *,
     left: Mapping[int, Sequence[Change]] | None = None,
 ) -> None:
-    """Writes down what an undo took back, and then tells those who look at the notebook.
+    """Record which entries an undo has undone, and publish the activity.
 
     Args:
-        workspace: Where the journal is.
-        caller: Who took it back.
+        workspace: The workspace.
+        caller: The caller.
         path: The notebook.
-        undo: What the undo did.
-        entries: The entries that came back.
-        left: Of entries that came back in part, the changes that still stand.
+        undo: The applied undo.
+        entries: The entries that were undone completely.
+        left: The remaining changes of entries that were undone in part.
     """
     await workspace.journal.undone(entries, by=undo.entry)
     await workspace.journal.partly_undone(left or {})
-    _tell(workspace, caller, path, "taken_back", undo)
+    _publish(workspace, caller, path, "taken_back", undo)
 
 
-def _tell(
+def _publish(
     workspace: Workspace,
     caller: Caller,
     path: str,
     kind: Literal["changed", "taken_back"],
-    done: Journalled,
+    done: JournaledEdit,
 ) -> None:
     cells = (change.cell for change in done.changes)
-    workspace.activity.tell(path, caller, kind, cells, entry=done.entry)
+    workspace.activity.publish(path, caller, kind, cells, entry=done.entry)
 
 
 async def _done(
     workspace: Workspace, caller: Caller, entry: int, changes: Sequence[Change], summary: str
 ) -> None:
-    """Journals a change that was made; where that fails the caller is told, the change stands."""
+    """Record a change that was made. If that fails, the change stays and the caller gets a notice."""
     try:
         await workspace.journal.done(entry, changes, summary)
     except ToolError as error:
@@ -263,17 +273,17 @@ _DONE = {
 
 
 def describe(changes: Sequence[Change]) -> str:
-    """What changes did, in a few words: ``inserted @318a, changed @77b0 and 3 more``."""
-    said = [f"{_DONE[change.action]} @{change.cell}" for change in changes[:4]]
+    """Return a summary of changes, such as ``inserted @318a, changed @77b0 and 3 more``."""
+    parts = [f"{_DONE[change.action]} @{change.cell}" for change in changes[:4]]
     more = f" and {len(changes) - 4} more" if len(changes) > 4 else ""
-    return ", ".join(said) + more
+    return ", ".join(parts) + more
 
 
 def check_sources(workspace: Workspace, operations: Sequence[Operation]) -> None:
-    """Refuses what no cell may hold.
+    """Check that the sources of operations can be stored.
 
     Raises:
-        InvalidArguments: a source that is too long, or has a character that cannot be stored.
+        InvalidArguments: A source is too long or has invalid characters.
     """
     for operation in operations:
         match operation:
@@ -286,25 +296,23 @@ def check_sources(workspace: Workspace, operations: Sequence[Operation]) -> None
 
 
 def check_source(workspace: Workspace, source: str) -> None:
-    """Refuses a source that no cell may hold; see `check_sources`."""
+    """Check that a source can be stored; see `check_sources`."""
     limit = workspace.limits.max_source
     if len(source) > limit:
         raise InvalidArguments(
-            f"The source has {len(source):,} characters; a cell may have {limit:,}.",
-            hint="Put data in a file and read it from there.",
+            f"The source has {len(source):,} characters; the limit is {limit:,}.",
+            hint="Store data in a file and read the file in code.",
         )
     if _SURROGATE.search(source):
         raise InvalidArguments(
-            "The source has half a surrogate pair.", hint="Remove it; it is no character."
+            "The source contains a lone surrogate, which is not a character.", hint="Remove it."
         )
     if "\0" in source:
-        raise InvalidArguments(
-            "The source has a NUL character.", hint="Remove it; notebooks cannot hold it."
-        )
+        raise InvalidArguments("The source contains a NUL character.", hint="Remove it.")
 
 
 def line_diff(before: str, after: str) -> str:
-    """A unified diff of two sources with one line of context, without file names."""
+    """Return a unified diff of two sources with one line of context, without file names."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1)
     # The names of the files come first; a line of the source may begin like one.
     return "\n".join([*lines][2:])

@@ -1,4 +1,4 @@
-"""Executions as callers follow them: started here, awaited, cancelled, replayed."""
+"""Start, find, wait for and cancel executions."""
 
 from __future__ import annotations
 
@@ -36,45 +36,46 @@ from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks.base import OutputWriter
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.approvals import Approval
-from tk_ai_extension.workspace.asking import AskingKernels
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates, OpenDocument
 from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.kernel_questions import KernelQuestions
 from tk_ai_extension.workspace.queue import FairQueue
-from tk_ai_extension.workspace.running import Keeper, Run, StatusLog, Step
+from tk_ai_extension.workspace.runs import Run, RunSupervisor, StatusLog, Step
 from tk_ai_extension.workspace.staleness import RunRecords
 
 logger = logging.getLogger(__name__)
 
 
 MAX_KEPT = 500
-"""How many ended executions are kept for `wait_execution`."""
+"""Maximum ended executions that are kept for `wait_execution`."""
 MAX_KEPT_OUTPUT = 200_000_000
-"""Characters of output of ended executions that are kept, about; notebooks have theirs anyway."""
+"""Approximate maximum characters of output that are kept of ended executions."""
 MAX_ACTIVE = 1_000
-"""How many may be queued or running in the whole server."""
+"""Maximum queued and running executions of the server."""
 STOPPED = (
-    "The server stopped while this ran: how it ended is not known. When the server is up again, "
-    "list_running_kernels says whether its kernel still runs; if not, run the cells from the top."
+    "The server stopped during this execution, so its outcome is unknown. After the server has "
+    "restarted, call list_running_kernels. If the kernel is not running, run the cells from the top."
 )
-NOT_BEGUN = "The server stopped before this ran. Run it again when the server is up."
+NOT_STARTED = "The server stopped before this execution started. Run it again after a restart."
 Cancellation = Literal["ended", "waiting", "ignored"]
-"""What came of a cancellation: it has ended, it has not begun and will end then, or it runs on."""
+"""The outcome of a cancellation: ended; not started yet, so that it will end then; or still running."""
 
 
 class Executions:
-    """All runs of a server: starts them, finds them, ends them with the server.
+    """All runs of a server.
 
     Args:
-        kernels: Where they run.
-        queue: Whose turn it is.
-        journal: Where each is written down when it is over.
-        records: Where it is kept what ran last, for the states of cells.
-        activity: Who is told that a cell begins and ends.
-        displays: Where the displays of cells stand, which later code may update.
-        open_document: Opens the notebooks that they stand in.
-        asking: Which kernels wait for whom: what those run there begins afterwards.
-        max_kept_output: The bound on the output of ended runs; the oldest go first. The newest
-            always stays, and what somebody reads just now.
+        kernels: Runs the code.
+        queue: Orders the runs of each kernel.
+        journal: Records each run.
+        records: Remembers the last run of each cell, for the states of cells.
+        activity: Publishes the start and the end of each cell.
+        displays: Tracks displays that later code may update.
+        open_document: Opens a notebook to update its displays.
+        questions: Kernels whose running cell waits for a caller's answer. Runs of that caller start
+            afterwards.
+        max_kept_output: Approximate maximum characters of output of ended runs. The oldest is dropped
+            first; the newest and those being read are kept.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Executions:
         *,
         displays: DisplayRegistry | None = None,
         open_document: OpenDocument | None = None,
-        asking: AskingKernels | None = None,
+        questions: KernelQuestions | None = None,
         max_kept_output: int = MAX_KEPT_OUTPUT,
     ) -> None:
         self._kernels = kernels
@@ -97,9 +98,9 @@ class Executions:
         self._activity = activity
         self._displays = displays or DisplayRegistry()
         self._open = open_document
-        self._asking = asking or AskingKernels()
+        self._questions = questions or KernelQuestions()
         self._runs: OrderedDict[str, Run] = OrderedDict()
-        self._keepers: dict[str, Keeper] = {}
+        self._supervisors: dict[str, RunSupervisor] = {}
         self._under_way = 0
         self._closing = False
         self._max_kept_output = max_kept_output
@@ -118,27 +119,37 @@ class Executions:
         stop_on_error: bool = True,
         approval: Approval | None,
         tool: str = "",
-        keeper: Keeper | None = None,
+        supervisor: RunSupervisor | None = None,
     ) -> Run:
-        """Queues steps for a kernel and returns at once.
+        """Queue steps for a kernel and return the run at once.
 
-        Steps that name a cell run its source as it is when their turn comes, with outputs streamed
-        into the document that ``open_document`` gives; with an ``approval`` only if it is
-        still the step's, since a person approved just that. ``keeper`` looks after a kernel that is no
-        notebook's.
+        A step with a cell runs the cell's source as of its turn. With an ``approval`` it fails if the
+        source is no longer the approved one.
+
+        Args:
+            caller: The caller.
+            kernel_id: The kernel.
+            steps: The cells or the scratch code, in order.
+            open_document: Opens the notebook that outputs are written to; None to write none.
+            path: The notebook; None for a kernel without one.
+            timeout: Seconds after which a step is interrupted; None for no limit.
+            stop_on_error: Whether to skip the remaining steps after one fails.
+            approval: The person's approval of the call, if one was needed.
+            tool: The tool's name.
+            supervisor: Supervises a kernel that belongs to no notebook.
 
         Raises:
-            LimitReached: too many are under way.
-            Conflict: the approval is not for this code in this notebook.
+            LimitReached: Too many executions are active.
+            Conflict: The approval is not for this code in this notebook.
         """
         if approval is not None:
             approval.check_run(path, (step.code for step in steps))
         if self._under_way >= MAX_ACTIVE:
-            raise LimitReached(f"{MAX_ACTIVE} executions are under way.")
-        run = Run(caller, kernel_id, path, list(steps), as_shown=approval is not None)
+            raise LimitReached(f"{MAX_ACTIVE} executions are active.")
+        run = Run(caller, kernel_id, path, list(steps), is_source_pinned=approval is not None)
         self._runs[run.id] = run
-        if keeper is not None:
-            self._keepers[run.id] = keeper
+        if supervisor is not None:
+            self._supervisors[run.id] = supervisor
         self._under_way += 1
         self._forget_old()
         run.task = asyncio.create_task(
@@ -147,18 +158,18 @@ class Executions:
         return run
 
     def get(self, caller: Caller, execution_id: str) -> Run:
-        """The run with this id, if it is this user's.
+        """Return the user's run with this id.
 
         Raises:
-            ExecutionNotFound.
+            ExecutionNotFound: The user has no such run.
         """
         run = self._runs.get(execution_id)
         if run is None or run.caller.user != caller.user:
-            raise ExecutionNotFound(f"There is no execution `{execution_id}`.")
+            raise ExecutionNotFound(f"No execution `{execution_id}`.")
         return run
 
     def active(self, *, kernel_id: str | None = None, path: str | None = None) -> list[Run]:
-        """The runs under way, of a kernel or a notebook where given, oldest first."""
+        """Return the active runs, oldest first, optionally only of a kernel or a notebook."""
         return [
             run
             for run in self._runs.values()
@@ -166,14 +177,18 @@ class Executions:
         ]
 
     def latest(self, caller: Caller) -> Run | None:
-        """The caller's run under way that is the first to end, else the newest they had; or None."""
+        """Return the caller's oldest active run, else their newest ended one, or None."""
         mine = [run for run in self._runs.values() if run.caller.identity == caller.identity]
         return next((run for run in mine if not run.done), mine[-1] if mine else None)
 
     async def cancel(self, run: Run, *, grace: float = 5.0) -> Cancellation:
-        """Takes a run out of the queue, or interrupts it; what has come of it within the grace.
+        """Remove a run from the queue or interrupt it; return the outcome after the grace period.
 
-        Code that waits inside the kernel behind somebody else's is interrupted when it begins.
+        Code that waits in the kernel behind somebody else's code is interrupted when it starts.
+
+        Args:
+            run: The run.
+            grace: Seconds to wait for its end.
         """
         if run.done:
             return "ended"
@@ -184,26 +199,26 @@ class Executions:
             run.task.cancel()
         if await run.wait(grace):
             return "ended"
-        keeper = self._keepers.get(run.id)
-        if keeper is not None and run.current.started:
-            await keeper.stuck(run)
+        supervisor = self._supervisors.get(run.id)
+        if supervisor is not None and run.current.started:
+            await supervisor.on_interrupt_ignored(run)
             if await run.wait(grace):
                 return "ended"
         return "ignored" if run.current.started else "waiting"
 
     def forget(self, caller: Caller) -> None:
-        """The caller's session is over; its runs go on, and it is forgotten how far it has read."""
+        """Forget the cursors of a caller whose session has ended. Its runs continue."""
         for run in self._runs.values():
             run.cursors.pop(caller.identity, None)
 
     def renamed(self, old: str, new: str) -> None:
-        """A notebook, or a folder above some, has another path now; runs under way follow it."""
+        """Update the paths of runs after a notebook or a folder was renamed."""
         for run in self._runs.values():
             if run.path is not None and (now := moved(run.path, old, new)) is not None:
                 run.path = now
 
     async def close(self) -> None:
-        """Stops following, and says so to those who wait; kernels go on by themselves."""
+        """End all runs with a message that the server stopped. Kernels continue to run their code."""
         self._closing = True
         tasks = [
             run.task for run in self._runs.values() if run.task is not None and not run.task.done()
@@ -211,23 +226,23 @@ class Executions:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        # What ended just now is written down too.
+        # Wait for the journal entries of the runs that just ended.
         await self._background.join()
 
     def _forget_old(self) -> None:
         while len(self._runs) - self._under_way > MAX_KEPT:
-            gone = self._runs.pop(next(key for key, run in self._runs.items() if run.done))
-            self._kept_output -= gone.kept
+            oldest = self._runs.pop(next(key for key, run in self._runs.items() if run.done))
+            self._kept_output -= oldest.kept
 
-    def _let_go_of_outputs(self, newest: Run) -> None:
-        newest.kept = sum(summarise(step.outputs).size for step in newest.steps)
-        self._kept_output += newest.kept
+    def _evict_outputs(self, ended: Run) -> None:
+        ended.kept = sum(summarise(step.outputs).size for step in ended.steps)
+        self._kept_output += ended.kept
         for run in self._runs.values():
             if self._kept_output <= self._max_kept_output:
                 return
-            if run.kept and not run.followers and run is not newest:
+            if run.kept and not run.followers and run is not ended:
                 for step in run.steps:
-                    step.let_go()
+                    step.drop_outputs()
                 self._kept_output -= run.kept
                 run.kept = 0
 
@@ -242,17 +257,17 @@ class Executions:
         journaled = self._begin_entry(run, tool)
         try:
             if journaled is not None:
-                # On disk before the code runs: a server that is killed in it leaves a row.
+                # The intent must be on disk before the code runs, in case the server is killed.
                 await asyncio.wait([journaled])
             for step in run.steps:
-                await self._asking.over(run.kernel_id, run.caller)
+                await self._questions.wait_until_answered(run.kernel_id, run.caller)
                 async with self._queue.turn(run.kernel_id, run.caller.identity):
                     await self._take_turn(run, step, open_document, timeout)
                 if run.cancelled or (step.status != "ok" and stop_on_error):
                     break
         except asyncio.CancelledError:
             if self._closing:
-                run.current.warning = STOPPED if run.current.started else NOT_BEGUN
+                run.current.warning = STOPPED if run.current.started else NOT_STARTED
             run.current.status = "interrupted"
         except ToolError as error:
             run.error = error
@@ -266,40 +281,40 @@ class Executions:
                 if step.status == "queued":
                     step.status = "skipped"
             await self._save_outputs(run, open_document)
-            await self._let_go_of_kernel(run)
+            await self._end_supervision(run)
             self._under_way -= 1
-            self._let_go_of_outputs(run)
+            self._evict_outputs(run)
             await self._end_entry(run, tool, journaled)
             run.record("done", {"status": run.outcome})
 
     async def _take_turn(
         self, run: Run, step: Step, open_document: OpenDocument | None, timeout: float | None
     ) -> None:
-        """Runs a step in its turn; once more where the run's keeper says so."""
-        keeper = self._keepers.get(run.id)
-        if keeper is None:
+        """Run a step within its turn, and again if the supervisor asks for it."""
+        supervisor = self._supervisors.get(run.id)
+        if supervisor is None:
             await self._step(run, step, open_document, timeout)
             return
         while True:
-            await keeper.before(run, step)
+            await supervisor.before_step(run, step)
             await self._step(run, step, open_document, timeout)
-            if not await keeper.after(run, step):
+            if not await supervisor.after_step(run, step):
                 return
             step.outputs, step.statuses, step.execution = OutputBuffer(), StatusLog(), None
             step.status, step.started = "queued", False
             run.record("outputs", {"cell": step.cell, "count": 0, "rewritten": 0})
 
-    async def _let_go_of_kernel(self, run: Run) -> None:
-        """Tells a run's keeper that it is over."""
-        keeper = self._keepers.pop(run.id, None)
+    async def _end_supervision(self, run: Run) -> None:
+        """Notify the supervisor that the run has ended."""
+        supervisor = self._supervisors.pop(run.id, None)
         try:
-            if keeper is not None:
-                await keeper.ended(run)
+            if supervisor is not None:
+                await supervisor.on_end(run)
         except ToolError as error:
-            logger.warning("The kernel of run %s could not be let go: %s", run.id, error.message)
+            logger.warning("The kernel of run %s was not released: %s", run.id, error.message)
 
     async def _save_outputs(self, run: Run, open_document: OpenDocument | None) -> None:
-        """Saves what the cells of a run have printed, where their ends did not."""
+        """Save the outputs of a run of several cells, which are not saved at the end of each cell."""
         if len(run.steps) == 1 or open_document is None or run.path is None:
             return
         try:
@@ -319,10 +334,10 @@ class Executions:
                 writer = await stack.enter_async_context(document.writing(step.cell))
             except CellNotFound:
                 raise CellNotFound(
-                    f"Cell @{step.cell} was deleted, or is no code cell any more; it did not run.",
-                    hint="list_cells shows the cells as they are now.",
+                    f"Cell @{step.cell} was deleted or is not a code cell any more. It did not run.",
+                    hint="Call list_cells to see the current cells.",
                 ) from None
-            # Decided on the very cell that gets the outputs: between two reads others may move cells.
+            # Check the cell that the writer has opened: another read could see moved cells.
             cell = writer.cell
             if cell.source != step.code:
                 _check_source(run, step, cell)
@@ -345,13 +360,13 @@ class Executions:
         step.status = "running"
         run.record("started", {"cell": step.cell})
         try:
-            self._activity.tell(run.path, run.caller, "running", [step.cell])
+            self._activity.publish(run.path, run.caller, "running", [step.cell])
             await self._run_code(run, step, timeout, writer)
         finally:
             ended = step.execution.status if step.execution else "error"
-            self._activity.tell(run.path, run.caller, "ran", [step.cell], status=ended)
+            self._activity.publish(run.path, run.caller, "ran", [step.cell], status=ended)
         if step.execution is None:
-            raise ToolError("The executor ended without saying how.")
+            raise ToolError("The executor ended without a result.")
         step.status = step.execution.status
         run.record("ended", {"cell": step.cell, "status": step.status})
 
@@ -366,21 +381,21 @@ class Executions:
                 async for event in events:
                     if isinstance(event, StatusEvent) and event.mime == OTHER_DISPLAY_MIME:
                         updates.add(event.data)
-                    await self._hear(run, step, event, writer)
+                    await self._handle(run, step, event, writer)
         finally:
             await updates.finish()
             if writer is not None:
                 count = step.execution.execution_count if step.execution else None
                 try:
-                    # Of many cells not each is saved at its end, which would take longer than they do.
+                    # A run of several cells saves once at its end: saving can take longer than a cell.
                     await writer.finish(count, save=len(run.steps) == 1)
                 except ToolError as error:
                     step.warning = step.warning or error.message
 
-    async def _hear(
+    async def _handle(
         self, run: Run, step: Step, event: ExecutionEvent, writer: OutputWriter | None
     ) -> None:
-        """Takes in one event of an executor."""
+        """Handle an event of an executor."""
         match event:
             case Started():
                 step.started = True
@@ -391,10 +406,10 @@ class Executions:
                 places = [place for place in applied if place is not None]
                 if writer is not None:
                     await self._write(step, writer, changes)
-                # Whoever has read beyond the place reads on from there.
+                # Callers that have read beyond the first change receive the output again.
                 rewritten = {"rewritten": min(places)} if places else {}
                 if places:
-                    run.show_again(step, *min(places))
+                    run.rewind_cursors(step, *min(places))
                 count = len(step.outputs)
                 run.record("outputs", {"cell": step.cell, "count": count, **rewritten})
             case StatusEvent():
@@ -408,7 +423,7 @@ class Executions:
 
     @staticmethod
     async def _write(step: Step, writer: OutputWriter, changes: Sequence[OutputChange]) -> None:
-        """Writes outputs to the cell; where its notebook cannot be written any more, it runs on."""
+        """Write outputs to the cell. If that fails, add a warning; the code continues to run."""
         try:
             await writer.write(changes)
         except ToolError as error:
@@ -424,7 +439,7 @@ class Executions:
             self._records.ran(run.path, cell.key, cell.hash, run.kernel_id, ok=step.status == "ok")
 
     def _begin_entry(self, run: Run, tool: str) -> asyncio.Task[int] | None:
-        """Writes into the journal that a notebook's run begins; None for one of no notebook."""
+        """Record the start of a run in the journal; return None for a run without a notebook."""
         if run.path is None:
             return None
         intent = self._journal.intend(
@@ -433,21 +448,21 @@ class Executions:
         return self._background.spawn(intent, f"The journal entry of run {run.id}")
 
     async def _end_entry(self, run: Run, tool: str, begun: asyncio.Task[int] | None) -> None:
-        """Writes into the journal how a run ended; nobody waits for it where the row is there."""
+        """Record the end of a run in the journal, in the background if the entry exists."""
         if run.path is None or begun is None:
             return
-        said = f"ran {_cells_of(run)}: {run.outcome}"
+        summary = f"ran {_cells_of(run)}: {run.outcome}"
         try:
             entry = await begun
         except ToolError:
             try:
-                await self._journal.record(run.caller, run.path, tool, said, kind="run")
+                await self._journal.record(run.caller, run.path, tool, summary, kind="run")
             except ToolError as error:
-                lost = f"This run is not in the notebook's history: {error.message}"
-                run.current.warning = " ".join(filter(None, (run.current.warning, lost)))
+                warning = f"This run is not in the notebook's history: {error.message}"
+                run.current.warning = " ".join(filter(None, (run.current.warning, warning)))
         else:
             self._background.spawn(
-                self._journal.done(entry, summary=said), f"The journal entry of run {run.id}"
+                self._journal.done(entry, summary=summary), f"The journal entry of run {run.id}"
             )
 
 
@@ -458,20 +473,20 @@ def _cells_of(run: Run) -> str:
 
 
 def _check_source(run: Run, step: Step, cell: Cell) -> None:
-    """Refuse to run a cell whose source is another than when it was queued, where that matters.
+    """Check whether a cell may run although its source changed after it was queued.
 
     Raises:
-        Conflict: a person approved the other source, or the cell is known by its place alone and may
-            be another cell.
+        Conflict: A person approved the previous source, or the cell has no id and may be another
+            cell.
     """
-    if run.as_shown:
+    if run.is_source_pinned:
         raise Conflict(
-            f"Cell @{step.cell} was changed after the user approved it; it did not run.",
-            hint="Read it, and call again.",
+            f"Cell @{step.cell} changed after the user approved it. It did not run.",
+            hint="Read it, then call again.",
         )
     if cell.key != cell.id:
         raise Conflict(
-            f"The cells of {run.path} have no ids, and {step.cell} is not what it was when it was "
-            "queued; it did not run.",
-            hint="list_cells shows the cells as they are now.",
+            f"The cells of {run.path} have no ids, and {step.cell} changed after it was queued. "
+            "It did not run.",
+            hint="Call list_cells to see the current cells.",
         )

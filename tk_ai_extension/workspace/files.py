@@ -1,4 +1,4 @@
-"""Files beside the notebooks, as tools see them; a composition root says where they come from."""
+"""The protocol for listing and reading files. A composition root provides the implementation."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Literal, Protocol
 from tk_ai_extension.model.errors import ToolError
 
 MAX_DEPTH = 12
-"""How many folders deep `walk` goes."""
+"""Maximum depth of folders in `walk`."""
 MAX_ENTRIES = 20_000
-"""How many entries `walk` gives."""
+"""Maximum entries that `walk` yields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,9 @@ class FileEntry:
     """A file, notebook or folder.
 
     Attributes:
-        path: Relative to the root, with forward slashes.
-        size: Bytes; None for folders and where it is not known.
-        modified: Seconds since the epoch.
+        path: The path relative to the root, with forward slashes.
+        size: The size in bytes; None for folders or if unknown.
+        modified: The time of the last change, in seconds since the epoch.
     """
 
     path: str
@@ -31,27 +31,30 @@ class FileEntry:
 
 
 class Files(Protocol):
-    """Lists folders and reads text files below the root; hidden files do not exist here."""
+    """Lists folders and reads text files below the root, without hidden files."""
 
     async def list(self, path: str) -> list[FileEntry]:
-        """What is in a folder, sorted by name.
+        """Return the entries of a folder, sorted by name.
 
         Raises:
-            PathRefused, FileMissing.
+            PathRefused: The path is outside the root, hidden, or not accessible.
+            FileMissing: The folder does not exist.
         """
         ...
 
     async def read_text(self, path: str) -> str:
-        """A text file, whole.
+        """Return the content of a text file.
 
         Raises:
-            PathRefused, FileMissing, NotReadable (binary, a folder, too large).
+            PathRefused: The path is outside the root, hidden, or not accessible.
+            FileMissing: The file does not exist.
+            NotReadable: It is a folder, binary, or too large.
         """
         ...
 
 
 async def walk(files: Files, path: str, *, recursive: bool) -> AsyncIterator[FileEntry]:
-    """The entries below a folder, folders before what is in them, bounded in depth and number."""
+    """Yield the entries below a folder, each folder before its contents, up to the limits."""
     waiting = [(path.strip("/"), 0)]
     count = 0
     while waiting:
@@ -61,7 +64,7 @@ async def walk(files: Files, path: str, *, recursive: bool) -> AsyncIterator[Fil
         except ToolError:
             if depth == 0:
                 raise
-            continue  # one folder that cannot be listed does not hide the others
+            continue  # Skip a folder that cannot be listed.
         for entry in entries:
             count += 1
             if count > MAX_ENTRIES:

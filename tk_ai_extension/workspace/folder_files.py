@@ -1,4 +1,4 @@
-"""Files below a plain folder, where there is no Jupyter Server whose contents manager has them."""
+"""Files below a plain folder, used without a Jupyter Server's contents manager."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tk_ai_extension.workspace.files import FileEntry
 from tk_ai_extension.workspace.paths import contain, folder_path, is_contained
 
 MAX_BYTES = 20_000_000
-"""Bytes of a text file; a larger one is read by code in a kernel."""
+"""Maximum bytes of a text file."""
 
 
 class FolderFiles:
-    """`workspace.files.Files` of a folder.
+    """Implementation of `workspace.files.Files` for a folder.
 
     Args:
         root: The folder.
-        max_bytes: The bound on a file that is read.
+        max_bytes: Maximum bytes of a file that can be read.
     """
 
     def __init__(self, root: Path, max_bytes: int = MAX_BYTES) -> None:
@@ -28,11 +28,11 @@ class FolderFiles:
         self._max_bytes = max_bytes
 
     async def list(self, path: str) -> list[FileEntry]:
-        """What is in a folder, sorted by name, but for what is hidden."""
+        """Return the entries of a folder, sorted by name, without hidden ones."""
         return await asyncio.to_thread(self._list, folder_path(self._root, path))
 
     async def read_text(self, path: str) -> str:
-        """A text file, whole."""
+        """Return the content of a text file."""
         return await asyncio.to_thread(self._read, contain(self._root, path))
 
     def _list(self, folder: str) -> list[FileEntry]:
@@ -50,12 +50,12 @@ class FolderFiles:
                 size = os.fstat(file.fileno()).st_size
                 if size > self._max_bytes:
                     raise NotReadable(
-                        f"`{path}` has {size:,} bytes; at most {self._max_bytes:,} are read.",
+                        f"`{path}` has {size:,} bytes; the limit is {self._max_bytes:,}.",
                         hint="Read it with code in a kernel.",
                     )
                 return file.read().decode("utf-8")
         except UnicodeDecodeError:
-            raise NotReadable(f"`{path}` cannot be read as text: it is not UTF-8.") from None
+            raise NotReadable(f"`{path}` is not UTF-8 text.") from None
         except OSError as error:
             raise _refusal(path, error) from None
 
@@ -69,14 +69,14 @@ def _entry(folder: str, entry: os.DirEntry[str]) -> FileEntry:
     path = f"{folder}/{entry.name}" if folder else entry.name
     try:
         found = entry.stat()
-    except OSError:  # a link to nowhere
+    except OSError:  # A broken link.
         return FileEntry(path, kind)
     return FileEntry(path, kind, None if kind == "directory" else found.st_size, found.st_mtime)
 
 
 def _refusal(path: str, error: OSError) -> FileMissing | NotReadable | PathRefused:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return FileMissing(f"There is nothing at `{path}`.")
+        return FileMissing(f"`{path}` does not exist.")
     if isinstance(error, IsADirectoryError):
         return NotReadable(f"`{path}` is a folder.")
-    return PathRefused(f"`{path}` may not be read.")
+    return PathRefused(f"`{path}` is not accessible.")

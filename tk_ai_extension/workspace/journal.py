@@ -1,9 +1,8 @@
-"""The journal: each change and run with before, after, who and when, in SQLite.
+"""The journal: all changes and runs through tools, with author, time and cell contents, in SQLite.
 
-An intent row is written before a change and its outcome after, so that a crash in between leaves a
-row that says so. What changes no notebook (a run, a refusal) is written once, when it is over.
-People's own edits in a live document are not in it: undo compares before it sets
-(see `workspace.undo`).
+An intent is written before a change and the outcome after it, so that a crash in between leaves a
+record. A refusal, which changes nothing, is written once. People's own edits in a live document are
+not recorded: undo compares before it writes (see `workspace.undo_plan`).
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ from typing import Any, Literal
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.workspace import journal_queries as queries
+from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes
 from tk_ai_extension.workspace.database import Database
 from tk_ai_extension.workspace.owners import is_alive, own_process
-from tk_ai_extension.workspace.records import decode_changes, encode_changes
 
 Kind = Literal["change", "run", "undo", "refused"]
 State = Literal["intended", "done", "failed", "undone", "interrupted", "unknown"]
 
 MAX_ENTRIES = 1_000
-"""The most entries that one question answers with."""
+"""Maximum entries in the result of a query."""
 
 KEEP_DAYS = 90.0
-"""How long entries are kept."""
+"""Days for which entries are kept."""
 MAX_BYTES = 500_000_000
-"""Bytes of changes that are kept, about."""
+"""Approximate maximum bytes of changes that are kept."""
 PRUNE_EVERY = 500
-"""Entries between two looks at the bounds; the first one looks too."""
+"""Number of insertions between two prunings; the first insertion prunes too."""
 
 
 _Written = tuple[str, str, str | None, Kind, State, str, str]
@@ -42,14 +41,14 @@ _Written = tuple[str, str, str | None, Kind, State, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """Which cells a change that stands is about.
+    """The cells of a change that was not undone.
 
     Attributes:
-        entry: Its number in the journal.
-        time: Seconds since the epoch.
-        path: The notebook's path now.
-        turn: The chat's turn, where it belongs to one.
-        cells: The cells' keys, in the order in which they were changed.
+        entry: The number of the journal entry.
+        time: The time in seconds since the epoch.
+        path: The notebook's current path.
+        turn: The chat's turn; None if it belongs to none.
+        cells: The cells' keys, in the order of the changes.
     """
 
     entry: int
@@ -61,24 +60,24 @@ class Touched:
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """What somebody did, or meant to do.
+    """An entry of the journal.
 
     Attributes:
-        id: Rises with time; a checkpoint is the id of the newest entry at that moment.
-        time: Seconds since the epoch.
-        path: The notebook's path now; empty where it concerns none.
+        id: Increases with time. A checkpoint is the id of the newest entry at that time.
+        time: The time in seconds since the epoch.
+        path: The notebook's current path; empty for none.
         user: Jupyter's user name.
-        caller_key: The caller's session (`Caller.session`); None where it has none, or to others
-            than its user.
+        caller_key: The caller's session (`Caller.session`); None if it has none, or for readers who
+            are not its user.
         author: The name that people see.
         tool: The tool's name.
-        turn: The chat's turn, where it belongs to one.
+        turn: The chat's turn; None if it belongs to none.
         kind: change, run, undo, or refused (by the permission mode or a person).
-        state: intended (it goes on), done, failed (nothing was changed), undone, interrupted (the
-            server stopped in it; ``unknown`` in rows of earlier versions).
-        summary: What happened, in a few words.
-        changes: The changes, where they were asked for.
-        note: What a reader should know besides, for example that outputs were too large to keep.
+        state: intended (in progress), done, failed (nothing was changed), undone, interrupted (the
+            server stopped during it; ``unknown`` in rows of earlier versions).
+        summary: A short description.
+        changes: The changes, if the query includes them.
+        note: A further note, for example that outputs were too large to store.
     """
 
     id: int
@@ -97,16 +96,16 @@ class JournalEntry:
 
 
 class Journal:
-    """The journal of a server or an nb project: one SQLite file, used on a thread of its own.
+    """The journal of a server or an nb project: a SQLite file, used on its own thread.
 
-    Several servers may use one file. The file is of mode 0600 in a folder of mode 0700, made at
-    first use. A file that is no journal is put aside and a new one begun: changing a notebook must
-    not depend on an old journal.
+    Several servers may use the same file. It has mode 0600, in a folder of mode 0700, and is created
+    at first use. An unreadable file is renamed and a new one is created, so that notebooks can be
+    changed anyway.
 
     Args:
         database: The file.
-        keep_days: How long entries are kept.
-        max_bytes: How many bytes of changes are kept, about; the oldest go first.
+        keep_days: Days for which entries are kept.
+        max_bytes: Approximate maximum bytes of changes; the oldest entries are removed first.
     """
 
     def __init__(
@@ -128,17 +127,17 @@ class Journal:
         kind: Kind = "change",
         turn: str | None = None,
     ) -> int:
-        """Writes down what is about to be done; on disk when it returns.
+        """Record an intent before a change. It is on disk when this returns.
 
         Returns:
             The entry's id, for `done` or `failed`.
 
         Raises:
-            DiskFull, ReadOnly, SaveFailed: it could not be written; nothing was changed.
+            DiskFull, ReadOnly, SaveFailed: It could not be written. Nothing was changed.
         """
-        said = _storable(summary)
         turn = turn or caller.turn
-        return await self._insert(caller, (path, tool, turn, kind, "intended", said, ""))
+        text = _storable(summary)
+        return await self._insert(caller, (path, tool, turn, kind, "intended", text, ""))
 
     async def record(
         self,
@@ -152,36 +151,36 @@ class Journal:
         note: str = "",
         turn: str | None = None,
     ) -> int:
-        """Writes down what is over and can not be undone, at once; returns the entry's id.
+        """Record something that has ended and cannot be undone; return the entry's id.
 
         Raises:
-            DiskFull, ReadOnly, SaveFailed: it is not written down.
+            DiskFull, ReadOnly, SaveFailed: It could not be written.
         """
-        said = _storable(summary)
         turn = turn or caller.turn
-        return await self._insert(caller, (path, tool, turn, kind, state, said, _storable(note)))
+        text = _storable(summary)
+        return await self._insert(caller, (path, tool, turn, kind, state, text, _storable(note)))
 
     async def done(
         self, entry_id: int, changes: Sequence[Change] = (), summary: str | None = None
     ) -> None:
-        """Writes down what came of an intent. Outputs of more than a megabyte a cell are left out.
+        """Record the outcome of an intent, without outputs of more than a megabyte per cell.
 
         Args:
-            entry_id: The intent's.
+            entry_id: The id of the intent.
             changes: The changes, in order.
-            summary: What happened, where that differs from the intent.
+            summary: A new summary; None to keep that of the intent.
 
         Raises:
-            DiskFull, ReadOnly, SaveFailed: the change was made, but cannot be undone.
+            DiskFull, ReadOnly, SaveFailed: It could not be written, so the change cannot be undone.
         """
-        said = None if summary is None else _storable(summary)
+        text = None if summary is None else _storable(summary)
 
         def update(db: sqlite3.Connection) -> None:
             data, note = encode_changes(changes)
             db.execute(
                 "UPDATE entries SET state = 'done', summary = coalesce(?, summary), note = ?"
                 " WHERE id = ?",
-                (said, note, entry_id),
+                (text, note, entry_id),
             )
             if changes:
                 db.execute("INSERT OR REPLACE INTO changes VALUES (?, ?)", (entry_id, data))
@@ -189,40 +188,40 @@ class Journal:
         await self._database.run(update, "The change was made, but cannot be undone.")
 
     async def failed(self, entry_id: int, error: str) -> None:
-        """Writes down that an intent failed and nothing was changed, and why."""
+        """Record that an intent failed and nothing was changed."""
         await self._database.run(
             lambda db: db.execute(
                 "UPDATE entries SET state = 'failed', note = ? WHERE id = ?",
                 (_storable(error), entry_id),
             ),
-            "The journal does not say so.",
+            "The failure was not recorded in the journal.",
         )
 
     async def undone(self, entry_ids: Sequence[int], by: int) -> None:
-        """Writes down that entries were taken back by another entry."""
+        """Record that another entry has undone these entries."""
         await self._database.run(
             lambda db: db.executemany(
                 "UPDATE entries SET state = 'undone', undone_by = ? WHERE id = ?",
                 [(by, entry_id) for entry_id in entry_ids],
             ),
-            "The changes were taken back, but the journal does not say so.",
+            "The changes were undone, but the journal could not be updated.",
         )
 
     async def partly_undone(self, left: Mapping[int, Sequence[Change]]) -> None:
-        """Writes down that of these entries only these changes still stand."""
+        """Record the remaining changes of entries that were undone in part."""
         rows = [(encode_changes(changes)[0], entry_id) for entry_id, changes in left.items()]
         await self._database.run(
             lambda db: db.executemany("UPDATE changes SET data = ? WHERE entry = ?", rows),
-            "The changes were taken back, but the journal does not say so.",
+            "The changes were undone, but the journal could not be updated.",
         )
 
     async def history(self, path: str, limit: int, user: str) -> list[JournalEntry]:
-        """Everybody's entries on a notebook, the newest first, without their changes.
+        """Return the entries of all users for a notebook, newest first, without their changes.
 
         Args:
             path: The notebook.
-            limit: The most entries.
-            user: Who asks; the session keys of others are left out.
+            limit: Maximum entries.
+            user: The user who reads; session keys of other users are left out.
         """
 
         def select(db: sqlite3.Connection) -> list[JournalEntry]:
@@ -234,13 +233,13 @@ class Journal:
     async def standing(
         self, path: str, limit: int, reader: str, *, since: int = 0
     ) -> list[JournalEntry]:
-        """Everybody's changes to a notebook that stand, the newest first, with what they changed.
+        """Return the changes of all users to a notebook that were not undone, newest first.
 
         Args:
             path: The notebook.
-            limit: The most entries.
-            reader: Who asks; the session keys of others are left out.
-            since: Only those after this entry.
+            limit: Maximum entries.
+            reader: The user who reads; session keys of other users are left out.
+            since: Return only entries after this one.
         """
         wanted = {"path": path, "since": since, "limit": _bounded(limit)}
 
@@ -251,16 +250,16 @@ class Journal:
         return await self._database.read(select)
 
     async def written(self, path: str) -> tuple[dict[str, float], float | None]:
-        """The cells in which something stands that was written through tools, and since when.
+        """Return the cells that were written through tools and not undone.
 
         Returns:
-            By the cell's key the time of its last change, in seconds since the epoch; and the time
-            of the newest change of which is not known what it did to which cells: one that goes on,
-            or that a server stopped in. None where there is none.
+            The times of the cells' last changes by key, in seconds since the epoch; and the time of
+            the newest change whose cells are unknown, because it is in progress or was interrupted,
+            or None.
         """
 
         def select(db: sqlite3.Connection) -> tuple[dict[str, float], float | None]:
-            # In this order: what is settled in between is among the cells then.
+            # In this order: a change that is settled in between is then among the cells.
             [unsettled] = db.execute(queries.UNSETTLED, (path,)).fetchone()
             return dict(db.execute(queries.WRITTEN, (path,)).fetchall()), unsettled
 
@@ -275,14 +274,15 @@ class Journal:
         since: int | None = None,
         turn: str | None = None,
     ) -> list[JournalEntry]:
-        """The caller's own changes that stand, the newest first, with their changes.
+        """Return the caller's own entries that were not undone, newest first, with their changes.
 
         Args:
-            caller: Whose; one without a key has none, since another session's would be among them.
-            path: On this notebook; None for all.
-            steps: The newest so many.
-            since: Those after this checkpoint (an entry's id).
-            turn: Those of this turn.
+            caller: The caller. Without a key there are none, because sessions of a user cannot be
+                distinguished.
+            path: Return only entries of this notebook.
+            steps: Maximum entries.
+            since: Return only entries after this checkpoint (an entry's id).
+            turn: Return only entries of this turn.
         """
         if caller.key is None:
             return []
@@ -302,10 +302,11 @@ class Journal:
         return await self._database.read(select)
 
     async def touched(self, caller: Caller) -> list[Touched]:
-        """Which cells the caller's own changes that stand are about, the newest first.
+        """Return the cells of the caller's own changes that were not undone, newest first.
 
         Args:
-            caller: Whose; one without a key has none, since another session's would be among them.
+            caller: The caller. Without a key there are none, because sessions of a user cannot be
+                distinguished.
         """
         if caller.key is None:
             return []
@@ -320,7 +321,7 @@ class Journal:
         return await self._database.read(select)
 
     async def renamed(self, old: str, new: str) -> None:
-        """A notebook, or a folder above some, has another path now; entries follow."""
+        """Update the paths of entries after a notebook or a folder was renamed."""
 
         def update(db: sqlite3.Connection) -> None:
             db.execute("UPDATE entries SET path = ? WHERE path = ?", (new, old))
@@ -332,7 +333,7 @@ class Journal:
         await self._database.run(update)
 
     async def prune(self) -> None:
-        """Removes the oldest entries, as the bounds say; new entries do it now and then."""
+        """Remove the oldest entries to keep the limits. Insertions call it regularly."""
         oldest = time.time() - self.keep_days * 86_400
 
         def delete(db: sqlite3.Connection) -> None:
@@ -340,39 +341,39 @@ class Journal:
             db.execute(queries.OVER, (self._max_bytes,))
 
         await self._database.run(delete)
-        # As a script, since `execute` would take one step of it, which gives one page back.
+        # `execute` would run only one step of the pragma, which frees a single page.
         await self._database.run(lambda db: db.executescript("PRAGMA incremental_vacuum"))
 
     async def check(self) -> None:
-        """Finds out whether entries can be written now.
+        """Check that entries can be written now.
 
         Raises:
-            DiskFull, ReadOnly, SaveFailed, StateTooNew, StateUnavailable.
+            DiskFull, ReadOnly, SaveFailed, StateTooNew, StateUnavailable: They cannot.
         """
         await self._database.check()
 
     async def close(self) -> None:
-        """Ends what is under way and closes the file."""
+        """Wait for running queries and close the file."""
         await self._database.close()
 
     async def _insert(self, caller: Caller, written: _Written) -> int:
         if self._inserted % PRUNE_EVERY == 0:
             await self.prune()
         self._inserted += 1
-        who = (caller.user, caller.session, _storable(caller.author))
-        row = (time.time(), own_process(), *who, *written)
+        identity = (caller.user, caller.session, _storable(caller.author))
+        row = (time.time(), own_process(), *identity, *written)
         return await self._database.run(
             lambda db: int(db.execute(queries.INSERT, row).fetchone()[0])
         )
 
 
 def _storable(text: str) -> str:
-    """The text as SQLite can hold it: half a surrogate pair becomes a question mark."""
+    """Return the text with lone surrogates, which SQLite cannot store, as question marks."""
     return text.encode(errors="replace").decode()
 
 
 def _interrupt_left_over(db: sqlite3.Connection) -> None:
-    """Settles what a server that has stopped left; what goes on in another server does go on."""
+    """Mark the open intents of servers that have stopped as interrupted."""
     for (owner,) in db.execute(queries.GOING_ON).fetchall():
         if not is_alive(owner):
             db.execute(queries.LEFT_OVER, (owner,))

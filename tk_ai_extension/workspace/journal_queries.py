@@ -49,8 +49,8 @@ INSERT INTO touched SELECT entry, json_extract(value, '$.cell'), json_extract(va
 FROM changes, json_each(data) WHERE entry NOT IN (SELECT entry FROM touched);
 """
 
-# What an entry takes is known without reading its body; a trigger, since a server of the version
-# before may write the same file.
+# The size of an entry, so that pruning need not read its body. It is set by a trigger, because a
+# server of the previous version may write to the same file.
 SIZES = """
 ALTER TABLE entries ADD COLUMN size INTEGER NOT NULL DEFAULT 200;
 UPDATE entries SET size = 200 + (SELECT length(data) FROM changes WHERE entry = id)
@@ -63,13 +63,13 @@ CREATE TRIGGER sized_again AFTER UPDATE OF data ON changes BEGIN
 END;
 """
 
-# Which process an entry that goes on belongs to, so that another server can see whether it is alive.
+# The process of an entry in progress, so that another server can check whether it is alive.
 OWNERS = """
 ALTER TABLE entries ADD COLUMN owner TEXT NOT NULL DEFAULT '';
 """
 
 MIGRATIONS = (TABLES, SIZES, OWNERS)
-"""See `Database`. The first one also takes in files of before there were versions."""
+"""See `Database`. The first migration also accepts files from before there were versions."""
 
 INSERT = """
 INSERT INTO entries
@@ -79,7 +79,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
 
 GOING_ON = "SELECT DISTINCT owner FROM entries WHERE state = 'intended'"
 
-# Those of a process that cannot be seen from here say themselves how they end.
+# Entries of processes that cannot be checked from this host are left to those processes.
 LEFT_OVER = """
 UPDATE entries SET state = 'interrupted', note = 'interrupted: the server stopped'
 WHERE state = 'intended' AND owner = ?
@@ -107,7 +107,7 @@ WHERE path = :path AND kind = 'change' AND state = 'done' AND id > :since
 ORDER BY id DESC LIMIT :limit
 """
 
-# What an undo brought back counts as written then, where something of an agent's stands below it.
+# A cell that an undo restored counts as written if an earlier change of it was not undone.
 WRITTEN = """
 SELECT cell, max(time) FROM entries JOIN touched ON entry = id
 WHERE path = ? AND kind IN ('change', 'undo') AND state = 'done'

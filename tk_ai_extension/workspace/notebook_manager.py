@@ -1,4 +1,4 @@
-"""Which notebooks each caller works in, under which names, and on which kernels."""
+"""The connected notebooks of each caller, with their names and kernels."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tk_ai_extension.model.errors import InvalidArguments, LimitReached, Noteboo
 from tk_ai_extension.model.paths import moved
 
 MAX_CALLERS = 1_000
-"""How many callers are remembered; the one that acted least recently goes first."""
+"""Maximum callers that are remembered; the least recently active one is evicted first."""
 MAX_NOTEBOOKS = 100
-"""How many notebooks one caller may hold at once."""
+"""Maximum connected notebooks of one caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class ManagedNotebook:
 
     Attributes:
         caller: The identity of the caller.
-        name: What the caller calls it.
-        path: Relative to the root.
-        kernel_id: The kernel it runs on now; None where that is gone.
+        name: The caller's name for it.
+        path: The path relative to the root.
+        kernel_id: Its current kernel; None if that has ended.
         current: Whether it is the caller's current notebook.
     """
 
@@ -36,8 +36,8 @@ class ManagedNotebook:
 
 
 @dataclass
-class _Desk:
-    """One caller's notebooks: path by name, in the order in which they were connected."""
+class _CallerNotebooks:
+    """The notebooks of one caller: paths by name, in the order of connection."""
 
     caller: str
     paths: dict[str, str] = field(default_factory=dict[str, str])
@@ -45,136 +45,156 @@ class _Desk:
 
 
 class NotebookManager:
-    """Names, paths, kernels and the current notebook, apart for each caller.
+    """Names, paths, kernels and the current notebook of each caller.
 
-    What callers call things is their own; what a notebook runs on is the same for all of them, so a
-    kernel that is replaced is replaced for everybody. A caller without a key has no current
-    notebook and no names but paths, since another session of that user would be taken for the
-    same.
+    Names belong to one caller. A notebook's kernel is the same for all callers, so a replaced kernel
+    is replaced for everybody. A caller without a key has no current notebook and no names, because
+    sessions of the same user cannot be distinguished.
 
     Args:
-        max_callers: The bound on remembered callers.
-        max_notebooks: The bound on notebooks of one caller.
+        max_callers: Maximum remembered callers.
+        max_notebooks: Maximum connected notebooks of one caller.
     """
 
     def __init__(self, max_callers: int = MAX_CALLERS, max_notebooks: int = MAX_NOTEBOOKS) -> None:
         self._max_callers = max_callers
         self._max_notebooks = max_notebooks
-        self._desks: OrderedDict[str, _Desk] = OrderedDict()
+        self._callers: OrderedDict[str, _CallerNotebooks] = OrderedDict()
         self._kernels: dict[str, str | None] = {}
 
     def add(
         self, caller: Caller, name: str | None, path: str, kernel_id: str | None
     ) -> ManagedNotebook:
-        """Connects a notebook and makes it the current one. Doing it twice changes nothing.
+        """Connect a notebook and make it the current one. Idempotent.
 
         Args:
-            caller: Whose notebook.
-            name: What the caller calls it from now on; None for the name it has, else the path.
-            path: Relative to the root.
-            kernel_id: The kernel it runs on, from now on for every caller.
+            caller: The caller.
+            name: The caller's name for it; None for its existing name, else the path.
+            path: The path relative to the root.
+            kernel_id: The notebook's kernel, which applies to every caller.
 
         Raises:
-            InvalidArguments: the name is taken by another notebook, or reads like a path.
-            LimitReached: the caller holds too many notebooks, each with a kernel. Else the one
-                without a kernel that was connected longest ago is closed.
+            InvalidArguments: Another notebook has the name, or it looks like a path.
+            LimitReached: The caller has too many notebooks with a kernel. Otherwise, the oldest
+                notebook without a kernel is disconnected.
         """
         name = self.checked_name(caller, name, path)
-        desk = self._desks.get(caller.identity) or _Desk(caller.identity)
-        known = next((n for n, p in desk.paths.items() if p == path), None)
+        connected = self._callers.get(caller.identity) or _CallerNotebooks(caller.identity)
+        known = next((n for n, p in connected.paths.items() if p == path), None)
         if known is not None and known != name:
-            desk.paths = {name if n == known else n: p for n, p in desk.paths.items()}
+            connected.paths = {name if n == known else n: p for n, p in connected.paths.items()}
         if known is None:
-            self._make_room(desk)
-        desk.paths[name] = path
+            self._evict_idle(connected)
+        connected.paths[name] = path
         if caller.key is not None:
-            desk.current = name
+            connected.current = name
         self._kernels[path] = kernel_id
-        self._desks[caller.identity] = desk
-        self._desks.move_to_end(caller.identity)
-        while len(self._desks) > self._max_callers:
-            _, gone = self._desks.popitem(last=False)
-            self._let_go(gone.paths.values())
-        return self._managed(desk, name)
+        self._callers[caller.identity] = connected
+        self._callers.move_to_end(caller.identity)
+        while len(self._callers) > self._max_callers:
+            _, gone = self._callers.popitem(last=False)
+            self._forget_unused_kernels(gone.paths.values())
+        return self._managed(connected, name)
 
     def checked_name(self, caller: Caller, name: str | None, path: str) -> str:
-        """The name under which `add` would connect a notebook; changes nothing.
+        """Return the name under which `add` would connect a notebook, without connecting it.
 
         Raises:
-            InvalidArguments, LimitReached: as `add` says.
+            InvalidArguments, LimitReached: See `add`.
         """
-        desk = self._desks.get(caller.identity) or _Desk(caller.identity)
-        known = next((n for n, p in desk.paths.items() if p == path), None)
+        connected = self._callers.get(caller.identity) or _CallerNotebooks(caller.identity)
+        known = next((n for n, p in connected.paths.items() if p == path), None)
         name = path if caller.key is None else name or known or path
         if name != path and ("/" in name or name.endswith(".ipynb")):
-            raise InvalidArguments(f"`{name}` reads like a path and cannot be the name of {path}.")
-        if desk.paths.get(name, path) != path:
             raise InvalidArguments(
-                f"`{name}` is the name of {desk.paths[name]} already.", hint="Choose another name."
+                f"`{name}` looks like a path.", hint=f"Choose a name for {path} without slashes."
             )
-        if known is None and len(desk.paths) >= self._max_notebooks and not self._idle(desk):
+        if connected.paths.get(name, path) != path:
+            raise InvalidArguments(
+                f"`{name}` is already the name of {connected.paths[name]}.",
+                hint="Choose another name.",
+            )
+        if (
+            known is None
+            and len(connected.paths) >= self._max_notebooks
+            and not self._idle(connected)
+        ):
             raise LimitReached(
-                f"You hold {len(desk.paths)} notebooks with kernels already.",
-                hint="Close some (unuse_notebook with shutdown_kernel).",
+                f"You already have {len(connected.paths)} notebooks with kernels.",
+                hint="Disconnect some: call unuse_notebook with shutdown_kernel.",
             )
         return name
 
     def current(self, caller: Caller) -> ManagedNotebook | None:
-        """The caller's current notebook, or None."""
-        desk = self._desk(caller)
-        return None if desk is None or desk.current is None else self._managed(desk, desk.current)
+        """Return the caller's current notebook, or None."""
+        connected = self._notebooks_of(caller)
+        if connected is None or connected.current is None:
+            return None
+        return self._managed(connected, connected.current)
 
     def remove(self, caller: Caller, notebook: str) -> ManagedNotebook:
-        """Lets go of a notebook, by name or path; if it was the current one, there is none then.
+        """Disconnect a notebook by name or path. If it was the current one, there is none afterwards.
 
         Raises:
-            NotebookNotFound: the caller has not connected it.
+            NotebookNotFound: The caller has not connected it.
         """
-        desk, name = self._find(caller, notebook)
-        managed = self._managed(desk, name)
-        del desk.paths[name]
-        if desk.current == name:
-            desk.current = None
-        if not desk.paths:
-            del self._desks[caller.identity]
-        self._let_go([managed.path])
+        connected, name = self._find(caller, notebook)
+        managed = self._managed(connected, name)
+        del connected.paths[name]
+        if connected.current == name:
+            connected.current = None
+        if not connected.paths:
+            del self._callers[caller.identity]
+        self._forget_unused_kernels([managed.path])
         return managed
 
     def list(self, caller: Caller) -> list[ManagedNotebook]:
-        """The caller's notebooks, in the order in which they were connected."""
-        desk = self._desk(caller)
-        return [] if desk is None else [self._managed(desk, name) for name in desk.paths]
+        """Return the caller's notebooks, in the order of connection."""
+        connected = self._notebooks_of(caller)
+        return (
+            []
+            if connected is None
+            else [self._managed(connected, name) for name in connected.paths]
+        )
 
     def resolve(self, caller: Caller, notebook: str | None) -> ManagedNotebook | None:
-        """The connected notebook of this name or path (for None the current one), or None."""
+        """Return the connected notebook of this name or path, or None; for None, the current one."""
         if notebook is None:
             return self.current(caller)
-        desk = self._desk(caller)
-        name = None if desk is None else _name_of(desk, notebook)
-        return None if desk is None or name is None else self._managed(desk, name)
+        connected = self._notebooks_of(caller)
+        name = None if connected is None else _name_of(connected, notebook)
+        return None if connected is None or name is None else self._managed(connected, name)
 
     def kernel_of(self, path: str) -> str | None:
-        """The kernel of a notebook that somebody has connected, or None."""
+        """Return the kernel of a connected notebook, or None."""
         return self._kernels.get(path)
 
     def with_kernel(self, kernel_id: str) -> list[ManagedNotebook]:
-        """Every caller's notebooks that run on a kernel."""
+        """Return the notebooks of all callers that use a kernel."""
         return [
-            self._managed(desk, name)
-            for desk in self._desks.values()
-            for name, path in desk.paths.items()
+            self._managed(connected, name)
+            for connected in self._callers.values()
+            for name, path in connected.paths.items()
             if self._kernels.get(path) == kernel_id
         ]
 
     def users_of(self, path: str) -> set[str]:
-        """The identities of the callers who have connected a notebook."""
-        return {desk.caller for desk in self._desks.values() if path in desk.paths.values()}
+        """Return the identities of the callers that have connected a notebook."""
+        return {
+            connected.caller
+            for connected in self._callers.values()
+            if path in connected.paths.values()
+        }
 
     def replace_kernel(self, old: str, new: str | None) -> set[str]:
-        """A kernel gave way to another one, or (None) is gone, for every notebook that ran on it.
+        """Replace a kernel for all notebooks that use it.
+
+        Args:
+            old: The kernel that has ended.
+            new: The new kernel; None if there is none.
 
         Returns:
-            The identities of the callers whom that concerns.
+            The identities of the affected callers.
         """
         concerned = {managed.caller for managed in self.with_kernel(old)}
         for path, kernel in self._kernels.items():
@@ -183,77 +203,77 @@ class NotebookManager:
         return concerned
 
     def renamed(self, old: str, new: str) -> None:
-        """A notebook, or a folder above some, has another path now; paths as names follow."""
-        for desk in self._desks.values():
+        """Update paths, and names that are paths, after a notebook or a folder was renamed."""
+        for connected in self._callers.values():
             paths: dict[str, str] = {}
-            current = desk.current
-            for name, path in desk.paths.items():
+            current = connected.current
+            for name, path in connected.paths.items():
                 now = moved(path, old, new)
                 new_name = name if now is None or name != path else now
-                if name == desk.current:
+                if name == connected.current:
                     current = new_name
                 paths[new_name] = path if now is None else now
-            desk.paths, desk.current = paths, current
+            connected.paths, connected.current = paths, current
         kernels: dict[str, str | None] = {}
         for path, kernel in self._kernels.items():
             now = moved(path, old, new)
-            # What stood at the new path before was overwritten: the one that moved wins.
+            # The renamed notebook has overwritten any other at the new path.
             if now is not None or path not in kernels:
                 kernels[path if now is None else now] = kernel
         self._kernels = kernels
 
     def forget(self, caller: Caller) -> None:
-        """The caller's session is over: lets go of all its notebooks."""
-        desk = self._desks.pop(caller.identity, None)
-        if desk is not None:
-            self._let_go(desk.paths.values())
+        """Disconnect all notebooks of a caller whose session has ended."""
+        connected = self._callers.pop(caller.identity, None)
+        if connected is not None:
+            self._forget_unused_kernels(connected.paths.values())
 
-    def _desk(self, caller: Caller) -> _Desk | None:
-        desk = self._desks.get(caller.identity)
-        if desk is not None:
-            self._desks.move_to_end(caller.identity)
-        return desk
+    def _notebooks_of(self, caller: Caller) -> _CallerNotebooks | None:
+        connected = self._callers.get(caller.identity)
+        if connected is not None:
+            self._callers.move_to_end(caller.identity)
+        return connected
 
-    def _idle(self, desk: _Desk) -> list[str]:
-        """The names of notebooks that can be closed for others: not current, and without a kernel."""
+    def _idle(self, connected: _CallerNotebooks) -> list[str]:
+        """Return the names of notebooks that can be evicted: not current, and without a kernel."""
         return [
             name
-            for name, path in desk.paths.items()
-            if name != desk.current and self._kernels.get(path) is None
+            for name, path in connected.paths.items()
+            if name != connected.current and self._kernels.get(path) is None
         ]
 
-    def _make_room(self, desk: _Desk) -> None:
-        """Close the notebook that was connected longest ago, where the caller holds too many."""
-        if len(desk.paths) >= self._max_notebooks:
-            path = desk.paths.pop(self._idle(desk)[0])
-            self._let_go([path])
+    def _evict_idle(self, connected: _CallerNotebooks) -> None:
+        """Disconnect the oldest idle notebook if the caller has too many."""
+        if len(connected.paths) >= self._max_notebooks:
+            path = connected.paths.pop(self._idle(connected)[0])
+            self._forget_unused_kernels([path])
 
-    def _find(self, caller: Caller, notebook: str) -> tuple[_Desk, str]:
-        desk = self._desk(caller)
-        name = None if desk is None else _name_of(desk, notebook)
-        if desk is None or name is None:
-            held = "" if desk is None else ", ".join(desk.paths)
+    def _find(self, caller: Caller, notebook: str) -> tuple[_CallerNotebooks, str]:
+        connected = self._notebooks_of(caller)
+        name = None if connected is None else _name_of(connected, notebook)
+        if connected is None or name is None:
+            names = "" if connected is None else ", ".join(connected.paths)
             raise NotebookNotFound(
                 f"You have not connected a notebook `{notebook}`.",
-                hint=f"Connected: {held}." if held else "Connect it with use_notebook.",
+                hint=f"Connected: {names}." if names else "Connect it with use_notebook.",
             )
-        return desk, name
+        return connected, name
 
-    def _managed(self, desk: _Desk, name: str) -> ManagedNotebook:
-        path = desk.paths[name]
+    def _managed(self, connected: _CallerNotebooks, name: str) -> ManagedNotebook:
+        path = connected.paths[name]
         return ManagedNotebook(
-            desk.caller, name, path, self._kernels.get(path), current=desk.current == name
+            connected.caller, name, path, self._kernels.get(path), current=connected.current == name
         )
 
-    def _let_go(self, paths: Iterable[str]) -> None:
-        """Forgets the kernels of those of these notebooks that no caller holds any more."""
-        held = {path for desk in self._desks.values() for path in desk.paths.values()}
-        for path in set(paths) - held:
+    def _forget_unused_kernels(self, paths: Iterable[str]) -> None:
+        """Forget the kernels of the notebooks that no caller has connected any more."""
+        used = {path for connected in self._callers.values() for path in connected.paths.values()}
+        for path in set(paths) - used:
             self._kernels.pop(path, None)
 
 
-def _name_of(desk: _Desk, notebook: str) -> str | None:
-    """The name of the notebook that the caller calls so, or that is at this path."""
-    if notebook in desk.paths:
+def _name_of(connected: _CallerNotebooks, notebook: str) -> str | None:
+    """Return the name of the notebook with this name or path, or None."""
+    if notebook in connected.paths:
         return notebook
-    return next((name for name, path in desk.paths.items() if path == notebook), None)
+    return next((name for name, path in connected.paths.items() if path == notebook), None)

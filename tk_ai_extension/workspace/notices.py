@@ -1,4 +1,4 @@
-"""What a caller has to be told with their next answer."""
+"""Notices for callers, delivered with their next result."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ MAX_NOTICES = 20
 
 
 class Notices:
-    """Sentences that wait for a caller's next call; the oldest go at the bounds."""
+    """Notices that are delivered with a caller's next result. At the limits, the oldest are dropped."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, list[str]] = OrderedDict()
         self._for_anybody: list[str] = []
 
     def add(self, caller: str | Caller, notice: str) -> None:
-        """Leaves a sentence for a caller (or the caller with this identity), once."""
+        """Add a notice for a caller, given as such or by identity, unless it is pending already."""
         identity = caller if isinstance(caller, str) else caller.identity
         waiting = self._waiting.setdefault(identity, [])
         if notice not in waiting:
@@ -28,15 +28,15 @@ class Notices:
             self._waiting.popitem(last=False)
 
     def add_for_anybody(self, notice: str) -> None:
-        """Adds a sentence to the next answer, whoever gets it."""
+        """Add a notice to the next result of any caller."""
         self._for_anybody.append(notice)
         del self._for_anybody[:-MAX_NOTICES]
 
     def forget(self, caller: Caller) -> None:
-        """Drops what waits for a caller whose session is over."""
+        """Drop the notices of a caller whose session has ended."""
         self._waiting.pop(caller.identity, None)
 
     def take(self, caller: Caller) -> list[str]:
-        """What waits for this caller; it is told once."""
+        """Remove and return the notices for this caller."""
         for_anybody, self._for_anybody = self._for_anybody, []
         return self._waiting.pop(caller.identity, []) + for_anybody

@@ -1,4 +1,4 @@
-"""Which process something in a shared file belongs to, and whether that process is alive."""
+"""Process identities for entries of shared files, and checks whether the process is alive."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from functools import cache
 import psutil
 
 CLOCK_TOLERANCE = 2.0
-"""Seconds by which a start time may differ between two looks: the system's clock is corrected."""
+"""Seconds by which a process's start time may differ, because the system's clock may be adjusted."""
 
 
 @cache
 def own_process() -> str:
-    """This process as ``host:pid:start``; the start in seconds since the epoch."""
+    """Return this process as ``host:pid:start``, with the start in seconds since the epoch."""
     process = psutil.Process()
     return f"{socket.gethostname()}:{process.pid}:{process.create_time():.2f}"
 
 
 def is_alive(owner: str) -> bool:
-    """Whether a process that `own_process` named is alive, and on this host.
+    """Return whether a process, given as by `own_process`, is alive on this host.
 
-    A pid alone does not say so: after a restart of the host or of a container another process has it.
+    The start time is compared because a pid is reused, for example after a restart of the host.
     """
     try:
         host, pid, started = owner.rsplit(":", 2)

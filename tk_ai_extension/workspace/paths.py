@@ -1,8 +1,8 @@
-"""Path containment: the one place where a path from outside becomes a path below the root.
+"""Path containment: the only place that converts a caller's path to a path inside the root.
 
-Pure but for the ``lstat`` calls that resolving symbolic links takes. Whoever can swap a link
-between this check and the opening of the file already runs code as the server's user; this is not
-a defence against them.
+It has no side effects; it calls ``lstat`` to resolve symbolic links. A process that can replace a link
+between this check and the opening of the file already runs as the server's user, so that race is not
+defended against.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path, PurePosixPath
 from tk_ai_extension.model.errors import NotANotebook, PathRefused
 
 MAX_PATH = 4096
-"""Bytes of a whole path (PATH_MAX of Linux)."""
+"""Maximum bytes of a path (PATH_MAX of Linux)."""
 MAX_COMPONENT = 255
-"""Bytes of one component (NAME_MAX of the usual file systems)."""
+"""Maximum bytes of a component (NAME_MAX of common file systems)."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -28,10 +28,10 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 def contain(
     root: Path | None, path: str, *, allow_hidden: bool = False, linked: Sequence[Path] = ()
 ) -> str:
-    r"""The API path of ``path``: relative to ``root``, with forward slashes between its parts.
+    r"""Return the API path of ``path``: relative to ``root``, with forward slashes.
 
-    What would leave the root is refused, by name or through a link. Containment is decided
-    component by component, so a sibling whose name merely begins like the root's is outside:
+    Paths that lead outside the root, directly or through a link, are refused. Components are compared
+    as a whole, so a sibling whose name begins with the root's name is outside:
 
     >>> root = Path("/srv/work")
     >>> contain(root, "../work-secret/a.ipynb")
@@ -50,7 +50,7 @@ def contain(
     Traceback (most recent call last):
     tk_ai_extension.model.errors.PathRefused: `C:\\a.ipynb` has a backslash in it.
 
-    Everything else is kept as it is; nothing is decoded or expanded:
+    Everything else is kept unchanged; nothing is decoded or expanded:
 
     >>> contain(root, "./notes//a.ipynb")
     'notes/a.ipynb'
@@ -60,23 +60,24 @@ def contain(
     '%2e%2e/~/a.ipynb'
 
     Args:
-        root: The server's root folder; None for a contents manager that is not on files: then the
-            rules on names alone hold, and a slash in front means nothing.
-        path: Relative to the root, or absolute inside it.
-        allow_hidden: Whether components may begin with a dot, here and behind links.
-        linked: Folders outside the root that links in it may lead to.
+        root: The server's root folder; None for a contents manager that does not use files. Then
+            only the rules for names apply, and a leading slash is ignored.
+        path: The path, relative to the root or absolute inside it.
+        allow_hidden: Whether components may begin with a dot, also after resolving links.
+        linked: Folders outside the root that links may lead to.
 
     Raises:
-        PathRefused: it is none, or not below the root. Nothing outside the root is revealed.
+        PathRefused: The path is invalid or not inside the root. The error reveals nothing outside
+            the root.
     """
     contained = _contain(root, path, allow_hidden, linked)
     if not contained:
-        raise PathRefused(f"{_shown(path)} names the root folder itself, not something in it.")
+        raise PathRefused(f"{_shown(path)} is the root folder itself.")
     return contained
 
 
 def is_contained(root: Path | None, path: str) -> bool:
-    """Whether `contain` takes a path: what it refuses is in no listing."""
+    """Return whether `contain` accepts a path. Listings leave the others out."""
     try:
         contain(root, path)
     except PathRefused:
@@ -87,11 +88,11 @@ def is_contained(root: Path | None, path: str) -> bool:
 def notebook_path(
     root: Path | None, path: str, *, allow_hidden: bool = False, linked: Sequence[Path] = ()
 ) -> str:
-    """`contain`, for a path that must end in ``.ipynb``.
+    """Return the API path of a notebook; see `contain`.
 
     Raises:
-        PathRefused: as `contain` says.
-        NotANotebook: it ends in something else.
+        PathRefused: See `contain`.
+        NotANotebook: The path does not end in ``.ipynb``.
     """
     contained = contain(root, path, allow_hidden=allow_hidden, linked=linked)
     if not contained.endswith(".ipynb") or PurePosixPath(contained).name == ".ipynb":
@@ -102,10 +103,10 @@ def notebook_path(
 def folder_path(
     root: Path | None, path: str, *, allow_hidden: bool = False, linked: Sequence[Path] = ()
 ) -> str:
-    """`contain`, for a folder: an empty path, ``.``, ``/`` and the root itself are ``""``.
+    """Return the API path of a folder; see `contain`. The root (also ``.`` and ``/``) is ``""``.
 
     Raises:
-        PathRefused: as `contain` says.
+        PathRefused: See `contain`.
     """
     return "" if path in ("", ".", "/") else _contain(root, path, allow_hidden, linked)
 
@@ -115,9 +116,9 @@ def _contain(root: Path | None, path: str, allow_hidden: bool, linked: Sequence[
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if root is not None and path.startswith("/"):
         parts = _below(Path(os.path.realpath(root)), root, path, parts)
-    # A drive (like a backslash) means nothing on the systems we run on, and on Windows a way out.
+    # On Windows, a drive letter (like a backslash) would lead outside the root.
     if parts and _DRIVE.match(parts[0]):
-        raise PathRefused(f"{_shown(path)} begins with a drive.")
+        raise PathRefused(f"{_shown(path)} begins with a drive letter.")
     if not allow_hidden and any(part.startswith(".") for part in parts):
         raise PathRefused(f"{_shown(path)} is hidden.")
     if root is not None and _has_link(root, parts):
@@ -134,8 +135,8 @@ def _check_form(path: str) -> None:
     if "\\" in path:
         raise PathRefused(f"{_shown(path)} has a backslash in it.", hint="Use forward slashes.")
     parts = path.split("/")
-    # There is no working folder here that `..` could be relative to, and behind a link it means
-    # something else than it seems to: it is never resolved, always refused.
+    # `..` is always refused: there is no working directory to resolve it against, and after a link
+    # it refers to the parent of the link's target.
     if ".." in parts:
         raise PathRefused(f"{_shown(path)} has a `..` in it.")
     if len(path.encode()) > MAX_PATH or any(len(part.encode()) > MAX_COMPONENT for part in parts):
@@ -143,7 +144,7 @@ def _check_form(path: str) -> None:
 
 
 def _below(real_root: Path, root: Path, path: str, parts: list[str]) -> list[str]:
-    """The parts of an absolute path below the root, by whatever name it calls the root."""
+    """Return the parts of an absolute path below the root; the path may reach the root by a link."""
     absolute = PurePosixPath("/", *parts)
     for name in (root, real_root):
         if absolute.is_relative_to(name):
@@ -155,16 +156,15 @@ def _below(real_root: Path, root: Path, path: str, parts: list[str]) -> list[str
 
 
 def _has_link(root: Path, parts: list[str]) -> bool:
-    """Whether there is a link on the way from the root to the last of the parts that exists.
+    """Return whether one of the existing parts below the root is a link.
 
-    Mostly there is none, and then the path is what it says, wherever the root itself is: to look at
-    these few parts costs a tenth of resolving the whole path, which each call would have to do.
+    Usually there is none. This check takes a tenth of the time of resolving the whole path.
     """
-    place = str(root)
+    location = str(root)
     for part in parts:
-        place = os.path.join(place, part)  # noqa: PTH118 - a tenth of a Path's time
+        location = os.path.join(location, part)  # noqa: PTH118 - ten times faster than Path
         try:
-            if stat.S_ISLNK(os.lstat(place).st_mode):
+            if stat.S_ISLNK(os.lstat(location).st_mode):
                 return True
         except OSError:
             return False
@@ -172,33 +172,33 @@ def _has_link(root: Path, parts: list[str]) -> bool:
 
 
 def _resolved(real_root: Path, path: str, parts: list[str]) -> Path:
-    """Where a path leads through links; refuses a circle of them."""
+    """Resolve the links of a path; refuse a loop."""
     lexical = real_root.joinpath(*parts)
     try:
         return Path(os.path.realpath(lexical, strict=True))
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise PathRefused(f"{_shown(path)} is a circle of links.") from error
-        # What does not exist yet, or may not be looked at, is resolved as far as it goes.
+            raise PathRefused(f"{_shown(path)} is a loop of links.") from error
+        # A path that does not exist or is not accessible is resolved as far as possible.
         return Path(os.path.realpath(lexical))
 
 
 def _check_target(
     real_root: Path, path: str, resolved: Path, allow_hidden: bool, linked: Sequence[Path]
 ) -> None:
-    """Refuses what links lead out of the root and the folders they may lead to, or to what is hidden."""
-    places = (real_root, *(Path(os.path.realpath(folder)) for folder in linked))
-    place = next((place for place in places if resolved.is_relative_to(place)), None)
-    if place is None:
+    """Refuse a link that leads outside the root and the linked folders, or to a hidden file."""
+    allowed = (real_root, *(Path(os.path.realpath(folder)) for folder in linked))
+    base = next((folder for folder in allowed if resolved.is_relative_to(folder)), None)
+    if base is None:
         raise PathRefused(
             f"{_shown(path)} leads outside the root through a link.",
             hint="An administrator can allow its target: TkAIExtensionApp.linked_folders.",
         )
-    if not allow_hidden and any(part.startswith(".") for part in resolved.relative_to(place).parts):
-        raise PathRefused(f"{_shown(path)} leads to something hidden through a link.")
+    if not allow_hidden and any(part.startswith(".") for part in resolved.relative_to(base).parts):
+        raise PathRefused(f"{_shown(path)} leads to a hidden file or folder through a link.")
 
 
 def _shown(path: str) -> str:
-    """The path as an error may repeat it: escaped, and never long."""
+    """Return the path for an error message: escaped and shortened."""
     text = repr(path)[1:-1]
     return f"`{text[:200]}…`" if len(text) > 200 else f"`{text}`"

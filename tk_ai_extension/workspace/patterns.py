@@ -1,8 +1,7 @@
-"""Regular expressions from callers, which must not hold the server up.
+"""Regular expressions from callers, with a time limit.
 
-The standard library's ``re`` cannot be stopped and holds the interpreter while it backtracks: one
-careless pattern would stall every kernel and every user. ``regex`` stops in time and lets go of the
-interpreter meanwhile.
+The standard library's ``re`` has no timeout and holds the GIL while it backtracks, so one pattern could
+block the whole server. ``regex`` has a timeout and releases the GIL.
 """
 
 from __future__ import annotations
@@ -15,26 +14,29 @@ import regex
 from tk_ai_extension.model.errors import InvalidArguments
 
 MAX_PATTERN = 1_000
-"""Characters of a pattern."""
+"""Maximum characters of a pattern."""
 SECONDS = 10.0
-"""How long one pattern may search in all."""
+"""Maximum seconds of all searches with one pattern."""
 
 _CALL = re.compile(r"\\.|\[(?:\\.|[^\]])+\]|(\(\?(?:R|\d+|&\w+|P>\w+)\))", re.DOTALL)
-"""A group that contains itself, in group 1; else what only looks like one.
+"""Matches a recursive group in group 1; escapes and sets, which may look like one, without a group.
 
-``re`` has no such groups, and those that never end take hundreds of megabytes before time is up.
+``re`` has no recursive groups. Endless ones take hundreds of megabytes before the timeout.
 """
 
 
 class Pattern:
-    """A regular expression with a bound on the time that all its searches take together.
+    """A regular expression with a limit on the total time of its searches.
+
+    >>> Pattern("d[fg]").found_in("df.head()")
+    True
 
     Args:
         text: The pattern, in the syntax of ``re``.
-        seconds: The bound.
+        seconds: Maximum seconds of all searches together.
 
     Raises:
-        InvalidArguments: it is no regular expression, or too long.
+        InvalidArguments: The pattern is not a valid regular expression, or is too long.
     """
 
     def __init__(self, text: str, *, seconds: float = SECONDS) -> None:
@@ -42,37 +44,37 @@ class Pattern:
             raise InvalidArguments(f"The pattern has more than {MAX_PATTERN:,} characters.")
         if any(found[1] for found in _CALL.finditer(text)):
             raise InvalidArguments(
-                f"`{text}` calls a group from a pattern, which is not supported.",
-                hint="Escape characters that stand for themselves, such as `\\(`.",
+                f"`{text}` has a recursive group, which is not supported.",
+                hint="Escape literal characters, for example `\\(`.",
             )
         try:
             self._pattern = regex.compile(text)
         except regex.error as error:
             raise InvalidArguments(
-                f"`{text}` is no regular expression: {error}.",
-                hint="Escape characters that stand for themselves, such as `\\(`.",
+                f"`{text}` is not a valid regular expression: {error}.",
+                hint="Escape literal characters, for example `\\(`.",
             ) from None
         self._text = text
         self._seconds = self._left = seconds
 
     def found_in(self, line: str) -> bool:
-        """Whether the pattern is found anywhere in a line.
+        """Return whether the pattern matches anywhere in a line.
 
         Raises:
-            InvalidArguments: the searches took too long.
+            InvalidArguments: The searches took too long or need too much memory.
         """
         began = time.monotonic()
         try:
             found = self._pattern.search(line, timeout=max(self._left, 0.001), concurrent=True)
         except TimeoutError:
             raise InvalidArguments(
-                f"`{self._text}` took longer than {self._seconds:g} s to search.",
-                hint="Use a simpler pattern, without a repetition inside a repetition.",
+                f"The search for `{self._text}` took longer than {self._seconds:g} s.",
+                hint="Use a simpler pattern, without nested repetitions.",
             ) from None
         except (MemoryError, RecursionError):
             raise InvalidArguments(
-                f"`{self._text}` needs too much memory to search.",
-                hint="Use a pattern that does not contain itself.",
+                f"The search for `{self._text}` needs too much memory.",
+                hint="Use a simpler pattern, without recursive groups.",
             ) from None
         self._left -= time.monotonic() - began
         return found is not None

@@ -1,4 +1,4 @@
-"""Requests for permission, and what becomes of them as it happens, for those who show them to a person."""
+"""Permission requests, and a feed of their events for clients that show them to a person."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.proposals import Proposal
 
 Effect = Literal["READ", "WRITE", "EXECUTE"]
-"""What a tool does to the world."""
+"""The effect of a tool call."""
 
 Answer = Literal["once", "chat", "notebook", "deny"]
-"""What a person says to a request: this once, from this chat, in this notebook, or no."""
+"""A person's answer: approve once, in this chat, or in this notebook; or deny."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Reply:
 
     Attributes:
         answer: The answer.
-        message: What they say besides; only with ``deny``. The caller reads it.
+        message: A message for the caller; only with ``deny``.
     """
 
     answer: Answer
@@ -36,17 +36,17 @@ class PermissionRequest:
     """A call that needs a person's approval.
 
     Attributes:
-        id: Random; names the request, and is no authority.
-        caller: Who wants to act.
+        id: A random id, which grants nothing.
+        caller: The caller.
         tool: The tool's name.
-        effect: What it does.
-        notebook: The path it concerns, or None.
-        proposal: What will happen, as the person is shown it: the diff, or the code. Cut, and
-            saying so (`Proposal.omitted`), where it is very long.
-        arguments_hash: Over the tool, its exact arguments, and the whole proposal with its
-            notebook, kernel, cells and sources: an approval allows this and nothing else.
-        created: Seconds since the epoch.
-        within_call: Whether somebody is asked within the call: in its chat, or by its client.
+        effect: The effect of the call.
+        notebook: The path of the notebook that it concerns, or None.
+        proposal: What the call will do: the diff or the code. If it is very long, it is shortened
+            (`Proposal.omitted`).
+        arguments_hash: A hash over the tool, its exact arguments, and the whole proposal with its
+            notebook, kernel, cells and sources. An approval applies only to this.
+        created: The time in seconds since the epoch.
+        within_call: Whether a person is asked during the call, in its chat or by its client.
     """
 
     id: str
@@ -66,19 +66,19 @@ class PermissionRequest:
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        """The answers that mean something here: a chat takes a key, a notebook takes a path."""
+        """The valid answers: ``chat`` requires a caller with a key, ``notebook`` a notebook."""
         chat: tuple[Answer, ...] = () if self.caller.key is None else ("chat",)
         notebook: tuple[Answer, ...] = () if self.notebook is None else ("notebook",)
         return ("once", *chat, *notebook, "deny")
 
     def as_dict(self) -> dict[str, Any]:
-        """The request as JSON, for whoever shows it to a person."""
+        """Return the request as JSON, for clients that show it to a person."""
         return {
             "id": self.id,
             "author": self.caller.author,
-            # Of one without a name that is all there is to know them by.
+            # A caller without a name is identified by its key.
             "caller": None if self.caller.name else self.caller.key,
-            "face": self.caller.face,
+            "face": self.caller.interface,
             "tool": self.tool,
             "effect": self.effect,
             "notebook": self.notebook,
@@ -91,105 +91,105 @@ class PermissionRequest:
 
 
 Outcome = Literal["once", "chat", "notebook", "deny", "expired", "withdrawn"]
-"""Why a request waits no more: its user's answer, nobody's for too long, or its caller is gone."""
+"""Why a request is no longer pending: the user answered, it expired, or the call was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The requests that wait just now, the oldest first: what a stream begins with."""
+    """The pending requests, oldest first. It is the first event of a stream."""
 
     kind: ClassVar[Literal["waiting"]] = "waiting"
     requests: tuple[PermissionRequest, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """The event as JSON."""
+        """Return the event as JSON."""
         return {"kind": self.kind, "permissions": [each.as_dict() for each in self.requests]}
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request waits from now on."""
+    """A request was added."""
 
     kind: ClassVar[Literal["asked"]] = "asked"
     request: PermissionRequest
 
     def as_dict(self) -> dict[str, Any]:
-        """The event as JSON."""
+        """Return the event as JSON."""
         return {"kind": self.kind, "permission": self.request.as_dict()}
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A request waits no more."""
+    """A request is no longer pending."""
 
     kind: ClassVar[Literal["settled"]] = "settled"
     id: str
     outcome: Outcome
 
     def as_dict(self) -> dict[str, Any]:
-        """The event as JSON."""
+        """Return the event as JSON."""
         return {"kind": self.kind, "id": self.id, "outcome": self.outcome}
 
 
 PermissionEvent = Waiting | Asked | Settled
 
 
-class _Follower:
-    """One who listens, and what they have not heard yet.
+class _Subscriber:
+    """A subscriber and its undelivered events.
 
-    That is bounded by how many requests may wait: of one that came and went meanwhile they hear
-    nothing, so all that is kept is what waits, and the end of what they were told of.
+    Events are coalesced: a request that was added and settled before delivery is dropped. So the
+    number of undelivered events is bounded by the number of pending requests.
     """
 
     def __init__(self, user: str) -> None:
         self.user = user
-        self.unheard: OrderedDict[str, Asked | Settled] = OrderedDict()
-        self.stirred = asyncio.Event()
+        self.events: OrderedDict[str, Asked | Settled] = OrderedDict()
+        self.changed = asyncio.Event()
 
     def put(self, key: str, event: Asked | Settled) -> None:
-        if isinstance(self.unheard.pop(key, None), Asked):
+        if isinstance(self.events.pop(key, None), Asked):
             return
-        self.unheard[key] = event
-        self.stirred.set()
+        self.events[key] = event
+        self.changed.set()
 
 
 class PermissionFeed:
-    """Tells those who follow a user's requests what becomes of them."""
+    """Publishes events of a user's permission requests to subscribers."""
 
     def __init__(self) -> None:
-        self._followers: set[_Follower] = set()
+        self._subscribers: set[_Subscriber] = set()
 
     def asked(self, request: PermissionRequest) -> None:
-        """A request waits from now on."""
-        self._tell(request, Asked(request))
+        """Publish that a request was added."""
+        self._publish(request, Asked(request))
 
     def settled(self, request: PermissionRequest, outcome: Outcome) -> None:
-        """A request waits no more."""
-        self._tell(request, Settled(request.id, outcome))
+        """Publish that a request is no longer pending."""
+        self._publish(request, Settled(request.id, outcome))
 
     async def follow(
         self, user: str, waiting: Callable[[], list[PermissionRequest]]
     ) -> AsyncGenerator[PermissionEvent]:
-        """What becomes of a user's requests, until nobody asks any more.
+        """Yield the events of a user's requests, beginning with the pending ones.
 
         Args:
-            user: Whose requests.
-            waiting: Lists those that wait now, with which it begins.
+            user: The user.
+            waiting: Returns the pending requests.
         """
-        follower = _Follower(user)
+        subscriber = _Subscriber(user)
         requests = tuple(waiting())
-        self._followers.add(follower)
+        self._subscribers.add(subscriber)
         try:
             yield Waiting(requests)
             while True:
-                while follower.unheard:
-                    yield follower.unheard.popitem(last=False)[1]
-                follower.stirred.clear()
-                await follower.stirred.wait()
+                while subscriber.events:
+                    yield subscriber.events.popitem(last=False)[1]
+                subscriber.changed.clear()
+                await subscriber.changed.wait()
         finally:
-            self._followers.discard(follower)
+            self._subscribers.discard(subscriber)
 
-    def _tell(self, request: PermissionRequest, event: Asked | Settled) -> None:
-        for follower in self._followers:
-            if follower.user == request.caller.user:
-                follower.put(request.id, event)
+    def _publish(self, request: PermissionRequest, event: Asked | Settled) -> None:
+        for subscriber in self._subscribers:
+            if subscriber.user == request.caller.user:
+                subscriber.put(request.id, event)

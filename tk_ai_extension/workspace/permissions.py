@@ -1,4 +1,4 @@
-"""Permissions: what a mode lets run, asking a person, and the approvals they gave."""
+"""Permissions: the permission modes, asking a person, and remembered approvals."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from tk_ai_extension.workspace.permission_requests import (
 )
 
 MODES: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
-"""The modes, the strictest first."""
+"""The modes, strictest first."""
 
 MAX_PREVIEW = 20_000
-"""Characters of a proposal that a person is shown; the approval is bound to the whole."""
+"""Maximum characters of a proposal that a person is shown. The approval is bound to the whole."""
 MAX_MESSAGE = 2_000
-"""Characters of what a person may say with a denial."""
+"""Maximum characters of a message with a denial."""
 MAX_PENDING = 100
-"""How many requests of one user may wait for an answer."""
+"""Maximum pending requests of one user."""
 KEEP_SECONDS = 3600.0
-"""How long a request waits for an answer."""
+"""Seconds until a pending request expires."""
 MAX_APPROVALS = 10_000
-"""How many approvals are remembered; the oldest goes first, and is asked for again."""
+"""Maximum remembered approvals. The oldest is forgotten first; then the person is asked again."""
 
 
 class Decision(Enum):
-    """What becomes of a call under a mode."""
+    """The decision of a mode about a call."""
 
     RUN = "run"
     ASK = "ask"
@@ -73,39 +73,47 @@ _DECISIONS: Mapping[tuple[Mode, Effect], Decision] = {
 
 
 def decide(mode: Mode, effect: Effect) -> Decision:
-    """What becomes of a tool of this effect in this mode."""
+    """Return the decision of a mode about an effect.
+
+    >>> decide("edit", "EXECUTE")
+    <Decision.ASK: 'ask'>
+    """
     return _DECISIONS[mode, effect]
 
 
 def capped(mode: Mode, cap: Mode) -> Mode:
-    """The stricter of two modes: what an administrator's cap leaves of a caller's mode."""
+    """Return the stricter of a caller's mode and an administrator's cap.
+
+    >>> capped("auto", "ask")
+    'ask'
+    """
     return MODES[min(MODES.index(mode), MODES.index(cap))]
 
 
 class Approver(Protocol):
-    """Asks a person within the call; a composition root fills it in for the faces that can."""
+    """Asks a person during a call. The composition root provides it for interfaces that can ask."""
 
     async def ask(self, request: PermissionRequest) -> Reply | None:
-        """Shows the request and waits for the answer.
+        """Show the request and return the answer; None if nobody can be asked during this call.
 
-        It is cancelled when the request is answered elsewhere meanwhile
-        (`PermissionPolicy.answer`), so an approver may show it and wait for that. None: nobody can
-        be asked within this call.
+        It is cancelled if the request is answered elsewhere (`PermissionPolicy.answer`), so an
+        approver may just show the request and wait.
         """
         ...
 
 
 class PermissionPolicy:
-    """Says whether a call may run, where the tool runs; whatever the model's side asked before.
+    """Decides in the server whether a call may run, independent of checks by the client or the agent.
 
-    Held in memory: after a restart people are asked again.
+    Approvals are kept in memory. After a restart, people are asked again.
 
     Args:
-        cap: The most permissive mode that any caller gets.
-        max_pending: The bound on unanswered requests of one user.
-        max_approvals: The bound on remembered approvals, of each kind.
-        keep_seconds: How long a request waits for an answer.
-        where: Where people answer, as callers are told it; ``{id}`` stands for the request's id.
+        cap: The most permissive mode for any caller.
+        max_pending: Maximum pending requests of one user.
+        max_approvals: Maximum remembered approvals of each kind.
+        keep_seconds: Seconds until a pending request expires.
+        where: Where people answer, for the hint of the error; ``{id}`` is replaced by the request's
+            id.
     """
 
     def __init__(
@@ -123,22 +131,22 @@ class PermissionPolicy:
         self._keep = keep_seconds
         self._where = where
         self._pending: dict[str, PermissionRequest] = {}
-        # Those of them that an approver asks within the call, and the answer by another interface.
+        # Requests that an approver asks during the call, with the answer from another interface.
         self._asking: dict[str, asyncio.Future[Reply]] = {}
-        # Answers to one exact call (identity, hash), used up by it when it comes again.
+        # Answers for one exact call (identity, hash), consumed when the call is repeated.
         self._once: OrderedDict[tuple[str, str], Reply] = OrderedDict()
-        # Standing approvals: of a caller (identity), and of a user in a notebook (user, path).
+        # Standing approvals: for a caller (identity), and for a user in a notebook (user, path).
         self._chats: OrderedDict[tuple[str, Effect], None] = OrderedDict()
         self._notebooks: OrderedDict[tuple[str, str, Effect], None] = OrderedDict()
         self._feed = PermissionFeed()
         self._alarm: asyncio.TimerHandle | None = None
 
     def mode(self, caller: Caller) -> Mode:
-        """The mode that holds for a caller: their own under the administrator's cap."""
+        """Return the effective mode of a caller: its own, limited by the administrator's cap."""
         return capped(caller.mode, self._cap)
 
     def decision(self, caller: Caller, effect: Effect, notebook: str | None) -> Decision:
-        """What becomes of a call, standing approvals counted in; only ASK needs `check` to ask."""
+        """Return the decision about a call, including standing approvals."""
         decision = decide(self.mode(caller), effect)
         asks = decision is Decision.ASK and not self._stands(caller, effect, notebook)
         return decision if asks or decision is Decision.REFUSE else Decision.RUN
@@ -153,23 +161,22 @@ class PermissionPolicy:
         proposal: Proposal,
         approver: Approver | None = None,
     ) -> None:
-        """Returns if the call may run now.
+        """Check that a call may run now, and ask a person if the mode requires it.
 
         Args:
-            caller: Who acts.
+            caller: The caller.
             tool: The tool's name.
-            effect: What it does.
-            arguments: Exactly what the tool was given.
-            proposal: What it will do, whole, and in which notebook: standing approvals count for
-                that one.
-            approver: Asks a person within the call, where the face can.
+            effect: The effect of the call.
+            arguments: The exact arguments of the call.
+            proposal: The whole proposal. Standing approvals are looked up for its notebook.
+            approver: Asks a person during the call; None if the interface cannot.
 
         Raises:
-            PermissionDenied: the mode refuses it, or a person said no.
-            PermissionRequired: a person has to be asked, and nobody was to be asked within the
-                call; ``details["permission_id"]`` names the request. The same call, repeated,
-                names the same one until it is answered.
-            LimitReached: too many requests of this user are unanswered.
+            PermissionDenied: The mode forbids the call, or a person denied it.
+            PermissionRequired: A person must approve the call, and nobody could be asked during it.
+                ``details["permission_id"]`` is the request's id. Repeating the call before the
+                answer returns the same id.
+            LimitReached: The user has too many pending requests.
         """
         mode = self.mode(caller)
         decision = self.decision(caller, effect, proposal.notebook)
@@ -177,8 +184,8 @@ class PermissionPolicy:
             return
         if decision is Decision.REFUSE:
             raise PermissionDenied(
-                f"{tool} is refused in {mode} mode, which only reads.",
-                hint="Describe what you would do, or ask the user to leave this mode.",
+                f"{tool} is not allowed in {mode} mode, which only reads.",
+                hint="Describe what you would do, or ask the user to change the mode.",
                 mode=mode,
             )
         digest = _arguments_hash(tool, effect, arguments, proposal)
@@ -197,7 +204,7 @@ class PermissionPolicy:
                 raise PermissionRequired(
                     f"{tool} needs the user's approval in {mode} mode.",
                     hint=f"Ask the user to answer the request {self._where.format(id=request.id)}, "
-                    "then call again unchanged.",
+                    "then repeat the call unchanged.",
                     permission_id=request.id,
                     mode=mode,
                 )
@@ -205,15 +212,14 @@ class PermissionPolicy:
             raise _denied(tool, mode, reply.message)
 
     def pending(self, user: str) -> list[PermissionRequest]:
-        """The requests that wait for this user's answer, the oldest first."""
+        """Return the pending requests of a user, oldest first."""
         self._expire()
         return [request for request in self._pending.values() if request.caller.user == user]
 
     def follow(self, user: str) -> AsyncGenerator[PermissionEvent]:
-        """What becomes of this user's requests, until nobody asks any more.
+        """Yield the events of a user's requests, beginning with the pending ones.
 
-        It begins with those that wait. Whoever listens slowly, or not at all, costs no more than the
-        requests that wait.
+        Events are coalesced, so a slow subscriber needs no more memory than the pending requests.
         """
         return self._feed.follow(user, lambda: self.pending(user))
 
@@ -221,9 +227,9 @@ class PermissionPolicy:
         """Record a person's answer to one of their own requests.
 
         Raises:
-            PermissionNotFound: nothing of that id waits for this user, or it was answered before.
-            InvalidArguments: the answer means nothing for this request
-                (`PermissionRequest.answers`), or the message is too long or goes with no denial.
+            PermissionNotFound: The user has no pending request of that id.
+            InvalidArguments: The answer is not valid for this request
+                (`PermissionRequest.answers`), or the message is too long or not with a denial.
         """
         self._expire()
         request = self._pending.get(permission_id)
@@ -239,7 +245,10 @@ class PermissionPolicy:
             self._bound(self._once)
 
     def forget(self, caller: Caller) -> None:
-        """The caller's session is over: its requests and approvals go. Those for notebooks stay."""
+        """Remove the requests and approvals of a caller whose session has ended.
+
+        Approvals for notebooks stay.
+        """
         for request in list(self._pending.values()):
             if request.caller.identity == caller.identity and request.id not in self._asking:
                 self._end(request, "withdrawn")
@@ -251,7 +260,7 @@ class PermissionPolicy:
                 del self._chats[identity, effect]
 
     def renamed(self, old: str, new: str) -> None:
-        """A notebook, or a folder above some, has another path now; approvals for it follow."""
+        """Update the paths of approvals after a notebook or a folder was renamed."""
         for user, path, effect in list(self._notebooks):
             if (now := moved(path, old, new)) is not None:
                 del self._notebooks[user, path, effect]
@@ -272,10 +281,10 @@ class PermissionPolicy:
         digest: str,
         within_call: bool,
     ) -> PermissionRequest:
-        """The request that waits for this very call already, or a new one."""
+        """Return the pending request for exactly this call, or a new one."""
         mine = self.pending(caller.user)
         for request in mine:
-            # One that is being asked within a call answers that call alone.
+            # A request that is asked during a call applies only to that call.
             if (
                 request.caller.identity == caller.identity
                 and request.arguments_hash == digest
@@ -284,11 +293,11 @@ class PermissionPolicy:
                 return request
         if len(mine) >= self._max_pending:
             raise LimitReached(
-                f"{len(mine)} requests for permission wait for {caller.user}'s answer already.",
+                f"{caller.user} already has {len(mine)} pending permission requests.",
                 hint=f"Ask the user to answer them {self._where.format(id='ID')}.",
             )
         request = PermissionRequest(
-            # Hexadecimal: it is typed on command lines, where a dash would begin an option.
+            # Hexadecimal, because people type it on command lines, where `-` begins an option.
             id=secrets.token_hex(8),
             caller=caller,
             tool=tool,
@@ -305,7 +314,7 @@ class PermissionPolicy:
         return request
 
     async def _ask(self, approver: Approver, request: PermissionRequest) -> Reply | None:
-        """Return the first answer: the approver's, or one by `answer`."""
+        """Return the first answer: the approver's, or one from `answer`."""
         answered: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._asking[request.id] = answered
         asking = asyncio.ensure_future(approver.ask(request))
@@ -318,7 +327,7 @@ class PermissionPolicy:
                 self._settle(request, reply)
             return reply
         except BaseException:
-            # Nobody waits for it any more.
+            # The call was cancelled.
             self._end(request, "withdrawn")
             raise
         finally:
@@ -334,7 +343,7 @@ class PermissionPolicy:
                 f"Invalid answer `{answer}`; expected one of {', '.join(request.answers)}."
             )
         if reply.message and answer != "deny":
-            raise InvalidArguments("A message goes with `deny` only.")
+            raise InvalidArguments("A message is only allowed with `deny`.")
         if len(reply.message) > MAX_MESSAGE:
             raise InvalidArguments(f"The message is longer than {MAX_MESSAGE:,} characters.")
         self._end(request, answer)
@@ -350,7 +359,7 @@ class PermissionPolicy:
             approvals.popitem(last=False)
 
     def _end(self, request: PermissionRequest, outcome: Outcome) -> None:
-        """The request waits no more, where it did."""
+        """Remove a pending request and publish its outcome."""
         if self._pending.pop(request.id, None) is not None:
             self._feed.settled(request, outcome)
 
@@ -361,13 +370,13 @@ class PermissionPolicy:
                 self._end(request, "expired")
 
     def _set_alarm(self) -> None:
-        """Has what waits expire when its time has come, so that those who show it hear of it."""
+        """Schedule the expiry of pending requests, so that subscribers are notified in time."""
         created = [each.created for each in self._pending.values() if each.id not in self._asking]
         if not created:
             return
         loop = asyncio.get_running_loop()
         due = loop.time() + max(0.0, min(created) + self._keep - time.time())
-        # One that was asked about in the meantime may be older than what it is set for.
+        # A request that was asked during a call until now may expire before the scheduled time.
         if self._alarm is None or due < self._alarm.when():
             if self._alarm is not None:
                 self._alarm.cancel()
@@ -384,7 +393,7 @@ def _denied(tool: str, mode: Mode, message: str) -> PermissionDenied:
         return PermissionDenied(f"The user denied {tool}.", mode=mode)
     return PermissionDenied(
         f"The user denied {tool}: {message.strip()}",
-        hint="Follow what the user says.",
+        hint="Follow the user's message.",
         mode=mode,
         user_message=message.strip(),
     )
@@ -393,7 +402,7 @@ def _denied(tool: str, mode: Mode, message: str) -> PermissionDenied:
 def _arguments_hash(
     tool: str, effect: Effect, arguments: Mapping[str, Any], proposal: Proposal
 ) -> str:
-    # Imported when first asked for: it would cost a server's start a tenth of what it may take.
+    # Imported late: it would take a tenth of the time budget of the server's start.
     from pydantic_core import to_jsonable_python
 
     exact = json.dumps(

@@ -1,4 +1,4 @@
-"""How the code of a `python` call is run: its surroundings set, its kernel replaced if it crashes."""
+"""Run the code of a `python` call: set up its environment, and replace its kernel if it crashes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tk_ai_extension.model.errors import KernelDied, ToolError
 from tk_ai_extension.model.executions import Execution, ExecutionRequest
 from tk_ai_extension.workspace.bridge import Answer
 from tk_ai_extension.workspace.python_sessions import TOO_OFTEN, PythonSession, PythonSessions
-from tk_ai_extension.workspace.running import Run, Step
+from tk_ai_extension.workspace.runs import Run, Step
 
 logger = logging.getLogger(__name__)
 
 IGNORED = "interrupt_ignored"
-"""What an execution says that was interrupted and still runs."""
+"""Marks the message of an execution that was interrupted and still runs."""
 
 
 @dataclass(eq=False)
@@ -30,18 +30,18 @@ class PythonStep(Step):
     """One cell of a `python` call."""
 
     reset: bool = False
-    """Whether the session gets a new kernel before it."""
+    """Whether to give the session a new kernel before this cell."""
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What code finds around it.
+class PythonCallContext:
+    """The caller and environment of a `python` call.
 
     Attributes:
-        caller: For whom it runs.
-        env: The variables that the call sets for it.
+        caller: The caller that the code runs for.
+        env: Environment variables that the call sets.
         artifacts: The folder of the user's artifacts.
-        answer: Calls the tools that the caller has.
+        answer: Calls a tool with the caller's permissions.
     """
 
     caller: Caller
@@ -50,23 +50,23 @@ class Surroundings:
     answer: Answer
 
 
-class SessionKeeper:
-    """Keeps a session's kernel for one run: `workspace.running.Keeper`."""
+class SessionSupervisor:
+    """Supervises a session's kernel during one run (`workspace.runs.RunSupervisor`)."""
 
     def __init__(
         self,
         kernels: Kernels,
         sessions: PythonSessions,
         session: PythonSession,
-        surroundings: Surroundings,
+        call: PythonCallContext,
     ) -> None:
         self._kernels = kernels
         self._sessions = sessions
         self._session = session
-        self._surroundings = surroundings
+        self._call = call
 
-    async def before(self, run: Run, step: Step) -> None:
-        """Has a kernel that lives, reset where the cell asks for it, and sets the surroundings."""
+    async def before_step(self, run: Run, step: Step) -> None:
+        """Ensure that the session has a live kernel, reset it on request, and set up its environment."""
         session = self._session
         if isinstance(step, PythonStep) and step.reset:
             step.reset = False
@@ -76,22 +76,24 @@ class SessionKeeper:
         run.kernel_id = session.kernel_id
         await self._enter()
 
-    async def after(self, run: Run, step: Step) -> bool:
-        """Whether the step's code is run once more: it is where the kernel crashed in it."""
+    async def after_step(self, run: Run, step: Step) -> bool:
+        """Return whether to run the step again, which is so after the kernel crashed in it."""
         session = self._session
-        ended = _said_as_known(step)
+        ended = _with_known_message(step)
         if ended is None:
             return False
         if run.cancelled:
             if ended.status in ("kernel_died", "kernel_restarted"):
-                message = "It ignored the interrupt: its kernel was killed, its variables are gone."
+                message = (
+                    "The code ignored the interrupt. Its kernel was killed; its variables are lost."
+                )
                 _end(step, replace(ended, status="interrupted", message=message))
             return False
         if ended.status == "timed_out" and IGNORED in ended.message:
             await self._sessions.replace_stuck(session)
             message = (
-                f"{ended.message.partition(IGNORED)[0]}The code ignored the interrupt: "
-                "its kernel was killed and replaced."
+                f"{ended.message.partition(IGNORED)[0]}The code ignored the interrupt. "
+                "Its kernel was killed and replaced."
             )
             _end(step, replace(ended, message=message))
         if ended.status != "kernel_died" or session.stopped:
@@ -105,44 +107,44 @@ class SessionKeeper:
         logger.warning("Kernel %s crashed in a session: its code runs once more", run.kernel_id)
         return True
 
-    async def stuck(self, run: Run) -> None:
-        """The run was cancelled and goes on: its kernel is killed."""
-        logger.warning("Kernel %s ignores an interrupt: it is killed", run.kernel_id)
+    async def on_interrupt_ignored(self, run: Run) -> None:
+        """Kill the kernel of a cancelled run that ignored the interrupt."""
+        logger.warning("Kernel %s ignored an interrupt and is killed", run.kernel_id)
         await self._sessions.replace_stuck(self._session)
 
-    async def ended(self, run: Run) -> None:  # noqa: ARG002 - the protocol's
-        """The run is over."""
-        await self.let_go()
+    async def on_end(self, run: Run) -> None:  # noqa: ARG002 - the protocol's
+        """Release the session."""
+        await self.release()
 
-    async def let_go(self) -> None:
-        """Leaves the kernel to the session's next run."""
+    async def release(self) -> None:
+        """Release the session's kernel for its next run."""
         self._sessions.release(self._session)
 
     async def _enter(self) -> None:
-        """Sets the folder, variables and path of what runs next."""
-        await self._evaluate(_entering({**self._surroundings.env, **self._variables()}))
+        """Set the working directory, variables and `sys.path` for the next code."""
+        await self._evaluate(_entering({**self._call.env, **self._variables()}))
 
     def _variables(self) -> dict[str, str]:
         session, bridge = self._session, self._sessions.bridge
-        if session.apart:  # all that is outside; and what the tools do, they do outside
+        if session.is_isolated:  # The paths and the bridge are unreachable from there.
             return {}
         about = {"session": session.id, "kernel_id": session.kernel_id, "folder": session.folder}
         state = bridge.describe(session.id, about)
-        around = self._surroundings
-        artifacts = str(around.artifacts)
+        call = self._call
+        artifacts = str(call.artifacts)
         return {
             "PI_SESSION_FILE": str(state),
             "ARTIFACTS": artifacts,
             "PI_ARTIFACTS_DIR": artifacts,
             "PI_TOOL_BRIDGE_URL": bridge.url,
             "PI_TOOL_BRIDGE_TOKEN": bridge.token(
-                around.caller, session.kernel_id, session.id, around.answer
+                call.caller, session.kernel_id, session.id, call.answer
             ),
             "PI_TOOL_BRIDGE_SESSION": session.id,
         }
 
     async def _evaluate(self, expression: str) -> None:
-        """Evaluates an expression in the kernel, as no code: that would get into logs."""
+        """Evaluate a user expression in the kernel. Code would appear in the kernel's logs."""
         kernel_id = self._session.kernel_id
         request = ExecutionRequest("", silent=True, user_expressions={"_": expression})
         async with aclosing(
@@ -153,23 +155,23 @@ class SessionKeeper:
                     _check(event)
 
 
-class SingleKeeper(SessionKeeper):
-    """Keeps a kernel for one run alone: it is shut down after it."""
+class SingleRunSupervisor(SessionSupervisor):
+    """Supervises a kernel that is started for one run and shut down after it."""
 
-    async def after(self, run: Run, step: Step) -> bool:
-        """A crash ends the run: there is no session to go on in."""
-        ended = _said_as_known(step)
+    async def after_step(self, run: Run, step: Step) -> bool:
+        """Return False: a crash ends the run, because there is no session to continue in."""
+        ended = _with_known_message(step)
         if ended is not None and run.cancelled:
             _end(step, replace(ended, status="interrupted"))
         return False
 
-    async def let_go(self) -> None:
-        """Shuts the kernel down, whatever became of the run."""
+    async def release(self) -> None:
+        """Shut the kernel down."""
         await self._sessions.discard(self._session)
 
 
-def _said_as_known(step: Step) -> Execution | None:
-    """How the step ended, a timeout in the words that programs of `python` look for."""
+def _with_known_message(step: Step) -> Execution | None:
+    """Return how the step ended; a timeout has the message that clients of `python` match."""
     ended = step.execution
     if ended is not None and ended.status == "timed_out":
         ended = replace(ended, message=ended.message.replace("Timed out", "Command timed out", 1))
@@ -178,11 +180,11 @@ def _said_as_known(step: Step) -> Execution | None:
 
 
 def _check(execution: Execution) -> None:
-    """Raises where the surroundings could not be set."""
+    """Raise an error if the environment could not be set up."""
     answer = execution.user_expressions.get("_", {})
     if execution.status != "ok" or answer.get("status") != "ok":
-        said = answer.get("evalue") or execution.message or execution.status
-        raise ToolError(f"The kernel's surroundings could not be set: {said}.")
+        reason = answer.get("evalue") or execution.message or execution.status
+        raise ToolError(f"The kernel's environment could not be set up: {reason}.")
 
 
 def _end(step: Step, execution: Execution) -> None:
@@ -192,19 +194,19 @@ def _end(step: Step, execution: Execution) -> None:
 
 @cache
 def _source() -> str:
-    """The text of the module `tool_bridge`."""
-    return files("tk_ai_extension.workspace").joinpath("in_kernel.py").read_text("utf-8")
+    """Return the source of the module `tool_bridge`."""
+    return files("tk_ai_extension.workspace").joinpath("bridge_client.py").read_text("utf-8")
 
 
 def _entering(variables: Mapping[str, str]) -> str:
-    """One expression that sets the surroundings, and leaves no name behind.
+    """Return one expression that sets up the environment without adding names to the namespace.
 
-    The module is made where it is not there: in a new kernel, or one that somebody has restarted.
+    It creates the module `tool_bridge` if the kernel is new or was restarted.
     """
     return (
         "(lambda sys, source, variables: ('tool_bridge' in sys.modules or "
         "(lambda module: (exec(source, module.__dict__), "
-        "setattr(module, 'here', module.Surroundings()), "
+        "setattr(module, 'here', module.CallEnvironment()), "
         "sys.modules.__setitem__('tool_bridge', module)))(type(sys)('tool_bridge')), "
         "sys.modules['tool_bridge'].here.enter(variables)) and None)"
         f"(__import__('sys'), {_source()!r}, {json.dumps(variables)!r})"

@@ -1,4 +1,4 @@
-"""Kernels that are kept for code alone: one for each session and folder, and only a few of them."""
+"""Session kernels of the `python` tool: one for each session and folder, up to a limit."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ from tk_ai_extension.workspace.notices import Notices
 logger = logging.getLogger(__name__)
 
 ATTEMPTS = 2
-"""How often a kernel is started for which too many files are open."""
+"""Maximum attempts to start a kernel while too many files are open."""
 MAX_SESSIONS = 4
-"""How many session kernels there are at most."""
+"""Maximum session kernels."""
 MAX_SINGLE = 8
-"""How many kernels there are at most that were started for one call each."""
+"""Maximum kernels for one call each."""
 IDLE_AFTER = 300.0
-"""Seconds without use after which a session kernel is let go."""
+"""Seconds without use after which a session kernel is shut down."""
 SWEEP_EVERY = 30.0
-"""Seconds between two looks for those."""
+"""Seconds between two checks for idle sessions."""
 MAX_RESTARTS = 1
-"""How often a session's kernel may crash and is replaced."""
+"""Maximum crashes of a session's kernel after which it is replaced."""
 CLOSE_WITHIN = 3.0
-"""Seconds in which session kernels are shut down when all ends."""
+"""Seconds to shut down the session kernels when the server stops."""
 
 HIDDEN = "."
-"""How the name begins that a session's kernel is started for; no notebook's begins so."""
-NO_FILES = "made room: too many files were open"
+"""Prefix of the name that a session kernel is started for. No notebook's name begins with it."""
+NO_FILES = "was shut down because too many files were open"
 TOO_OFTEN = "Python kernel restarted too many times in this session"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """What a session kernel is found by.
+    """The key of a session.
 
     Attributes:
-        user: Whose; another user's session of the same name is another one.
-        name: The session: a caller's own, or one that several callers name.
-        folder: Where its code runs, below the root; empty for the root.
+        user: The user. Sessions of different users are independent.
+        name: The session: a caller's own, or a name that several callers share.
+        folder: The folder that its code runs in, relative to the root; empty for the root.
     """
 
     user: str
@@ -70,19 +70,19 @@ class PythonSession:
     """A session and its kernel.
 
     Attributes:
-        key: What it is found by; None for a kernel that is started for one call.
-        folder: Where its code runs, below the root.
-        id: Names it to the code that runs in it (``PI_TOOL_BRIDGE_SESSION``).
+        key: The key; None for a kernel of one call.
+        folder: The folder that its code runs in, relative to the root.
+        id: The id for the code that runs in it (``PI_TOOL_BRIDGE_SESSION``).
         kernel_id: Its kernel; empty until that is started.
-        owners: Who has used it, by identity.
-        died: Whether its kernel has crashed, and nothing was done about it yet.
-        stopped: Whether somebody has shut its kernel down.
-        restarts: How often its kernel crashed and was replaced.
+        owners: The callers that have used it, by identity.
+        died: Whether its kernel has crashed and was not replaced yet.
+        stopped: Whether somebody has shut down its kernel.
+        restarts: The number of crashes after which its kernel was replaced.
         resetting: Whether a reset is in progress.
-        apart: Whether its kernel runs in a sandbox or behind a gateway: neither the bridge nor the
-            session's files are to be found there.
-        using: How many runs use it or wait for it.
-        used: When it was last used; seconds of the monotonic clock.
+        is_isolated: Whether its kernel runs in a sandbox or behind a gateway, where neither the bridge
+            nor the session's files can be reached.
+        using: The number of runs that use it or wait for it.
+        used: The time of its last use, in seconds of the monotonic clock.
     """
 
     key: SessionKey | None
@@ -94,26 +94,26 @@ class PythonSession:
     stopped: bool = False
     restarts: int = 0
     resetting: bool = False
-    apart: bool = False
+    is_isolated: bool = False
     using: int = 0
     used: float = field(default_factory=time.monotonic)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class PythonSessions:
-    """The session kernels of a workspace: started, found again, replaced, and let go in time.
+    """The session kernels of a workspace: started, reused, replaced, and shut down when idle.
 
-    At the bound the one that was used least recently goes. One whose kernel somebody has bound to a
-    notebook is that notebook's: it neither counts nor goes.
+    At the limit, the least recently used session is closed. A session whose kernel is bound to a
+    notebook is not counted and not closed.
 
     Args:
-        kernels: Starts and stops them.
-        sessions: Says which kernels are notebooks'.
-        notices: Where owners are told that variables are gone.
-        max_sessions: The bound on session kernels.
-        max_single: The bound on kernels for one call each.
-        idle_after: Seconds without use after which one is let go.
-        sweep_every: Seconds between two looks for those.
+        kernels: Starts and stops kernels.
+        sessions: Tells which kernels belong to notebooks.
+        notices: Notifies owners that variables are lost.
+        max_sessions: Maximum session kernels.
+        max_single: Maximum kernels for one call each.
+        idle_after: Seconds without use after which a session is closed.
+        sweep_every: Seconds between two checks for idle sessions.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class PythonSessions:
         sweep_every: float = SWEEP_EVERY,
     ) -> None:
         self.bridge = ToolBridge(kernels)
-        """By which code in these kernels calls the tools."""
+        """The bridge through which code in these kernels calls tools."""
         self._kernels = kernels
         self._bindings = sessions
         self._notices = notices
@@ -136,7 +136,7 @@ class PythonSessions:
         self._max_single = max_single
         self._idle_after = idle_after
         self._sweep_every = sweep_every
-        # The least recently used first.
+        # Least recently used first.
         self._sessions: dict[SessionKey, PythonSession] = {}
         self._single: set[PythonSession] = set()
         self._sweeping: asyncio.Task[None] | None = None
@@ -144,28 +144,29 @@ class PythonSessions:
         self._unsubscribe = kernels.subscribe(self._on_kernel_event)
 
     def __iter__(self) -> Iterator[PythonSession]:
-        """The sessions, the least recently used first."""
+        """Iterate over the sessions, least recently used first."""
         return iter(list(self._sessions.values()))
 
     # -- using
 
     async def acquire(self, key: SessionKey, caller: Caller) -> PythonSession:
-        """A session with a kernel that runs, for one run; give it back with `release`.
+        """Return a session with a running kernel for one run. Call `release` afterwards.
 
         Raises:
-            LimitReached: all session kernels run something.
-            KernelspecNotFound, KernelStartFailed.
+            LimitReached: All session kernels are in use.
+            KernelspecNotFound: No Python kernel is installed.
+            KernelStartFailed: The kernel did not start.
         """
         bound = {session for session in self if await self._is_bound(session)}
         session, victim = self._sessions.pop(key, None), None
         if session is None:
-            session, victim = PythonSession(key, key.folder), self._victim(bound)
+            session, victim = PythonSession(key, key.folder), self._session_to_evict(bound)
         self._sessions[key] = session
         session.owners[caller.identity] = caller
         session.using += 1
         try:
             if victim is not None:
-                await self._let_go(victim, "made room for another session's")
+                await self._close_session(victim, "was shut down to make room for another session")
             async with session.lock:
                 if not session.kernel_id:
                     session.kernel_id = await self._start(session)
@@ -175,22 +176,24 @@ class PythonSessions:
                 self._sessions.pop(key, None)
             raise
         if self._sweeping is None or self._sweeping.done():
-            self._sweeping = asyncio.create_task(self._sweep_now_and_then())
+            self._sweeping = asyncio.create_task(self._sweep_periodically())
         return session
 
     def release(self, session: PythonSession) -> None:
-        """A run that used it is over."""
+        """Release a session after a run."""
         session.using -= 1
         session.used = time.monotonic()
 
     async def single(self, folder: str) -> PythonSession:
-        """A kernel for one call; `discard` ends it.
+        """Start a kernel for one call. Call `discard` afterwards.
 
         Raises:
-            LimitReached, KernelspecNotFound, KernelStartFailed.
+            LimitReached: Too many calls have their own kernel.
+            KernelspecNotFound: No Python kernel is installed.
+            KernelStartFailed: The kernel did not start.
         """
         if len(self._single) >= self._max_single:
-            raise LimitReached(f"{self._max_single} calls have a kernel of their own already.")
+            raise LimitReached(f"{self._max_single} calls already have their own kernel.")
         session = PythonSession(None, folder)
         self._single.add(session)
         try:
@@ -201,23 +204,23 @@ class PythonSessions:
         return session
 
     async def discard(self, session: PythonSession) -> None:
-        """Shuts the kernel of one call down."""
+        """Shut down the kernel of one call."""
         self._single.discard(session)
         self.bridge.forget(session.id)
         await self._stop(session.kernel_id)
 
     def resetting(self, key: SessionKey) -> bool:
-        """Whether this session is being reset just now."""
+        """Return whether a reset of this session is in progress."""
         return key in self._sessions and self._sessions[key].resetting
 
-    # -- what a session's kernel needs
+    # -- replacing kernels
 
     async def reset(self, session: PythonSession) -> None:
-        """Gives the session a new kernel, whatever became of the one before.
+        """Give the session a new kernel.
 
         Raises:
-            KernelBusy: another reset is in progress.
-            KernelStartFailed.
+            KernelBusy: Another reset is in progress.
+            KernelStartFailed: The kernel did not start.
         """
         if session.resetting:
             raise reset_in_progress()
@@ -229,44 +232,44 @@ class PythonSessions:
             session.resetting = False
 
     async def revive(self, session: PythonSession) -> None:
-        """Has a kernel that runs and answers, in place of one that crashed or was shut down.
+        """Ensure that the session has a responsive kernel; replace one that crashed or was shut down.
 
         Raises:
-            KernelDied: it crashed too often.
-            KernelStartFailed.
+            KernelDied: The kernel crashed too often.
+            KernelStartFailed: The kernel did not start.
         """
         if session.died:
             if session.restarts >= MAX_RESTARTS:
                 raise too_often()
             session.restarts += 1
-            self._tell(session, "crashed and was replaced")
+            self._notify_owners(session, "crashed and was replaced")
         elif session.kernel_id in self._kernels.ids():
             return
         else:
-            self._tell(session, "was shut down and is replaced")
-        # jupyter_client starts a kernel that crashed again; where it does not, a new one is started.
+            self._notify_owners(session, "was shut down and is being replaced")
+        # jupyter_client restarts a crashed kernel. If it does not, a new one is started.
         await self._answering(session)
 
     async def replace_stuck(self, session: PythonSession) -> None:
-        """Kills a kernel that ignores an interrupt; there is a new one in its place."""
+        """Kill and replace a kernel that ignores an interrupt."""
         if session.key is None:
             await self._stop(session.kernel_id)
             return
         await self._restart(session)
-        self._tell(session, "ignored the interrupt, was killed and replaced")
+        self._notify_owners(session, "ignored the interrupt, was killed and replaced")
 
     # -- starting and stopping
 
     async def _start(self, session: PythonSession) -> str:
-        """Starts a Python kernel in the session's folder."""
-        # A name that nothing has: the kernel's folder is the one that it would be in.
+        """Start a Python kernel in the session's folder."""
+        # The kernel runs in the folder of this path, which is not a notebook's.
         path = f"{session.folder}/{HIDDEN}{session.id}".lstrip("/")
         kernel_id = await _start_python(
-            self._kernels, path, make_room=partial(self._let_go_of_idle, NO_FILES)
+            self._kernels, path, make_room=partial(self._close_idle, NO_FILES)
         )
         session.died = session.stopped = False
         info = await self._kernels.info(kernel_id)
-        session.apart = info.sandboxed or info.remote
+        session.is_isolated = info.sandboxed or info.remote
         return kernel_id
 
     async def _restart(self, session: PythonSession) -> None:
@@ -275,16 +278,16 @@ class PythonSessions:
                 await self._kernels.restart(session.kernel_id)
                 session.died = session.stopped = False
                 return
-        await self._start_anew(session)
+        await self._start_again(session)
 
     async def _answering(self, session: PythonSession) -> None:
         with suppress(KernelNotFound, KernelStartFailed):
             await self._kernels.wait_ready(session.kernel_id)
             session.died = session.stopped = False
             return
-        await self._start_anew(session)
+        await self._start_again(session)
 
-    async def _start_anew(self, session: PythonSession) -> None:
+    async def _start_again(self, session: PythonSession) -> None:
         await self._stop(session.kernel_id)
         session.kernel_id = await self._start(session)
 
@@ -294,13 +297,13 @@ class PythonSessions:
             if kernel_id in self._kernels.ids():
                 await self._kernels.shutdown(kernel_id)
 
-    # -- letting go
+    # -- closing sessions
 
-    def _victim(self, bound: set[PythonSession]) -> PythonSession | None:
-        """The session that goes so that there is room for one more; None where there is room.
+    def _session_to_evict(self, bound: set[PythonSession]) -> PythonSession | None:
+        """Return the session to close before adding one; None if the limit is not reached.
 
         Raises:
-            LimitReached: all run something.
+            LimitReached: All sessions are in use.
         """
         counted = [session for session in self if session not in bound]
         if len(counted) < self._max:
@@ -308,18 +311,18 @@ class PythonSessions:
         for session in counted:
             if not session.using:
                 return session
-        raise LimitReached(f"{self._max} session kernels run something already.")
+        raise LimitReached(f"All {self._max} session kernels are in use.")
 
     async def sweep(self) -> None:
-        """Lets go of sessions that nobody has used for a while, and of those whose kernel is gone."""
+        """Close idle sessions, and those whose kernel has ended."""
         now = time.monotonic()
         for session in self:
             is_idle = now - session.used >= self._idle_after
-            gone = session.kernel_id not in self._kernels.ids()
-            if not session.using and (is_idle or gone) and not await self._is_bound(session):
-                await self._let_go(session, "was let go, since nobody used it")
+            has_ended = session.kernel_id not in self._kernels.ids()
+            if not session.using and (is_idle or has_ended) and not await self._is_bound(session):
+                await self._close_session(session, "was shut down because it was idle")
 
-    async def _sweep_now_and_then(self) -> None:
+    async def _sweep_periodically(self) -> None:
         while self._sessions and not self._closing.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), self._sweep_every)
@@ -327,27 +330,27 @@ class PythonSessions:
             try:
                 await self.sweep()
             except ToolError as error:
-                logger.warning("A session kernel could not be let go: %s", error.message)
+                logger.warning("A session kernel could not be shut down: %s", error.message)
 
-    async def _let_go_of_idle(self, why: str) -> None:
+    async def _close_idle(self, event: str) -> None:
         for session in self:
             if not session.using and not await self._is_bound(session):
-                await self._let_go(session, why)
+                await self._close_session(session, event)
 
-    async def _let_go(self, session: PythonSession, why: str) -> None:
+    async def _close_session(self, session: PythonSession, event: str) -> None:
         if session.key is None or session.using:
             return
         self._sessions.pop(session.key, None)
         self.bridge.forget(session.id)
         await self._stop(session.kernel_id)
-        self._tell(session, why)
+        self._notify_owners(session, event)
 
     async def _is_bound(self, session: PythonSession) -> bool:
         return bool(session.kernel_id and await self._bindings.paths_of(session.kernel_id))
 
-    def _tell(self, session: PythonSession, what: str) -> None:
+    def _notify_owners(self, session: PythonSession, event: str) -> None:
         for owner in session.owners:
-            self._notices.add(owner, Sentence("session_kernel", what=what))
+            self._notices.add(owner, Sentence("session_kernel", what=event))
 
     def _on_kernel_event(self, event: KernelEvent) -> None:
         if event.kind not in ("died", "restarted", "shutdown"):
@@ -358,7 +361,7 @@ class PythonSessions:
                 session.stopped = event.kind == "shutdown"
 
     async def close(self) -> None:
-        """Shuts the session kernels down: nobody would find them again."""
+        """Shut down the session kernels, which could not be found again after a restart."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -376,38 +379,35 @@ class PythonSessions:
 
 
 def names_session(path: str) -> bool:
-    """Whether this is what a session's kernel was started for; not so where it was a notebook."""
+    """Return whether a kernel that was started for this path is a session kernel."""
     return path.rpartition("/")[2].startswith(HIDDEN)
 
 
 def too_often() -> KernelDied:
-    """The refusal of a session whose kernel crashes again and again."""
-    return KernelDied(
-        f"{TOO_OFTEN}.",
-        hint="A first cell with `reset` begins the session anew, with a new kernel.",
-    )
+    """Return the error for a session whose kernel crashes repeatedly."""
+    return KernelDied(f"{TOO_OFTEN}.", hint="Set `reset` in the first cell to start a new kernel.")
 
 
 def reset_in_progress() -> KernelBusy:
-    """The refusal of a second reset."""
+    """Return the error for a second reset."""
     return KernelBusy(
-        "Another reset of this session is in progress.", hint="Wait until it is done, then run."
+        "Another reset of this session is in progress.", hint="Wait until it ends, then try again."
     )
 
 
 async def _start_python(
     kernels: Kernels, path: str, *, make_room: Callable[[], Awaitable[None]]
 ) -> str:
-    """Starts a Python kernel, and once more where too many files were open.
+    """Start a Python kernel; retry once if too many files are open.
 
     Args:
-        kernels: Starts it.
-        path: What it is started for, below the root: it runs in the folder of that.
-        make_room: Lets go of what has files open and is not needed.
+        kernels: Starts the kernel.
+        path: The path that the kernel is started for, relative to the root. It runs in its folder.
+        make_room: Closes idle sessions, which have files open.
 
     Raises:
-        KernelspecNotFound: no Python kernel is installed.
-        KernelStartFailed: the start failed for another reason, or twice.
+        KernelspecNotFound: No Python kernel is installed.
+        KernelStartFailed: The start failed for another reason, or twice.
     """
     name = await _python_kernelspec(kernels)
     for attempt in range(1, ATTEMPTS + 1):
@@ -418,16 +418,18 @@ async def _start_python(
                 raise
             if attempt == ATTEMPTS:
                 raise KernelStartFailed(f"The kernel could not be started: {error}") from error
-            logger.warning("Too many open files: idle session kernels are let go")
+            logger.warning("Too many open files: shutting down idle session kernels")
             await make_room()
     raise AssertionError("the last attempt returns or raises")
 
 
 async def _python_kernelspec(kernels: Kernels) -> str:
-    """The default kernelspec, if it is Python's, else the first that is."""
+    """Return the default kernelspec if its language is Python, else the first one that is."""
     specs = await kernels.kernelspecs()
-    for spec in specs:  # the default one first
+    for spec in specs:  # The default one is first.
         if spec.language == "python":
             return spec.name
     known = ", ".join(spec.name for spec in specs) or "none"
-    raise KernelspecNotFound(f"No Python kernel is installed (there are: {known}).")
+    raise KernelspecNotFound(
+        f"No Python kernel is installed (installed: {known}).", hint="Run `pip install ipykernel`."
+    )

@@ -1,4 +1,4 @@
-"""Whose turn it is on a kernel."""
+"""A fair queue of executions for each kernel."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from tk_ai_extension.model.errors import LimitReached
 
 MAX_WAITING = 256
-"""How many may wait for one kernel."""
+"""Maximum waiting executions of one kernel."""
 MAX_WAITING_PER_CALLER = 128
-"""How many of them may be one caller's, so that one cannot shut the others out."""
+"""Maximum waiting executions of one caller on one kernel, so that it cannot block the others."""
 
 
 @dataclass
-class _Line:
-    """Those who use or wait for one kernel.
+class _KernelQueue:
+    """The caller that uses a kernel, and those that wait for it.
 
-    ``waiting`` is the rotation: the caller in front is served next and then goes to the end, with
-    what else it waits for. A caller enters at the end.
+    ``waiting`` is a round-robin order: the first caller is served next and then moves to the end
+    with its other requests. A new caller enters at the end.
     """
 
     running: str
@@ -31,18 +31,17 @@ class _Line:
 
 
 class FairQueue:
-    """One at a time on each kernel: first come first served, in turns between callers.
+    """Serialises executions on each kernel, round robin between callers.
 
-    A caller's own requests keep their order. Besides the turn that runs, a caller that comes waits
-    for at most one turn of each other caller before its first one, for two before its second, and
-    so on, however much they queue. An error or a cancellation in one turn passes the turn on and
-    touches nobody else's.
+    A caller's own requests keep their order. After the running turn, a new caller waits for at most
+    one turn of each other caller before its first turn, two before its second, and so on, however
+    many requests they have. If a turn fails or is cancelled, the next one starts.
 
-    Used on one event loop. Kernels that nobody uses or waits for take no room.
+    Use it on one event loop. Unused kernels take no memory.
 
     Args:
-        max_waiting: The bound on those who wait for one kernel.
-        max_waiting_per_caller: The bound on how many of them are one caller's.
+        max_waiting: Maximum waiting requests of one kernel.
+        max_waiting_per_caller: Maximum waiting requests of one caller on one kernel.
     """
 
     def __init__(
@@ -50,88 +49,88 @@ class FairQueue:
     ) -> None:
         self._max = max_waiting
         self._max_per_caller = max_waiting_per_caller
-        self._lines: dict[str, _Line] = {}
+        self._queues: dict[str, _KernelQueue] = {}
 
     @asynccontextmanager
     async def turn(self, kernel_id: str, caller: str) -> AsyncGenerator[None]:
-        """Waits for the caller's turn on a kernel and holds it for the body of the ``async with``.
+        """Wait for the caller's turn on a kernel and hold it within the ``async with`` block.
 
         Args:
             kernel_id: The kernel.
             caller: The identity of the caller (`Caller.identity`).
 
         Raises:
-            LimitReached: too many wait already; nothing was queued.
+            LimitReached: Too many requests are waiting. Nothing was queued.
         """
-        line = self._lines.get(kernel_id)
-        if line is None:
-            self._lines[kernel_id] = _Line(running=caller)
+        queue = self._queues.get(kernel_id)
+        if queue is None:
+            self._queues[kernel_id] = _KernelQueue(running=caller)
         else:
-            await self._wait(kernel_id, line, caller)
+            await self._wait(kernel_id, queue, caller)
         try:
             yield
         finally:
             self._pass_on(kernel_id)
 
     def running(self, kernel_id: str) -> str | None:
-        """The identity of the caller whose turn it is, or None."""
-        line = self._lines.get(kernel_id)
-        return None if line is None else line.running
+        """Return the identity of the caller whose turn it is, or None."""
+        queue = self._queues.get(kernel_id)
+        return None if queue is None else queue.running
 
     def waiting(self, kernel_id: str) -> list[str]:
-        """The identities of those who wait, one for each turn, in the order of their turns."""
-        line = self._lines.get(kernel_id)
-        if line is None:
+        """Return the identities of the waiting callers, one for each turn, in the order of turns."""
+        queue = self._queues.get(kernel_id)
+        if queue is None:
             return []
-        rounds = max((len(own) for own in line.waiting.values()), default=0)
+        rounds = max((len(own) for own in queue.waiting.values()), default=0)
         return [
             caller
             for turn in range(rounds)
-            for caller, own in line.waiting.items()
+            for caller, own in queue.waiting.items()
             if len(own) > turn
         ]
 
-    async def _wait(self, kernel_id: str, line: _Line, caller: str) -> None:
-        if sum(len(own) for own in line.waiting.values()) >= self._max:
-            raise LimitReached(f"{self._max} executions wait for this kernel already.")
-        own = line.waiting.get(caller)
+    async def _wait(self, kernel_id: str, queue: _KernelQueue, caller: str) -> None:
+        if sum(len(own) for own in queue.waiting.values()) >= self._max:
+            raise LimitReached(f"{self._max} executions are already waiting for this kernel.")
+        own = queue.waiting.get(caller)
         if own is not None and len(own) >= self._max_per_caller:
             raise LimitReached(
-                f"{self._max_per_caller} of your executions wait for this kernel already."
+                f"{self._max_per_caller} of your executions are already waiting for this kernel."
             )
         granted = asyncio.get_running_loop().create_future()
-        line.waiting.setdefault(caller, deque()).append(granted)
+        queue.waiting.setdefault(caller, deque()).append(granted)
         try:
             await granted
         except asyncio.CancelledError:
             if granted.done() and not granted.cancelled():
-                # The turn came in the same moment as the cancellation.
+                # The turn was granted at the same time as the cancellation.
                 self._pass_on(kernel_id)
             else:
-                self._leave(line, caller, granted)
+                self._withdraw(queue, caller, granted)
             raise
 
     def _pass_on(self, kernel_id: str) -> None:
-        """Ends the present turn and begins the next one, if anybody waits."""
-        line = self._lines[kernel_id]
-        while line.waiting:
-            caller, own = line.waiting.popitem(last=False)
-            # Cancelled in this same moment: these have not left by themselves yet.
+        """End the current turn and start the next one, if there is one."""
+        queue = self._queues[kernel_id]
+        while queue.waiting:
+            caller, own = queue.waiting.popitem(last=False)
+            # Skip futures that are cancelled but not withdrawn yet.
             while own and own[0].cancelled():
                 own.popleft()
             if own:
                 granted = own.popleft()
                 if own:
-                    line.waiting[caller] = own
-                line.running = caller
+                    queue.waiting[caller] = own
+                queue.running = caller
                 granted.set_result(None)
                 return
-        del self._lines[kernel_id]
+        del self._queues[kernel_id]
 
     @staticmethod
-    def _leave(line: _Line, caller: str, granted: asyncio.Future[None]) -> None:
-        own = line.waiting.get(caller)
+    def _withdraw(queue: _KernelQueue, caller: str, granted: asyncio.Future[None]) -> None:
+        own = queue.waiting.get(caller)
         if own is not None and granted in own:
             own.remove(granted)
             if not own:
-                del line.waiting[caller]
+                del queue.waiting[caller]

@@ -1,4 +1,4 @@
-"""Revisions that were read lately: the common ancestors of three-way merges."""
+"""A cache of revisions that were read: the common ancestors of three-way merges."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.paths import moved
 
 MAX_CHARACTERS = 64_000_000
-"""Characters that are kept over all revisions: of source, and `CELL` for each cell."""
+"""Maximum characters of all cached revisions: of source, plus `CELL` for each cell."""
 CELL = 500
-"""Characters that a cell counts beside its source: its other fields take about so many bytes."""
+"""Characters that a cell counts besides its source, for the approximate bytes of its other fields."""
 MIN_PREFIX = 4
-"""The fewest characters of a revision that name it."""
+"""Minimum characters of a revision's prefix."""
 
 
 class Revisions:
-    """Keeps the snapshots that were shown as text, so that writing the text back can merge.
+    """Caches the snapshots that were shown as text, so that the edited text can be merged.
 
-    A revision is a hash of the content, so one entry serves every caller that read the same. The
-    ones used least recently go first; the newest always stays, whatever its size, or a large
-    notebook could never be written back.
+    A revision is a hash of the content, so all callers share an entry. The least recently used entry
+    is evicted first. The newest is always kept, whatever its size, so that a large notebook can be
+    written back.
 
     Args:
-        max_characters: The bound on the characters that are kept, as `MAX_CHARACTERS` counts them.
+        max_characters: Maximum cached characters, counted as in `MAX_CHARACTERS`.
     """
 
     def __init__(self, max_characters: int = MAX_CHARACTERS) -> None:
@@ -37,11 +37,11 @@ class Revisions:
 
     @property
     def characters(self) -> int:
-        """How many characters are kept."""
+        """The number of cached characters."""
         return self._characters
 
     def remember(self, snapshot: Snapshot) -> None:
-        """Keeps a snapshot under its path and revision."""
+        """Add a snapshot by its path and revision."""
         name = (snapshot.path, snapshot.revision)
         if name not in self._snapshots:
             self._snapshots[name] = snapshot
@@ -52,7 +52,7 @@ class Revisions:
             self._characters -= _size(oldest)
 
     def get(self, path: str, revision: str) -> Snapshot | None:
-        """The snapshot of this revision, or of the one that this is a unique beginning of."""
+        """Return the snapshot of a revision, given in full or as a unique prefix; None if unknown."""
         name = (path, revision)
         if name not in self._snapshots:
             if len(revision) < MIN_PREFIX:
@@ -65,7 +65,7 @@ class Revisions:
         return self._snapshots[name]
 
     def renamed(self, old: str, new: str) -> None:
-        """A notebook, or a folder above some, has another path now."""
+        """Update paths after a notebook or a folder was renamed."""
         for path, revision in list(self._snapshots):
             if (now := moved(path, old, new)) is not None:
                 snapshot = self._snapshots.pop((path, revision))

@@ -1,7 +1,7 @@
-"""What each caller has seen: the hash of a cell's source as it was last shown to them whole.
+"""Optimistic concurrency: the hash of each cell's source as a caller last read it.
 
-A change to a cell is a compare-and-set against this (see docs/adr/0006). Only whole sources count:
-a line of a listing that shows the beginning of a source marks nothing.
+A change to a cell is a compare-and-set against this hash (see docs/adr/0006). Only whole sources
+count: a line of a list that shows the beginning of a source does not mark the cell as read.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.paths import moved
 
 MAX_CELLS = 200_000
-"""How many cells are remembered over all callers; about 40 MB."""
+"""Maximum remembered cells of all callers; about 40 MB."""
 
 
 class Seen:
-    """Remembers per caller and notebook which source of which cell was seen last.
+    """Remembers for each caller and notebook the source of each cell that was read last.
 
-    Forgetting is safe, it only costs a `Conflict` that shows the source: over the bound, the
-    notebook that was used least recently goes first.
+    Forgetting is safe: it only causes a `Conflict` that shows the source. At the limit, the least
+    recently used notebook is evicted first.
 
     Args:
-        max_cells: The bound on remembered cells, over all callers and notebooks.
+        max_cells: Maximum remembered cells of all callers and notebooks.
     """
 
     def __init__(self, max_cells: int = MAX_CELLS) -> None:
         self._max = max_cells
         self._count = 0
-        # The hashes by cell of each caller and notebook, the least recently used first.
+        # Hashes by cell, for each caller and notebook, least recently used first.
         self._notebooks: OrderedDict[tuple[str, str], OrderedDict[str, str]] = OrderedDict()
 
     def __len__(self) -> int:
         return self._count
 
     def mark(self, caller: Caller, path: str, cell: str, source_hash: str) -> None:
-        """The caller has seen the whole source with this hash (if they have a key)."""
+        """Record that the caller has read the whole source with this hash. Needs a caller with a key."""
         if caller.key is None:
             return
         cells = self._notebooks.setdefault((caller.identity, path), OrderedDict())
@@ -49,12 +49,12 @@ class Seen:
             self._forget_one()
 
     def mark_cells(self, caller: Caller, path: str, cells: Iterable[Cell]) -> None:
-        """The caller has seen the whole source of each of these cells."""
+        """Record that the caller has read the whole sources of these cells."""
         for cell in cells:
             self.mark(caller, path, cell.key, cell.hash)
 
     def expectation(self, caller: Caller, path: str, cell: str) -> str | None:
-        """The hash that the caller's next change of this cell must find, or None if never seen."""
+        """Return the hash that the caller's next change of a cell must find; None if it was not read."""
         if caller.key is None:
             return None
         cells = self._notebooks.get((caller.identity, path))
@@ -64,7 +64,7 @@ class Seen:
         return cells.get(cell)
 
     def of(self, caller: Caller) -> dict[str, dict[str, str]]:
-        """What a caller has seen: the hash by cell of each notebook, by path."""
+        """Return the hashes of a caller by cell, by path of the notebook."""
         return {
             path: dict(cells)
             for (identity, path), cells in self._notebooks.items()
@@ -72,16 +72,16 @@ class Seen:
         }
 
     def renamed(self, old: str, new: str) -> None:
-        """A notebook, or a folder above some, has another path now."""
+        """Update paths after a notebook or a folder was renamed."""
         for identity, path in list(self._notebooks):
             if (now := moved(path, old, new)) is not None:
                 cells = self._notebooks.pop((identity, path))
-                # What was at the new path before is gone, and with it what was seen of it.
+                # The rename has overwritten any other notebook at the new path.
                 self._count -= len(self._notebooks.pop((identity, now), ()))
                 self._notebooks[identity, now] = cells
 
     def forget(self, caller: Caller) -> None:
-        """The caller's session is over."""
+        """Forget a caller whose session has ended."""
         for identity, path in list(self._notebooks):
             if identity == caller.identity:
                 self._count -= len(self._notebooks.pop((identity, path)))

@@ -1,4 +1,4 @@
-"""What ran where, and whether a cell's result still holds: by the names cells define and use."""
+"""The last runs of cells, and whether their results are stale, by the names that cells define and use."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.paths import moved
 
 CellState = Literal["fresh", "edited", "stale", "never", "running", "error"]
-"""``never``: not run in the present kernel; ``edited``: its source changed since it ran; ``stale``:
-something it depends on was edited or ran later; ``error``: its last run failed."""
+"""``never``: not run in the current kernel; ``edited``: the source changed since the last run;
+``stale``: a cell that it depends on was edited or ran later; ``error``: the last run failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """The last run of a cell in the kernel that its notebook has now.
+    """The last run of a cell in its notebook's current kernel.
 
     Attributes:
-        source_hash: The source that ran.
-        sequence: Its place in the order of all runs of this server.
-        kernel_id: Where it ran.
-        ok: Whether it ended ok.
+        source_hash: The hash of the source that ran.
+        sequence: Its number in the order of all runs of this server.
+        kernel_id: The kernel.
+        ok: Whether it ended without an error.
     """
 
     source_hash: str
@@ -33,30 +33,30 @@ class RunRecord:
 
 
 class RunRecords:
-    """The last run of each cell; forgotten with the kernel, since its variables are gone then."""
+    """The last run of each cell, forgotten when the kernel ends and its variables are lost."""
 
     def __init__(self) -> None:
         self._records: dict[str, dict[str, RunRecord]] = {}
         self._sequence = count(1)
 
     def of(self, path: str) -> dict[str, RunRecord]:
-        """The records of a notebook by cell key."""
+        """Return the records of a notebook by cell key."""
         return self._records.get(path, {})
 
     def ran(self, path: str, cell: str, source_hash: str, kernel_id: str, *, ok: bool) -> None:
-        """A cell ran here."""
+        """Record a run of a cell."""
         self._records.setdefault(path, {})[cell] = RunRecord(
             source_hash, next(self._sequence), kernel_id, ok
         )
 
     def ran_elsewhere(self, kernel_id: str, snapshot: Snapshot, code: str) -> None:
-        """Somebody else ran this code: if it is the source of just one cell, that cell ran."""
+        """Record code that another client ran, if it is the source of exactly one cell."""
         matching = [cell for cell in snapshot.cells if cell.type == "code" and cell.source == code]
         if len(matching) == 1:
             self.ran(snapshot.path, matching[0].key, matching[0].hash, kernel_id, ok=True)
 
     def forget_kernel(self, kernel_id: str) -> None:
-        """The kernel's variables are gone, and with them what its runs meant."""
+        """Forget the runs of a kernel that has ended."""
         for path, records in list(self._records.items()):
             kept = {
                 cell: record for cell, record in records.items() if record.kernel_id != kernel_id
@@ -67,7 +67,7 @@ class RunRecords:
                 del self._records[path]
 
     def renamed(self, old: str, new: str) -> None:
-        """A notebook, or a folder above some, has another path now."""
+        """Update paths after a notebook or a folder was renamed."""
         for path in list(self._records):
             if (now := moved(path, old, new)) is not None:
                 self._records[now] = self._records.pop(path)
@@ -80,22 +80,23 @@ def states(
     *,
     cells: Iterable[Cell] | None = None,
 ) -> dict[str, CellState]:
-    """The state of each code cell by key.
+    """Return the states of code cells by key.
 
     Args:
         snapshot: The notebook.
         records: The last runs of its cells, by key.
-        running: The keys of those that are queued or run.
-        cells: Those that are asked for; all unless given. Few are answered without a look at the
-            others, unless one of them is fresh as far as it alone shows.
+        running: The keys of queued and running cells.
+        cells: The cells; None for all. Other cells are examined only if one of these may be fresh.
     """
-    asked = [cell for cell in (snapshot.cells if cells is None else cells) if cell.type == "code"]
+    selected = [
+        cell for cell in (snapshot.cells if cells is None else cells) if cell.type == "code"
+    ]
     result: dict[str, CellState] = {
-        cell.key: _own_state(cell, records.get(cell.key), running) for cell in asked
+        cell.key: _own_state(cell, records.get(cell.key), running) for cell in selected
     }
-    fresh = [cell.index for cell in asked if result[cell.key] == "fresh"]
+    fresh = [cell.index for cell in selected if result[cell.key] == "fresh"]
     if fresh and snapshot.language in ("", "python"):
-        # What comes after the last of them makes none stale.
+        # Cells below the last fresh one cannot make it stale.
         stale = _stale(snapshot.cells[: max(fresh) + 1], records, running)
         result |= dict.fromkeys(stale & result.keys(), "stale")
     return result
@@ -104,7 +105,7 @@ def states(
 def _stale(
     cells: Sequence[Cell], records: Mapping[str, RunRecord], running: Collection[str]
 ) -> set[str]:
-    """The keys of those cells that are fresh by themselves, and depend on what is not."""
+    """Return the keys of cells that are fresh by themselves but depend on an edited or later run cell."""
     outdated: set[str] = set()
     stale: set[str] = set()
     last_definer: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""What the calls of an agent prove with that they belong to a turn, whichever way they come in.
+"""Credentials that prove that a call belongs to a turn, for agents that call through any interface.
 
-The way in says nothing: an agent's process may call by MCP over HTTP with the token of its user, like
-any other client of that user. The journal, approvals and undo go by the turn.
+The interface alone proves nothing: an agent's process may call by MCP over HTTP with its user's token,
+like any other client of that user. The journal, approvals and undo depend on the turn.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 
 class ActiveTurn(Protocol):
-    """A turn that has begun and has not ended."""
+    """A turn in progress."""
 
     @property
     def caller(self) -> Caller:
-        """Who acts in it: the chat, in its mode, in this turn."""
+        """The caller: the chat, with its mode, in this turn."""
         ...
 
     async def call(
         self, call: str | None, tool: str, arguments: Mapping[str, Any]
     ) -> types.CallToolResult:
-        """Carry out a call in the turn: its events, its approvals and its changes are the turn's.
+        """Run a call within the turn, which its events, approvals and changes belong to.
 
         Args:
-            call: The id by which the agent reports the call; None where it does not report it.
+            call: The id with which the agent reports the call; None if it does not report it.
             tool: The tool's name.
-            arguments: Its arguments.
+            arguments: The arguments.
         """
         ...
 
@@ -45,7 +45,7 @@ class TurnCredential:
 
     Attributes:
         turn: The turn's id.
-        token: A secret. It is authority only together with the user whose turn it is.
+        token: A secret. It is valid only for the user of the turn.
     """
 
     turn: str
@@ -53,32 +53,33 @@ class TurnCredential:
 
 
 class TurnCredentials:
-    """The credentials of the turns under way in a server, in memory alone."""
+    """The credentials of a server's active turns, kept in memory."""
 
     def __init__(self) -> None:
         self._turns: dict[str, ActiveTurn] = {}
 
     def issue(self, turn: ActiveTurn) -> TurnCredential:
-        """Return a new credential; called when a turn begins."""
+        """Return a new credential for a turn that starts."""
         token = secrets.token_urlsafe(32)
         self._turns[token] = turn
         return TurnCredential(turn.caller.turn or "", token)
 
     def revoke(self, credential: TurnCredential) -> None:
-        """Accept a credential no more; called when its turn is stopped or ends, or both."""
+        """Revoke the credential of a turn that was stopped or has ended. Idempotent."""
         self._turns.pop(credential.token, None)
 
     def turn_of(self, token: str, user: str) -> ActiveTurn:
-        """Return the turn whose credential this is.
+        """Return the turn of a credential.
 
         Args:
-            token: What the call came with.
-            user: The user whom the way in has authenticated.
+            token: The token of the call.
+            user: The authenticated user.
 
         Raises:
-            InvalidTurnCredential: It was never issued, its turn is over, or it is another user's.
+            InvalidTurnCredential: The token is unknown, its turn has ended, or it belongs to another
+                user.
         """
         turn = self._turns.get(token)
         if turn is None or turn.caller.user != user:
-            raise InvalidTurnCredential("The turn is over, or was never yours.")
+            raise InvalidTurnCredential("The turn has ended, or it belongs to another user.")
         return turn

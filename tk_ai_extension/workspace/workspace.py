@@ -1,4 +1,4 @@
-"""The one object that every tool call gets: the managers of this server, put together."""
+"""The workspace: the services of a server that tool calls use."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.artifacts import Artifacts
-from tk_ai_extension.workspace.asking import AskingKernels
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.kernel_questions import KernelQuestions
 from tk_ai_extension.workspace.notebook_manager import ManagedNotebook, NotebookManager
 from tk_ai_extension.workspace.notices import Notices
 from tk_ai_extension.workspace.permissions import PermissionPolicy
@@ -36,12 +36,12 @@ from tk_ai_extension.workspace.turn_credentials import TurnCredentials
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on what one call may ask for.
+    """Limits of one call.
 
     Attributes:
-        answer_budget: Characters of output that an answer shows before it points to an artifact.
-        max_source: Characters of source that one cell may have.
-        max_wait: Seconds that one call may wait.
+        answer_budget: Maximum characters of output in a result; longer output becomes an artifact.
+        max_source: Maximum characters of a cell's source.
+        max_wait: Maximum seconds that a call may wait.
     """
 
     answer_budget: int = 8_000
@@ -51,9 +51,9 @@ class Limits:
 
 @dataclass
 class Workspace:
-    """The managers of one server, and what needs several of them at once.
+    """The services of one server, and operations that need several of them.
 
-    A composition root builds it (the server extension, or the headless server); tools reach
+    A composition root builds it (the server extension or the headless server). Tools access
     everything through it.
     """
 
@@ -64,7 +64,7 @@ class Workspace:
     journal: Journal
     artifacts: Artifacts
     contain: Callable[[str], str]
-    """The path below the root of what a caller named; raises PathRefused or NotANotebook."""
+    """Returns the path of a notebook relative to the root; raises PathRefused or NotANotebook."""
     policy: PermissionPolicy = field(default_factory=PermissionPolicy)
     notebooks: NotebookManager = field(default_factory=NotebookManager)
     queue: FairQueue = field(default_factory=FairQueue)
@@ -74,7 +74,7 @@ class Workspace:
     notices: Notices = field(default_factory=Notices)
     activity: ActivityFeed = field(default_factory=ActivityFeed)
     displays: DisplayRegistry = field(default_factory=DisplayRegistry)
-    asking: AskingKernels = field(default_factory=AskingKernels)
+    questions: KernelQuestions = field(default_factory=KernelQuestions)
     turns: TurnCredentials = field(default_factory=TurnCredentials)
     limits: Limits = Limits()
     executions: Executions = field(init=False)
@@ -89,26 +89,32 @@ class Workspace:
             self.activity,
             displays=self.displays,
             open_document=self.store.open,
-            asking=self.asking,
+            questions=self.questions,
         )
         self.python = PythonSessions(self.kernels, self.sessions, self.notices)
-        # Held by those who start a kernel just now, and by nobody afterwards.
+        # Locks by path while a kernel is being started; unused locks are garbage collected.
         self._starting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unsubscribe = self.kernels.subscribe(self._on_kernel_event)
         self._tasks = BackgroundTasks(logging.getLogger(__name__))
-        # By kernel, the updates that others' code makes to displays of our cells.
+        # By kernel: updates by other clients' code to displays of cells that tools ran.
         self._foreign_updates: dict[str, DisplayUpdates] = {}
         self.on_forget: list[Callable[[Caller], None]] = []
-        """Called with each caller whose session is over."""
+        """Functions that are called with each caller whose session has ended."""
 
     # --- notebooks
 
     def path(self, caller: Caller, notebook: str | None, *, tool: str = "this tool") -> str:
-        """The path of the notebook meant: a managed name, a path, or the current notebook.
+        """Return the path of a notebook, given by name or path; None for the current one.
+
+        Args:
+            caller: The caller.
+            notebook: A connected notebook's name, a path, or None.
+            tool: The tool's name, for the error message.
 
         Raises:
-            NotebookRequired: none was named and the caller has no current one.
-            PathRefused, NotANotebook.
+            NotebookRequired: None is given, and the caller has no current notebook.
+            PathRefused: The path is outside the root or hidden.
+            NotANotebook: The path does not end in ``.ipynb``.
         """
         managed = self.notebooks.resolve(caller, notebook)
         if managed is not None:
@@ -122,11 +128,11 @@ class Workspace:
     async def open(
         self, caller: Caller, notebook: str | None, *, tool: str = "this tool"
     ) -> NotebookDocument:
-        """The document of the notebook meant, as `path` says it."""
+        """Open a notebook, given as for `path`."""
         return await self.store.open(self.path(caller, notebook, tool=tool))
 
     async def read(self, document: NotebookDocument) -> Snapshot:
-        """A snapshot, remembered so that a later write can be merged against it."""
+        """Read a snapshot, and remember it so that an edited text can be merged against it."""
         snapshot = await document.read()
         self.revisions.remember(snapshot)
         return snapshot
@@ -134,7 +140,7 @@ class Workspace:
     # --- kernels
 
     async def kernel_of(self, path: str) -> str | None:
-        """The running kernel of a notebook: of its Jupyter session, else the one bound here."""
+        """Return the running kernel of a notebook, from its Jupyter session or connected here, or None."""
         running = set(self.kernels.ids())
         kernel_id = await self.sessions.kernel_of(path)
         if kernel_id in running:
@@ -149,11 +155,17 @@ class Workspace:
         kernel_name: str | None = None,
         kernel_id: str | None = None,
     ) -> tuple[str, bool]:
-        """The notebook's kernel, joined where it runs and else started; and whether it was started.
+        """Return the notebook's kernel, and whether it was started by this call.
+
+        Args:
+            document: The notebook.
+            kernel_name: The kernelspec of a new kernel; None for the notebook's.
+            kernel_id: A running kernel to bind to the notebook.
 
         Raises:
-            KernelNotFound: ``kernel_id`` names none that runs.
-            KernelspecNotFound, KernelStartFailed.
+            KernelNotFound: No kernel ``kernel_id`` is running.
+            KernelspecNotFound: The kernelspec is not installed.
+            KernelStartFailed: The kernel did not start.
         """
         path = document.path
         async with self._starting.setdefault(path, asyncio.Lock()):
@@ -181,11 +193,11 @@ class Workspace:
     async def kernel_id(
         self, caller: Caller, notebook: str | None, kernel_id: str | None, *, tool: str
     ) -> str:
-        """The running kernel that a caller means, by its id or by a notebook.
+        """Return the id of a running kernel, given by id or by its notebook.
 
         Raises:
-            KernelNotFound: none of that id, or the notebook has none.
-            NotebookRequired.
+            KernelNotFound: No kernel of that id is running, or the notebook has no kernel.
+            NotebookRequired: Neither is given, and the caller has no current notebook.
         """
         if kernel_id is not None:
             if kernel_id not in self.kernels.ids():
@@ -198,15 +210,15 @@ class Workspace:
         return found
 
     async def note_lost_run(self, caller: Caller, path: str) -> str | None:
-        """Tell a caller where a server was stopped in the last run of a notebook.
+        """Notify the caller if a server stopped during the last run of a notebook.
 
-        Its kernel goes on alone: nobody receives what it prints.
+        The kernel continues, but nobody receives its output.
 
         Returns:
-            The cell that the kernel still runs as far as is known; None for none.
+            The cell that the kernel probably still runs; None for none.
         """
         if self.runs.of(path) or self.executions.active(path=path):
-            return None  # something ran since
+            return None  # Something ran since.
         kernel_id = await self.kernel_of(path)
         entries = await self.journal.history(path, 1, caller.user) if kernel_id else []
         if kernel_id is None or not entries:
@@ -227,7 +239,7 @@ class Workspace:
         return cells[0] if is_busy and len(cells) == 1 else None
 
     async def renamed(self, old: str, new: str) -> None:
-        """A notebook (or a folder above some) has another path: all that is known of it follows."""
+        """Update all services after a notebook or a folder was renamed."""
         self.notebooks.renamed(old, new)
         self.seen.renamed(old, new)
         self.revisions.renamed(old, new)
@@ -239,7 +251,7 @@ class Workspace:
         await self.journal.renamed(old, new)
 
     def forget(self, caller: Caller) -> None:
-        """The caller's session is over: what concerns nobody else goes. Runs go on."""
+        """Forget a caller whose session has ended. Its runs continue."""
         self.notebooks.forget(caller)
         self.seen.forget(caller)
         self.policy.forget(caller)
@@ -274,17 +286,17 @@ class Workspace:
                     Sentence(happened, path=managed.path),
                 )
             if event.kind == "shutdown":
-                # It was told: the next one is a new kernel, and takes no dead one's place.
+                # The callers were notified: the next kernel does not replace a dead one.
                 self.notebooks.replace_kernel(event.kernel_id, None)
 
     async def _record_foreign_run(self, event: KernelEvent) -> None:
-        """A person ran something in a shared kernel: find the cell, so that its state is known."""
+        """Find the cell that a person ran in a shared kernel, to update its state."""
         for path in await self.sessions.paths_of(event.kernel_id):
             snapshot = await (await self.store.open(path)).read()
             self.runs.ran_elsewhere(event.kernel_id, snapshot, event.code)
 
     async def close(self) -> None:
-        """Ends what runs here, and lets go of notebooks; kernels are left to their owner."""
+        """Close all services. Kernels keep running; their owner shuts them down."""
         self._unsubscribe()
         for updates in self._foreign_updates.values():
             await updates.finish()

@@ -70,7 +70,7 @@ def folder() -> Iterator[Path]:
 async def owner(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Owner]:
     owner = Owner(folder, await start_kernel(folder, "one", request.param))
     try:
-        owner.share.point_at(Path(owner.manager.connection_file))
+        owner.share.publish(Path(owner.manager.connection_file))
         yield owner
     finally:
         await owner.close()

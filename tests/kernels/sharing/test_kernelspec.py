@@ -40,7 +40,7 @@ def _kernel(project: Path) -> Path:
 def _share(project: Path) -> Share:
     file = _kernel(project)
     share = Share(file.parent)
-    share.point_at(file)
+    share.publish(file)
     return share
 
 

@@ -123,7 +123,7 @@ async def test_a_guests_restart_attaches_to_the_kernel_that_is_shared_then(
     owner: Owner, guest: Any
 ) -> None:
     before, owner.manager = owner.manager, await start_kernel(owner.folder, "two")
-    owner.share.point_at(Path(owner.manager.connection_file))
+    owner.share.publish(Path(owner.manager.connection_file))
     await run(await owner.client(), "X = 'of the new one'")
     await guest.restart_kernel()
     client = await connect(guest.get_connection_info())

@@ -157,7 +157,7 @@ async def test_a_new_kernel_with_another_connection_file_is_followed(
     await run(person, "X = 42")
     before = owner.manager
     owner.manager = await start_kernel(owner.folder, "two")
-    owner.share.point_at(Path(owner.manager.connection_file))
+    owner.share.publish(Path(owner.manager.connection_file))
     assert await run(person, "print(X)") == "42"  # the kernel that it uses still lives
     await before.shutdown_kernel(now=True)
     # What is sent before the relay has noticed is answered by it.
@@ -186,7 +186,7 @@ async def test_the_relay_ends_at_once_when_nothing_is_shared_any_more(
     owner.share.withdraw()
     await owner.manager.shutdown_kernel(now=True)
     assert await relayed.ended() == 0
-    assert "not shared any more" in owner.log
+    assert "no longer shared" in owner.log
 
 
 async def test_the_relay_says_at_once_that_no_kernel_is_shared(
@@ -230,7 +230,7 @@ async def test_the_relay_ends_with_the_program_that_launched_it(
     relay = psutil.Process(int(relayed.process.stdout.readline()))
     relayed.process.kill()
     await asyncio.to_thread(relay.wait, DEADLINE)
-    assert "Who launched it is gone" in owner.log
+    assert "The launching program has ended" in owner.log
 
 
 async def test_the_relay_ends_when_it_is_told_to(owner: Owner, launch: Launch) -> None:
@@ -238,7 +238,7 @@ async def test_the_relay_ends_when_it_is_told_to(owner: Owner, launch: Launch) -
     await relayed.client()
     relayed.process.terminate()
     assert await relayed.ended() == 0
-    assert "It got SIGTERM" in owner.log
+    assert "Received SIGTERM" in owner.log
 
 
 async def test_a_flood_of_output_is_relayed_whole(owner: Owner, launch: Launch) -> None:
@@ -257,15 +257,15 @@ async def test_the_heartbeat_is_answered(owner: Owner, launch: Launch) -> None:
 async def test_the_log_is_for_its_owner_alone(owner: Owner, launch: Launch) -> None:
     await launch().client()
     assert (owner.folder / "relay.log").stat().st_mode & 0o777 == 0o600
-    assert "Relays to " in owner.log
+    assert "Relaying to " in owner.log
 
 
 def test_a_share_leads_to_no_file_that_is_no_connection_file(tmp_path: Path) -> None:
     share = Share(tmp_path)
     share.withdraw()
     (tmp_path / "state.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(Exception, match="no connection file"):
-        share.point_at(tmp_path / "state.json")
+    with pytest.raises(Exception, match="not a connection file"):
+        share.publish(tmp_path / "state.json")
     assert share.is_withdrawn()
 
 
@@ -285,7 +285,7 @@ async def test_a_relay_that_has_nothing_to_do_does_nothing(owner: Owner, launch:
 async def test_what_waits_for_a_kernel_that_does_not_answer_is_bounded(
     owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tk_ai_extension.kernels.sharing.relay.HELD_BYTES", 20_000)
+    monkeypatch.setattr("tk_ai_extension.kernels.sharing.relay.MAX_QUEUED_BYTES", 20_000)
     info = write_connection(tmp_path / "front.json")
     relay = Relay(Connection.read(tmp_path / "front.json"), owner.share)
     os.kill(owner.manager.provisioner.process.pid, signal.SIGSTOP)

@@ -101,7 +101,7 @@ class Yes:
 
 @pytest.mark.proves("kernel:bridge")
 async def test_a_refusal_and_a_wrong_call_are_errors_with_code_and_hint(run, notebook):
-    assert await said(run, call("no_tool")) == "unknown_tool There is no tool `no_tool`. True"
+    assert await said(run, call("no_tool")) == "unknown_tool Unknown tool `no_tool`. True"
     assert (await said(run, call("read_cell", nothing=1))).startswith("invalid_arguments")
     assert (await said(run, call("read_cell", notebook="../n.ipynb", cell=0))).startswith(
         "path_refused"

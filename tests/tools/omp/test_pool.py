@@ -58,14 +58,14 @@ async def test_there_are_four_at_most_and_the_least_recently_used_goes(desk, run
     assert [each.kernel_id in running for each in made] == [True, False, True, True]
     again = await run("print('x' in dir())", session="b")
     assert again.runs[0].output == "False"
-    assert "made room for another session's: its variables are gone" in again.full_text()
+    assert "to make room for another session. Its variables are lost" in again.full_text()
 
 
 @pytest.mark.proves("kernel:pool")
 async def test_one_that_runs_something_does_not_go(desk, run, pooled):
     await pooled(max_sessions=1)
     busy = await run("import time; time.sleep(60)", session="a", wait=0)
-    with pytest.raises(LimitReached, match="run something"):
+    with pytest.raises(LimitReached, match="are in use"):
         await run("1", session="b")
     await desk.call("interrupt_kernel", execution_id=busy.execution_id)
     await desk.call("wait_execution", execution_id=busy.execution_id)
@@ -89,7 +89,7 @@ async def test_those_who_shared_one_that_was_swept_are_told(desk, run, pooled):
     assert desk.workspace.kernels.ids() == []
     for caller in (None, BOB):
         result = await run("1", mode="per-call", caller=caller)
-        assert "was let go, since nobody used it: its variables are gone" in result.full_text()
+        assert "because it was idle. Its variables are lost" in result.full_text()
 
 
 @pytest.mark.proves("kernel:pool")
@@ -169,7 +169,7 @@ async def test_where_files_run_out_idle_sessions_are_let_go_and_the_start_is_tri
     result = await run("1", session="new")
     assert result.status == "ok"
     assert desk.workspace.kernels.ids() == [result.kernel_id]
-    assert "too many files were open: its variables are gone" in result.full_text()
+    assert "too many files were open. Its variables are lost" in result.full_text()
     assert idle.kernel_id != result.kernel_id
 
 

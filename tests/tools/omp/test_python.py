@@ -153,7 +153,7 @@ async def test_a_kernel_that_died_is_replaced_before_the_next_run_and_the_caller
         await died.wait()
     result = await run("print('x' in dir())")
     assert (result.status, result.runs[0].output) == ("ok", "False")
-    assert "variables are gone" in result.full_text()
+    assert "variables are lost" in result.full_text()
 
 
 @pytest.mark.proves("kernel:replace-dead")
@@ -163,7 +163,7 @@ async def test_a_kernel_that_somebody_shut_down_is_replaced_before_the_next_run(
     result = await run("print('x' in dir())")
     assert result.runs[0].output == "False"
     assert result.kernel_id != first.kernel_id
-    assert "variables are gone" in result.full_text()
+    assert "variables are lost" in result.full_text()
 
 
 @pytest.mark.proves("kernel:replace-dead")
@@ -313,10 +313,10 @@ async def test_a_session_kernel_that_ignores_an_interrupt_is_killed_and_replaced
     assert await desk.workspace.executions.cancel(found, grace=0.5) == "ended"
     ended = await desk.call("wait_execution", execution_id=waiting.execution_id)
     assert ended.status == "interrupted"
-    assert "its kernel was killed" in ended.as_text()
+    assert "Its kernel was killed" in ended.as_text()
     after = await run("print('x' in dir())")
     assert after.runs[0].output == "False"
-    assert "was killed and replaced: its variables are gone" in ended.full_text()
+    assert "was killed and replaced. Its variables are lost" in ended.full_text()
 
 
 @pytest.mark.proves("exec:cancel", "exec:timeout")
@@ -325,7 +325,7 @@ async def test_so_is_one_that_ignores_a_timeout(run):
     result = await run(deaf, timeout=0.5)
     assert result.status == "timed_out"
     assert "Command timed out after 0.5 seconds" in result.as_text()
-    assert "its kernel was killed and replaced" in result.as_text()
+    assert "Its kernel was killed and replaced" in result.as_text()
     assert (await run("'goes on'")).runs[0].output == "'goes on'"
 
 

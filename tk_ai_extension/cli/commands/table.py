@@ -29,7 +29,7 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 from tk_ai_extension.notebooks.files.saving import save_error
-from tk_ai_extension.tools.following import ExecutionResult
+from tk_ai_extension.tools.execution_results import ExecutionResult
 from tk_ai_extension.tools.registry import Registry, Tool
 
 OWN = (

@@ -1,1 +1,1 @@
-"""Kernels that live behind a gateway (``jupyter lab --gateway-url …``)."""
+"""Kernels behind a gateway (``jupyter lab --gateway-url …``)."""

@@ -1,4 +1,4 @@
-"""One WebSocket to one incarnation of a kernel behind a gateway, and the frames on it."""
+"""A WebSocket to one incarnation of a kernel behind a gateway, and its message framing."""
 
 from __future__ import annotations
 
@@ -21,53 +21,53 @@ from tornado.httpclient import HTTPRequest
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
 
 from tk_ai_extension.kernels.base import Message
-from tk_ai_extension.kernels.conversation import (
+from tk_ai_extension.kernels.base_connection import (
+    BaseKernelConnection,
     Channel,
     ConnectionClosed,
-    Conversation,
     Ending,
     Observer,
 )
-from tk_ai_extension.kernels.gateway.requests import answer_to
+from tk_ai_extension.kernels.gateway.requests import response_to
 
-_jupyter: Any = base  # its functions have no types
+_jupyter: Any = base  # its functions are not annotated
 
 V1 = "v1.kernel.websocket.jupyter.org"
-"""The subprotocol of the binary framing."""
+"""The WebSocket subprotocol with binary framing."""
 
 
 class Framing(Protocol):
-    """Makes one message of a WebSocket from one of a kernel's, and back."""
+    """Converts kernel messages to WebSocket messages and back."""
 
     def pack(self, channel: str, message: Message) -> str | bytes:
-        """A message without buffers, as it goes through the WebSocket."""
+        """Return the WebSocket message for a kernel message without buffers."""
         ...
 
     def unpack(self, data: str | bytes) -> tuple[str, Message]:
-        """The channel and the message.
+        """Return the channel and the kernel message.
 
         Raises:
-            ValueError, TypeError, KeyError, IndexError, struct.error: it is none.
+            ValueError, TypeError, KeyError, IndexError, struct.error: the message is malformed.
         """
         ...
 
 
 class BinaryFraming:
-    """The framing of `V1`: the parts of the message as the kernel makes them.
+    """The framing of `V1`: the serialized parts of the kernel's message.
 
     Args:
-        session: Knows how parts are packed.
+        session: Packs and unpacks the parts.
     """
 
     def __init__(self, session: Any) -> None:
         self._session = session
 
     def pack(self, channel: str, message: Message) -> bytes:
-        """A message without buffers, as it goes through the WebSocket."""
+        """See `Framing.pack`."""
         return _jupyter.serialize_msg_to_ws_v1(message, channel, self._session.pack)
 
     def unpack(self, data: str | bytes) -> tuple[str, Message]:
-        """The channel and the message."""
+        """See `Framing.unpack`."""
         channel, parts = _jupyter.deserialize_msg_from_ws_v1(data)
         header, parent, metadata, content = map(self._session.unpack, parts[:4])
         return channel, _message(
@@ -82,28 +82,28 @@ class BinaryFraming:
 
 
 class JsonFraming:
-    """The framing of gateways that do not know `V1`: JSON, and binary where there are buffers."""
+    """The framing for gateways without `V1`: JSON, or binary if there are buffers."""
 
     def pack(self, channel: str, message: Message) -> str:
-        """A message without buffers, as it goes through the WebSocket."""
+        """See `Framing.pack`."""
         return json.dumps({**message, "channel": channel}, default=json_default)
 
     def unpack(self, data: str | bytes) -> tuple[str, Message]:
-        """The channel and the message."""
+        """See `Framing.unpack`."""
         is_binary = isinstance(data, bytes)
         message = _jupyter.deserialize_binary_message(data) if is_binary else json.loads(data)
         return message["channel"], _message(message)
 
 
 def _message(parts: Message) -> Message:
-    """A message with its id and type, once it has what every message of the protocol has.
+    """Return a message with its id and type after checking the required fields.
 
     Raises:
-        TypeError, KeyError: It does not.
+        TypeError, KeyError: a field is missing or of the wrong type.
     """
     for name in ("header", "parent_header", "content"):
         if not isinstance(parts[name], dict):
-            raise TypeError(f"its {name} is no object")
+            raise TypeError(f"its {name} is not an object")
     header = parts["header"]
     return {**parts, "msg_id": header["msg_id"], "msg_type": header["msg_type"]}
 
@@ -111,56 +111,63 @@ def _message(parts: Message) -> Message:
 log = logging.getLogger(__name__)
 
 PING_INTERVAL = 30.0
-"""Seconds between pings; a gateway that has answered none for as long again is lost."""
+"""Seconds between pings, and seconds in which the gateway must answer one."""
 
 MAX_MESSAGE = 512 * 1024 * 1024
-"""Bytes that one message of a kernel may have; tornado's own bound is less than a large plot."""
+"""Maximum bytes of one message from a kernel; tornado's default is less than a large plot."""
 
 
-class Follower(Observer, Protocol):
-    """Hears also what a kernel's process would tell if it were seen."""
+class GatewayObserver(Observer, Protocol):
+    """Also receives restarts, which cannot be seen from the kernel's process."""
 
-    def on_successor(self) -> None:
-        """Another incarnation of the kernel speaks: somebody has restarted it without a word of it."""
+    def on_kernel_replaced(self) -> None:
+        """Handle messages of a new incarnation: the kernel was restarted without an announcement."""
         ...
 
 
-class GatewayConnection(Conversation):
-    """A conversation through a WebSocket of the kernel's gateway, which holds while kernels are restarted.
+class GatewayConnection(BaseKernelConnection):
+    """A connection through a gateway's WebSocket, which stays open while kernels are restarted.
 
     Args:
-        socket: An open one.
-        session: The one that the gateway was told at its opening.
-        observer: Told of everything that is not for one listener.
+        socket: An open WebSocket.
+        session: The session whose id the WebSocket was opened with.
+        observer: Notified of everything that is not for one listener.
     """
 
-    def __init__(self, socket: WebSocketClientConnection, session: Any, observer: Follower) -> None:
+    def __init__(
+        self, socket: WebSocketClientConnection, session: Session, observer: GatewayObserver
+    ) -> None:
         super().__init__(session, observer)
         self._follower = observer
-        self._speaks_as_it_answers = False  # on iopub, in the session of its replies
-        self._asked_who = False  # and not answered yet
+        self._iopub_uses_reply_session = False  # known once an iopub message has that session
+        self._is_probing = False  # a probe is not answered yet
         self.lost = False
-        """Whether the other end, or what is between, has closed it."""
+        """Whether the other end or the network has closed it."""
         self._socket = socket
         binary = socket.selected_subprotocol == V1
-        # What a kernel says of a short cell is a few small packets, each way: none of them is to wait
-        # until the one before is acknowledged, and none of ours acknowledges late (40 ms on Linux).
+        # A short cell takes a few small packets each way. TCP_NODELAY: no packet waits for the ACK of
+        # the previous one. TCP_QUICKACK below: no ACK is delayed (40 ms on Linux).
         stream: Any = getattr(socket.protocol, "stream", None)
         self._tcp: sockets.socket | None = stream.socket if stream else None
         if stream:
             stream.set_nodelay(True)
         self._framing: Framing = BinaryFraming(session) if binary else JsonFraming()
         self.reading = asyncio.create_task(self._read())
-        """Reads it until both ends are closed."""
+        """Reads the WebSocket until both ends are closed."""
 
     @classmethod
     async def open(
-        cls, kernel_id: str, observer: Follower, *, ping_interval: float = PING_INTERVAL
+        cls, kernel_id: str, observer: GatewayObserver, *, ping_interval: float = PING_INTERVAL
     ) -> GatewayConnection:
-        """Opens one.
+        """Open a connection to a kernel.
+
+        Args:
+            kernel_id: The kernel's id.
+            observer: Notified of everything that is not for one listener.
+            ping_interval: Seconds between pings, and in which each must be answered.
 
         Raises:
-            requests.FAILURES: the gateway does not answer, or not with a WebSocket.
+            requests.FAILURES: the gateway does not respond, or not with a WebSocket.
         """
         client: Any = GatewayClient.instance()
         session: Any = Session()
@@ -172,7 +179,7 @@ class GatewayConnection(Conversation):
             **client.load_connection_args(),
         )
         opening = asyncio.ensure_future(
-            answer_to(
+            response_to(
                 websocket_connect(
                     request,
                     subprotocols=[V1],
@@ -189,18 +196,18 @@ class GatewayConnection(Conversation):
             raise
         return cls(socket, session, observer)
 
-    def ask_who_speaks(self) -> None:
-        """Asks the kernel what it is, where its answer to the same question is not still to come.
+    def probe_session(self) -> None:
+        """Send a kernel_info request, unless one is pending, to detect a new incarnation.
 
-        What another incarnation says of its beginning comes before the gateway hears it, or not; then
-        it says nothing until it is asked.
+        A gateway may subscribe too late for a new incarnation's first messages; it then publishes
+        nothing until it gets a request.
         """
-        if self._ending is None and not self._asked_who:
-            self._asked_who = True
-            with contextlib.suppress(ConnectionClosed):  # which whoever reads it hears
+        if self._ending is None and not self._is_probing:
+            self._is_probing = True
+            with contextlib.suppress(ConnectionClosed):  # the reading task handles it
                 self._transmit("control", self.session.msg("kernel_info_request", {}))
 
-    # -- what carries it
+    # -- transport
 
     def _transmit(self, channel: Channel, message: Message) -> None:
         data = self._framing.pack(channel, message)
@@ -209,45 +216,45 @@ class GatewayConnection(Conversation):
         except WebSocketClosedError:
             self.lost = True
             raise ConnectionClosed(
-                Ending("lost", "The connection to the gateway is lost.")
+                Ending("lost", "The connection to the gateway was lost.")
             ) from None
         asyncio.ensure_future(sent).add_done_callback(_retrieve)
 
-    def _shut(self) -> None:
-        # What is still to come is read and dropped: the gateway's goodbye is behind it.
+    def _close_transport(self) -> None:
+        # The task reads and drops pending messages until the gateway's close frame.
         self._socket.close()
 
     @property
-    def speaker(self) -> str:
-        """The session in which the kernel answered, which tells incarnations apart; empty where none does.
+    def reply_session(self) -> str:
+        """The session id of the kernel's replies, which differs between incarnations; empty if unknown.
 
-        Some kernels know no session of their own, and answer in that of whoever asks.
+        Some kernels have no session of their own and reply with the client's.
         """
         return "" if self.kernel_session == self.session.session else self.kernel_session
 
     def _receive(self, channel: str, message: Message) -> None:
-        before = self.speaker
+        before = self.reply_session
         super()._receive(channel, message)
         if message["msg_type"] == "kernel_info_reply":
-            self._asked_who = False
-            now = self.speaker
+            self._is_probing = False
+            now = self.reply_session
             if self._ending is None and before and now and now != before:
-                self._follower.on_successor()
+                self._follower.on_kernel_replaced()
 
     def _receive_iopub(self, message: Message, parent: Mapping[str, Any]) -> None:
-        if self.speaker and message["header"].get("session") == self.speaker:
-            self._speaks_as_it_answers = True
+        if self.reply_session and message["header"].get("session") == self.reply_session:
+            self._iopub_uses_reply_session = True
         elif (
-            self._speaks_as_it_answers
+            self._iopub_uses_reply_session
             and message["msg_type"] == "status"
             and message["content"].get("execution_state") in {"starting", "busy", "idle"}
-        ):  # what else is said of its state is the gateway's word
-            self._follower.on_successor()
+        ):  # other states are published by the gateway
+            self._follower.on_kernel_replaced()
             return
         super()._receive_iopub(message, parent)
 
     def _acknowledge(self) -> None:
-        """Has what was received acknowledged at once: the gateway may wait for that to send the next."""
+        """Acknowledge received data at once: the gateway may wait for the ACK before sending more."""
         if self._tcp is not None and hasattr(sockets, "TCP_QUICKACK"):
             with contextlib.suppress(OSError):  # it is closed
                 self._tcp.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_QUICKACK, 1)
@@ -256,31 +263,31 @@ class GatewayConnection(Conversation):
         try:
             channel, message = self._framing.unpack(data)
         except (ValueError, TypeError, KeyError, IndexError, struct.error) as error:
-            log.warning("A message of a gateway is not understood: %s", error)
+            log.warning("Dropped a malformed message from a gateway: %s", error)
         else:
             self._receive(channel, message)
 
     async def _read(self) -> None:
-        # The socket holds one message back: who prints faster than we read waits at the gateway.
+        # tornado buffers one message: backpressure makes a faster sender wait at the gateway.
         while (data := await self._socket.read_message()) is not None:
-            self._acknowledge()  # the system forgets it again
+            self._acknowledge()  # the option is not permanent
             if self._ending is not None:
                 continue
             try:
                 self._deliver(data)
             except Exception:
-                log.exception("Internal error at a message of a gateway")
+                log.exception("Internal error while handling a message from a gateway")
         self.lost = True
-        self._link_lost()
+        self._on_disconnect()
 
 
 def _close_late(opening: asyncio.Future[WebSocketClientConnection]) -> None:
-    """Closes a WebSocket that came up when nobody waited for it any more."""
+    """Close a WebSocket whose opening was cancelled meanwhile."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
 
 
 def _retrieve(sent: asyncio.Future[None]) -> None:
-    """Where sending fails the connection is lost, which whoever reads it hears."""
+    """Retrieve a send failure: the reading task handles the lost connection."""
     if not sent.cancelled():
         sent.exception()

@@ -1,7 +1,7 @@
-"""What JupyterLab has the server execute (jupyter_server_nbmodel), in kernels behind a gateway.
+"""Server-side execution for JupyterLab (jupyter_server_nbmodel) in kernels behind a gateway.
 
-That package takes the place of JupyterLab's own executor in the page, and asks its ExecutionStack. The
-stack has no client that reaches a gateway (0.2.9): without this one a person's cells would fail there.
+That package replaces JupyterLab's own executor in the page by requests to its ExecutionStack. The stack
+has no client that reaches a gateway (0.2.9): without this one, cells that people run would fail.
 """
 
 from __future__ import annotations
@@ -12,52 +12,52 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tk_ai_extension.kernels.conversation import Conversation, Ending
+from tk_ai_extension.kernels.base_connection import BaseKernelConnection, Ending
 from tk_ai_extension.kernels.stack import KernelGone
 
 log = logging.getLogger(__name__)
 
 Hook = Callable[[dict[str, Any]], None]
 
-SECOND_HALF = 5.0
-"""Seconds to wait, with nothing heard, for idle after the reply, or for the reply after idle."""
+REPLY_IDLE_GAP = 5.0
+"""Seconds to wait, while no message arrives, for idle after the reply or the reply after idle."""
 
 
-class Connections(Protocol):
-    """What is needed of the service that knows the kernels."""
+class RemoteConnections(Protocol):
+    """What the client needs from the service that owns the kernels."""
 
-    async def connection(self, kernel_id: str) -> Conversation:
-        """An open connection to the kernel."""
+    async def connection(self, kernel_id: str) -> BaseKernelConnection:
+        """Return an open connection to the kernel."""
         ...
 
 
 class PageClient:
-    """The stack's client for one kernel: as much of an `AsyncKernelClient` as the stack uses.
+    """The stack's client for one kernel, with the part of `AsyncKernelClient` that the stack uses.
 
-    Each execution ends: with the kernel or the connection at the latest.
+    Each execution ends, at the latest with the kernel or the connection.
     """
 
     allow_stdin = True
-    _created_context = False  # the stack destroys those that a client has made
+    _created_context = False  # the stack destroys contexts that a client has created
 
-    def __init__(self, kernel_id: str, kernels: Connections) -> None:
+    def __init__(self, kernel_id: str, kernels: RemoteConnections) -> None:
         self._kernel_id = kernel_id
         self._kernels = kernels
         self._asks: Callable[[str], None] | None = None
         self.shell_channel = self.stdin_channel = self
 
     async def wait_for_ready(self, timeout: float | None = None) -> None:
-        """Nothing: each execution finds out by itself, over the connection that is kept."""
+        """Do nothing: each execution waits for its connection itself."""
 
     def stop_channels(self) -> None:
-        """Nothing: the connection is not this client's."""
+        """Do nothing: the service owns the connection."""
 
     def msg_ready(self) -> bool:
-        """Whether something came that makes an answer needless: nobody asks any more."""
+        """Return whether the input request is obsolete: the code no longer waits for an answer."""
         return self._asks is None
 
     def input(self, value: str) -> None:
-        """A person's answer to the code's question."""
+        """Send a person's answer to the input request."""
         if self._asks is not None:
             answer, self._asks = self._asks, None
             answer(value)
@@ -65,10 +65,10 @@ class PageClient:
     async def execute_interactive(
         self, code: str, *, output_hook: Hook, stdin_hook: Hook | None = None, **_: Any
     ) -> dict[str, Any]:
-        """Runs code to its end; the reply.
+        """Run code to its end and return the reply.
 
         Raises:
-            KernelGone: the kernel, or the connection to it, ended.
+            KernelGone: the kernel or the connection to it ended.
         """
         connection = await self._kernels.connection(self._kernel_id)
 
@@ -97,14 +97,14 @@ class PageClient:
 
 
 class _Execution:
-    """Listens to one request of a page's."""
+    """Listens to one request of a page."""
 
     def __init__(
         self, output: Hook, ask: Callable[[Mapping[str, Any], Callable[[str], None]], None]
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._received_at = 0.0
-        self._ran: dict[str, Any] = {"status": "ok"}  # as far as its outputs tell
+        self._ran: dict[str, Any] = {"status": "ok"}  # the reply as far as outputs show it
         self.reply: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
         self._output = output
         self._ask = ask
@@ -112,7 +112,7 @@ class _Execution:
         self._idle = False
 
     def on_iopub(self, kind: str, content: Mapping[str, Any], missing: int | None) -> None:  # noqa: ARG002 - the protocol's
-        """A message of this execution."""
+        """Pass an iopub message of this execution to the page."""
         self._received_at = self._loop.time()
         if kind != "status":
             if kind == "execute_input":
@@ -125,20 +125,20 @@ class _Execution:
             self._settle()
 
     def on_reply(self, content: Mapping[str, Any]) -> None:
-        """The reply to it."""
+        """Note the reply."""
         self._received_at = self._loop.time()
         self._content = content
         self._settle()
 
     def on_input(self, content: Mapping[str, Any], answer: Callable[[str], None]) -> None:
-        """The code asks for input: the page shows the question."""
+        """Show the input request in the page."""
         self._ask(content, answer)
 
     def on_interrupt(self) -> None:
-        """What it says to that is in its reply."""
+        """Do nothing: the reply reports the interrupt."""
 
     def on_end(self, ending: Ending) -> None:
-        """The kernel or the connection has ended."""
+        """Fail: the kernel or the connection has ended."""
         if not self.reply.done():
             self.reply.set_exception(KernelGone(ending.message))
 
@@ -146,17 +146,19 @@ class _Execution:
         if self._idle and self._content is not None:
             self._end()
         else:
-            self._loop.call_later(SECOND_HALF, self._stop_waiting)
+            self._loop.call_later(REPLY_IDLE_GAP, self._stop_waiting)
 
     def _stop_waiting(self) -> None:
         quiet = self._loop.time() - self._received_at
         if self.reply.done():
             return
-        if quiet < SECOND_HALF:  # the reply may be long there while outputs are still being read
-            self._loop.call_later(SECOND_HALF - quiet, self._stop_waiting)
+        if quiet < REPLY_IDLE_GAP:  # the reply may arrive long before all outputs are read
+            self._loop.call_later(REPLY_IDLE_GAP - quiet, self._stop_waiting)
             return
         missing = "reply" if self._content is None else "idle"
-        log.warning("A page's execution ends without the kernel's %s, which did not come", missing)
+        log.warning(
+            "A page's execution ends without the kernel's %s, which did not arrive", missing
+        )
         self._end()
 
     def _end(self) -> None:

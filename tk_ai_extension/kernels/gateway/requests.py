@@ -1,4 +1,4 @@
-"""What is asked of a gateway over HTTP, and what its failures mean."""
+"""HTTP requests to a gateway, and the meaning of their failures."""
 
 from __future__ import annotations
 
@@ -20,50 +20,51 @@ from tk_ai_extension.model.errors import GatewayUnavailable, KernelNotFound
 Answer = TypeVar("Answer")
 
 
-class GarbledAnswer(Exception):
-    """An answer that is not of the Jupyter API: a proxy's page, for example."""
+class InvalidResponse(Exception):
+    """A response that does not follow the Jupyter API, for example a proxy's page."""
 
 
-FAILURES = (HTTPError, HTTPClientError, WebSocketError, OSError, GarbledAnswer)
-"""What a request to a gateway may raise; another exception is a defect of ours."""
+FAILURES = (HTTPError, HTTPClientError, WebSocketError, OSError, InvalidResponse)
+"""Exceptions that a request to a gateway may raise; any other is a bug of this package."""
 
 
 @contextmanager
-def reading_answer() -> Generator[None]:
-    """Raise `GarbledAnswer` where Jupyter's gateway client, or the body, cannot read an answer.
+def parsing_response() -> Generator[None]:
+    """Raise `InvalidResponse` if a response cannot be parsed.
 
-    Jupyter's client does not check answers: it fails with the error of whichever line reads them. Put
-    nothing inside but that client's call or the reading, so that a defect of ours is not an outage.
+    Jupyter's gateway client does not validate responses: it fails with whatever error its parsing
+    raises. Put only that client's call or the parsing inside, so that a bug of this package is not
+    reported as an outage.
     """
     try:
         yield
-    except OSError:  # among them a refused certificate, which is a ValueError too
+    except OSError:  # including a rejected certificate, which is also a ValueError
         raise
     except MALFORMED as error:
-        raise GarbledAnswer(
-            f"What it answers is not of the Jupyter API ({type(error).__name__}: {error})"
+        raise InvalidResponse(
+            f"Its response does not follow the Jupyter API ({type(error).__name__}: {error})"
         ) from error
 
 
-async def answer_to(request: Awaitable[Answer]) -> Answer:
-    """Return the answer to a request of Jupyter's gateway client.
+async def response_to(request: Awaitable[Answer]) -> Answer:
+    """Return the response to a request of Jupyter's gateway client.
 
     Raises:
         FAILURES.
     """
-    with reading_answer():
+    with parsing_response():
         return await request
 
 
 def gateway_address() -> str:
-    """The gateway's address for people, without a name and password that may be in it."""
+    """Return the gateway's address for people, without credentials and query."""
     address = urlsplit(GatewayClient.instance().url or "")
     host = address.netloc.rpartition("@")[2]
     return address._replace(netloc=host, query="", fragment="").geturl()
 
 
 def describe_error(error: BaseException) -> str:
-    """What a failure says, in one line."""
+    """Return the description of a failure, in one line."""
     if isinstance(error, HTTPError) and isinstance(error.__cause__, OSError):
         error = error.__cause__
     if isinstance(error, HTTPError):
@@ -75,10 +76,10 @@ def describe_error(error: BaseException) -> str:
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status that a gateway answered with; None where it did not answer.
+    """Return the HTTP status of a gateway's response; None if there was no response.
 
-    599 is none: tornado says so where an answer did not come. Nor is what Jupyter's client says where
-    the gateway's name is not found (404) or nobody listens (503).
+    tornado's 599 stands for no response, and so do the statuses that Jupyter's client makes up if the
+    gateway's name is unknown (404) or nothing listens (503).
     """
     status = None
     if isinstance(error, HTTPError):
@@ -89,14 +90,14 @@ def status_of(error: BaseException) -> int | None:
 
 
 def is_not_found(error: BaseException) -> bool:
-    """Whether the gateway itself says that it has no such kernel.
+    """Return whether the gateway itself reports that it has no such kernel.
 
-    A proxy that does not find the gateway says 404, too. The Jupyter API says it in JSON.
+    A proxy that does not find the gateway also answers 404. The Jupyter API answers with JSON.
     """
     if status_of(error) != 404:
         return False
     if isinstance(error, HTTPError) and error.__cause__ is None:
-        return True  # it was not asked: this server's manager has the kernel no more
+        return True  # no request was sent: this server's manager no longer has the kernel
     response: Any = getattr(error.__cause__, "response", None)
     try:
         answer: Any = json.loads(response.body) if response else None
@@ -106,7 +107,7 @@ def is_not_found(error: BaseException) -> bool:
 
 
 def not_applied(error: BaseException) -> bool:
-    """Whether what was asked for was certainly not done: it was refused, or did not get there."""
+    """Return whether a request certainly had no effect: it was refused or did not arrive."""
     status = status_of(error)
     if status is not None:
         return status < 500
@@ -114,9 +115,9 @@ def not_applied(error: BaseException) -> bool:
 
 
 def outcome_unknown(error: BaseException) -> bool:
-    """Whether the gateway may have done what it was asked, and its answer did not come.
+    """Return whether a request may have taken effect although its response was lost.
 
-    502 and 504 are what a proxy says in its stead.
+    502 and 504 are a proxy's responses in place of the gateway's.
     """
     return status_of(error) in {None, 502, 504} and not not_applied(error)
 
@@ -125,25 +126,27 @@ _NOT_THERE = (gaierror, ConnectionRefusedError)
 
 
 def unavailable(error: BaseException, hint: str | None = None) -> GatewayUnavailable:
-    """The typed error for a gateway that does not do what it is asked."""
+    """Return the typed error for a gateway that failed or refused a request."""
     if status_of(error) in {401, 403}:
-        hint = "The gateway refuses this server: see GatewayClient.auth_token (or its other credentials)."
+        hint = (
+            "The gateway refuses this server: check GatewayClient.auth_token or other credentials."
+        )
         return GatewayUnavailable(
             f"The gateway {gateway_address()}: {describe_error(error)}", hint=hint
         )
-    message = f"The gateway {gateway_address()} does not do it: {describe_error(error)}"
+    message = f"The gateway {gateway_address()} failed: {describe_error(error)}"
     return GatewayUnavailable(message, hint=hint)
 
 
 async def ask(kernel_id: str, request: Awaitable[Answer]) -> Answer:
-    """Asks a gateway something about a kernel.
+    """Send a gateway a request about a kernel and return the response.
 
     Raises:
-        KernelNotFound: it knows no such kernel.
+        KernelNotFound: it has no such kernel.
         GatewayUnavailable.
     """
     try:
-        return await answer_to(request)
+        return await response_to(request)
     except FAILURES as error:
         if is_not_found(error):
             raise KernelNotFound(f"The gateway has no kernel {kernel_id}.") from error
@@ -151,35 +154,35 @@ async def ask(kernel_id: str, request: Awaitable[Answer]) -> Answer:
 
 
 async def model_of(manager: Any) -> dict[str, Any] | None:
-    """What the gateway says of a kernel; None where it says that it has it no more.
+    """Return the gateway's model of a kernel; None if the gateway no longer has it.
 
-    Not by the manager's own ``refresh_model``, which takes a name that is not found for a kernel that is
-    not, and believes it from then on.
+    The manager's ``refresh_model`` is not used: it takes an unknown host name for a missing kernel, and
+    remembers that.
 
     Raises:
-        FAILURES: it does not say.
+        FAILURES: there was no valid response.
     """
     try:
-        answer = await answer_to(gateway_request(manager.kernel_url, method="GET"))
+        answer = await response_to(gateway_request(manager.kernel_url, method="GET"))
     except FAILURES as error:
         if is_not_found(error):
             return None
         raise
-    with reading_answer():
+    with parsing_response():
         model: Any = json.loads(answer.body)
         if not isinstance(model, dict) or "id" not in model:
-            raise ValueError("no kernel's model")
+            raise ValueError("not a kernel model")
     return cast("dict[str, Any]", model)
 
 
 async def delete(manager: Any) -> None:
-    """Has the gateway end a kernel, which is all that the manager's own ``shutdown_kernel`` is left with.
+    """Have the gateway shut a kernel down; ``shutdown_kernel`` of the manager then only forgets it.
 
     Raises:
-        FAILURES: it is not known to have ended.
+        FAILURES: the kernel may still be running.
     """
     try:
-        await answer_to(gateway_request(manager.kernel_url, method="DELETE"))
+        await response_to(gateway_request(manager.kernel_url, method="DELETE"))
     except FAILURES as error:
         if not is_not_found(error):
             raise

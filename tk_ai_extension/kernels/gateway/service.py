@@ -1,4 +1,4 @@
-"""The kernels of a Jupyter Server that has them run by a gateway, as `kernels.base.Kernels`."""
+"""The kernels of a Jupyter Server with a gateway, as `kernels.base.Kernels`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.gateway.managers import GatewayMappingKernelManager
@@ -19,15 +19,15 @@ from tk_ai_extension.kernels.base import (
     Kernelspec,
     kernelspecs_of,
 )
+from tk_ai_extension.kernels.base_connection import ConnectionClosed, Ending
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
-from tk_ai_extension.kernels.conversation import ConnectionClosed, Ending
 from tk_ai_extension.kernels.direct import DirectExecutor
+from tk_ai_extension.kernels.execution_listener import Timeouts
 from tk_ai_extension.kernels.gateway.connection import PING_INTERVAL
-from tk_ai_extension.kernels.gateway.kernel import RemoteKernel
 from tk_ai_extension.kernels.gateway.pages import PageClient
+from tk_ai_extension.kernels.gateway.remote_kernel import RemoteKernel
 from tk_ai_extension.kernels.gateway.requests import (
     FAILURES,
-    answer_to,
     ask,
     delete,
     describe_error,
@@ -35,15 +35,15 @@ from tk_ai_extension.kernels.gateway.requests import (
     is_not_found,
     not_applied,
     outcome_unknown,
-    reading_answer,
+    parsing_response,
+    response_to,
     status_of,
     unavailable,
 )
 from tk_ai_extension.kernels.lifecycle import KernelService
-from tk_ai_extension.kernels.run import Timeouts
 from tk_ai_extension.kernels.service import Backend, JupyterKernels
 from tk_ai_extension.kernels.stack import GuardedStack, StackUnavailable
-from tk_ai_extension.kernels.starting import Confine
+from tk_ai_extension.kernels.starter import Confine
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import (
     GatewayUnavailable,
@@ -55,86 +55,86 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 
+if TYPE_CHECKING:
+    from jupyter_client.multikernelmanager import MultiKernelManager
+    from jupyter_events import EventLogger
+
 KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
 
 
-class KernelActions:
+class KernelActionListener:
     """Listens to the events that jupyter_server's kernel managers emit.
 
     Args:
-        carried_out: Told the kernel's id and what was done: ``restart``, ``shutdown``.
+        on_action: Called with a kernel's id and what was done: ``restart``, ``shutdown``.
     """
 
-    def __init__(self, carried_out: Callable[[str, str], None]) -> None:
-        self._carried_out = carried_out
-        self._loggers: list[Any] = []
+    def __init__(self, on_action: Callable[[str, str], None]) -> None:
+        self._on_kernel_action = on_action
+        self._loggers: list[EventLogger] = []
 
-    def follow(self, event_logger: Any) -> None:
-        """Listens to this one, too; all kernels of a server have the same."""
+    def follow(self, event_logger: EventLogger) -> None:
+        """Listen to an event logger; all kernels of a server share one."""
         if not any(known is event_logger for known in self._loggers):
             self._loggers.append(event_logger)
-            event_logger.add_listener(schema_id=KERNEL_ACTIONS, listener=self._hear)
+            event_logger.add_listener(schema_id=KERNEL_ACTIONS, listener=self._on_event)
 
     def close(self) -> None:
-        """Listens no more."""
+        """Stop listening."""
         for event_logger in self._loggers:
-            event_logger.remove_listener(schema_id=KERNEL_ACTIONS, listener=self._hear)
+            event_logger.remove_listener(schema_id=KERNEL_ACTIONS, listener=self._on_event)
         self._loggers.clear()
 
-    async def _hear(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002 - called so
+    async def _on_event(self, logger: EventLogger, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002 - called so
         if data["status"] == "success":
-            self._carried_out(str(data.get("kernel_id", "")), data["action"])
+            self._on_kernel_action(str(data.get("kernel_id", "")), data["action"])
 
 
 class GatewayExecutor(DirectExecutor):
-    """Sends code to a kernel over the WebSocket that is kept for it.
+    """Executes code over the WebSocket that is kept for each kernel.
 
-    As `DirectExecutor`; where the connection is lost an execution ends as ``connection_lost``, and the
-    code is not sent again: it may have run.
+    As `DirectExecutor`. When the connection is lost, an execution ends as ``connection_lost``; the code
+    is not submitted again, because it may have run.
     """
 
     name = "gateway"
-    too_fast = "the kernel made them faster than it, or its gateway, passes them on"
+    loss_reason = "the kernel produced them faster than it or its gateway could send them"
 
 
 log = logging.getLogger(__name__)
 
-NEWS = 1.0
-"""Seconds after an interrupt by others in which it is known whether it was the begin of a restart."""
+INTERRUPT_GRACE = 1.0
+"""Seconds after another client's interrupt in which it may prove to be the start of a restart."""
 
-PERHAPS_STARTED = (
-    "It may have started a kernel all the same, which is then left there, used by nobody."
-)
-PERHAPS_STOPPED = (
-    "It may have been done all the same: get_kernel_status, or a look at a variable, says so."
-)
+MAY_HAVE_STARTED = "The gateway may have started a kernel anyway, which is left there unused."
+MAY_HAVE_STOPPED = "It may have been done anyway. Check with get_kernel_status, or read a variable."
 
-CLOSING = 3.0
-"""Seconds for what is still to be cleared away at the gateway when we close."""
+CLOSE_TIMEOUT = 3.0
+"""Seconds for cleanup at the gateway when this service closes."""
 
 
 class GatewayKernels(KernelService[RemoteKernel]):
     """Starts, finds, watches and stops kernels through jupyter_server's gateway client.
 
-    It works with `GatewayMappingKernelManager` and its kernels, those of people among them; all of
-    them are in the gateway's hands, and so on another machine, as far as is known here.
+    It works with `GatewayMappingKernelManager` and its kernels, including those that people started.
+    They all run at the gateway, so possibly on another machine.
 
     Args:
         manager: The multi-kernel manager.
         specs: The `GatewayKernelSpecManager`.
-        environment: What kernels may be given of this server's environment; of that, only what
-            ``GatewayClient.allowed_envs`` names goes to the gateway.
+        environment: Chooses which of this server's variables kernels may have; of those, only the ones
+            in ``GatewayClient.allowed_envs`` are sent to the gateway.
         ready_timeout: Seconds in which a kernel must answer.
-        timeouts: How long executors wait for what does not come.
-        max_output_bytes: The bound of what is kept of one execution's outputs.
-        stack: jupyter_server_nbmodel's ExecutionStack, where that extension is enabled: it gets
-            clients that reach these kernels, for what people's pages execute through it.
+        timeouts: How long executors wait for messages that do not arrive.
+        max_output_bytes: Limit of the outputs that are kept for one execution.
+        stack: jupyter_server_nbmodel's ExecutionStack if that extension is enabled, else None. It gets
+            clients that reach these kernels, for cells that pages execute through it.
         ping_interval: As in `GatewayConnection.open`.
     """
 
     def __init__(
         self,
-        manager: Any,
+        manager: MultiKernelManager,
         specs: Any,
         *,
         environment: KernelEnvironment,
@@ -151,31 +151,31 @@ class GatewayKernels(KernelService[RemoteKernel]):
         self._tasks = BackgroundTasks(log)
         self._executor = GatewayExecutor(
             self,
-            timeouts=replace(timeouts or Timeouts(), unasked=NEWS),
+            timeouts=replace(timeouts or Timeouts(), external_interrupt_grace=INTERRUPT_GRACE),
             max_output_bytes=max_output_bytes,
         )
         self._closed = False
         self._pages = self._serve_pages(stack)
-        self._actions = KernelActions(self._carried_out)
+        self._actions = KernelActionListener(self._on_kernel_action)
 
-    # -- what there is
+    # -- queries
 
     async def kernelspecs(self) -> list[Kernelspec]:
-        """The gateway's kernelspecs, its default one first.
+        """Return the gateway's kernelspecs, its default first.
 
         Raises:
             GatewayUnavailable.
         """
         try:
-            specs = await answer_to(ensure_async(self._specs.get_all_specs()))
-            default = self._manager.default_kernel_name  # the gateway's own since it was asked
-            with reading_answer():
+            specs = await response_to(ensure_async(self._specs.get_all_specs()))
+            default = self._manager.default_kernel_name  # the gateway's, after that request
+            with parsing_response():
                 return kernelspecs_of(specs, default)
         except FAILURES as error:
             raise unavailable(error) from error
 
     async def info(self, kernel_id: str) -> KernelInfo:
-        """What is known of a kernel; nothing of its process."""
+        """Return what is known about a kernel; nothing about its process."""
         kernel = self._kernel(kernel_id)
         state = kernel.state
         if state == "unknown":
@@ -198,17 +198,17 @@ class GatewayKernels(KernelService[RemoteKernel]):
     # -- starting
 
     def _no_kernelspec(self, name: str, known: str) -> KernelspecNotFound:
-        return KernelspecNotFound(f"The gateway has no kernelspec `{name}` (it has: {known}).")
+        return KernelspecNotFound(f"The gateway has no kernelspec `{name}`. It has: {known}.")
 
     async def _start(self, name: str, path: str | None) -> str:
         """Start a kernel.
 
-        The gateway is sent the folder of ``path`` (``KERNEL_WORKING_DIR``), and may ignore it.
+        The folder of ``path`` is sent to the gateway (``KERNEL_WORKING_DIR``), which may ignore it.
 
         Raises:
             KernelStartFailed: without the kernel's stderr, which is in the gateway's log. A kernel may
-                be left there if a proxy answered instead of the gateway.
-            GatewayUnavailable: it does not answer, or not as a gateway.
+                be left there if a proxy answered in place of the gateway.
+            GatewayUnavailable: there is no response, or it is not a gateway's.
         """
         kernel_id = await self._launch(name, path)
         try:
@@ -220,21 +220,21 @@ class GatewayKernels(KernelService[RemoteKernel]):
         return kernel_id
 
     async def _launch(self, name: str, path: str | None) -> str:
-        """Has the gateway start a kernel; once more where it fails (HTTP 5xx)."""
+        """Have the gateway start a kernel; try once more if it fails (HTTP 5xx)."""
         try:
             return await self._ask_for_kernel(name, path)
         except FAILURES as error:
             status = status_of(error)
             if status is None:
-                hint = PERHAPS_STARTED if outcome_unknown(error) else None
+                hint = MAY_HAVE_STARTED if outcome_unknown(error) else None
                 raise unavailable(error, hint) from error
             if status < 500:
                 raise _start_failed(name, error) from error
             log.warning(
-                "The gateway failed to start a kernel, once more: %s", describe_error(error)
+                "The gateway failed to start a kernel, trying again: %s", describe_error(error)
             )
             if outcome_unknown(error):
-                log.warning(PERHAPS_STARTED)
+                log.warning(MAY_HAVE_STARTED)
         try:
             return await self._ask_for_kernel(name, path)
         except FAILURES as error:
@@ -243,18 +243,18 @@ class GatewayKernels(KernelService[RemoteKernel]):
     async def _ask_for_kernel(self, name: str, path: str | None) -> str:
         withheld = self._withheld(name, path)
         starting: asyncio.Task[str] = asyncio.ensure_future(
-            answer_to(self._manager.start_kernel(kernel_name=name, path=path, env=withheld))
+            response_to(self._manager.start_kernel(kernel_name=name, path=path, env=withheld))
         )
         self._tasks.keep(starting)
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            # The gateway goes on: what it starts is nobody's.
+            # The gateway continues: discard the kernel that it starts.
             starting.add_done_callback(self._discard_late)
             raise
 
     def _withheld(self, name: str, path: str | None) -> Mapping[str, str]:
-        """Blanks for what the gateway client would send of the environment, and is none of a kernel's."""
+        """Return blanks for variables that the gateway client would send and kernels must not have."""
         allowed = self._environment.environment(name, path)
         return {variable: "" for variable in os.environ if variable not in allowed}
 
@@ -273,22 +273,22 @@ class GatewayKernels(KernelService[RemoteKernel]):
         except ConnectionClosed as closed:
             problem = closed.ending.message.removeprefix("The kernel ").rstrip(".")
         except GatewayUnavailable as error:
-            problem = f"is not reached: {error.message}"
+            problem = f"cannot be reached: {error.message}"
         else:
             return clock() - began
         raise KernelStartFailed(
             f"The kernel `{name}` {problem}.",
-            hint=f"What it wrote is in the log of the gateway {gateway_address()}.",
+            hint=f"See the log of the gateway {gateway_address()} for the kernel's output.",
         )
 
     async def _discard(self, kernel_id: str) -> None:
-        """Removes what is left of a kernel that did not start."""
+        """Remove the remains of a kernel that did not start."""
         if kernel_id in self._manager:
             try:
                 await self._delete(kernel_id)
             except FAILURES as error:
                 log.warning(
-                    "A kernel is left at the gateway (%s): %s", kernel_id, describe_error(error)
+                    "Kernel %s is left at the gateway: %s", kernel_id, describe_error(error)
                 )
         kernel = self._kernels.get(kernel_id)
         if kernel is not None:
@@ -297,20 +297,20 @@ class GatewayKernels(KernelService[RemoteKernel]):
     # -- executing
 
     def _unresponsive(self, kernel: RemoteKernel, late: str) -> ToolError:  # noqa: ARG002 - the base's
-        return KernelBusy(f"{late}, but the gateway has it: it is busy or stuck.")
+        return KernelBusy(f"{late}, but the gateway still has it: it is busy or stuck.")
 
     def _ended(self, kernel: RemoteKernel, ending: Ending) -> ToolError:  # noqa: ARG002 - the base's
         if ending.kind == "shutdown":
             return KernelNotFound(ending.message)
         return _stopping() if ending.kind == "closed" else KernelDied(ending.message)
 
-    # -- interrupting and ending
+    # -- interrupting and stopping
 
     async def interrupt(self, kernel_id: str) -> None:
-        """Interrupts what the kernel runs. Raises KernelNotFound, GatewayUnavailable."""
+        """Interrupt what a kernel runs. Raises KernelNotFound, GatewayUnavailable."""
         kernel = self._kernel(kernel_id)
         if await kernel.queue.drain() or not kernel.is_settled:
-            # What it ran has ended with it; what comes after is not what was meant.
+            # The code to interrupt ended with its process; do not interrupt later code.
             await self._settled(kernel_id)
             return
         if kernel.connection is not None:
@@ -319,7 +319,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
 
     async def _restart(self, kernel_id: str) -> None:
         kernel = await self._settled(kernel_id)
-        restarting = answer_to(self._manager.restart_kernel(kernel_id))
+        restarting = response_to(self._manager.restart_kernel(kernel_id))
         await self._stop(kernel, restarting, kernel.restarted)
         await self.wait_ready(kernel_id)
 
@@ -341,7 +341,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
             if not_applied(error) and kernel.stop_announced is None:
                 raise unavailable(error) from error
             kernel.on_stop_failed()
-            raise unavailable(error, PERHAPS_STOPPED) from error
+            raise unavailable(error, MAY_HAVE_STOPPED) from error
         else:
             done()
         finally:
@@ -350,28 +350,28 @@ class GatewayKernels(KernelService[RemoteKernel]):
     async def _delete(self, kernel_id: str) -> None:
         await delete(self._manager.get_kernel(kernel_id))
         if kernel_id in self._manager:
-            await answer_to(self._manager.shutdown_kernel(kernel_id))
+            await response_to(self._manager.shutdown_kernel(kernel_id))
 
     async def _settled(self, kernel_id: str) -> RemoteKernel:
-        """The kernel, when it is not just being started again: a gateway cannot stop it meanwhile."""
+        """Return the kernel once no restart is under way, during which a gateway cannot stop it."""
         if not self._kernel(kernel_id).is_settled:
             with suppress(KernelBusy, KernelDied, GatewayUnavailable):
                 await self.connection(kernel_id)
         return self._kernel(kernel_id)
 
     async def close(self) -> None:
-        """Closes connections; leaves kernels as they are."""
+        """Close the connections; the kernels keep running."""
         self._closed = True
         self._actions.close()
         pages, self._pages = self._pages, None
-        if pages is not None:  # first: it goes on to a person's next cell when one is broken off
+        if pages is not None:  # first: when a cell is aborted it runs a person's next one
             await pages.close()
         kernels = list(self._kernels.values())
         self._kernels.clear()
         for kernel in kernels:
             await kernel.queue.close()
         await asyncio.gather(*(kernel.close() for kernel in kernels))
-        await self._tasks.close(grace=CLOSING)
+        await self._tasks.close(grace=CLOSE_TIMEOUT)
 
     # -- one kernel
 
@@ -396,7 +396,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
             )
         return kernel
 
-    def _carried_out(self, kernel_id: str, action: str) -> None:
+    def _on_kernel_action(self, kernel_id: str, action: str) -> None:
         kernel = self._kernels.get(kernel_id)
         if kernel is not None and action == "restart":
             kernel.was_restarted()
@@ -404,7 +404,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
             kernel.shut_down()
 
     def _forget(self, kernel_id: str) -> None:
-        # The server's own manager notices it when somebody lists kernels: it may never be asked.
+        # The server's manager removes it only when a client lists kernels, which may never happen.
         self._manager.remove_kernel(kernel_id)
         kernel = self._kernels.pop(kernel_id, None)
         if kernel is not None:
@@ -416,7 +416,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
         try:
             return stack and GuardedStack(stack, lambda kernel_id: PageClient(kernel_id, self))
         except StackUnavailable as error:
-            log.warning("What JupyterLab executes does not reach the gateway's kernels: %s", error)
+            log.warning("JupyterLab's cells cannot reach the gateway's kernels: %s", error)
             return None
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
@@ -425,24 +425,24 @@ class GatewayKernels(KernelService[RemoteKernel]):
 
 def _start_failed(name: str, error: BaseException, how_often: str = "") -> KernelStartFailed:
     often = f" {how_often}" if how_often else ""
-    perhaps = f" {PERHAPS_STARTED}" if outcome_unknown(error) else ""
+    perhaps = f" {MAY_HAVE_STARTED}" if outcome_unknown(error) else ""
     return KernelStartFailed(
         f"The gateway {gateway_address()} failed{often} to start the kernel `{name}`: "
         f"{describe_error(error)}.",
-        hint="Its own log says why. Try again later, or choose another kernelspec (list_kernels)."
+        hint="See the gateway's log. Try again later, or choose another kernelspec (list_kernels)."
         + perhaps,
     )
 
 
 def _stopping() -> GatewayUnavailable:
     return GatewayUnavailable(
-        "This server is stopping: it reaches no kernel any more.",
-        hint="Nothing was run. Kernels behind the gateway go on; try again when the server is back.",
+        "This server is stopping and can no longer reach kernels.",
+        hint="Nothing was run. Kernels behind the gateway keep running; try again after the restart.",
     )
 
 
 def kernels_of(
-    manager: Any,
+    manager: MultiKernelManager,
     specs: Any,
     *,
     environment: KernelEnvironment,
@@ -454,10 +454,10 @@ def kernels_of(
     capture_stderr: bool = True,
     confine: Confine | None = None,
 ) -> JupyterKernels | GatewayKernels:
-    """The service over the kernels of a server; arguments as those of `JupyterKernels`.
+    """Return the service for a server's kernels; the arguments are those of `JupyterKernels`.
 
-    Kernels behind a gateway have one executor, whatever ``backend`` says: the stack does not keep an
-    executor's promises there.
+    Kernels behind a gateway always use `GatewayExecutor`, whatever ``backend`` is: the stack does not
+    meet the `Executor` interface there.
     """
     if not isinstance(manager, GatewayMappingKernelManager):
         return JupyterKernels(

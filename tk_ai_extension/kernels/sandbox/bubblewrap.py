@@ -1,4 +1,4 @@
-"""The sandbox by bubblewrap: namespaces of the kernel's own, made by an ordinary user."""
+"""The bubblewrap sandbox: Linux namespaces that an ordinary user can create."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from pathlib import Path
 
 import psutil
 
-from tk_ai_extension.kernels.sandbox.base import Access, Command, View
+from tk_ai_extension.kernels.sandbox.view import Access, Command, View
 
 OPTIONS: dict[Access, str] = {"read": "--ro-bind", "write": "--bind", "empty": "--tmpfs"}
 
 READ_ONLY = ("/proc/sys", "/proc/pressure")
-"""Settings of the machine's kernel. A process of root writes them without any capability, since their
-files are root's; ``bwrap`` itself covers the rest of their kind (``sysrq-trigger``, ``irq``, ``bus``)."""
+"""Settings of the operating system's kernel. Root can write them without capabilities, because root owns
+the files; ``bwrap`` itself covers similar ones (``sysrq-trigger``, ``irq``, ``bus``)."""
 
 NO_NAMESPACES = ("--unshare-user", "--disable-userns")
-"""Keeps code in the sandbox from namespaces of its own, in which it would have all capabilities."""
+"""Keeps sandboxed code from creating user namespaces, in which it would have all capabilities."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
-    """Runs programs by ``bwrap``.
+    """Runs programs with ``bwrap``.
 
-    It runs on as two processes, the outer one waiting for the inner: all are of one process group,
-    so that a signal that kills the group leaves none.
+    It stays as two processes, the outer waiting for the inner. All are in one process group, so that a
+    signal to the group ends all of them.
 
     Attributes:
         executable: The path of ``bwrap``.
-        options: Options beside those that make the sandbox.
+        options: Options in addition to those that make the sandbox.
     """
 
     executable: str
@@ -39,7 +39,7 @@ class Bubblewrap:
     name: str = "bubblewrap"
 
     def command(self, argv: Sequence[str], view: View, label: str) -> Command:  # noqa: ARG002 - podman's
-        """``bwrap`` with all of the view as options; it reads those with variables from a descriptor."""
+        """Return ``bwrap`` with the view as options; variables are passed through a descriptor."""
         command = [
             self.executable,
             *self.options,
@@ -51,7 +51,7 @@ class Bubblewrap:
         if view.ends_with_parent:
             command.append("--die-with-parent")
         for path in map(Path, view.system()):
-            # /bin is a link to /usr/bin on most systems.
+            # On most systems /bin is a link to /usr/bin.
             seen = ["--symlink", path.readlink()] if path.is_symlink() else ["--ro-bind", path]
             command += [*map(str, seen), str(path)]
         command += ["--proc", "/proc", "--dev", "/dev"]
@@ -67,7 +67,7 @@ class Bubblewrap:
         return Command(command, descriptors=(variables,))
 
     def processes(self, pid: int) -> list[int]:
-        """The program and its children: not ``bwrap`` itself, which a signal would end."""
+        """Return the program and its children, without ``bwrap``, which a signal would end."""
         try:
             inner = psutil.Process(pid).children(recursive=True)
         except psutil.NoSuchProcess:
@@ -75,9 +75,9 @@ class Bubblewrap:
         return [process.pid for process in inner[1:]]
 
     def discard(self, label: str) -> None:
-        """Ends what is left of ``bwrap``: code in it can stop the inner one by tracing it."""
+        """End what remains of ``bwrap``: code in it can stop the inner process with ptrace."""
         for process in psutil.process_iter(["cmdline"]):
-            # None or empty: of another user, or ended meanwhile.
+            # None or empty for another user's process or one that has ended.
             words: list[str] = process.info["cmdline"] or []
             if words[:1] == [self.executable] and any(label in Path(w).parts for w in words):
                 with contextlib.suppress(psutil.Error):
@@ -85,7 +85,7 @@ class Bubblewrap:
 
 
 def _readable(words: Iterable[str]) -> int:
-    """A descriptor from which ``bwrap --args`` reads these words; in memory alone."""
+    """Return an in-memory file's descriptor from which ``bwrap --args`` reads these words."""
     descriptor = os.memfd_create("bwrap")
     with os.fdopen(descriptor, "wb", closefd=False) as file:
         file.write(b"".join(os.fsencode(word) + b"\0" for word in words))

@@ -1,4 +1,4 @@
-"""One kernel's sandbox: where its project is, where its sockets are, and the command that runs it."""
+"""One kernel's sandbox: its project, the folder of its sockets, and the command that runs it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from tk_ai_extension.kernels.sandbox.base import SCRATCH, Command, Sandbox, View
-from tk_ai_extension.kernels.sandbox.finding import find_sandbox, installed, search_path
-from tk_ai_extension.kernels.sandbox.interpreter import ENVIRONMENT, program
+from tk_ai_extension.kernels.sandbox.detection import find_sandbox, installed, search_path
+from tk_ai_extension.kernels.sandbox.interpreter import ENVIRONMENT, resolve_program
+from tk_ai_extension.kernels.sandbox.view import SCRATCH, Command, Sandbox, View
 from tk_ai_extension.kernels.socket_folders import (
     is_own,
     make_folder,
@@ -20,17 +20,24 @@ from tk_ai_extension.kernels.socket_folders import (
 )
 from tk_ai_extension.model.errors import SandboxUnavailable
 
-OUTSIDE = ("PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
-"""What the sandbox's own program gets of this process's environment; the kernel gets none of it."""
+PROGRAM_VARIABLES = (
+    "PATH",
+    "HOME",
+    "USER",
+    "TMPDIR",
+    "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS",
+)
+"""Variables of this process for the sandbox program; the kernel does not get them."""
 
-ELSEWHERE = {"HOME": SCRATCH, "TMPDIR": SCRATCH}
-"""Variables that would name folders that are not there."""
+REPLACED_VARIABLES = {"HOME": SCRATCH, "TMPDIR": SCRATCH}
+"""Variables that would name folders that do not exist in the sandbox."""
 
 PACKAGES = frozenset({"site-packages", "dist-packages", "node_modules", "__pycache__"})
-"""Folders that hold what was installed, and nobody's project: many files, which nothing is hidden in."""
+"""Folders of installed packages: many files, and no projects to hide."""
 
-OURS = Path(__file__).parents[2]
-"""This package: a project that holds it is that of its developers."""
+OWN_PACKAGE = Path(__file__).parents[2]
+"""This package; read-only in a project that contains it (that of its developers)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +45,14 @@ class Confinement:
     """The sandbox of one kernel, from its first start to its end.
 
     Attributes:
-        sandbox: What runs it.
-        project: The only folder of the machine that it writes, and sees the files of.
-        hidden: Folders in it that it does not see: ``.nb``, with the server's socket and other
+        sandbox: The program that runs the kernel.
+        project: The only folder of the machine that the kernel can write.
+        hidden: Folders in the project that it cannot see: ``.nb``, with the server's socket and other
             kernels' keys.
-        folder: A folder of its own: its sockets, which are all that leads out of it. The path is
-            short, since that of a socket may not be longer than about 100 bytes.
-        names: Names of folders that it does not see wherever they are in what it sees: the ``.nb``
-            of projects below this one, and of one that its packages are in.
+        folder: A private folder for its sockets, its only way out of the sandbox. The path is short:
+            a socket's path is limited to about 100 bytes.
+        names: Names of folders that it cannot see anywhere: the ``.nb`` of nested projects, and of a
+            project that contains its packages.
     """
 
     sandbox: Sandbox
@@ -56,21 +63,21 @@ class Confinement:
 
     @classmethod
     def of(cls, project: Path, *, hidden: Sequence[Path] = (), names: Sequence[str] = ()) -> Self:
-        """A sandbox for a new kernel. Blocks for about a second: the sandbox is tried first.
+        """Return a sandbox for a new kernel. Blocks for about a second to try it.
 
         Args:
-            project: The folder to write in.
-            hidden: What it does not see in it; what is elsewhere is not there anyway.
-            names: Names of folders that it does not see wherever they are.
+            project: The folder that the kernel can write.
+            hidden: Folders in the project that it must not see; others are ignored.
+            names: Names of folders that it must not see anywhere.
 
         Raises:
-            SandboxUnavailable: none works here, or the project holds the home folder.
+            SandboxUnavailable: no sandbox works here, or the project contains the home folder.
         """
         project = project.resolve()
         if Path.home().resolve().is_relative_to(project):
             raise SandboxUnavailable(
-                f"In a sandbox for {project} everything in your home folder would be visible.",
-                hint="Work in a folder of its own: move the notebook into one, and open it there.",
+                f"A sandbox for {project} would expose your whole home folder.",
+                hint="Move the notebook into a folder of its own, and open it there.",
             )
         sandbox = find_sandbox(project)
         inside = tuple(path for path in map(Path.resolve, hidden) if path.is_relative_to(project))
@@ -78,15 +85,14 @@ class Confinement:
 
     @classmethod
     def from_note(cls, note: Mapping[str, Any]) -> Self:
-        """The sandbox of a kernel that was started before, by what `as_note` said of it.
+        """Return the sandbox of a running kernel from the result of `as_note`.
 
-        Anybody may have written the note, so it names neither programs nor their options: it only
-        chooses among those of this machine. They are not tried again: where they do not work any
-        more, starting the kernel fails.
+        The note is not trusted, so it names no programs or options: it selects among those of this
+        machine. They are not tried again; if they no longer work, restarting the kernel fails.
 
         Raises:
-            KeyError, TypeError, ValueError: it is no such note, or its folder is not of a sandbox.
-            SandboxUnavailable: this machine does not have the sandbox any more.
+            KeyError, TypeError, ValueError: the note is malformed, or its folder is no sandbox's.
+            SandboxUnavailable: this machine no longer has the sandbox.
         """
         kind, options, folder = note["kind"], tuple(note["options"]), Path(note["folder"])
         if not is_own(folder):
@@ -97,10 +103,10 @@ class Confinement:
                 hidden = tuple(map(Path, note["hidden"]))
                 names = tuple(map(str, note["names"]))
                 return cls(sandbox, project, hidden, folder, names)
-        raise SandboxUnavailable(f"The kernel's sandbox, {kind}, is not on this machine any more.")
+        raise SandboxUnavailable(f"The kernel's sandbox, {kind}, is no longer on this machine.")
 
     def as_note(self) -> dict[str, Any]:
-        """What to keep, as JSON, to start the kernel again in the same sandbox."""
+        """Return JSON from which `from_note` restores the sandbox for a restart."""
         return {
             "kind": self.sandbox.name,
             "options": list(self.sandbox.options),
@@ -112,7 +118,7 @@ class Confinement:
 
     @property
     def address(self) -> str:
-        """The ``ip`` of the kernel's connection, with the transport ``ipc``."""
+        """The ``ip`` of the kernel's connection info for the transport ``ipc``."""
         return str(self._sockets / "k")
 
     def command(
@@ -124,13 +130,13 @@ class Confinement:
         connection_file: Path,
         ends_with_parent: bool,
     ) -> Command:
-        """The command that runs a kernel in the sandbox. Blocks.
+        """Return the command that runs a kernel in the sandbox. Blocks.
 
         Args:
-            argv: The kernel's own.
+            argv: The kernel's command.
             environment: All variables of the kernel.
-            cwd: Where it starts; in the project, where that is elsewhere.
-            connection_file: What ``argv`` names; the kernel gets a copy beside its sockets.
+            cwd: Its working directory; the project is used if this is outside it.
+            connection_file: The file that ``argv`` names; the kernel gets a copy beside its sockets.
             ends_with_parent: Whether it ends with this process.
 
         Raises:
@@ -142,14 +148,14 @@ class Confinement:
             folder.mkdir(mode=0o700, exist_ok=True)
         copy.unlink(missing_ok=True)
         shutil.copy(connection_file, copy)  # with its mode, 0600
-        needed = program(argv, environment, self.project)
-        hidden, fixed = self._look_through(needed.readable)
+        needed = resolve_program(argv, environment, self.project)
+        hidden, fixed = self._find_masked(needed.readable)
         names = {str(connection_file), str(connection_file.resolve())}
         here = (cwd or self.project).resolve()
         view = View(
             folder=here if here.is_relative_to(self.project) else self.project,
             root=self._root,
-            environment={**environment, **needed.environment, **ELSEWHERE},
+            environment={**environment, **needed.environment, **REPLACED_VARIABLES},
             writable=(self.project, self._sockets),
             readable=(*needed.readable, *fixed),
             empty=(*self.hidden, *hidden),
@@ -159,26 +165,26 @@ class Confinement:
         return self.sandbox.command(inside, view, self._label)
 
     def outside(self) -> dict[str, str]:
-        """The environment of the sandbox's own program."""
-        environment = {name: os.environ[name] for name in OUTSIDE if name in os.environ}
+        """Return the environment of the sandbox program."""
+        environment = {name: os.environ[name] for name in PROGRAM_VARIABLES if name in os.environ}
         return {**environment, "PATH": search_path(self.project)}
 
     def processes(self, pid: int) -> list[int]:
-        """The processes to interrupt where the command runs as ``pid``."""
+        """Return the ids of the processes to interrupt if the command runs as ``pid``."""
         return self.sandbox.processes(pid)
 
     def discard(self) -> None:
-        """Ends what is left of a kernel whose process has ended. Blocks."""
+        """End what remains of a kernel whose process has ended. Blocks."""
         self.sandbox.discard(self._label)
 
     def remove(self) -> None:
-        """Removes its own folder, when the kernel is to run no more."""
+        """Remove the sandbox's folder after the kernel's last run."""
         remove_folder(self.folder)
 
-    def _look_through(self, readable: Iterable[Path]) -> tuple[list[Path], list[Path]]:
-        """What is hidden in all that it is to see, and what is not to be written in the project, now."""
+    def _find_masked(self, readable: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+        """Return the folders to hide in everything visible, and the read-only ones in the project."""
         hidden: list[Path] = []
-        fixed = [OURS] if OURS.is_relative_to(self.project) else []
+        fixed = [OWN_PACKAGE] if OWN_PACKAGE.is_relative_to(self.project) else []
         for top in (self.project, *readable):
             for folder, below, files in os.walk(top):
                 for name in set(self.names).intersection(below):
@@ -206,5 +212,5 @@ class Confinement:
 
 
 def connection_file_in(folder: Path) -> Path:
-    """What the command line of a kernel names whose sandbox has this folder of its own."""
+    """Return the connection file's path on the command line of a kernel with this sandbox folder."""
     return folder / "s" / "connection.json"

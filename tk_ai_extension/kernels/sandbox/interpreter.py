@@ -1,4 +1,4 @@
-"""What a kernel's program needs to see to run: its interpreter and its packages."""
+"""The files that a kernel's program needs in order to run: its interpreter and its packages."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tk_ai_extension.kernels.sandbox.base import SYSTEM
+from tk_ai_extension.kernels.sandbox.view import SYSTEM
 
 ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
-"""What is in a folder that is a virtual environment: code in a sandbox does not write there."""
+"""Files that mark a virtual environment, which is read-only for code in a sandbox."""
 
-ASKING = 30
-"""Seconds in which a Python interpreter says where it is."""
+LOCATE_TIMEOUT = 30
+"""Seconds in which a Python interpreter must report its paths."""
 
-QUESTION = """
+LOCATE_SCRIPT = """
 import json, site, sys
 user = site.getuserbase() if site.ENABLE_USER_SITE else None
 seen = [sys.executable, sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix]
@@ -27,12 +27,12 @@ print(json.dumps([sys.executable, seen + [path for path in sys.path if path], us
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program as it is run in a sandbox.
+    """A program to run in a sandbox.
 
     Attributes:
-        argv: Its path, absolute, and its arguments.
-        readable: The files and folders that it needs, beside the system's.
-        environment: Variables that it needs, such as where its user's packages are.
+        argv: Its absolute path and its arguments.
+        readable: The files and folders that it needs in addition to the system's.
+        environment: Variables that it needs, such as the location of the user's packages.
     """
 
     argv: tuple[str, ...]
@@ -40,33 +40,33 @@ class Program:
     environment: Mapping[str, str]
 
 
-def program(
+def resolve_program(
     argv: Sequence[str], environment: Mapping[str, str], project: Path | None = None
 ) -> Program:
-    """Finds out what a program needs; a Python interpreter is asked, outside of any sandbox.
+    """Determine what a program needs, by running a Python interpreter outside the sandbox.
 
-    Neither the home folder nor one above it is among it, whatever the interpreter says. Blocks.
+    The result never contains the home folder or a folder above it. Blocks.
 
     Args:
         argv: The program and its arguments.
         environment: All its variables.
-        project: Where code in a sandbox writes: only a virtual environment, which it does not write,
-            is asked there.
+        project: The folder that sandboxed code can write. An interpreter in it is run only from a
+            virtual environment, which that code cannot write.
 
     Raises:
-        OSError: there is no such program, it may be somebody else's, or cannot say where it is.
+        OSError: there is no such program, it is not trusted, or it does not report its paths.
     """
     executable = shutil.which(argv[0], path=environment.get("PATH"))
     if executable is None:
         raise FileNotFoundError(f"There is no program {argv[0]}.")
-    if project is not None and _is_anybodys(Path(executable), project):
+    if project is not None and _is_untrusted(Path(executable), project):
         raise PermissionError(
-            f"{executable} is in the project and in no virtual environment there: code in a sandbox "
-            "may have written it."
+            f"{executable} is in the project but not in a virtual environment: sandboxed code may "
+            "have written it. Use an interpreter outside the project."
         )
     extra: dict[str, str] = {}
     if Path(executable).name.startswith(("python", "pypy")):
-        executable, seen, user = _ask(executable, environment)
+        executable, seen, user = _locate_python(executable, environment)
         if user is not None:
             extra["PYTHONUSERBASE"] = user
     else:
@@ -76,8 +76,8 @@ def program(
     return Program((executable, *argv[1:]), _outermost(seen), extra)
 
 
-def _is_anybodys(executable: Path, project: Path) -> bool:
-    """Whether a program is where code in a sandbox writes."""
+def _is_untrusted(executable: Path, project: Path) -> bool:
+    """Return whether sandboxed code can write a program."""
     for path in (executable.absolute(), executable.resolve()):
         if path.is_relative_to(project):
             above = path.relative_to(project).parents
@@ -87,14 +87,16 @@ def _is_anybodys(executable: Path, project: Path) -> bool:
     return False
 
 
-def _ask(executable: str, environment: Mapping[str, str]) -> tuple[str, list[str], str | None]:
+def _locate_python(
+    executable: str, environment: Mapping[str, str]
+) -> tuple[str, list[str], str | None]:
     asked = subprocess.run(
-        [executable, "-E", "-c", QUESTION],
+        [executable, "-E", "-c", LOCATE_SCRIPT],
         cwd="/",
         env=dict(environment),
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=ASKING,
+        timeout=LOCATE_TIMEOUT,
         check=False,
     )
     if asked.returncode:
@@ -104,9 +106,9 @@ def _ask(executable: str, environment: Mapping[str, str]) -> tuple[str, list[str
 
 
 def _outermost(seen: Sequence[str]) -> tuple[Path, ...]:
-    """Without what is missing, is the system's, or is in another one; without the home folder."""
+    """Return the outermost existing paths, without the system's and without the home folder."""
     home = Path.home().resolve()
-    # Not resolved: the interpreter of a virtual environment is a link, and is asked for by its name.
+    # Not resolved: a virtual environment's interpreter is a link, and is run by the link's path.
     paths = {Path(path).absolute() for path in seen if Path(path).exists()}
     allowed = {
         path

@@ -1,4 +1,4 @@
-"""The sandbox by podman: a container without an image, of the machine's own system."""
+"""The podman sandbox: a container without an image that shows the machine's own system."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from tk_ai_extension.kernels.sandbox.base import Command, View
+from tk_ai_extension.kernels.sandbox.view import Command, View
 
-ITS_OWN = (
+PODMAN_VARIABLES = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_*", "DBUS_*", "LC_*", "LANG*"),
     *("LD_*", "GO*", "CONTAINER*", "PODMAN_*", "STORAGE_*", "REGISTRY_*", "BUILDAH_*", "NOTIFY_*"),
     *("_CONTAINERS_*", "CONMON_*", "CRUN_*", "RUNC_*", "LISTEN_*", "*_proxy", "*_PROXY"),
 )
-"""Variables (`fnmatch`) that mean something to podman itself, or to what it starts outside."""
+"""Variables (`fnmatch`) that affect podman itself or the processes that it starts outside."""
 
-ENOUGH = 16_384
-"""Open files, and processes, that a program in a container may have."""
+RESOURCE_LIMIT = 16_384
+"""Maximum open files, and maximum processes, of a program in a container."""
 
-ENDING = 30
-"""Seconds in which podman removes a container."""
+REMOVE_TIMEOUT = 30
+"""Seconds in which podman must remove a container."""
 
 
 @dataclass(frozen=True, slots=True)
 class Podman:
-    """Runs programs by ``podman run``, whose process passes signals on.
+    """Runs programs with ``podman run``, which forwards signals.
 
     Attributes:
         executable: The path of ``podman``.
-        options: Options of podman's own, such as ``("--runtime", "runc")``.
+        options: Global options of podman, such as ``("--runtime", "runc")``.
     """
 
     executable: str
@@ -38,10 +38,10 @@ class Podman:
     name: str = "podman"
 
     def command(self, argv: Sequence[str], view: View, label: str) -> Command:
-        """``podman run`` with all of the view as options.
+        """Return ``podman run`` with the view as options.
 
-        It takes the values of variables from its own environment, except of `ITS_OWN`: those must
-        not be changed for podman, and stand in its arguments.
+        podman copies the values of variables from its own environment, except `PODMAN_VARIABLES`: they
+        would change podman itself, so they are in its arguments.
         """
         command = [self.executable, *self.options, "run", "--rm", "--interactive", "--name", label]
         command += ["--network=none", "--cap-drop=all", "--security-opt=no-new-privileges"]
@@ -50,13 +50,13 @@ class Podman:
         command += ["--env-host=false", "--http-proxy=false", "--unsetenv-all"]
         if os.geteuid() != 0:
             command.append("--userns=keep-id")
-        import resource  # Windows has none, nor this sandbox.
+        import resource  # Not on Windows, which has no podman sandbox.
 
         limits = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
         for name, limit in limits.items():
-            # Left to itself podman asks for more than it may have, and fails.
+            # By default podman requests more than the hard limit, and fails.
             hard = resource.getrlimit(limit)[1]
-            number = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
+            number = RESOURCE_LIMIT if hard == resource.RLIM_INFINITY else min(hard, RESOURCE_LIMIT)
             command.append(f"--ulimit={name}={number}:{number}")
         for path in view.system():
             command.append(f"--volume={os.path.realpath(path)}:{path}:ro")
@@ -67,7 +67,7 @@ class Podman:
                 command.append(f"--volume={path}:{path}:{'ro' if access == 'read' else 'rw'}")
         handed_on: dict[str, str] = {}
         for variable, value in view.environment.items():
-            if any(fnmatchcase(variable, pattern) for pattern in ITS_OWN):
+            if any(fnmatchcase(variable, pattern) for pattern in PODMAN_VARIABLES):
                 command.append(f"--env={variable}={value}")
             else:
                 command.append(f"--env={variable}")
@@ -76,16 +76,16 @@ class Podman:
         return Command([*command, *argv], handed_on)
 
     def processes(self, pid: int) -> list[int]:
-        """Podman's own process: it passes the signal on."""
+        """Return podman's own process, which forwards the signal."""
         return [pid]
 
     def discard(self, label: str) -> None:
-        """Removes the container: it outlives podman's process."""
+        """Remove the container, which outlives podman's process."""
         subprocess.run(
             [self.executable, *self.options, "rm", "--force", "--ignore", "--time=0", label],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,
-            timeout=ENDING,
+            timeout=REMOVE_TIMEOUT,
             check=False,
         )

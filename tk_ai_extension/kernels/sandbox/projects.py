@@ -1,4 +1,4 @@
-"""Which folders ``nb`` runs kernels of in a sandbox, for those who take something from such a folder."""
+"""Tells whether ``nb`` sandboxes a folder's kernels, for code that would trust the folder's content."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ SETTINGS = Path(".nb", "project.json")
 
 
 def has_sandbox(folder: Path) -> bool:
-    """Whether code in a sandbox writes in a folder: its project, or one above, has a sandbox.
+    """Return whether sandboxed code can write a folder: its project, or one above, has a sandbox.
 
-    Settings that cannot be read count as ones that say so.
+    Settings that cannot be read count as asking for a sandbox.
     """
     inside = folder.resolve()
-    return any(_says_so(each / SETTINGS) for each in (inside, *inside.parents))
+    return any(_asks_for_sandbox(each / SETTINGS) for each in (inside, *inside.parents))
 
 
-def _says_so(file: Path) -> bool:
+def _asks_for_sandbox(file: Path) -> bool:
     try:
         known = json.loads(file.read_bytes())
     except (FileNotFoundError, NotADirectoryError):

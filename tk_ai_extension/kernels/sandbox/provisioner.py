@@ -1,4 +1,4 @@
-"""Starting a kernel in its sandbox, as jupyter_client starts any."""
+"""The kernel provisioner that starts a kernel in its sandbox."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tk_ai_extension.kernels.sandbox.confinement import Confinement
 
 
 class SandboxedProvisioner(LocalProvisioner):
-    """Starts a kernel's process in a sandbox, at each start: a restart does not leave it.
+    """Starts a kernel's process in a sandbox, at the first start and at each restart.
 
     The kernel has no network: its manager's transport becomes ``ipc``. Its environment is what
-    `allowlist.allowed` lets through, and what its kernelspec sets.
+    `environment.allowed` permits and what its kernelspec sets.
 
-    It is given to a kernel manager before its start (``manager.provisioner = ...``).
+    Assign it to a kernel manager before the start (``manager.provisioner = ...``).
     """
 
     parent: Any  # the kernel manager
@@ -31,7 +31,7 @@ class SandboxedProvisioner(LocalProvisioner):
     confinement: Any = Instance(Confinement, help="The kernel's sandbox.")
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
-        """Called by the kernel manager before each launch of the process."""
+        """Prepare transport and environment. Called by the kernel manager before each launch."""
         self.parent.transport = "ipc"
         self.parent.ip = self.confinement.address
         await asyncio.to_thread(Path(self.confinement.address).parent.mkdir, exist_ok=True)
@@ -40,7 +40,7 @@ class SandboxedProvisioner(LocalProvisioner):
         return prepared
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
-        """Called by the kernel manager to start the process."""
+        """Start the process in the sandbox. Called by the kernel manager."""
         command = await asyncio.to_thread(
             self.confinement.command,
             cmd,
@@ -57,7 +57,7 @@ class SandboxedProvisioner(LocalProvisioner):
             return await super().launch_kernel(command.argv, **kwargs | started)
 
     async def send_signal(self, signum: int) -> None:
-        """Interrupts the kernel, not the program of the sandbox: it would end of that."""
+        """Interrupt the kernel and not the sandbox program, which SIGINT would end."""
         if signum != signal.SIGINT or self.pid is None:
             await super().send_signal(signum)
             return
@@ -66,12 +66,12 @@ class SandboxedProvisioner(LocalProvisioner):
                 os.kill(pid, signum)
 
     async def kill(self, restart: bool = False) -> None:
-        """Called by the kernel manager to end the process at once."""
+        """Kill the process and the sandbox. Called by the kernel manager."""
         await super().kill(restart=restart)
         await asyncio.to_thread(self.confinement.discard)
 
     async def cleanup(self, restart: bool = False) -> None:
-        """Called by the kernel manager when the process has ended."""
+        """Remove the sandbox. Called by the kernel manager when the process has ended."""
         await super().cleanup(restart=restart)
         await asyncio.to_thread(self.confinement.discard)
         if not restart:

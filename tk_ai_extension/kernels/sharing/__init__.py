@@ -1,1 +1,1 @@
-"""A kernel of ours shared with people: JupyterLab, VS Code, consoles and nbclient meet in it."""
+"""Sharing a project's kernel with JupyterLab, VS Code, consoles and nbclient."""

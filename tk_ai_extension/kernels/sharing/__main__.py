@@ -1,4 +1,4 @@
-"""The relay as a process of its own: what the argv of the kernelspec starts.
+"""The relay process that the kernelspec's argv starts.
 
 ``python -P -m tk_ai_extension.kernels.sharing --share .nb/shared/kernel.json -f CONNECTION_FILE``
 """
@@ -18,21 +18,21 @@ from tk_ai_extension.kernels.sharing.relay import GRACE, Relay
 from tk_ai_extension.kernels.sharing.share import Connection, NoConnection, Share
 
 LONGEST_LOG = 1_000_000
-"""Bytes of a log above which a relay that starts begins a new one."""
+"""Bytes of the log above which a starting relay overwrites it."""
 
 PARENT_INTERVAL = 1.0
-"""Seconds between looks at who launched it, where a process's end cannot be awaited."""
+"""Seconds between checks of the launching process if its end cannot be awaited."""
 
 log = logging.getLogger(__name__)
 
 
 def main() -> int:
-    """Relays until it is told to end, or the kernel is gone; the exit status."""
+    """Relay until the relay is stopped or the kernel is gone; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tk_ai_extension.kernels.sharing")
-    parser.add_argument("--share", type=Path, required=True, help="the share, in .nb/shared")
-    parser.add_argument("-f", type=Path, required=True, help="the connection file to serve")
+    parser.add_argument("--share", type=Path, required=True, help="link in .nb/shared")
+    parser.add_argument("-f", type=Path, required=True, help="connection file to serve")
     parser.add_argument(
-        "--grace", type=float, default=GRACE, help="seconds for a kernel that restarts"
+        "--grace", type=float, default=GRACE, help="seconds to wait for a restarted kernel"
     )
     arguments = parser.parse_args()
     share = Share.at(arguments.share)
@@ -40,7 +40,7 @@ def main() -> int:
     try:
         return asyncio.run(_relay(Connection.read(arguments.f), share, arguments.grace))
     except NoConnection as problem:
-        log.error("%s", problem)  # noqa: TRY400 - the sentence says it all
+        log.error("%s", problem)  # noqa: TRY400 - the message is complete
         sys.stderr.write(f"{problem}\n")
         return 1
     except Exception:
@@ -49,16 +49,16 @@ def main() -> int:
 
 
 async def _relay(front: Connection, share: Share, grace: float) -> int:
-    share.read()  # what cannot be reached is said at once
+    share.read()  # fail at once if there is no kernel
     relay = Relay(front, share, grace=grace)
     relay.open()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, relay.interrupt)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, relay.stop, f"It got {number.name}.")
+        loop.add_signal_handler(number, relay.stop, f"Received {number.name}.")
     launcher = asyncio.ensure_future(_launcher_ends())
     launcher.add_done_callback(
-        lambda task: None if task.cancelled() else relay.stop("Who launched it is gone.")
+        lambda task: None if task.cancelled() else relay.stop("The launching program has ended.")
     )
     try:
         ended = await relay.run()
@@ -70,7 +70,7 @@ async def _relay(front: Connection, share: Share, grace: float) -> int:
 
 
 async def _launcher_ends() -> None:
-    """Waits until the program is gone that says it is the parent, as jupyter_client does."""
+    """Wait until the launching program (``JPY_PARENT_PID``, set by jupyter_client) has ended."""
     parent = int(os.environ.get("JPY_PARENT_PID", "0"))
     if parent <= 1 or parent != os.getppid():
         await asyncio.get_running_loop().create_future()
@@ -88,7 +88,7 @@ async def _launcher_ends() -> None:
             loop.remove_reader(descriptor)
             os.close(descriptor)
     else:
-        # There is no event to wait for.
+        # Poll: there is no event to wait for.
         while os.getppid() == parent:  # noqa: ASYNC110
             await asyncio.sleep(PARENT_INTERVAL)
 

@@ -1,4 +1,4 @@
-"""What a project's server does to share a kernel: its kernelspec, "Python (nb shared kernel)"."""
+"""Shares a project's kernel through a kernelspec, "Python (nb shared kernel)"."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ log = logging.getLogger(__name__)
 
 DISPLAY_NAME = "Python (nb shared kernel)"
 METADATA = "tk_ai_extension"
-"""The key in a kernelspec's metadata under which its share is named."""
+"""The key in a kernelspec's metadata that names its share."""
 
 PREFIX = "nb-shared-"
-"""How the names of our kernelspecs begin; the rest tells projects apart."""
+"""Prefix of the kernelspecs' names; a hash of the share's path follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledShare:
-    """A kernelspec that leads to a shared kernel.
+    """An installed kernelspec for a shared kernel.
 
     Attributes:
         name: The kernelspec's name: ``jupyter console --kernel NAME``.
-        display_name: What people choose in VS Code and JupyterLab.
+        display_name: What people select in VS Code and JupyterLab.
         folder: Where it is installed.
-        share: What it leads to.
+        share: The shared kernel.
     """
 
     name: str
@@ -47,18 +47,21 @@ class InstalledShare:
 def install_shared_kernelspec(
     share: Share, *, language: str = "python", prefix: str | None = None
 ) -> InstalledShare:
-    """Installs the kernelspec through which people's programs use a shared kernel.
+    """Install the kernelspec through which other programs use a shared kernel.
 
-    It is one per share: doing it again changes nothing but what this version writes. It is called
-    `DISPLAY_NAME`; where another project's is called so already, with the folder's name behind.
+    There is one for each share; installing is idempotent. It is named `DISPLAY_NAME`, followed by the
+    folder's name if another project already uses that name.
 
-    Every program launches its argv, the relay, by this interpreter; none needs this package in its own
-    environment. A kernelspec of an older version, which named a provisioner, is replaced.
+    Programs launch its argv, the relay, with this interpreter, so they do not need this package in
+    their own environments. A kernelspec of an older version, which named a provisioner, is replaced.
 
     Args:
-        share: Of which kernel; it need not be shared yet.
+        share: The share; a kernel need not be shared yet.
         language: The kernel's language.
-        prefix: The environment to install into; the user's own folder where left out.
+        prefix: The environment to install into; the user's data folder by default.
+
+    Returns:
+        The installed kernelspec.
 
     Raises:
         OSError: the folder cannot be written.
@@ -74,14 +77,14 @@ def install_shared_kernelspec(
     if display_name in taken:
         display_name = f"{DISPLAY_NAME}: {share.folder.parent.name}"
     spec = {
-        # -P: a file called like a module of ours, beside the person's notebook, is not imported.
+        # -P: a file in the notebook's folder must not shadow a module.
         "argv": [
             *(sys.executable, "-P", "-m", "tk_ai_extension.kernels.sharing"),
             *("--share", str(share.path), "-f", "{connection_file}"),
         ],
         "display_name": display_name,
         "language": language,
-        # A signal would reach the relay: who launches argv sends a message.
+        # A signal would reach only the relay.
         "interrupt_mode": "message",
         "metadata": {METADATA: {"share": str(share.path)}},
     }
@@ -92,7 +95,7 @@ def install_shared_kernelspec(
 
 
 def remove_shared_kernelspec(share: Share, *, prefix: str | None = None) -> bool:
-    """Removes the kernelspec of a share, no other; returns whether there was one."""
+    """Remove the kernelspec of a share; return whether there was one."""
     try:
         _specs(prefix).remove_kernel_spec(_name(share))
     except KeyError:
@@ -101,7 +104,7 @@ def remove_shared_kernelspec(share: Share, *, prefix: str | None = None) -> bool
 
 
 def shared_kernelspecs(*, prefix: str | None = None) -> list[InstalledShare]:
-    """The kernelspecs of shared kernels, those of other projects too."""
+    """Return the kernelspecs of shared kernels, including those of other projects."""
     return list(_installed(_specs(prefix)))
 
 
@@ -114,7 +117,7 @@ def _installed(specs: KernelSpecManager) -> Iterator[InstalledShare]:
             spec = specs.get_kernel_spec(name)
             share: str = spec.metadata[METADATA]["share"]
         except (OSError, ValueError, KeyError, TypeError, TraitError) as problem:
-            # Cut off, or somebody else's: it leads to no kernel of ours.
+            # Truncated, or another program's.
             log.warning("The kernelspec %s cannot be read: %r", name, problem)
             continue
         yield InstalledShare(
@@ -140,38 +143,38 @@ LOG = "relay.log"
 def share_kernel(
     folder: Path, connection_file: Path, *, language: str = "python"
 ) -> InstalledShare:
-    """Shares a kernel of a project, instead of the one before if there was one.
+    """Share a project's kernel, replacing the previously shared one.
 
-    To be called again where another kernel takes its place (not for a restart, which keeps the
-    connection file): guests go over to it when the one before ends.
+    Call it again when another kernel replaces this one (not for a restart, which keeps the connection
+    file): clients switch to the new kernel when the old one ends.
 
     Args:
         folder: The project's ``.nb``.
-        connection_file: The kernel's, as its manager keeps it.
+        connection_file: The kernel's connection file.
         language: The kernel's language.
 
     Returns:
-        What people choose in their programs.
+        The kernelspec that people select in their programs.
 
     Raises:
-        NoConnection: it is no connection file, or has no key.
+        NoConnection: the file is not a connection file, or has no key.
         OSError: ``.nb`` or the user's folder of kernelspecs cannot be written.
     """
     share = Share(folder.absolute())
-    share.point_at(connection_file)
+    share.publish(connection_file)
     return install_shared_kernelspec(share, language=language)
 
 
 def unshare_kernel(folder: Path) -> bool:
-    """Shares a project's kernel no more, and removes all that sharing it has made, no other's.
+    """Stop sharing a project's kernel and remove the project's share files.
 
-    To be called before the kernel is shut down: relays then end at once, with status 0.
+    Call it before the kernel is shut down: relays then end at once, with status 0.
 
     Returns:
         Whether a kernel was shared.
 
     Raises:
-        OSError: something of it cannot be removed.
+        OSError: a file cannot be removed.
     """
     share = Share(folder.absolute())
     was_shared = not share.is_withdrawn()

@@ -1,4 +1,4 @@
-"""Where a shared kernel is found: one stable path, whichever connection file the kernel has now."""
+"""A shared kernel's stable path, independent of its current connection file."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ Channel = Literal["shell", "iopub", "stdin", "hb", "control"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
 SHARES = "shared"
-"""The folder in ``.nb`` that holds the shares."""
+"""The folder in ``.nb`` for shares."""
 
 EXTERNAL = "external"
-"""The folder in ``.nb`` that a Jupyter Server may list (`ServerApp.external_connection_dir`)."""
+"""The folder in ``.nb`` for a Jupyter Server's `ServerApp.external_connection_dir`."""
 
 
 class NoConnection(Exception):
-    """There is no kernel to connect to; the message is a sentence that says what is missing."""
+    """There is no kernel to connect to; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach a kernel: what its connection file holds.
+    """The content of a kernel's connection file.
 
     Attributes:
-        ports: The number of each channel; with the transport ``ipc`` the end of a socket's name.
-        key: What messages are signed with; never empty.
-        kernel_name: The name of the kernelspec that it was started from.
+        ports: The port of each channel; with the transport ``ipc`` the suffix of its socket's name.
+        key: Signs the messages; never empty.
+        kernel_name: The name of the kernel's kernelspec.
     """
 
     transport: str
@@ -45,11 +45,11 @@ class Connection:
 
     @classmethod
     def read(cls, path: Path) -> Connection:
-        """What a connection file holds.
+        """Read a connection file.
 
         Raises:
-            NoConnection: there is none, it is not whole, or it has no key: with such a kernel
-                anybody on this machine could run code.
+            NoConnection: there is none, it is incomplete, or it has no key: without a key every
+                user of this machine can run code in the kernel.
         """
         try:
             info: Any = json.loads(path.read_text(encoding="utf-8"))
@@ -67,22 +67,24 @@ class Connection:
                 kernel_name=str(info.get("kernel_name", "")),
             )
         except (KeyError, TypeError, ValueError) as problem:
-            raise NoConnection(f"{path} is no connection file: {problem!r}.") from None
+            raise NoConnection(f"{path} is not a connection file: {problem!r}.") from None
         if not found.key:
-            raise NoConnection(f"The connection file {path} has no key: its kernel is not shared.")
+            raise NoConnection(
+                f"The connection file {path} has no key, so its kernel cannot be shared."
+            )
         return found
 
     def address(self, channel: Channel) -> str:
-        """The address of one of its sockets, as ZeroMQ writes it."""
+        """Return the ZeroMQ address of a channel's socket."""
         between = ":" if self.transport == "tcp" else "-"
         return f"{self.transport}://{self.ip}{between}{self.ports[channel]}"
 
     def session(self) -> Session:
-        """A session of its own that signs with this kernel's key."""
+        """Return a new session that signs with this kernel's key."""
         return Session(key=self.key, signature_scheme=self.signature_scheme)
 
     def info(self) -> dict[str, Any]:
-        """The same as jupyter_client has it in memory: the key as bytes."""
+        """Return it as jupyter_client's connection info, with the key as bytes."""
         return {
             "transport": self.transport,
             "ip": self.ip,
@@ -95,19 +97,19 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A kernel that others may use, under a path that stays when the kernel is replaced.
+    """A shared kernel, under a path that stays the same when the kernel is replaced.
 
-    It is a symbolic link to the kernel's connection file: the file is the kernel's owner's, and what
-    he writes there is seen at once. A share that is gone was withdrawn; one whose file is gone waits
-    for the kernel to come back.
+    The path is a symbolic link to the kernel's connection file, so that changes by the owner take
+    effect at once. No link means that the share was withdrawn; a dead link means that the kernel is
+    gone and may be restarted.
 
-    A second link, under the file's own name, is for a Jupyter Server with
-    ``--ServerApp.allow_external_kernels=True --ServerApp.external_connection_dir=.nb/external``: such
-    a server reads a file of one name only once.
+    A second link, with the file's own name, is for a Jupyter Server with
+    ``--ServerApp.allow_external_kernels=True --ServerApp.external_connection_dir=.nb/external``, which
+    reads a file of a given name only once.
 
     Attributes:
         folder: The project's ``.nb``; absolute.
-        name: What it is called, where a project shares more than one kernel.
+        name: Distinguishes several shared kernels of a project.
     """
 
     folder: Path
@@ -115,19 +117,19 @@ class Share:
 
     @property
     def path(self) -> Path:
-        """The link that stays, such as ``.nb/shared/kernel.json``."""
+        """The stable link, such as ``.nb/shared/kernel.json``."""
         return self.folder / SHARES / f"{self.name}.json"
 
     @classmethod
     def at(cls, path: Path) -> Share:
-        """The share whose `path` this is."""
+        """Return the share with this `path`."""
         return cls(path.absolute().parent.parent, path.stem)
 
-    def point_at(self, connection_file: Path) -> None:
-        """Shares the kernel of this connection file, instead of the one before if there was one.
+    def publish(self, connection_file: Path) -> None:
+        """Share the kernel of a connection file, replacing the previously shared one.
 
         Raises:
-            NoConnection: the file is not one of a kernel that can be shared.
+            NoConnection: the file is not a connection file, or has no key.
             OSError: ``.nb`` cannot be written.
         """
         Connection.read(connection_file)
@@ -137,29 +139,29 @@ class Share:
             link.parent.mkdir(mode=0o700, exist_ok=True)
         self._take_from_list(unless=target)
         for link in (self.path, listed):
-            # In one step: who looks meanwhile finds the kernel before or this one. And not made
-            # there: a server would list it.
+            # Atomic: readers find the old kernel or the new one. Made elsewhere, because a server
+            # would list a temporary link in this folder.
             aside = self.folder / f".{uuid4().hex}"
             aside.symlink_to(target)
             aside.replace(link)
 
     def withdraw(self) -> None:
-        """Shares it no more: nobody comes anew. Who uses it already stays until the kernel ends."""
+        """Stop sharing: new clients are refused, connected ones stay until the kernel ends."""
         self._take_from_list()
         self.path.unlink(missing_ok=True)
 
     def is_withdrawn(self) -> bool:
-        """Whether nothing is shared here any more."""
+        """Return whether the kernel is no longer shared."""
         return not os.path.lexists(self.path)
 
     def read(self) -> Connection:
-        """How to reach the kernel that is shared now.
+        """Return the connection of the currently shared kernel.
 
         Raises:
             NoConnection: nothing is shared, or the kernel is gone.
         """
         if self.is_withdrawn():
-            raise NoConnection(f"No kernel is shared at {self.path} any more.")
+            raise NoConnection(f"No kernel is shared at {self.path}.")
         return Connection.read(self.path)
 
     def _take_from_list(self, unless: Path | None = None) -> None:

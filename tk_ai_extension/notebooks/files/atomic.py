@@ -1,8 +1,8 @@
-"""Jupyter's own saves made atomic: a contents manager on files replaces what it used to overwrite.
+"""Makes Jupyter's own saves atomic: a contents manager replaces files instead of overwriting them.
 
-Stock `atomic_writing` copies the file to ``.~NAME`` and overwrites the original: a process that is
-killed in between leaves an empty or cut-off notebook. Collaboration rooms, JupyterLab's tabs and
-everybody else who saves through the manager get `saving.replacing` instead.
+Jupyter's `atomic_writing` copies the file to ``.~NAME`` and overwrites the original: a process that is
+killed in between leaves an empty or truncated notebook. Collaboration rooms, JupyterLab's tabs and all
+other clients that save through the manager use `saving.replacing` instead.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _STOCK = "jupyter_server.services.contents.fileio"
 
 
 def missing_parts(contents_manager: Any) -> list[str]:
-    """What of `FileManagerMixin` is not as this module expects it; empty where all is."""
+    """Return the attributes of `FileManagerMixin` that this module uses and a manager lacks."""
     names = ("atomic_writing", "perm_to_403", "use_atomic_writing")
     return [name for name in names if not hasattr(contents_manager, name)]
 
 
 def replace_on_save(contents_manager: Any, tracks_inodes: Callable[[], bool]) -> bool:
-    """Has a contents manager on files replace them at each save.
+    """Have a contents manager for files replace a file at each save.
 
-    Stock writing stays where ``use_atomic_writing`` is off, where a file cannot be replaced without a
-    loss (a second hard link, a folder that may not be written) and where file ids follow inodes.
+    Jupyter's way is kept if ``use_atomic_writing`` is off, if replacing a file would lose something (a
+    second hard link, a folder that is not writable), and if file ids are bound to inodes.
 
     Args:
-        contents_manager: The manager; one that writes in a way of its own is left alone.
-        tracks_inodes: Whether a file id manager knows files by their inodes, as
-            `LocalFileIdManager` does: it would take a replaced file for another one.
+        contents_manager: The manager; one with its own way of writing is not changed.
+        tracks_inodes: Returns whether the file id manager identifies files by inode, as
+            `LocalFileIdManager` does: it takes a replaced file for another one.
 
     Returns:
-        Whether the manager replaces files now.
+        Whether the manager now replaces files.
     """
     if missing_parts(contents_manager):
         return False
@@ -66,7 +66,7 @@ def replace_on_save(contents_manager: Any, tracks_inodes: Callable[[], bool]) ->
             with opened:
                 yield opened
         with suppress(OSError):
-            # As stock writing does: it is older than what is saved now.
+            # As Jupyter does: the copy is older than the file.
             copy_beside(target).unlink()
 
     contents_manager.atomic_writing = atomic_writing

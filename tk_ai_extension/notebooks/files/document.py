@@ -1,4 +1,4 @@
-"""A notebook that is a file: every byte that an edit does not concern stays as it was."""
+"""A notebook file: an edit leaves every byte that it does not concern unchanged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
 from tk_ai_extension.model.errors import NotReadable
-from tk_ai_extension.model.many_cells import off_loop_if_many, prepared
+from tk_ai_extension.model.large_notebooks import prepared, run_off_loop_if_large
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.files.saving import check_writable
@@ -23,26 +23,26 @@ from tk_ai_extension.notebooks.files.splicing import (
 )
 from tk_ai_extension.notebooks.files.state import NotebookFile
 from tk_ai_extension.notebooks.reading import NotebookIndex
-from tk_ai_extension.notebooks.running_outputs import RunningOutputs, follow
-from tk_ai_extension.notebooks.session import Entered, Find, KeptDocument, Pulled
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs, relocate_runs
+from tk_ai_extension.notebooks.session import Find, LoadedNotebook, RunningCell, StoredDocument
 from tk_ai_extension.notebooks.transactions import EditTransaction
 
 T = TypeVar("T")
 
 MAX_RAW = 64_000_000
-"""Bytes up to which a notebook is given as one JSON value, which takes ten times the memory."""
+"""Maximum bytes of a notebook that is returned as one JSON value, which takes ten times the memory."""
 
 
-class FileDocument(KeptDocument):
+class FileDocument(StoredDocument):
     """A notebook file.
 
-    What was not edited stays byte-identical, unknown fields stay, the format is not upgraded, and
-    the file is replaced so that a crash leaves the old one or the new one. The contents manager's
-    save hooks run; trust is never granted.
+    Unedited parts stay byte-identical, unknown fields are kept, the format is not upgraded, and the
+    file is replaced atomically, so that a crash leaves the old or the new content. The contents
+    manager's save hooks run; cells are never trusted.
 
     Args:
         path: The notebook's path, relative to the root.
-        file: What the server knows of the file.
+        file: The server's state of the file.
         changed: Called with the path after each change.
     """
 
@@ -56,16 +56,16 @@ class FileDocument(KeptDocument):
 
     @property
     def path(self) -> str:
-        """See `NotebookDocument.path`; it follows the file where a person renames it."""
+        """See `NotebookDocument.path`; it changes when a person renames the file."""
         return self._file.names[self._path]
 
     def check_writable(self) -> None:
-        """See `KeptDocument.check_writable`."""
+        """See `StoredDocument.check_writable`."""
         check_writable(self._file.file, self.path)
 
-    async def pull(self, look: Callable[[Pulled], T]) -> T:
+    async def pull(self, look: Callable[[LoadedNotebook], T]) -> T:
         """See `SessionDocument.pull`; ``look`` is called in a thread."""
-        return await self._file.looked_up(
+        return await self._file.query(
             self.path, lambda index, read: look(self._pulled(index, read))
         )
 
@@ -73,18 +73,18 @@ class FileDocument(KeptDocument):
         """See `NotebookDocument.raw`.
 
         Raises:
-            NotReadable: it is too large for that.
+            NotReadable: the file is larger than `MAX_RAW`.
         """
         size = (await self._file.index(self.path)).version.size
         if size > MAX_RAW:
             raise NotReadable(
-                f"{self.path} has {size // 1_000_000} MB: that is too much in one piece.",
-                hint="Read its cells and the outputs of each with read_cell.",
+                f"{self.path} has {size // 1_000_000} MB and is too large to read in one piece.",
+                hint="Read its cells and their outputs with read_cell.",
             )
         return await super().raw()
 
-    def _pulled(self, index: NotebookIndex, read: Read) -> Pulled:
-        kept = Pulled(
+    def _pulled(self, index: NotebookIndex, read: Read) -> LoadedNotebook:
+        kept = LoadedNotebook(
             self._file.stored(index, self.path),
             lambda number: load_cell(index, number, read),
             lambda: load_notebook(index, read),
@@ -93,7 +93,7 @@ class FileDocument(KeptDocument):
         return self.session.with_runs(kept)
 
     async def attempt(self, operations: Sequence[Operation], number: int) -> Applied:  # noqa: ARG002
-        """See `SessionDocument.attempt`; a file is written again until nobody else wrote it meanwhile."""
+        """See `SessionDocument.attempt`; retried while other programs write the file."""
         made: list[tuple[EditTransaction, list[tuple[RunningOutputs, Cell]]]] = []
 
         def make(index: NotebookIndex, read: Read) -> Splice | None:
@@ -105,31 +105,31 @@ class FileDocument(KeptDocument):
             return None if unmoved and not bodies else assemble(index, edit.order, bodies, read)
 
         async with self.session.lock:
-            index = await self._file.rewritten(self.path, make)
+            index = await self._file.rewrite(self.path, make)
             edit, running = made[0]
-            follow(edit, running, index.cells)
+            relocate_runs(edit, running, index.cells)
         snapshot = await prepared(self.session.shown(self._file.stored(index, self.path)))
         if edit.steps:
             self.changed()
-        return Applied(snapshot, await off_loop_if_many(len(snapshot.cells), edit.changes))
+        return Applied(snapshot, await run_off_loop_if_large(len(snapshot.cells), edit.changes))
 
     async def stored(self) -> Snapshot:
-        """See `KeptDocument.stored`."""
+        """See `StoredDocument.stored`."""
         indexed = await self._file.index(self.path)
         return await prepared(self._file.stored(indexed.index, self.path))
 
-    async def enter(self, find: Find) -> Entered:
-        """See `SessionDocument.enter`; the file is followed where others move it."""
-        entered = await super().enter(find)
-        self._file.follow()
-        return entered
+    async def locate(self, find: Find) -> RunningCell:
+        """See `SessionDocument.locate`; the file is tracked in case others move it."""
+        located = await super().locate(find)
+        self._file.track()
+        return located
 
-    def rested(self) -> None:
-        """See `KeptDocument.rested`."""
-        self._file.unfollow()
+    def on_idle(self) -> None:
+        """See `StoredDocument.on_idle`."""
+        self._file.untrack()
 
     async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
-        """See `KeptDocument.save_outputs`."""
+        """See `StoredDocument.save_outputs`."""
 
         def make(index: NotebookIndex, read: Read) -> Splice | None:
             snapshot = index.snapshot(self.path)
@@ -141,7 +141,7 @@ class FileDocument(KeptDocument):
 
         frames = self._file.frames
         async with self.session.lock:
-            index = await self._file.rewritten(self.path, make)
+            index = await self._file.rewrite(self.path, make)
             snapshot = index.snapshot(self.path)
             for running in runs:
                 cell = running.find(snapshot)
@@ -149,7 +149,7 @@ class FileDocument(KeptDocument):
                     frames[running] = (cell, frames[running][1])
 
     def _body(self, index: NotebookIndex, cell: Cell, running: RunningOutputs, read: Read) -> Body:
-        """A cell with the outputs that it has so far."""
+        """Return a running cell's text with its outputs so far."""
         known = self._file.frames.get(running)
         if known is None or known[0] is not cell:
             assert index.spans is not None

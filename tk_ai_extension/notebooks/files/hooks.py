@@ -1,4 +1,4 @@
-"""The contents manager's save hooks and events, for files that we write ourselves."""
+"""Runs the contents manager's save hooks and events for files that this package writes itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError
@@ -20,48 +20,51 @@ from tk_ai_extension.notebooks.files.splicing import CELL_DEPTH, Body, assemble
 from tk_ai_extension.notebooks.jsonspans import DROP, JsonForm, edit_object, scan_object, skip
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
 
+if TYPE_CHECKING:
+    from jupyter_server.services.contents.manager import ContentsManager
+
 _log = logging.getLogger(__name__)
 
 
 _HOOKS = ("_pre_save_hooks", "_post_save_hooks")
 
 
-def missing_parts(contents_manager: Any) -> list[str]:
-    """What a contents manager does not have any more of what this module looks at.
+def missing_parts(contents_manager: ContentsManager) -> list[str]:
+    """Return the private attributes that this module uses and a contents manager lacks.
 
-    Where something is missing the hooks are run at each save, whether there are any or not.
+    If one is missing, the hooks are run at each save even if there are none.
     """
     kind = type(contents_manager).__name__
     return [f"{kind}.{name}" for name in _HOOKS if not hasattr(contents_manager, name)]
 
 
 class SaveHooks:
-    """What a contents manager does around a save besides writing the file.
+    """Everything that a contents manager does at a save in addition to writing the file.
 
     Args:
         contents_manager: Jupyter's contents manager.
     """
 
-    def __init__(self, contents_manager: Any) -> None:
-        self._manager = contents_manager
+    def __init__(self, contents_manager: ContentsManager) -> None:
+        self._manager: Any = contents_manager  # its methods are not annotated
 
     @property
     def before(self) -> bool:
-        """Whether there are hooks that see, and may change, what is saved."""
+        """Whether there are hooks that may change the content before a save."""
         return self._has("pre")
 
     async def pre_save(self, path: str, data: bytes) -> bytes:
         """Run the hooks on a file's new content and return it as they changed it.
 
-        Only what a hook changed is rewritten. As with Jupyter's own save, an `HTTPError` of a hook
-        refuses the save, and any other error is logged and does not. The hooks run on the event
-        loop, where Jupyter calls them too; everything else is done in threads.
+        Only what a hook changed is rewritten. As in Jupyter's own save, an `HTTPError` from a hook
+        refuses the save; any other error is logged and ignored. The hooks run on the event loop, as in
+        Jupyter; everything else runs in threads.
 
         Raises:
             SaveFailed: a hook refused.
         """
         content = await asyncio.to_thread(_model_content, data)
-        # A cell that a hook drops is kept alive here: another object could get its identity.
+        # Keep dropped cells alive: a new object could get the same id().
         cells = tuple(content["cells"])
         before = await asyncio.to_thread(copy.deepcopy, content)
         model: Json = {"type": "notebook", "format": "json", "content": content}
@@ -69,20 +72,20 @@ class SaveHooks:
             self._manager.run_pre_save_hooks(model=model, path=path)
         except HTTPError as error:
             raise SaveFailed(
-                f"A save hook of the server refused {path}: {error.log_message or error.reason}."
+                f"A save hook refused {path}: {error.log_message or error.reason}."
             ) from error
         after = cast("Json", model["content"])
-        return await asyncio.to_thread(_rewritten, data, path, before, after, cells)
+        return await asyncio.to_thread(_apply_hook_changes, data, path, before, after, cells)
 
     async def saved(self, path: str, file: Path) -> None:
-        """Tells the hooks and listeners that the file was saved."""
+        """Run the post-save hooks and emit the save event."""
         manager = self._manager
         if self._has("post"):
             model = await ensure_async(manager.get(path, content=False))
             try:
                 manager.run_post_save_hooks(model=model, os_path=str(file))
             except HTTPError as error:
-                # The file is saved: the hook's failure is no failure of the change.
+                # The file is saved, so the change succeeded.
                 _log.error("A post-save hook failed on %s: %s", path, error)
         manager.emit(data={"action": "save", "path": path})
 
@@ -91,14 +94,14 @@ class SaveHooks:
         return getattr(self._manager, f"{when}_save_hook") is not None or bool(registered)
 
     def moved(self, old: str, new: str) -> None:
-        """Tells the listeners of a move that the manager did not make: all that goes by paths follows."""
+        """Emit a rename event for a move outside Jupyter, so that users of paths follow it."""
         self._manager.emit(data={"action": "rename", "path": new, "source_path": old})
 
 
 def _model_content(data: bytes) -> Json:
-    """The notebook as hooks see it: multi-line texts as single strings."""
+    """Return the notebook as hooks get it: multi-line texts as single strings."""
     text = data.decode("utf-8")
-    # Cell by cell: json's C code holds the GIL for the whole of what it is given.
+    # Cell by cell: json's C code holds the GIL for a whole document.
     members, _ = scan_object(text, skip(text, 0), ("cells",))
     notebook = {member.key: member.value for member in members}
     joined: list[Json] = []
@@ -110,8 +113,10 @@ def _model_content(data: bytes) -> Json:
     return {**notebook, "cells": joined}
 
 
-def _rewritten(data: bytes, path: str, before: Json, after: Json, cells: Sequence[Json]) -> bytes:
-    """The file with what hooks changed; ``cells`` are those that they were given, in order."""
+def _apply_hook_changes(
+    data: bytes, path: str, before: Json, after: Json, cells: Sequence[Json]
+) -> bytes:
+    """Return the file with the hooks' changes; ``cells`` are the original objects, in order."""
     if after == before:
         return data
     known = {id(cell): number for number, cell in enumerate(cells)}
@@ -164,6 +169,6 @@ def _edited_top(data: bytes, values: Json) -> bytes:
 
 
 def _difference(old: Json, new: Json) -> Json:
-    """The fields of ``new`` that differ, and those that it lacks as dropped."""
+    """Return the fields of ``new`` that differ from ``old``, and `DROP` for those that it lacks."""
     values = {key: value for key, value in new.items() if key not in old or old[key] != value}
     return values | {key: DROP for key in old if key not in new}

@@ -1,8 +1,8 @@
-"""Large notebooks are read by another process: json's C code would hold ours for a second and more.
+"""Reads large notebooks in a worker process: json's C code would block this one for a second or more.
 
-`Indexer` starts ``tk_ai_extension.notebooks.files.indexing`` as a program when the first large file is asked
-for, asks it one file after the other, and lets it go when nothing was asked for a while. A request
-is a line of JSON; an answer is its length in eight bytes and what `indexing.encode` makes of it.
+`Indexer` starts ``tk_ai_extension.notebooks.files.indexing`` for the first large file, sends it one request
+at a time, and closes it when it was idle for a while. A request is a line of JSON; a response is its
+length in eight bytes (big-endian) and the output of `indexing.encode`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tk_ai_extension.model.errors import InternalError, InvalidNotebook
 from tk_ai_extension.notebooks.files.indexing import IndexedFile, decode
 
 IDLE = 60.0
-"""Seconds without a request after which the process is let go."""
+"""Seconds without a request after which the worker process is closed."""
 
 
 class Indexer:
-    """Reads large notebook files in a process of its own."""
+    """Reads large notebook files in a worker process."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -29,13 +29,13 @@ class Indexer:
         self._idle: asyncio.TimerHandle | None = None
 
     async def read(self, path: Path, name: str, now_ns: int) -> IndexedFile:
-        """As `index_file`.
+        """Read a file as `index_file` does.
 
         Raises:
-            InvalidNotebook, OSError, InternalError (the process died).
+            InvalidNotebook, OSError, InternalError (the worker process died).
         """
         async with self._lock:
-            process = await self._started()
+            process = await self._ensure_started()
             assert process.stdin is not None
             assert process.stdout is not None
             try:
@@ -48,7 +48,7 @@ class Indexer:
                 await self._stop()
                 raise InternalError(f"The process that reads {name} died.") from error
             except BaseException:
-                # Cancelled half-way: what comes next from the process answers nobody.
+                # Cancelled midway: the worker's next response would belong to no request.
                 await self._stop()
                 raise
         answer = await asyncio.to_thread(decode, data)
@@ -60,22 +60,22 @@ class Indexer:
         raise InvalidNotebook(message, **details)
 
     async def close(self) -> None:
-        """Ends the process."""
+        """End the worker process."""
         async with self._lock:
             await self._stop()
 
-    async def _started(self) -> asyncio.subprocess.Process:
+    async def _ensure_started(self) -> asyncio.subprocess.Process:
         loop = asyncio.get_running_loop()
         if self._idle is not None:
             self._idle.cancel()
-        self._idle = loop.call_later(IDLE, self._let_go)
+        self._idle = loop.call_later(IDLE, self._close_idle)
         if self._process is None or self._process.returncode is not None:
             package = Path(__file__).parents[2]
             paths = [str(package), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                # Nothing beside the working directory's notebooks is imported, and what is pickled
-                # is of the module that reads it, not of `__main__`.
+                # -P: nothing is imported from the working directory. Not -m: pickled classes must
+                # belong to the importable module, not to `__main__`.
                 "-P",
                 "-c",
                 "from tk_ai_extension.notebooks.files.indexing import main; main()",
@@ -85,8 +85,8 @@ class Indexer:
             )
         return self._process
 
-    def _let_go(self) -> None:
-        # The end of its input is the end of the process.
+    def _close_idle(self) -> None:
+        # The process ends with its input.
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             self._process = None

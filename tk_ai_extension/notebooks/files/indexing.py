@@ -1,6 +1,6 @@
-"""A notebook file's index, and which version of the file it describes.
+"""Builds the index of a notebook file, with the file version that it describes.
 
-Run as a program it is the far end of `notebooks.indexer`, so it imports little.
+The worker process of `files.indexer` runs this module, so it imports little.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tk_ai_extension.notebooks.jsonspans import Span
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
 
 RACY = 25_000_000
-"""Nanoseconds within which two writes may leave the same modification time behind."""
+"""Nanoseconds within which two writes may result in the same modification time."""
 
 _TRIES = 5
 _CHUNK = 1_000
@@ -31,7 +31,7 @@ _CHUNK = 1_000
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """What tells one content of a file from another without reading it."""
+    """Identifies the content of a file without reading it."""
 
     device: int
     inode: int
@@ -41,7 +41,7 @@ class FileVersion:
 
     @classmethod
     def of(cls, status: os.stat_result) -> FileVersion:
-        """The version that a stat shows."""
+        """Return the version in a stat result."""
         return cls(
             status.st_dev,
             status.st_ino,
@@ -51,19 +51,19 @@ class FileVersion:
         )
 
     def is_same_content(self, other: FileVersion) -> bool:
-        """Whether only the file's name, mode or owner changed in between."""
+        """Return whether at most the file's name, mode or owner differ."""
         return replace(self, ctime_ns=other.ctime_ns) == other
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
-    """A file's index and the version of the file that it describes.
+    """A file's index and the file version that it describes.
 
     Attributes:
         version: The version.
         index: The index.
-        checksum: The content's CRC-32, where the version was so fresh that another write could leave
-            the same one behind; such an index is compared with the content before it is used.
+        checksum: The content's CRC-32 if the file was just written, so that another write could result
+            in the same version; the content is then compared before the index is used. Else None.
     """
 
     version: FileVersion
@@ -72,12 +72,12 @@ class IndexedFile:
 
 
 def is_racy(version: FileVersion, now_ns: int) -> bool:
-    """Whether another write at ``now_ns`` could leave this same version behind."""
+    """Return whether another write at ``now_ns`` could result in the same version."""
     return now_ns - max(version.mtime_ns, version.ctime_ns) < RACY
 
 
-def read_steady(path: Path) -> tuple[FileVersion, bytes]:
-    """A file's version and content, read while nobody wrote it (in a few tries).
+def read_consistent(path: Path) -> tuple[FileVersion, bytes]:
+    """Return a consistent version and content of a file, retrying while it is written.
 
     Raises:
         OSError.
@@ -92,7 +92,7 @@ def read_steady(path: Path) -> tuple[FileVersion, bytes]:
 
 
 def index_file(path: Path, name: str, now_ns: int) -> IndexedFile:
-    """Reads a notebook file.
+    """Read a notebook file.
 
     Args:
         path: The file.
@@ -102,7 +102,7 @@ def index_file(path: Path, name: str, now_ns: int) -> IndexedFile:
     Raises:
         InvalidNotebook, OSError.
     """
-    version, data = read_steady(path)
+    version, data = read_consistent(path)
     index = read_notebook(data, name)
     return IndexedFile(version, index, crc32(data) if is_racy(version, now_ns) else None)
 
@@ -112,7 +112,7 @@ Answer = (
     | tuple[Literal["invalid"], str, dict[str, Any]]
     | tuple[Literal["error"], int, str]
 )
-"""What the process that reads large files answers: an index, or what `index_file` raised."""
+"""Response of the worker process: an index, or the error that `index_file` raised."""
 
 
 def _answer(request: dict[str, object]) -> Answer:
@@ -127,9 +127,9 @@ def _answer(request: dict[str, object]) -> Answer:
 
 
 def encode(answer: Answer) -> bytes:
-    """Encode an answer: a pickle of it without its cells, then pickles of some cells each.
+    """Encode a response as a pickle without the cells, followed by pickles of `_CHUNK` cells each.
 
-    To read one pickle holds all threads of a process: of 200,000 cells, for more than a second.
+    Loading one pickle of 200,000 cells would block all threads for more than a second.
     """
     if answer[0] != "ok":
         return pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL)
@@ -144,7 +144,7 @@ def encode(answer: Answer) -> bytes:
 
 
 def decode(data: bytes) -> Answer:
-    """Return the answer that `encode` encoded, from our own process."""
+    """Decode a response of `encode` from this package's own worker process."""
     stream = BytesIO(data)
     answer: Answer = pickle.load(stream)  # noqa: S301
     if answer[0] != "ok":
@@ -161,8 +161,8 @@ def decode(data: bytes) -> Answer:
 
 
 def main() -> None:
-    """Answers requests until the input ends."""
-    gc.disable()  # Reading makes no cycles, and looking for them takes a third of the time.
+    """Serve requests until the input ends."""
+    gc.disable()  # Reading creates no cycles, and searching for them takes a third of the time.
     for line in sys.stdin.buffer:
         answer = encode(_answer(json.loads(line)))
         sys.stdout.buffer.write(len(answer).to_bytes(8, "big"))

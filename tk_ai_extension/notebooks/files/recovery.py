@@ -1,6 +1,6 @@
-"""A notebook that a killed save emptied, recovered from the copy that Jupyter left beside it.
+"""Recovers a notebook that a killed save emptied, from the copy that Jupyter left beside it.
 
-Stock Jupyter copies a notebook to ``.~NAME`` before it overwrites it, and removes the copy after.
+Jupyter copies a notebook to ``.~NAME`` before it overwrites it, and then removes the copy.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from tk_ai_extension.notebooks.files.saving import replace_file
 log = logging.getLogger(__name__)
 
 _BEFORE = 60.0
-"""Seconds by which the copy may be older than the moment at which the notebook was emptied."""
+"""Seconds by which the copy may be older than the empty notebook."""
 
 _QUIET = 5.0
-"""Seconds without a write after which nobody writes, where the system cannot say it."""
+"""Seconds after the last write in which a writer is assumed, if the system has no leases."""
 
 
 def copy_beside(file: Path) -> Path:
-    """Where Jupyter keeps the copy of a file that it is about to overwrite."""
+    """Return the path of Jupyter's copy of a file that it is about to overwrite."""
     return file.with_name(f".~{file.name}")
 
 
 def find_copy(file: Path) -> Path | None:
-    """The copy beside a notebook, where it is itself a whole notebook."""
+    """Return the path of a notebook's copy if the copy is a complete notebook, else None."""
     copy = copy_beside(file)
     return copy if _notebook_in(copy) is not None else None
 
 
 def recover(file: Path) -> Path | None:
-    """Replaces an empty notebook by the copy beside it, where that is surely what was in it.
+    """Replace an empty notebook by its copy if the copy certainly is its last content.
 
-    It is where the file is empty, nobody has it open for writing, and the copy is a whole notebook
-    that was made for that save. A file with anything in it is never touched.
+    That is so if the file is empty, no process has it open for writing, and the copy is a complete
+    notebook that was made for that save. A file with content is never changed.
 
     Returns:
-        Where the copy was; None where nothing was recovered.
+        The path of the copy; None if nothing was recovered.
     """
     copy = copy_beside(file)
     try:
@@ -61,7 +61,7 @@ def recover(file: Path) -> Path | None:
         return None
     with suppress(OSError):
         copy.unlink()
-    log.warning("%s was empty, as after a save that was cut off: recovered from %s", file, copy)
+    log.warning("%s was empty after an interrupted save: recovered from %s", file, copy)
     return copy
 
 
@@ -77,7 +77,7 @@ def _notebook_in(file: Path) -> bytes | None:
 
 
 def _is_open_for_writing(file: Path) -> bool:
-    """Whether a process is about to write the file: a read lease is not granted then."""
+    """Return whether a process has the file open for writing: a read lease is refused then."""
     if sys.platform == "linux":
         import fcntl
 
@@ -88,7 +88,7 @@ def _is_open_for_writing(file: Path) -> bool:
         except BlockingIOError:
             return True
         except OSError:
-            pass  # Not its owner, or a file system without leases.
+            pass  # Another user's file, or a file system without leases.
         else:
             return False
         finally:

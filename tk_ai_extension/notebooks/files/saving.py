@@ -1,6 +1,6 @@
-"""Replacing a file so that every reader finds the old one or the new one, whenever anything dies.
+"""Replaces a file atomically: every reader gets the old or the new content, even after a crash.
 
-The new content goes into a file beside the target, is forced to disk, and takes the target's place
+The new content is written to a file beside the target, synced to disk, and renamed to the target
 (`temporary`).
 """
 
@@ -30,7 +30,7 @@ _CHUNK = 1 << 20
 
 
 def read_span(file: FileIO, span: Span) -> bytes:
-    """The bytes of a span of an open file; the file's end cuts it."""
+    """Return the bytes of a span of an open file, up to the end of the file."""
     start, end = span
     parts: list[bytes] = []
     file.seek(start)
@@ -45,7 +45,7 @@ def read_span(file: FileIO, span: Span) -> bytes:
 
 @contextmanager
 def typed_errors(path: str) -> Generator[None]:
-    """Turns the system's errors into those of the tools."""
+    """Convert OSErrors of writing to typed errors."""
     try:
         yield
     except OSError as error:
@@ -53,7 +53,7 @@ def typed_errors(path: str) -> Generator[None]:
 
 
 def check_writable(file: Path, path: str) -> None:
-    """Raises what a save of the file would run into, as far as that can be known before.
+    """Raise the error of a save of the file if it is known beforehand.
 
     Raises:
         ReadOnly, DiskFull.
@@ -66,7 +66,7 @@ def check_writable(file: Path, path: str) -> None:
 
 
 def _check_access(file: Path) -> None:
-    """Raises PermissionError for a file that may not be written, though it could be replaced."""
+    """Raise PermissionError for a read-only file, which the folder's permissions would let replace."""
     effective = os.access in os.supports_effective_ids
     if not os.access(file, os.W_OK, effective_ids=effective):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
@@ -75,19 +75,19 @@ def _check_access(file: Path) -> None:
 def replace_file(
     target: Path, pieces: Sequence[Piece], source: FileIO | None, expected: FileVersion
 ) -> tuple[FileVersion, int]:
-    """Replaces a file; mode, owner and extended attributes stay as they were.
+    """Replace a file (compare-and-set) and keep its mode, owner and extended attributes.
 
     Args:
-        target: The file, no link.
-        pieces: The new content, in bytes and spans of ``source``.
-        source: The present file, opened; it is closed before it is replaced.
-        expected: The version on which the new content was made.
+        target: The file, not a link.
+        pieces: The new content, as bytes and spans of ``source``.
+        source: The current file, opened; it is closed before the file is replaced.
+        expected: The version from which the new content was made.
 
     Returns:
-        The new file's version, and the CRC-32 of its content.
+        The new file's version and the CRC-32 of its content.
 
     Raises:
-        FileChanged: the file is not at ``expected`` any more; it is left alone.
+        FileChanged: the file no longer has the version ``expected``; it was not changed.
         OSError: nothing was changed.
     """
     _check_access(target)
@@ -95,7 +95,7 @@ def replace_file(
         checksum = _write(temporary.fd, pieces, source)
         if source is not None:
             source.close()
-        _like(target, temporary.fd)
+        _copy_attributes(target, temporary.fd)
         os.fsync(temporary.fd)
         with temporary.alone():
             if FileVersion.of(target.stat()) != expected:
@@ -106,10 +106,10 @@ def replace_file(
 
 @contextmanager
 def replacing(target: Path) -> Generator[int]:
-    """Gives a descriptor to write a file's new content to; what is there is replaced at the end.
+    """Yield a descriptor for a file's new content; the file is replaced at the end of the block.
 
-    Where the body fails, or the process dies, the file stays as it was. Mode, owner and extended
-    attributes of a file that is there stay; a new one gets the mode that the umask leaves.
+    If the block fails or the process dies, the file is unchanged. An existing file keeps its mode, owner
+    and extended attributes; a new one gets the default mode of the umask.
 
     Raises:
         OSError: nothing was changed.
@@ -121,7 +121,7 @@ def replacing(target: Path) -> Generator[int]:
         yield temporary.fd
         if is_there:
             with suppress(FileNotFoundError):
-                _like(target, temporary.fd)
+                _copy_attributes(target, temporary.fd)
         os.fsync(temporary.fd)
         with temporary.alone():
             temporary.overwrite(target.name)
@@ -129,7 +129,7 @@ def replacing(target: Path) -> Generator[int]:
 
 
 def create_file(target: Path, data: bytes, path: str) -> None:
-    """Writes a file that must not be there yet.
+    """Create a file that must not exist yet.
 
     Raises:
         NotebookExists, FileMissing, and the errors of `save_error`.
@@ -141,9 +141,9 @@ def create_file(target: Path, data: bytes, path: str) -> None:
             temporary.take_name(target.name)
             temporary.placed(target.name)
     except FileExistsError:
-        raise NotebookExists(f"{path} exists.") from None
+        raise NotebookExists(f"{path} exists already.") from None
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise FileMissing(f"There is no folder for {path}.") from error
+        raise FileMissing(f"The folder of {path} does not exist.") from error
     except OSError as error:
         raise save_error(error, path) from error
 
@@ -171,8 +171,8 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def _like(target: Path, fd: int) -> None:
-    """Gives the new file the old one's mode, owner and extended attributes, as far as we may."""
+def _copy_attributes(target: Path, fd: int) -> None:
+    """Copy a file's mode, owner and extended attributes to a new one, as far as permitted."""
     if not hasattr(os, "fchown"):  # Windows
         return
     old = target.stat()

@@ -1,4 +1,4 @@
-"""An edit carried out on a file: which bytes stay, which are new, and the index of the result."""
+"""Applies an edit to a notebook file: the bytes that stay, the new bytes, and the new index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tk_ai_extension.notebooks.schema import cell_faults
 from tk_ai_extension.notebooks.transactions import EditTransaction
 
 CELL_DEPTH = 2
-"""How deep a cell stands in a notebook: in an array in an object."""
+"""Nesting depth of a cell in a notebook: in an array in an object."""
 
 Piece = Span | bytes
 """A part of a new file: a span of the old one, or new bytes."""
@@ -26,7 +26,7 @@ Read = Callable[[Span], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A cell that is written anew: its bytes, and the same as JSON."""
+    """A rewritten cell, as bytes and as JSON."""
 
     data: bytes
     stored: Json
@@ -34,14 +34,14 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """A new file, made of pieces of the old one and of new bytes, and its index."""
+    """A new file, made of spans of the old one and new bytes, and its index."""
 
     pieces: tuple[Piece, ...]
     index: NotebookIndex
 
 
 def stored_cell(index: NotebookIndex, number: int, read: Read) -> Json:
-    """A cell as it is stored (of an old format: as nbformat 4 has it)."""
+    """Return a cell in stored form (of an old format: converted to nbformat 4)."""
     if index.converted is not None:
         return index.converted[number]
     assert index.spans is not None
@@ -49,12 +49,12 @@ def stored_cell(index: NotebookIndex, number: int, read: Read) -> Json:
 
 
 def load_cell(index: NotebookIndex, number: int, read: Read) -> CellContent:
-    """The whole content of a cell."""
+    """Return the whole content of a cell."""
     return cellforms.content_of(stored_cell(index, number, read), index.nbformat)
 
 
 def load_notebook(index: NotebookIndex, read: Read) -> Json:
-    """The whole notebook, cell by cell, so that other threads have their turns."""
+    """Return the whole notebook, parsed cell by cell to release the GIL in between."""
     if index.spans is None:
         return loads(read((0, END)))
     around = read((0, index.array[0])) + b"[]" + read((index.array[1], END))
@@ -62,11 +62,11 @@ def load_notebook(index: NotebookIndex, read: Read) -> Json:
     return {**notebook, "cells": [stored_cell(index, n, read) for n in range(len(index.cells))]}
 
 
-# --- cells written anew
+# --- rewritten cells
 
 
 def bodies_of(index: NotebookIndex, edit: EditTransaction, read: Read) -> dict[int, Body]:
-    """The cells that an edit changed or made, by slot."""
+    """Return the cells that an edit changed or created, by slot."""
     bodies: dict[int, Body] = {}
     for slot, content in edit.contents.items():
         if slot < 0:
@@ -99,7 +99,7 @@ def _edited_body(index: NotebookIndex, slot: int, after: CellContent, read: Read
 def _changed_fields(
     stored: Json, before: CellContent, after: CellContent, *, as_lines: bool
 ) -> Json:
-    """The fields of a stored cell that change, with their new values."""
+    """Return the fields of a stored cell that change, with their new values."""
     values: Json = {}
     if after.source != before.source:
         text = isinstance(stored.get("source"), str)
@@ -123,12 +123,12 @@ def _updated(stored: Json, values: Mapping[str, Any]) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A code cell around its outputs and count, for a cell that is written again and again.
+    """A code cell without its outputs and count, for a cell that is rewritten repeatedly.
 
     Attributes:
         texts: The cell's text before, between and after the two values.
-        fields: The two fields in the order in which they stand.
-        line: What starts a line beside the outputs; None where they stand on one line.
+        fields: The two fields, in their order in the text.
+        line: The start of the lines beside the outputs; None if they are on one line.
         stored: The cell as JSON, without outputs and count.
     """
 
@@ -138,7 +138,7 @@ class Frame:
     stored: Json
 
     def body(self, outputs: list[Json], count: int | None, form: JsonForm) -> Body:
-        """The cell with these outputs (as they are stored) and this count."""
+        """Return the cell with these outputs (in stored form) and this count."""
         values: Json = {"outputs": outputs, "execution_count": count}
         first, second = (form.dumps(values[field], self.line) for field in self.fields)
         before, between, after = self.texts
@@ -147,7 +147,7 @@ class Frame:
 
 
 def frame_of(index: NotebookIndex, body: bytes) -> Frame:
-    """The frame of the code cell with these bytes."""
+    """Return the frame of the code cell with these bytes."""
     empty: Json = {"outputs": [], "execution_count": None}
     text = edit_object(body.decode("utf-8"), empty, index.form)
     last = {member.key: member for member in scan_object(text, 0)[0]}
@@ -171,16 +171,16 @@ def frame_of(index: NotebookIndex, body: bytes) -> Frame:
 def assemble(
     index: NotebookIndex, order: list[int], bodies: Mapping[int, Body], read: Read
 ) -> Splice:
-    """The file with its cells in this order, of which some are written anew.
+    """Return the file with its cells in a new order and some of them rewritten.
 
     Args:
         index: The old file's index, with spans.
-        order: Slots: an index of the old file, or below zero for a new cell.
-        bodies: The cells that are written anew, by slot.
-        read: Reads the old file.
+        order: Slots: an index of the old file, or a negative number for a new cell.
+        bodies: The rewritten cells, by slot.
+        read: Reads spans of the old file.
     """
     if order == list(range(len(index.cells))):
-        return _rewritten(index, bodies)
+        return _replace_cells(index, bodies)
     assert index.spans is not None
     spans, form = index.spans, index.form
     opening = index.array[0] + 1
@@ -221,8 +221,8 @@ def assemble(
     )
 
 
-def _rewritten(index: NotebookIndex, bodies: Mapping[int, Body]) -> Splice:
-    """As `assemble`, where the cells stay where they are: what is after one shifts, that is all."""
+def _replace_cells(index: NotebookIndex, bodies: Mapping[int, Body]) -> Splice:
+    """Return the file with some cells rewritten in place: later spans only shift."""
     assert index.spans is not None
     pieces: list[Piece] = []
     spans: list[Span] = []
@@ -254,11 +254,11 @@ def _rewritten(index: NotebookIndex, bodies: Mapping[int, Body]) -> Splice:
 
 
 END = 1 << 62
-"""As the end of a span: the end of the file."""
+"""The end of a span that extends to the end of the file."""
 
 
 class _Pieces:
-    """Pieces of a file in the making; neighbouring spans become one."""
+    """Collects the pieces of a new file; adjacent spans are merged."""
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
@@ -277,7 +277,7 @@ class _Pieces:
 
 
 def _reordered(index: NotebookIndex, order: list[int], bodies: Mapping[int, Body]) -> NotebookIndex:
-    """The index with its cells in this order, some of them read anew."""
+    """Return the index with its cells in a new order and the rewritten ones read again."""
     ids = [
         cellforms.id_of(bodies[slot].stored, index.nbformat)
         if slot in bodies

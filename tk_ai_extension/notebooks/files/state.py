@@ -1,4 +1,4 @@
-"""What one server knows of a notebook file: its index, who writes it, which of its cells run."""
+"""A server's state of a notebook file: its index, its session, and its running cells."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tk_ai_extension.notebooks.files.indexing import (
     IndexedFile,
     index_file,
     is_racy,
-    read_steady,
+    read_consistent,
 )
 from tk_ai_extension.notebooks.files.recovery import find_copy, recover
 from tk_ai_extension.notebooks.files.saving import read_span, replace_file, typed_errors
@@ -43,35 +43,34 @@ if TYPE_CHECKING:
     from tk_ai_extension.notebooks.files.hooks import SaveHooks
 
 INLINE = 2 << 20
-"""Bytes up to which a file is read in a thread: json's C code holds the loop about 10 ms a MB."""
+"""Bytes up to which a file is read in a thread: json's C code blocks the loop about 10 ms per MB."""
 
 _TRIES = 5
-_WRITTEN_NOW = (0.05, 0.1, 0.2, 0.4)
-"""Seconds to wait, one after the other, for a writer in the middle of a file to come to its end."""
+_WRITER_DELAYS = (0.05, 0.1, 0.2, 0.4)
+"""Seconds to wait between attempts to read a file while another program is writing it."""
 
 _MAX_PATH = 1024
-"""Bytes that macOS's F_GETPATH fills at most."""
+"""Maximum bytes of the result of macOS's F_GETPATH."""
 
 T = TypeVar("T")
 
 
 class NotebookFile:
-    """One notebook file; all documents of it in one server share this.
+    """A notebook file, shared by all its documents in a server.
 
     Args:
-        file: The file, no link.
-        indexer: Reads it where it is large.
-        hooks: The contents manager's, if there is one.
-        moved: Called with this and where the file is now when others have moved it on disk while
-            cells run; whether it may be followed there.
-        warn: Called with what a person should know of the file.
+        file: The file, not a link.
+        indexer: Reads large files.
+        hooks: The contents manager's save hooks, or None.
+        moved: Called with this and the new path when another program moved the file while cells run;
+            returns whether the new path is used.
+        warn: Called with warnings for people.
 
     Attributes:
-        file: Where it is now.
-        session: The notebook's, whose lock is held by who writes the file.
-        frames: Cells that run, around their outputs as they were last stored, each with the cell of the
-            index that it belongs to.
-        names: Under which paths it was opened, and how those are called now.
+        file: The current path.
+        session: The notebook's session; its lock is held while the file is written.
+        frames: The frames of running cells, each with the indexed cell that it belongs to.
+        names: The paths under which it was opened, and their current names.
     """
 
     def __init__(
@@ -97,40 +96,40 @@ class NotebookFile:
 
     @property
     def weight(self) -> int:
-        """Characters of source that are kept in memory for it."""
+        """Characters of source in memory."""
         return self._known.index.weight if self._known is not None else 0
 
     # --- reading
 
     async def index(self, path: str, *, settled: bool = True) -> IndexedFile:
-        """The file's index as it is now; a stat where nothing changed.
+        """Return the file's current index; costs a stat if nothing changed.
 
         Args:
             path: The notebook's path, for messages.
-            settled: An index of a file that had just been written is compared with its content;
-                if not, `_opened` does it, in the thread that reads the file anyway.
+            settled: Whether to compare a racy index (see `is_racy`) with the content now; otherwise
+                `_opened` does it, in the thread that reads the file anyway.
 
         Raises:
             NotebookNotFound, NotANotebook, NotReadable, InvalidNotebook.
         """
-        known = self._fitting(path)
+        known = self._current_index(path)
         if known is not None and (known.checksum is None or not settled):
             return known
         async with self._reading:
-            known = self._fitting(path)
-            if known is None or not await self._is_as_known(path, known):
+            known = self._current_index(path)
+            if known is None or not await self._is_unchanged(path, known):
                 known = await self._read(path)
-                self._know(known)
+                self._remember(known)
             return known
 
-    def _know(self, indexed: IndexedFile) -> None:
+    def _remember(self, indexed: IndexedFile) -> None:
         known, self._known = self._known, indexed
         replaced = known is None or known.version.inode != indexed.version.inode
         if self.session.saver is not None and replaced:
             self._anchor.hold(self.file)
 
-    def _fitting(self, path: str) -> IndexedFile | None:
-        """What is known, if the file's version is still the same."""
+    def _current_index(self, path: str) -> IndexedFile | None:
+        """Return the known index if the file still has its version."""
         known, version = self._known, self._version(path)
         return None if known is None or known.version != version else known
 
@@ -139,17 +138,17 @@ class NotebookFile:
             try:
                 return FileVersion.of(self.file.stat())
             except FileNotFoundError:
-                if not self.followed():
+                if not self.find_moved():
                     raise
                 return FileVersion.of(self.file.stat())
 
-    async def _is_as_known(self, path: str, known: IndexedFile) -> bool:
-        """Whether a file that had just been written when it was read has still that content."""
+    async def _is_unchanged(self, path: str, known: IndexedFile) -> bool:
+        """Return whether a file with a racy version still has the known content."""
         if known.checksum is None:
             return True
         now = time.time_ns()
         with _read_errors(path):
-            version, data = await asyncio.to_thread(read_steady, self.file)
+            version, data = await asyncio.to_thread(read_consistent, self.file)
         if (version, crc32(data)) != (known.version, known.checksum):
             return False
         if not is_racy(version, now):
@@ -157,7 +156,7 @@ class NotebookFile:
         return True
 
     async def _read(self, path: str) -> IndexedFile:
-        for delay in (*_WRITTEN_NOW, None):
+        for delay in (*_WRITER_DELAYS, None):
             try:
                 return await self._read_once(path)
             except InvalidNotebook as error:
@@ -167,16 +166,16 @@ class NotebookFile:
         raise AssertionError
 
     async def _read_recovered(self, path: str, error: InvalidNotebook) -> IndexedFile:
-        """The index after a recovery from the copy beside the file.
+        """Return the index after recovering the file from Jupyter's copy beside it.
 
         Raises:
-            InvalidNotebook: there is none, or it is for a person to decide; the error names it.
+            InvalidNotebook: there is no copy, or a person must decide; the error names the copy.
         """
         recovered = await asyncio.to_thread(recover, self.file)
         if recovered is not None:
             self._warn(
-                f"{path} was empty, as after a save that was cut off. It was recovered from "
-                f"{recovered.name}, the copy that Jupyter had left beside it."
+                f"{path} was empty after an interrupted save. It was recovered from "
+                f"{recovered.name}, Jupyter's copy beside it."
             )
             return await self._read_once(path)
         copy = await asyncio.to_thread(find_copy, self.file)
@@ -184,8 +183,8 @@ class NotebookFile:
             raise error
         raise InvalidNotebook(
             error.message,
-            hint=f"{copy.name} beside it is a whole notebook, as Jupyter leaves it when a save is "
-            "cut off: compare it, and rename it if it is what you look for.",
+            hint=f"{copy.name} beside it is a complete notebook that Jupyter left when a save was "
+            "interrupted. Compare it, and rename it if it has what you need.",
             **error.details,
             copy=copy.name,
         ) from error
@@ -198,41 +197,41 @@ class NotebookFile:
             return await asyncio.to_thread(index_file, self.file, path, now)
 
     def _is_being_written(self) -> bool:
-        """Whether a writer that is not atomic, such as Jupyter's own, may be in the middle of it."""
+        """Return whether a program that does not save atomically may be writing the file."""
         copy = self.file.with_name(f".~{self.file.name}")
         try:
             return copy.exists() or time.time() - self.file.stat().st_mtime < 1.0
         except FileNotFoundError:
             return True
 
-    # --- where it is
+    # --- tracking moves
 
-    def follow(self) -> None:
-        """Cells run: the file is followed where others move it on disk."""
+    def track(self) -> None:
+        """Track the file while cells run, in case another program moves it."""
         if self._anchor.is_free:
             self._anchor.hold(self.file)
 
-    def unfollow(self) -> None:
-        """No cell runs any more, and all is saved."""
+    def untrack(self) -> None:
+        """Stop tracking: no cell runs and everything is saved."""
         self._anchor.release()
 
-    def followed(self) -> bool:
-        """Whether the file is not where it was, and was found where others moved it."""
+    def find_moved(self) -> bool:
+        """Switch to the new path of a file that another program moved; return whether it was found."""
         place = self._anchor.place()
         return place is not None and place != self.file and self._moved(self, place)
 
-    # --- what it looks like with the cells that run
+    # --- queries
 
     def stored(self, index: NotebookIndex, path: str) -> Snapshot:
-        """The notebook as its file has it."""
-        # Worker threads and the loop call this at once: what is kept may be another index's by now.
+        """Return the snapshot for an index, without the outputs of running cells."""
+        # Called from worker threads and the event loop at once: use a local, not the attribute.
         shown = self._shown
         if shown is None or shown[0] is not index or shown[1].path != path:
             shown = self._shown = (index, index.snapshot(path))
         return shown[1]
 
-    async def looked_up(self, path: str, look: Callable[[NotebookIndex, Read], T]) -> T:
-        """What ``look`` finds in the file, in a thread.
+    async def query(self, path: str, look: Callable[[NotebookIndex, Read], T]) -> T:
+        """Return the result of ``look`` for the file, in a thread.
 
         Raises:
             As `index`.
@@ -246,13 +245,13 @@ class NotebookFile:
             with _read_errors(path):
                 return await asyncio.to_thread(in_thread)
 
-        # Settled: else each look at the same file would compare the whole content again.
-        return await self._steady(path, work, settled=True)
+        # Settled: otherwise each query would compare the whole content again.
+        return await self._retry_if_changed(path, work, settled=True)
 
-    async def _steady(
+    async def _retry_if_changed(
         self, path: str, work: Callable[[IndexedFile], Awaitable[T]], *, settled: bool
     ) -> T:
-        """What ``work`` does with a file that nobody else writes or moves meanwhile."""
+        """Return the result of ``work``, retried while other programs write or move the file."""
         for _ in range(_TRIES):
             indexed = await self.index(path, settled=settled)
             try:
@@ -260,21 +259,21 @@ class NotebookFile:
             except FileChanged:
                 self._known = None
             except NotebookNotFound:
-                if not self.followed():
+                if not self.find_moved():
                     raise
-        raise SaveFailed(f"{path} is written all the time by others.")
+        raise SaveFailed(f"{path} cannot be saved: other programs keep writing it.")
 
     # --- writing
 
-    async def rewritten(
+    async def rewrite(
         self, path: str, make: Callable[[NotebookIndex, Read], Splice | None]
     ) -> NotebookIndex:
-        """Writes what ``make`` makes of the file; the lock has to be held.
+        """Rewrite the file. Hold the lock.
 
         Args:
             path: The notebook's path.
-            make: Makes the new file, in a thread; None leaves the file alone. Called again if
-                somebody else wrote the file meanwhile.
+            make: Returns the new file, in a thread; None changes nothing. Called again if another
+                program wrote the file meanwhile.
 
         Returns:
             The index of the file afterwards.
@@ -291,9 +290,9 @@ class NotebookFile:
                     written = await asyncio.to_thread(self._write, indexed, make)
             return written, written is not indexed
 
-        written, is_new = await self._steady(path, work, settled=False)
+        written, is_new = await self._retry_if_changed(path, work, settled=False)
         if is_new:
-            self._know(written)
+            self._remember(written)
             if self._hooks is not None:
                 await self._hooks.saved(path, self.file)
         return written.index
@@ -337,10 +336,10 @@ class NotebookFile:
 
     @contextmanager
     def _opened(self, indexed: IndexedFile) -> Generator[FileIO]:
-        """The file that the index describes, opened.
+        """Open the file that an index describes.
 
         Raises:
-            FileChanged: it describes it no more.
+            FileChanged: the file has another version.
         """
         with self.file.open("rb", buffering=0) as file:
             if FileVersion.of(os.fstat(file.fileno())) != indexed.version:
@@ -358,7 +357,7 @@ def _indexed(version: FileVersion, index: NotebookIndex, checksum: int) -> Index
 
 @contextmanager
 def _read_errors(path: str) -> Generator[None]:
-    """Turns the system's errors in reading into those of the tools."""
+    """Convert OSErrors of reading to typed errors."""
     try:
         yield
     except FileNotFoundError as error:
@@ -370,9 +369,9 @@ def _read_errors(path: str) -> Generator[None]:
 
 
 class _Anchor:
-    """A descriptor of a file that is about to be written again and again.
+    """A descriptor of a file, by which the file is found after another program moved it.
 
-    Where the system does not tell a descriptor's path, it knows nothing, and says so.
+    If the system cannot report a descriptor's path, `place` returns None.
     """
 
     def __init__(self) -> None:
@@ -380,11 +379,11 @@ class _Anchor:
 
     @property
     def is_free(self) -> bool:
-        """Whether no file is held."""
+        """Whether no file is open."""
         return self._fd is None
 
     def hold(self, file: Path) -> None:
-        """Holds this file from now on, in place of another one; of one that is gone, none."""
+        """Open this file instead of the previous one; none if it does not exist."""
         self.release()
         try:
             self._fd = os.open(file, os.O_RDONLY)
@@ -392,13 +391,13 @@ class _Anchor:
             self._fd = None
 
     def release(self) -> None:
-        """Lets go."""
+        """Close the descriptor."""
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
 
     def place(self) -> Path | None:
-        """Where the file is now; None where it was deleted, or where that cannot be known."""
+        """Return the file's current path; None if it was deleted or the path is unknown."""
         if self._fd is None or (text := _path_of(self._fd)) is None:
             return None
         place = Path(text)
@@ -412,7 +411,7 @@ class _Anchor:
 def _path_of(fd: int) -> str | None:
     try:
         if sys.platform == "darwin":
-            import fcntl  # Windows has none.
+            import fcntl  # Not on Windows.
 
             return os.fsdecode(fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(_MAX_PATH)).rstrip(b"\0"))
         return str(Path(f"/proc/self/fd/{fd}").readlink())

@@ -1,4 +1,4 @@
-"""The notebook files of one server: one shared state for each, as long as anybody uses it."""
+"""The notebook files of a server, with one shared state for each file in use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MAX_FILES = 64
 MAX_CHARACTERS = 64_000_000
-"""How many files' indexes are kept, and how many characters of source in them."""
+"""Maximum number of indexes that are cached, and maximum characters of source in them."""
 
 
 class NotebookFiles:
@@ -31,9 +31,9 @@ class NotebookFiles:
 
     Args:
         root: The folder.
-        hooks: The contents manager's, if there is one.
-        changed: Called with a notebook's path after each change that we made to it.
-        warn: Called with what a person should know of a file: that it was recovered, say.
+        hooks: The contents manager's save hooks, or None.
+        changed: Called with a notebook's path after each change by this server.
+        warn: Called with warnings for people, such as that a file was recovered.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class NotebookFiles:
         self._changed = changed
         self._warn = warn
         self._indexer = Indexer()
-        # Two objects for one file would not exclude each other: as long as a document holds one, it
-        # is the one. The recent ones are kept for their indexes.
+        # Two objects for one file would not serialize writes: while a document uses one, it is found
+        # here. Recent ones are kept as a cache of indexes.
         self._files: WeakValueDictionary[Path, NotebookFile] = WeakValueDictionary()
         self._recent: OrderedDict[Path, NotebookFile] = OrderedDict()
 
     async def open(self, path: str) -> FileDocument:
-        """The document of the file at a contained path.
+        """Return the document of the file at a contained path.
 
         Raises:
             NotebookNotFound, NotANotebook.
@@ -62,7 +62,7 @@ class NotebookFiles:
         file = (self._root / path).resolve()
         known = self._files.get(file)
         if not file.exists():
-            known = self._moved_while_it_runs(file, path)
+            known = self._find_running(file, path)
             if known is None:
                 raise NotebookNotFound(f"There is no notebook {path}.")
             file = known.file
@@ -75,10 +75,10 @@ class NotebookFiles:
         self._remember(file, known)
         return FileDocument(path, known, self._changed)
 
-    def _moved_while_it_runs(self, file: Path, path: str) -> NotebookFile | None:
-        """The notebook that was at a path where nothing is any more, as long as cells of it run."""
+    def _find_running(self, file: Path, path: str) -> NotebookFile | None:
+        """Return the moved notebook that was at a path before, if cells of it are running."""
         known = self._files.get(file)
-        if known is not None and known.followed():
+        if known is not None and known.find_moved():
             return known
         return next(
             (k for k in self._files.values() if k.session.saver is not None and path in k.names),
@@ -86,11 +86,11 @@ class NotebookFiles:
         )
 
     async def exists(self, path: str) -> bool:
-        """Whether something is at that path."""
+        """Return whether a file or folder exists at a path."""
         return (self._root / path).exists()
 
     async def create(self, path: str, notebook: Json) -> None:
-        """Writes a new notebook as nbformat writes it: indent 1, keys sorted, a newline at the end.
+        """Create a notebook as nbformat writes it: indent 1, sorted keys, a newline at the end.
 
         Raises:
             NotebookExists, FileMissing, ReadOnly, DiskFull, SaveFailed.
@@ -108,7 +108,7 @@ class NotebookFiles:
         self._changed(path)
 
     def renamed(self, old: str, new: str) -> None:
-        """A person renamed a notebook, or a folder above some: what is known of them goes along."""
+        """Move the state of files after a person's rename of a notebook or a folder."""
         for known in list(self._files.values()):
             names = {
                 name: place
@@ -120,7 +120,7 @@ class NotebookFiles:
                 self._place(known, (self._root / next(iter(names.values()))).resolve())
 
     def _moved_on_disk(self, known: NotebookFile, place: Path) -> bool:
-        """Whether a notebook that somebody moved on disk is still one of these; it is followed."""
+        """Accept a notebook's new path if it is below the root; return whether it was accepted."""
         root = self._root.resolve()
         if place.suffix != ".ipynb" or not place.is_relative_to(root):
             return False
@@ -136,7 +136,7 @@ class NotebookFiles:
         return True
 
     def _place(self, known: NotebookFile, file: Path) -> None:
-        """Keeps the state of a file under the place where it is now."""
+        """Register the state of a file under its new path."""
         if self._files.get(known.file) is known:
             del self._files[known.file]
         self._recent.pop(known.file, None)
@@ -144,7 +144,7 @@ class NotebookFiles:
         self._files[file] = known
 
     async def close(self) -> None:
-        """Ends the process that reads large files."""
+        """End the worker process for large files."""
         await self._indexer.close()
 
     def _remember(self, file: Path, known: NotebookFile) -> None:

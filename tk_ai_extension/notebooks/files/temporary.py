@@ -1,9 +1,9 @@
-"""A new file beside the one whose place it takes, in the way that the system does best.
+"""Temporary files that replace a target, in the safest way that the system supports.
 
-Where the system has files without a name (`O_TMPFILE`), the new one gets a hidden name when it is on
-disk, and changes places with the target (`RENAME_EXCHANGE`). What comes out is then looked at: if
-somebody wrote the target in the last moment, the two change back. Where the system lacks one of
-these, the nearest thing is done.
+With `O_TMPFILE` the new file has no name; once synced to disk it gets a hidden name and is exchanged
+with the target (`RENAME_EXCHANGE`). The exchanged file is then compared with the expected version: if
+another program wrote the target at the last moment, the two are exchanged back. Systems without these
+calls use the closest alternative.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _RENAME_EXCHANGE = 2
 
 
 class NewFile(ABC):
-    """A file that has not its name yet.
+    """A temporary file that does not have its final name yet.
 
     Attributes:
-        fd: Where its content goes; forced to disk before it gets a name.
+        fd: A descriptor for its content; sync it before the file gets a name.
     """
 
     fd: int
 
     @abstractmethod
     def alone(self) -> AbstractContextManager[None]:
-        """Keep other programs that save as this one does out of the last step, where possible."""
+        """Exclude other programs that save in the same way from the last step, if possible."""
 
     @abstractmethod
     def take_name(self, name: str) -> None:
-        """Take a name that nothing has.
+        """Take an unused name.
 
         Raises:
             FileExistsError.
@@ -49,28 +49,28 @@ class NewFile(ABC):
 
     @abstractmethod
     def take_place_of(self, target: str, expected: FileVersion) -> None:
-        """Take the target's name, if the target is still at this version.
+        """Replace the target if it still has the expected version.
 
         Raises:
-            FileChanged: it is not, and keeps its name.
+            FileChanged: it has another version; it was not replaced.
         """
 
     @abstractmethod
     def overwrite(self, target: str) -> None:
-        """Take the target's name, whatever has it."""
+        """Replace the target, whatever its version."""
 
     @abstractmethod
     def placed(self, target: str) -> FileVersion:
-        """Force the name that it has taken to disk; its version."""
+        """Sync the new name to disk and return the file's version."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close it; a file that has not taken a name is removed."""
+        """Close the file; remove it if it has not taken a name."""
 
 
 @contextmanager
 def new_file(folder: Path, mode: int) -> Generator[NewFile]:
-    """Make a file in a folder, with a mode as of `open`."""
+    """Yield a temporary file in a folder, with a mode as in `os.open`."""
     in_folder = _InFolder if os.open in os.supports_dir_fd else _ByPath
     temporary = in_folder(folder, mode)
     try:
@@ -80,7 +80,7 @@ def new_file(folder: Path, mode: int) -> Generator[NewFile]:
 
 
 class _InFolder(NewFile):
-    """A file of an open folder, which may be moved meanwhile."""
+    """A file in an open folder; the folder may be moved meanwhile."""
 
     def __init__(self, folder: Path, mode: int) -> None:
         self._name: str | None = None
@@ -98,7 +98,7 @@ class _InFolder(NewFile):
             except OSError as error:
                 if error.errno not in _NO_TMPFILE:
                     raise
-        # A file system without unnamed files: one that file browsers and Dropbox pass over.
+        # A file system without O_TMPFILE: use a name that file browsers and Dropbox ignore.
         name = f".~{os.urandom(16).hex()}"
         fd = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode, dir_fd=self._folder)
         self._name = name
@@ -108,8 +108,9 @@ class _InFolder(NewFile):
     def alone(self) -> Generator[None]:
         """See `NewFile.alone`.
 
-        Changing back is no single step: in between, one of them would take what is about to go for the
-        present content. The hidden name is given up before the next one comes in, since that uses it.
+        Exchanging back is a second step: in between, another program would take the content that is
+        about to be removed for the current one. The hidden name is removed before the lock is
+        released, because the next program uses the same name.
         """
         locked = True
         try:
@@ -120,7 +121,7 @@ class _InFolder(NewFile):
         try:
             yield
         finally:
-            self._give_up_name()
+            self._remove_hidden_name()
             if locked:
                 file_locks.unlock(self._folder)
 
@@ -162,24 +163,24 @@ class _InFolder(NewFile):
     def close(self) -> None:
         """See `NewFile.close`."""
         os.close(self.fd)
-        self._give_up_name()
+        self._remove_hidden_name()
         os.close(self._folder)
 
-    def _give_up_name(self) -> None:
-        """Removes the hidden name, if it has one."""
+    def _remove_hidden_name(self) -> None:
+        """Remove the hidden name, if it has one."""
         if self._name is not None:
             with suppress(FileNotFoundError):
                 os.unlink(self._name, dir_fd=self._folder)
             self._name = None
 
     def _take_hidden_name(self, target: str) -> str:
-        """The name that the file has until it takes the target's."""
+        """Return the file's hidden name, which it has until it replaces the target."""
         if self._name is None:
             hidden = _hidden_name(target)
             try:
                 self.take_name(hidden)
             except FileExistsError:
-                # Left by a save that was killed: one process writes a notebook at a time.
+                # Left by a killed save: only one process writes a notebook at a time.
                 os.unlink(hidden, dir_fd=self._folder)
                 self.take_name(hidden)
             self._name = hidden
@@ -189,7 +190,7 @@ class _InFolder(NewFile):
 class _ByPath(NewFile):
     """A file with a hidden name, where folders cannot be opened (Windows).
 
-    An open file can be neither renamed nor replaced there: it is closed before.
+    An open file can be neither renamed nor replaced there, so it is closed first.
     """
 
     def __init__(self, folder: Path, mode: int) -> None:
@@ -201,7 +202,7 @@ class _ByPath(NewFile):
 
     @contextmanager
     def alone(self) -> Generator[None]:
-        """See `NewFile.alone`: nothing is possible."""
+        """See `NewFile.alone`; not possible here."""
         yield
 
     def take_name(self, name: str) -> None:
@@ -221,7 +222,7 @@ class _ByPath(NewFile):
         self._path.replace(self._folder / target)
 
     def placed(self, target: str) -> FileVersion:
-        """See `NewFile.placed`; names are the system's to force to disk."""
+        """See `NewFile.placed`; the system syncs names itself."""
         return FileVersion.of((self._folder / target).stat())
 
     def close(self) -> None:
@@ -237,8 +238,8 @@ class _ByPath(NewFile):
 
 @cache
 def _renameat2() -> Any:
-    """The C library's function, or None where it has none."""
-    import ctypes  # Late: who only reads does without.
+    """Return the C library's function, or None if it has none."""
+    import ctypes  # Imported late: not needed for reading.
 
     function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if function is not None:
@@ -248,7 +249,7 @@ def _renameat2() -> Any:
 
 
 def _exchange(folder: int, one: str, other: str) -> bool:
-    """Has two names of a folder change places; False where the system cannot."""
+    """Exchange two names of a folder; return False if the system cannot."""
     function = _renameat2()
     if function is None:
         return False
@@ -263,8 +264,8 @@ def _exchange(folder: int, one: str, other: str) -> bool:
 
 
 def _hidden_name(target: str) -> str:
-    """The name of the target's replacement for the moment before it takes its place.
+    """Return the hidden name of the target's replacement.
 
-    It begins as the names that Dropbox and file browsers pass over.
+    Its prefix is one that Dropbox and file browsers ignore.
     """
     return f".~tk-{blake2b(os.fsencode(target), digest_size=8).hexdigest()}"

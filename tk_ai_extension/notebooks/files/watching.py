@@ -1,4 +1,4 @@
-"""Changes that other programs make to the files of notebooks that somebody follows."""
+"""Watches notebook files for changes by other programs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.notebooks.files.indexing import FileVersion
 
 INTERVAL = 1.0
-"""Seconds between two looks at the files that are watched."""
+"""Seconds between two polls of the watched files."""
 
 
 class FileWatcher:
     """Polls the files of watched notebooks, only while there are any.
 
-    Their status is compared, which works on every file system: inotify reports no change that another
-    machine makes on a network file system.
+    Comparing their status works on every file system: inotify does not report changes by other machines
+    on a network file system.
 
     Args:
         root: The folder that paths are relative to.
-        changed: Called with the path of a notebook whose file is not as it was.
+        changed: Called with the path of a notebook whose file has changed.
     """
 
     def __init__(self, root: Path, changed: Callable[[str], None]) -> None:
@@ -36,7 +36,7 @@ class FileWatcher:
         self._tasks = BackgroundTasks(logging.getLogger(__name__))
 
     def watch(self, path: str) -> Callable[[], None]:
-        """Start to watch a notebook's file; return how to stop that."""
+        """Start to watch a notebook's file; return a function that stops it."""
         if not self._watched[path]:
             self._versions[path] = _version(self._root / path)
         self._watched[path] += 1
@@ -45,7 +45,7 @@ class FileWatcher:
         return partial(self._release, path)
 
     async def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._watched.clear()
         self._versions.clear()
         await self._tasks.close()
@@ -66,7 +66,7 @@ class FileWatcher:
                 self._changed(path)
 
     async def _look(self, paths: Iterable[str]) -> list[str]:
-        """Take the files as they are now; return the paths of those that have changed."""
+        """Poll the files once; return the paths of those that have changed."""
         files = {path: self._root / path for path in paths}
         found = await asyncio.to_thread(lambda: {path: _version(files[path]) for path in files})
         changed = [

@@ -1,7 +1,7 @@
-"""jupyter-collaboration's rooms: found, pinned, saved and let go.
+"""jupyter-collaboration's rooms: finds, pins, saves and releases them.
 
-Its private parts are named here alone. What it does not offer in public and we need: the room of a
-document, a save of which we learn how it ended, and a way to keep a room while nobody has it open.
+Only this module uses its private attributes. They are needed for what it does not offer publicly: the
+room of a document, a save that reports its outcome, and keeping a room open without clients.
 """
 
 # ruff: noqa: SLF001 - see above
@@ -19,7 +19,7 @@ from tornado.web import HTTPError
 
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import InvalidNotebook, ReadOnly, ToolError
-from tk_ai_extension.model.probing import missing_in
+from tk_ai_extension.model.private_api import missing_members
 from tk_ai_extension.notebooks.autosave import Schedule
 from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.managers import manager_error
@@ -35,15 +35,15 @@ from tk_ai_extension.notebooks.rooms.versions import OutOfBandChanges, RoomFile
 _log = logging.getLogger(__name__)
 
 SAVE_DELAY = 0.8
-"""Seconds from a change to its save; a further change does not put it off."""
+"""Seconds from a change to its save; a further change does not postpone it."""
 
 _ONLINE = "JupyterLab:globalAwareness"
 
 
 def find_collaboration(settings: Mapping[str, Any]) -> Any:
-    """jupyter-collaboration's extension, where it is installed, works and is not switched off, or None.
+    """Return jupyter-collaboration's extension if it is installed and enabled, else None.
 
-    Without the file ids, whose database needs a file system with locks, nobody can open a room.
+    Rooms also need the file id manager, whose database needs a file system with locks.
     """
     extension = settings.get("jupyter_server_ydoc")
     if extension is None or extension.disable_rtc or "file_id_manager" not in settings:
@@ -52,7 +52,7 @@ def find_collaboration(settings: Mapping[str, Any]) -> Any:
 
 
 def missing_parts() -> list[str]:
-    """What jupyter-collaboration does not have any more of what this module uses; empty if nothing."""
+    """Return the private attributes that this module uses and jupyter-collaboration lacks."""
     from jupyter_server_ydoc.app import YDocExtension  # pyright: ignore[reportMissingTypeStubs]
     from jupyter_server_ydoc.loaders import FileLoader  # pyright: ignore[reportMissingTypeStubs]
     from jupyter_server_ydoc.rooms import DocumentRoom  # pyright: ignore[reportMissingTypeStubs]
@@ -68,7 +68,7 @@ def missing_parts() -> list[str]:
             *("_maybe_save_document", "_save_delay"),
         ),
     }
-    return [part for kind, names in used.items() for part in missing_in(kind, names)]
+    return [part for kind, names in used.items() for part in missing_members(kind, names)]
 
 
 class Rooms:
@@ -77,7 +77,7 @@ class Rooms:
     Args:
         settings: The web application's settings.
         changed: Called with a notebook's path when its room's content changes.
-        leases: Says which of several servers has a notebook's room; None where nobody asks.
+        leases: Decides which of several servers has a notebook's room; None for no check.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Rooms:
         self._live: dict[str, LiveRoom] = {}
         self._leases = leases
         if leases is not None:
-            self._release_with_rooms(leases)
+            self._release_leases_with_rooms(leases)
 
     @property
     def extension(self) -> Any:
@@ -99,35 +99,35 @@ class Rooms:
         return find_collaboration(self._settings)
 
     def find(self, path: str) -> LiveRoom | None:
-        """The room in which the notebook lives now, if we or anybody opened one."""
+        """Return the notebook's room if one is open, else None."""
         file_id = self._settings["file_id_manager"].get_id(path)
         room = self.extension.ywebsocket_server.rooms.get(_room_id(file_id))
         return None if room is None else self._known(room, file_id, path)
 
     def is_open(self, live: LiveRoom) -> bool:
-        """Whether this is still the notebook's room."""
+        """Return whether a room is still open."""
         if (extension := self.extension) is None:
             return False
         return extension.ywebsocket_server.rooms.get(live.room.room_id) is live.room
 
     def is_room_of(self, live: LiveRoom, path: str) -> bool:
-        """Whether this is still a room, and that of the notebook at a path.
+        """Return whether a room is still open and belongs to the notebook at a path.
 
-        A renamed notebook keeps its room, unless the new path had a file id already.
+        A renamed notebook keeps its room, unless the new path already had a file id.
         """
         ids = (None, live.file_id)
         return self.is_open(live) and self._settings["file_id_manager"].get_id(path) in ids
 
-    def shown_in(self, live: LiveRoom) -> list[Any]:
-        """The rooms in which people see who is in a notebook: its own, and that of all who are online."""
+    def presence_rooms(self, live: LiveRoom) -> list[Any]:
+        """Return the rooms that show who is in a notebook: its own, and the global one."""
         rooms = self.extension.ywebsocket_server.rooms
         online = rooms.get(_ONLINE)
         own = [live.room] if self.is_open(live) else []
         return own if online is None else [*own, online]
 
     @asynccontextmanager
-    async def entered(self, path: str) -> AsyncGenerator[LiveRoom]:
-        """The notebook's room, opened if need be, and kept open inside.
+    async def open_room(self, path: str) -> AsyncGenerator[LiveRoom]:
+        """Open the notebook's room if necessary, and keep it open inside the block.
 
         Raises:
             NotebookNotFound, InvalidNotebook, OpenElsewhere.
@@ -136,8 +136,8 @@ class Rooms:
         if self._leases is not None:
             self._leases.take(path)
         try:
-            document = await self._opened(path)
-            # Nothing is awaited from here to the pin: a room that is about to be cleaned stays.
+            document = await self._open_document(path)
+            # Do not await between here and the pin, or the room could be cleaned.
             file_id = self._settings["file_id_manager"].index(path)
             room = extension.ywebsocket_server.rooms[_room_id(file_id)]
             assert room._document is document
@@ -145,15 +145,15 @@ class Rooms:
             live.pin()
             try:
                 with readable(path):
-                    await live.settled()
+                    await live.wait_until_loaded()
                 yield live
             finally:
                 live.unpin()
         except HTTPError as error:
             raise manager_error(error, path) from error
 
-    def _release_with_rooms(self, leases: RoomLeases) -> None:
-        """Has the lease of a notebook released when its room is deleted, by whomever."""
+    def _release_leases_with_rooms(self, leases: RoomLeases) -> None:
+        """Have a notebook's lease released when its room is deleted."""
         server = self.extension.ywebsocket_server
         delete = server.delete_room
 
@@ -166,7 +166,7 @@ class Rooms:
 
         server.delete_room = delete_room
 
-    async def _opened(self, path: str) -> Any:
+    async def _open_document(self, path: str) -> Any:
         extension = self.extension
         try:
             with readable(path):
@@ -178,8 +178,8 @@ class Rooms:
                     create=True,
                 )
         except Exception:
-            # A room that could not be filled is stopped, but listed: who fills it then waits for
-            # its store for ever. Nothing is awaited between its end and here.
+            # A room that failed to load is stopped but still listed, and loading it again would wait
+            # forever for its store. Nothing was awaited since it failed.
             room_id = _room_id(self._settings["file_id_manager"].get_id(path))
             room = extension.ywebsocket_server.rooms.get(room_id)
             if room is not None and not room.ready and not room.clients:
@@ -189,12 +189,12 @@ class Rooms:
             raise
 
     async def close(self) -> None:
-        """Saves what is unsaved, and leaves the rooms to jupyter-collaboration."""
+        """Save unsaved changes and leave the rooms to jupyter-collaboration."""
         for live in list(self._live.values()):
             if live.unsaved:
                 with suppress(ToolError, FileChanged):
                     await live.save()
-            live.leave()
+            live.detach()
         self._live.clear()
 
     def _known(self, room: Any, file_id: str, path: str) -> LiveRoom:
@@ -207,25 +207,25 @@ class Rooms:
         return live
 
     def _forget_closed(self) -> None:
-        """Lets go of rooms that are no more: nobody tells of their end."""
+        """Detach from rooms that no longer exist; no event reports their end."""
         rooms = self.extension.ywebsocket_server.rooms
         for room_id, live in list(self._live.items()):
             if rooms.get(room_id) is not live.room:
-                self._live.pop(room_id).leave()
+                self._live.pop(room_id).detach()
 
 
 class LiveRoom:
-    """A room and what we know of it.
+    """A room and its state.
 
     Attributes:
         room: The DocumentRoom.
-        file_id: Its notebook's, by jupyter_server_fileid.
-        path: Where the notebook was when it was last asked for.
-        notebook: The notebook in it.
-        old_format: Whether its file was seen to be of an old format, which the room has converted.
-        writing: The cells whose outputs are being written, by their ids in the document.
-        reloads: How often another program's file has replaced the room's content. What was changed
-            in the room and not saved before is not in it any more.
+        file_id: The notebook's id in jupyter_server_fileid.
+        path: The notebook's path at the last access.
+        notebook: The notebook in the room.
+        old_format: Whether the file has an old format, which the room has converted; None if unknown.
+        writing: The shared ids of the cells whose outputs are being written.
+        reloads: How often another program's file replaced the room's content, and with it changes that
+            were not saved.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class LiveRoom:
         self._extension = extension
         self.room = room
         self.file_id = file_id
-        self._tell = changed
+        self._notify = changed
         self._closed = closed
         self._cleaning: asyncio.Task[None] | None = None
         self.path = ""
@@ -251,19 +251,19 @@ class LiveRoom:
         self.writing: list[str] = []
         self.reloads = 0
         self._reloading = 0
-        # A reload loads first and replaces later: what is saved in between it would take out again.
+        # A reload replaces the content after loading it: a save in between would be reverted.
         self._save_or_reload = asyncio.Lock()
         if not isinstance(room._file, RoomFile):
             room._file = RoomFile(room._file, loaded=room.ready)
         self._file: RoomFile = room._file
         room._maybe_save_document = self._save_for_room
         self._reload = room._on_outofband_change
-        # The room's own save calls it by this name, its file's watcher as it was subscribed.
+        # The room's save calls this attribute; the file's watcher calls what was subscribed.
         room._on_outofband_change = self._on_reload
         room._file.observe(room.room_id, self._on_reload, room._on_filepath_change)
         self._pins = 0
         self._pin = _Pin(_room_id(file_id))
-        self._one_save = asyncio.Lock()
+        self._save_lock = asyncio.Lock()
         self._next_save: asyncio.Task[int] | None = None
         self._is_due = False
         tasks = BackgroundTasks(_log)
@@ -271,13 +271,13 @@ class LiveRoom:
 
     @property
     def unsaved(self) -> bool:
-        """Whether a save of ours or of the room is still to come."""
+        """Whether a save by this class or by the room is pending."""
         pending = self.room._saving_document
         own = self._is_due or self._next_save is not None
         return own or (pending is not None and not pending.done())
 
-    async def settled(self) -> None:
-        """Waits until the room is loaded, and until nobody is about to load it anew."""
+    async def wait_until_loaded(self) -> None:
+        """Wait until the room is loaded and no reload is under way."""
         room = self.room
         if not room.ready:
             async with self._extension._room_locks[room.room_id]:
@@ -291,21 +291,21 @@ class LiveRoom:
         async with room._update_lock:
             pass
 
-    async def take_in_file(self) -> None:
-        """Takes in what another program wrote to the file, as the room does once a second.
+    async def reload_if_changed(self) -> None:
+        """Reload the file if another program wrote it, as the room does once a second.
 
         Raises:
-            InvalidNotebook: Jupyter cannot read it; the room stays as it is, and is not saved.
+            InvalidNotebook: Jupyter cannot read the file; the room is unchanged and is not saved.
         """
         await self._file.maybe_notify()
-        if self._file.is_behind:  # It could not be loaded when the loader saw it first.
+        if self._file.is_behind:  # It could not be loaded when the loader first saw it.
             await self._on_reload()
-        await self.settled()
+        await self.wait_until_loaded()
 
     # --- staying open
 
     def pin(self) -> None:
-        """Keeps the room from being cleaned: to its own bookkeeping we are one more client."""
+        """Keep the room open by adding a client to it."""
         self._pins += 1
         room = self.room
         room.clients.add(self._pin)
@@ -313,7 +313,7 @@ class LiveRoom:
             room.cleaner.cancel()
 
     def unpin(self) -> None:
-        """Lets go; a room without clients is cleaned after the delay that it is configured for."""
+        """Remove the client; a room without clients is cleaned after its configured delay."""
         self._pins -= 1
         if self._pins:
             return
@@ -321,11 +321,11 @@ class LiveRoom:
         room.clients.discard(self._pin)
         delay = self._extension.document_cleanup_delay
         if not room.clients and delay is not None:
-            # In the room's own place for it: whoever opens the room cancels it there.
+            # In the room's own attribute: opening the room cancels this task.
             self._cleaning = room.cleaner = asyncio.create_task(self._clean(room, delay))
 
-    def leave(self) -> None:
-        """Stops following the notebook; the room, if it is still there, goes on without us."""
+    def detach(self) -> None:
+        """Stop following the notebook; the room stays open."""
         self._collect_as_before()
         self.notebook.close()
         if self._cleaning is not None and self._cleaning is not asyncio.current_task():
@@ -352,7 +352,7 @@ class LiveRoom:
     # --- saving
 
     def save_soon(self) -> None:
-        """Saves within a second, whatever else changes until then; the room stays meanwhile."""
+        """Save within a second, regardless of further changes; keep the room open until then."""
         if not self._is_due and self._next_save is None:
             self._is_due = True
             self.pin()
@@ -362,16 +362,16 @@ class LiveRoom:
         try:
             await self.save()
         except (FileChanged, ToolError) as error:
-            _log.warning("A live notebook was not saved: %s", error)
+            _log.warning("A notebook in a room was not saved: %s", error)
 
     async def save(self) -> int:
-        """Save what the room holds now; calls that come while a save runs share the next one.
+        """Save the room's current content; calls during a save are coalesced into the next one.
 
         Returns:
-            What `reloads` was when the content that is now in the file was collected.
+            The value of `reloads` when the saved content was collected.
 
         Raises:
-            FileChanged: another program wrote the file; the room has its content now.
+            FileChanged: another program wrote the file; the room now has its content.
             InvalidNotebook: another program wrote the file, and Jupyter cannot read it.
             ReadOnly, DiskFull, SaveFailed.
         """
@@ -380,10 +380,10 @@ class LiveRoom:
     async def _save_for_room(
         self, previous: asyncio.Task[None] | None, save_now: bool = False
     ) -> None:
-        """Save where the room wants to: after a change, with its delay, or when a person saves.
+        """Save for the room: after a change, with the room's delay, or when a person saves.
 
         Raises:
-            ToolError: `save_now`, and it was not saved.
+            ToolError: ``save_now`` is set and the save failed.
         """
         room = self.room
         self._file.settle()
@@ -394,14 +394,14 @@ class LiveRoom:
         try:
             await asyncio.sleep(delay)
             if room._saving_document is asyncio.current_task():
-                room._saving_document = None  # It is under way: neither put off nor cancelled.
+                room._saving_document = None  # Under way: neither postponed nor cancelled.
             await self.save()
         except asyncio.CancelledError:
             return
         except FileChanged:
-            _log.info("%s was written by another program, and loaded again", self.path)
+            _log.info("Another program wrote %s; it was reloaded", self.path)
         except ToolError as error:
-            _log.warning("A live notebook was not saved: %s", error)
+            _log.warning("A notebook in a room was not saved: %s", error)
             if save_now:
                 raise
 
@@ -413,7 +413,7 @@ class LiveRoom:
 
     async def _save(self) -> int:
         try:
-            async with self._one_save:
+            async with self._save_lock:
                 self._next_save = None
                 if self._is_due:
                     self._is_due = False
@@ -433,7 +433,7 @@ class LiveRoom:
 
     async def _save_content(self, room: Any) -> int:
         if room._saving_document is not None:
-            # The room's own save, which each change puts off; one that has begun goes to its end.
+            # The room's own save, which each change postpones; one that has begun is completed.
             room._saving_document.cancel()
         model = {"format": room.file_format, "type": room.file_type, "content": None}
         with representable(self.path):
@@ -451,12 +451,12 @@ class LiveRoom:
         return reloads
 
     async def _on_reload(self) -> None:
-        """Take in another program's file, as the room does.
+        """Reload the file that another program wrote, as the room does.
 
         Raises:
-            InvalidNotebook: Jupyter cannot read it.
+            InvalidNotebook: Jupyter cannot read the file.
         """
-        # Counted at both ends: what is changed in between is replaced as well.
+        # Counted before and after: changes in between are replaced as well.
         self.reloads += 1
         self._reloading += 1
         try:
@@ -478,22 +478,22 @@ class LiveRoom:
             self._file.version = before
             raise InvalidNotebook(
                 f"Another program wrote {self.path}, and Jupyter cannot read it as a notebook now.",
-                hint="Repair the file. Until then the live notebook is not saved over it.",
+                hint="Repair the file. Until then the open notebook is not saved over it.",
                 path=self.path,
             )
 
     def _on_change(self) -> None:
-        self._tell(self.path)
+        self._notify(self.path)
 
 
 @dataclass(eq=False)
 class _Pin:
-    """A client of a room that wants nothing from it."""
+    """A client that keeps a room open."""
 
     path: str
 
     async def send(self, message: bytes) -> None:
-        """An update, which we know already."""
+        """Ignore an update."""
 
 
 def _room_id(file_id: str) -> str:

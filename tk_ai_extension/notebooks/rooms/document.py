@@ -1,4 +1,4 @@
-"""A notebook that is live: jupyter-collaboration's shared document is the truth while its room is."""
+"""A notebook in a collaboration room: while the room is open, its shared document is authoritative."""
 
 from __future__ import annotations
 
@@ -27,82 +27,81 @@ from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
 from tk_ai_extension.notebooks.rooms.live import whole
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 from tk_ai_extension.notebooks.session import (
-    Entered,
     Find,
-    KeptDocument,
-    OutputPlace,
-    Pulled,
+    LoadedNotebook,
+    OutputSink,
+    RunningCell,
     SessionDocument,
+    StoredDocument,
 )
 from tk_ai_extension.notebooks.textdiff import text_edits
-from tk_ai_extension.notebooks.transactions import EditTransaction, Step
+from tk_ai_extension.notebooks.transactions import EditStep, EditTransaction
 
 ORIGIN = "tk_ai_extension"
-"""The origin of our transactions, for whoever observes the document."""
+"""The origin of this extension's transactions, for observers of the document."""
 
 T = TypeVar("T")
 
 
 FLUSH_SHARE = 10
-"""A transaction that takes long puts the next one off by so many times its duration.
+"""A slow transaction delays the next one by this multiple of its duration.
 
-Appending to a shared text takes time in proportion to the text: this keeps the sum of it in
-proportion to the time that passes, whatever a cell prints.
+Appending to a shared text takes time in proportion to its length. The delay bounds the share of time
+that it takes, however much a cell prints.
 """
 
 
 class RoomDocument(SessionDocument):
     """A notebook in its room.
 
-    An edit is one transaction, and changes of a source are made where they are, so that other
-    people's cursors stay. It is saved before it is reported, by the room's own means: another
-    program's write to the file in between is seen, and the edit is worked out anew on it. Outputs of
-    a running cell are saved once a second and after its end.
+    An edit is one transaction with minimal changes of sources, so that people's cursors stay. It is
+    saved through the room before it is reported: if another program wrote the file meanwhile, the edit
+    is computed again. Outputs of a running cell are saved once a second and after its end.
 
     Args:
-        kept: The document where the notebook is kept: its file.
+        kept: The document of the stored notebook: its file.
         rooms: The server's rooms.
     """
 
     kind = "room"
 
-    def __init__(self, kept: KeptDocument, rooms: Rooms) -> None:
+    def __init__(self, kept: StoredDocument, rooms: Rooms) -> None:
         super().__init__(kept.session)
-        self._kept = kept  # As long as somebody has it, its session is the notebook's.
+        self._kept = kept  # Keeps the notebook's session alive.
         self._rooms = rooms
 
     @property
     def path(self) -> str:
-        """See `NotebookDocument.path`; it follows the notebook where a person renames it."""
+        """See `NotebookDocument.path`; it changes when a person renames the notebook."""
         return self._kept.path
 
-    async def pull(self, look: Callable[[Pulled], T]) -> T:
+    async def pull(self, look: Callable[[LoadedNotebook], T]) -> T:
         """See `SessionDocument.pull`."""
-        async with self._rooms.entered(self.path) as room:
+        async with self._rooms.open_room(self.path) as room:
             await self.session.deliver(self)
             return look(self._pulled(room))
 
-    def _pulled(self, room: LiveRoom) -> Pulled:
+    def _pulled(self, room: LiveRoom) -> LoadedNotebook:
         notebook, path = room.notebook, self.path
-        return Pulled(notebook.snapshot(path), notebook.content, lambda: notebook.raw(path))
+        return LoadedNotebook(notebook.snapshot(path), notebook.content, lambda: notebook.raw(path))
 
     async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:  # noqa: ARG002
         """See `SessionDocument.attempt`."""
         self._kept.check_writable()
-        async with self._rooms.entered(self.path) as room:
-            await room.take_in_file()
+        async with self._rooms.open_room(self.path) as room:
+            await room.reload_if_changed()
             await self.session.deliver(self)
-            # From here to the end of the transaction nothing is awaited.
+            # Do not await between here and the end of the transaction.
             pulled = self._pulled(room)
             edit = pulled.edited(operations)
             if not edit.steps:
                 return Applied(pulled.snapshot, ())
-            undo = self._carry_out(room, edit)
-            # Before anything is awaited: what comes later is others' work.
+            undo = self._apply_steps(room, edit)
+            # Before the next await, after which others may have changed the document.
             snapshot, reloads = room.notebook.snapshot(self.path), room.reloads
             try:
                 if await room.save() != reloads:
-                    # Another program's file took the edit's place before it was saved.
+                    # Another program's file replaced the edit before it was saved.
                     return None
             except FileChanged:
                 return None
@@ -110,52 +109,52 @@ class RoomDocument(SessionDocument):
                 undo.undo()
                 raise
             finally:
-                # Here and now: one that a traceback keeps and the garbage collector finds in
-                # the middle of somebody's transaction breaks the document.
+                # Delete it now: if a traceback kept it alive and the garbage collector freed it during
+                # another transaction, the document would break.
                 del undo
             return Applied(snapshot, edit.changes())
 
     # --- for the session
 
-    async def enter(self, find: Find) -> Entered:
-        """See `SessionDocument.enter`."""
+    async def locate(self, find: Find) -> RunningCell:
+        """See `SessionDocument.locate`."""
         async with AsyncExitStack() as pinned:
-            room = await pinned.enter_async_context(self._rooms.entered(self.path))
+            room = await pinned.enter_async_context(self._rooms.open_room(self.path))
             snapshot = room.notebook.snapshot(self.path)
             cell = find(snapshot)
-            place = RoomPlace(room, cell, ORIGIN, pinned.pop_all())
-            return Entered(cell, len(snapshot.cells), place)
+            sink = RoomSink(room, cell, ORIGIN, pinned.pop_all())
+            return RunningCell(cell, len(snapshot.cells), sink)
 
     async def flush(self) -> None:
-        """See `NotebookDocument.flush`: a room is saved within a second of each change anyway."""
+        """See `NotebookDocument.flush`; nothing to do: a room is saved within a second."""
 
-    async def is_current(self, place: OutputPlace) -> bool:
+    async def is_current(self, sink: OutputSink) -> bool:
         """See `SessionDocument.is_current`."""
-        return isinstance(place, RoomPlace) and self._rooms.is_room_of(place.room, self.path)
+        return isinstance(sink, RoomSink) and self._rooms.is_room_of(sink.room, self.path)
 
-    def _carry_out(self, room: LiveRoom, edit: EditTransaction) -> UndoManager:
-        """Does the edit's steps in one transaction; the undo manager takes back just them."""
+    def _apply_steps(self, room: LiveRoom, edit: EditTransaction) -> UndoManager:
+        """Apply the edit's steps in one transaction; the undo manager reverts only them."""
         document = room.notebook.document
-        # An origin of its own: outputs and other edits meanwhile are not taken back with it.
+        # A unique origin: undo must not revert outputs and other edits.
         origin = f"{ORIGIN} {uuid.uuid4().hex}"
         undo = UndoManager(scopes=[document.ycells], capture_timeout_millis=0)
         undo.include_origin(origin)
         running = set(room.writing)
         with document.ydoc.transaction(origin=origin):
             for step in edit.steps:
-                _carry_out(document, step, running)
+                _apply_step(document, step, running)
         return undo
 
 
-class RoomPlace(OutputPlace):
-    """The outputs of one running cell in its shared document; see `OutputPlace`.
+class RoomSink(OutputSink):
+    """The outputs of one running cell in its shared document; see `OutputSink`.
 
-    The cell is told by its id in the document, so that it may be moved, and its outputs by their
-    place. Where somebody cleared them meanwhile, what comes later starts anew.
+    The cell is identified by its shared id, so that it may be moved, and an output by its index. If
+    someone cleared the outputs meanwhile, later output is appended.
 
     Args:
         room: The room.
-        cell: The cell, as it was found in the room just now; None where it is gone from it.
+        cell: The cell as it is in the room; None if it is gone.
         origin: The origin of the transactions.
         pinned: Keeps the room open until it is closed.
     """
@@ -169,14 +168,14 @@ class RoomPlace(OutputPlace):
         self._shared_id = None if cell is None else room.notebook.shared_id(cell.index)
         self._origin = origin
         self._pinned = pinned
-        # What the executor counts as output n is output places[n] of the document, if it is there.
+        # The executor's output n is output places[n] of the document; None if it is not there.
         self._places: list[int | None] = []
         self._expected = 0
         if self._shared_id is not None:
             room.writing.append(self._shared_id)
 
     async def begin(self, run: RunningOutputs) -> None:
-        """See `OutputPlace.begin`."""
+        """See `OutputSink.begin`."""
         if (cell := self._cell()) is None:
             return
         with self._transaction():
@@ -185,7 +184,7 @@ class RoomPlace(OutputPlace):
             cell["execution_count"] = None
             cell["execution_state"] = "running"
             distrust(cell)
-            # What came before the notebook was in this room.
+            # Outputs from before the notebook was in this room.
             for index, output in run.numbered():
                 self._places += [None] * (index - len(self._places))
                 self._append(outputs, output)
@@ -194,8 +193,8 @@ class RoomPlace(OutputPlace):
         self.room.save_soon()
 
     async def push_outputs(self, run: RunningOutputs) -> None:
-        """See `OutputPlace.push_outputs`: all in one transaction."""
-        taken = run.take()
+        """See `OutputSink.push_outputs`: all in one transaction."""
+        taken = run.commit_pending()
         if not taken or (cell := self._cell()) is None:
             return
         with self._transaction():
@@ -208,7 +207,7 @@ class RoomPlace(OutputPlace):
         self.room.save_soon()
 
     async def end(self, run: RunningOutputs, *, save: bool) -> None:  # noqa: ARG002
-        """See `OutputPlace.end`; the save begins within a second and is not waited for."""
+        """See `OutputSink.end`; the save begins within a second and is not awaited."""
         if (cell := self._cell()) is not None:
             with self._transaction():
                 cell["execution_count"] = run.execution_count
@@ -216,7 +215,7 @@ class RoomPlace(OutputPlace):
         self.room.save_soon()
 
     async def release(self, run: RunningOutputs, *, done: bool) -> None:  # noqa: ARG002
-        """See `OutputPlace.release`."""
+        """See `OutputSink.release`."""
         if self._shared_id is not None:
             self.room.writing.remove(self._shared_id)
         await self._pinned.aclose()
@@ -243,7 +242,7 @@ class RoomPlace(OutputPlace):
     ) -> None:
         place = self._places[index]
         if place is None:
-            # Somebody cleared the cell; what is printed from now on is a stream of its own.
+            # Someone cleared the cell: later output is a new stream.
             self._places[index] = len(outputs)
             stream = {"output_type": "stream", "name": run.stream_name(index), "text": new}
             outputs.append(shared_output(stream))
@@ -274,9 +273,9 @@ class RoomPlace(OutputPlace):
 
 
 def distrust(cell: Any) -> None:
-    """What an agent puts into a cell does not inherit the trust that a person gave to it.
+    """Mark a cell as not trusted: an agent's outputs must not inherit a person's trust.
 
-    Open pages read this, too (`src/images/trust.ts`).
+    Open pages read this as well (`src/images/trust.ts`).
     """
     metadata: Any = cell.get("metadata")
     if isinstance(metadata, Map) and metadata.get("trusted"):
@@ -284,14 +283,14 @@ def distrust(cell: Any) -> None:
 
 
 def shared_output(output: Json) -> Map[Any]:
-    """An output as JupyterLab has it in a shared document: the text of a stream can grow."""
+    """Return an output as JupyterLab shares it: a stream's text is a shared text that can grow."""
     shared = cast("Json", encodable(output))
     if shared.get("output_type") == "stream":
         shared = {**shared, "text": Text(stream_text(shared))}
     return Map(shared)
 
 
-def _carry_out(document: Any, step: Step, running: Collection[str]) -> None:
+def _apply_step(document: Any, step: EditStep, running: Collection[str]) -> None:
     cells = document.ycells
     match step.kind:
         case "insert":
@@ -300,7 +299,7 @@ def _carry_out(document: Any, step: Step, running: Collection[str]) -> None:
         case "delete":
             del cells[step.index]
         case "move":
-            # Yjs 13 has no move: a copy with the same id takes the cell's place.
+            # Yjs 13 has no move: replace the cell by a copy with the same id.
             stored = cast("Json", whole(cells[step.index].to_py()))
             del cells[step.index]
             cells.insert(step.to, document.create_ycell(stored))
@@ -315,7 +314,7 @@ def _carry_out(document: Any, step: Step, running: Collection[str]) -> None:
 def _shared_cell(document: Any, content: CellContent, shared_id: str | None = None) -> Any:
     stored = cellforms.stored_cell(content, as_lines=False)
     if shared_id is not None:
-        stored["id"] = shared_id  # In the document every cell has one, whatever its format.
+        stored["id"] = shared_id  # In the document every cell has an id, whatever the format.
     return document.create_ycell(encodable(stored))
 
 
@@ -325,7 +324,7 @@ def _set(
     cells = document.ycells
     cell = cells[index]
     if after.type != before.type:
-        # JupyterLab makes a cell's widget once, by the type that it has then.
+        # JupyterLab creates a cell's widget once, for its type at that time.
         cells[index] = _shared_cell(document, after, cell["id"])
         return
     if after.source != before.source:
@@ -334,7 +333,7 @@ def _set(
         distrust(cell)
         outputs = cell["outputs"]
         outputs.clear()
-        # Those of a cell that runs are its run's: others can only clear them.
+        # A running cell's outputs belong to its run: an edit can only clear them.
         if cell["id"] not in running:
             outputs.extend([shared_output(output) for output in after.outputs])
     if after.execution_count != before.execution_count:
@@ -342,8 +341,8 @@ def _set(
 
 
 def replace_text(shared: Any, old: str, new: str) -> None:
-    """Makes a shared text that reads ``old`` read ``new``, by the smallest edits."""
-    # A shared text counts bytes. From the end, so that places before an edit stay as they were.
+    """Change a shared text from ``old`` to ``new`` with minimal edits."""
+    # A shared text counts bytes. From the end, so that earlier indexes stay valid.
     for edit in reversed(text_edits(old, new)):
         start = len(old[: edit.start].encode("utf-8"))
         size = len(old[edit.start : edit.end].encode("utf-8"))

@@ -1,7 +1,7 @@
-"""Which server has a notebook's room: two rooms of one file save over each other.
+"""Leases: at most one server has a notebook's room, as two rooms of one file would save over each other.
 
-A lease is a lock on a file in Jupyter's runtime folder, which the servers of one user share. The
-system releases it with the process, however that ends.
+A lease is a lock on a file in Jupyter's runtime folder, which the servers of a user share. The system
+releases it when the process ends, in whatever way.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class RoomLeases:
     """The leases of one server.
 
     Args:
-        folder: Where the lock files are, the same for all servers of a user.
+        folder: The folder of the lock files, the same for all servers of a user.
         root: The folder that notebooks' paths are relative to.
-        name: Says which server this is, to people: its address.
+        name: Returns this server's address, for people.
     """
 
     def __init__(self, folder: Path, root: Path, name: Callable[[], str]) -> None:
@@ -37,17 +37,17 @@ class RoomLeases:
         self._held: dict[Path, int] = {}
 
     def take_or_warn(self, path: str) -> None:
-        """Takes the lease of a notebook that is open already, which cannot be refused any more."""
+        """Take the lease of a notebook that is already open; log a warning if that fails."""
         try:
             self.take(path)
         except OpenElsewhere as error:
-            _log.warning("%s Both save the file: work may be lost.", error.message)
+            _log.warning("%s Both servers save the file, so work may be lost.", error.message)
 
     def take(self, path: str) -> None:
-        """Takes the lease of a notebook; a second time changes nothing.
+        """Take the lease of a notebook; idempotent.
 
         Raises:
-            OpenElsewhere: another server has it.
+            OpenElsewhere: another server has the lease.
         """
         if path in self._locks:
             return
@@ -63,15 +63,15 @@ class RoomLeases:
             os.ftruncate(fd, 0)
             os.write(fd, self._name().encode("utf-8", "replace"))
         except OSError as error:
-            _log.warning("%s has no lease: other servers may open it as well (%s)", path, error)
+            _log.warning("%s has no lease, so other servers may open it as well: %s", path, error)
             return
         self._locks[path], self._held[lock] = lock, fd
 
     def check(self, path: str) -> None:
-        """Raises where another server has the lease.
+        """Raise if another server has the lease.
 
         Raises:
-            OpenElsewhere.
+            OpenElsewhere: another server has the lease.
         """
         if path in self._locks:
             return
@@ -92,7 +92,7 @@ class RoomLeases:
             os.close(fd)
 
     def release(self, path: str) -> None:
-        """Releases the lease of a notebook, if it is held."""
+        """Release the lease of a notebook if it is held."""
         lock = self._locks.pop(path, None)
         if lock is not None and lock not in self._locks.values():
             with suppress(OSError):
@@ -100,7 +100,7 @@ class RoomLeases:
             os.close(self._held.pop(lock))
 
     def renamed(self, old: str, new: str) -> None:
-        """A notebook, or a folder above some, has another path: their leases go along."""
+        """Move leases after a rename of a notebook or a folder."""
         for path in list(self._locks):
             place = moved(path, old, new)
             if place is not None:
@@ -108,7 +108,7 @@ class RoomLeases:
                 self.release(path)
 
     def close(self) -> None:
-        """Releases all."""
+        """Release all leases."""
         for path in list(self._locks):
             self.release(path)
 
@@ -129,7 +129,7 @@ class RoomLeases:
 
 
 def _locked(lock: Path) -> int | None:
-    """A descriptor that holds a lock; None where another process holds it."""
+    """Return a descriptor that holds a lock; None if another process holds it."""
     while True:
         fd = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
         try:
@@ -143,4 +143,4 @@ def _locked(lock: Path) -> int | None:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(fd), lock.stat()):
                 return fd
-        os.close(fd)  # Who had it removed the file in between.
+        os.close(fd)  # The previous holder removed the file in between.

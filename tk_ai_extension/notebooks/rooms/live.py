@@ -1,7 +1,7 @@
-"""A live notebook (jupyter-ydoc's YNotebook): a snapshot that follows its changes, and all of it as JSON.
+"""A shared notebook (jupyter-ydoc's YNotebook): a snapshot that follows its changes, and its JSON.
 
-Reading a shared cell costs a tenth of a millisecond, so that thousands are not read for each call:
-what is known of the cells is kept, and the document's own events say which of them to read again.
+Reading a shared cell costs a tenth of a millisecond, too much for thousands of cells at each call. So
+cells are cached, and the document's events say which of them to read again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.reading import read_cell, snapshot_of
 
 _TRIES = 3
-"""So often a notebook that changes meanwhile is collected piece by piece."""
+"""How often a notebook is collected cell by cell if it changes meanwhile."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one shared cell; its id in the document also where the format has no ids."""
+    """The cached state of a shared cell; it has a shared id even if the format has no ids."""
 
     shared_id: str = ""
     cell: Cell | None = None
@@ -61,7 +61,7 @@ class LiveNotebook:
             if (live := this()) is not None:
                 live.on_meta()
 
-        # The document's own `observe` would cut off the room's subscription.
+        # The document's own `observe` would replace the room's subscription.
         self._meta = document.ydoc.get("meta", type=Map)
         self._subscriptions = [
             (document.ycells, document.ycells.observe_deep(cells_changed)),
@@ -69,7 +69,7 @@ class LiveNotebook:
         ]
 
     def close(self) -> None:
-        """Stops following."""
+        """Stop following."""
         for shared, subscription in self._subscriptions:
             shared.unobserve(subscription)
         self._subscriptions.clear()
@@ -77,18 +77,18 @@ class LiveNotebook:
     # --- reading
 
     def snapshot(self, path: str) -> Snapshot:
-        """The notebook as it is now."""
+        """Return the current notebook."""
         if self._snapshot is None or self._snapshot.path != path:
             self._refresh(path)
         assert self._snapshot is not None
         return self._snapshot
 
     def content(self, index: int) -> CellContent:
-        """The whole content of a cell."""
+        """Return the whole content of a cell."""
         return cellforms.content_of(self._stored(index), self._nbformat)
 
     def raw(self, path: str) -> Json:
-        """All of it as JSON.
+        """Return the whole notebook as JSON.
 
         Raises:
             InvalidNotebook.
@@ -98,19 +98,18 @@ class LiveNotebook:
         return cellforms.without_transient(notebook)
 
     def shared(self, index: int) -> Any:
-        """The shared cell at an index of the present snapshot."""
+        """Return the shared cell at an index of the current snapshot."""
         return self.document.ycells[index]
 
     def shared_id(self, index: int) -> str:
-        """Its id in the document, which it keeps when it is moved."""
+        """Return a cell's id in the document, which does not change when it is moved."""
         assert self._known is not None
         return self._known[index].shared_id
 
     def find(self, shared_id: str, path: str) -> int | None:
-        """The index of the cell with this id in the document, or None.
+        """Return the index of the cell with this shared id, or None.
 
-        Of the cells that changed only the id is read: a running cell changes each time it is looked
-        for.
+        Of changed cells only the id is read: a running cell has changed at each call.
         """
         if self._known is None:
             self._refresh(path)
@@ -120,7 +119,7 @@ class LiveNotebook:
         )
 
     def _id_now(self, index: int, known: _Known) -> str:
-        """A cell's id in the document; the one that is known was that before the cell changed."""
+        """Return a cell's current shared id; the cached one is outdated once the cell changed."""
         if known.cell is not None:
             return known.shared_id
         return str(self.document.ycells[index].get("id", ""))
@@ -147,7 +146,7 @@ class LiveNotebook:
         return read_cell(stored, 0, "", cellforms.id_of(stored, self._nbformat))
 
     def _all_stored(self) -> list[Json]:
-        """All cells in one go: as text by the document's own code, which is ten times faster."""
+        """Return all cells at once, through the document's own JSON text: ten times faster."""
         try:
             cells = json.loads(str(self.document.ycells))
         except ValueError:  # A value that JSON does not have.
@@ -159,7 +158,7 @@ class LiveNotebook:
 
     @staticmethod
     def _plain(cell: Json) -> Json:
-        """A shared cell as it is stored: numbers that are whole as such, nothing of the moment."""
+        """Return a shared cell in stored form: integral numbers as integers, no transient fields."""
         cell.pop("execution_state", None)
         for field in ("metadata", "outputs", "attachments"):
             if cell.get(field):
@@ -171,7 +170,7 @@ class LiveNotebook:
     # --- following
 
     def on_cells(self, events: Sequence[Any]) -> None:
-        """A transaction changed cells."""
+        """Handle a transaction that changed cells."""
         self.changes += 1
         self._snapshot = None
         known = self._known
@@ -179,24 +178,27 @@ class LiveNotebook:
             paths: list[list[Any]] = [event.path for event in events]
             for event, path in zip(events, paths, strict=True):
                 if not path:
-                    _follow(known, event.delta)
-            # The paths are those after the transaction.
+                    _apply_delta(known, event.delta)
+            # The paths refer to the document after the transaction.
             for path in paths:
                 if path and path[0] < len(known):
                     known[path[0]].cell = None
         self._changed()
 
     def on_meta(self) -> None:
-        """A transaction changed the notebook's metadata or format."""
+        """Handle a transaction that changed the notebook's metadata or format."""
         self.changes += 1
         self._snapshot = self._known = None
         self._changed()
 
 
 def whole(value: Any) -> Any:
-    """A shared value with numbers that are whole as integers: to JavaScript they are all one.
+    """Return a shared value with integral floats as integers: JavaScript does not distinguish them.
 
-    Keys are sorted, as nbformat writes them: shared maps have no order, and each read another one.
+    Keys are sorted as in nbformat: shared maps have no order, and each read returns another one.
+
+    >>> whole({"b": 1.0, "a": [2.5]})
+    {'a': [2.5], 'b': 1}
     """
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
@@ -207,8 +209,8 @@ def whole(value: Any) -> Any:
     return value
 
 
-def _follow(known: list[_Known], delta: Sequence[Json]) -> None:
-    """Does to the list what a transaction did to the shared cells."""
+def _apply_delta(known: list[_Known], delta: Sequence[Json]) -> None:
+    """Apply a transaction's changes of the shared cells to the cached list."""
     at = 0
     for part in delta:
         if "retain" in part:
@@ -225,19 +227,19 @@ def _follow(known: list[_Known], delta: Sequence[Json]) -> None:
 
 
 def collect_at_one_moment(document: Any, changes: Callable[[], int]) -> Callable[[], None]:
-    """Have a shared notebook collected again where it changed meanwhile, whoever asks for it.
+    """Replace a document's ``aget``, so that the notebook is collected again if it changed meanwhile.
 
-    jupyter-ydoc collects the cells one after the other and lets others work in between. A cell that is
-    moved down meanwhile is met twice; where it was changed too, jupyter-ydoc takes the two for
-    different cells and gives the shared one a new id. Whoever knows it by its id, such as its run,
-    loses it. The room's own saves ask for it, too.
+    jupyter-ydoc collects cells one by one and yields to other tasks in between. A cell that is moved
+    down meanwhile is collected twice; if it also changed, jupyter-ydoc takes the two for different
+    cells and gives the shared one a new id, so that its run no longer finds it. The room's own saves
+    also use ``aget``.
 
     Args:
         document: The YNotebook.
-        changes: How many transactions have changed it so far.
+        changes: Returns the number of transactions that changed it so far.
 
     Returns:
-        A function that ends it.
+        A function that restores the original.
     """
     collect = document.aget
     kept = {"deduplicate": False} if "deduplicate" in signature(collect).parameters else {}
@@ -247,7 +249,7 @@ def collect_at_one_moment(document: Any, changes: Callable[[], int]) -> Callable
             before = changes()
             try:
                 content: Json = await collect(**kept)
-            except IndexError:  # A cell went while the cells were counted.
+            except IndexError:  # A cell was deleted meanwhile.
                 continue
             if changes() == before and not _has_duplicates(content["cells"]):
                 return content
@@ -269,7 +271,7 @@ def _has_duplicates(cells: Sequence[Json]) -> bool:
 
 @contextmanager
 def readable(path: str) -> Generator[None]:
-    """Makes what Jupyter cannot read of a notebook an error with a type.
+    """Convert jupyter-ydoc's errors for notebooks that it cannot load to `InvalidNotebook`.
 
     Raises:
         InvalidNotebook.
@@ -278,18 +280,20 @@ def readable(path: str) -> Generator[None]:
         yield
     except UnicodeEncodeError as error:
         raise InvalidNotebook(
-            f"{path} has half a surrogate pair in it, which Jupyter cannot open live.",
-            hint="Replace the JSON escape (from \\ud800 to \\udfff, alone) in the file.",
+            f"{path} contains a lone surrogate, so Jupyter cannot open it for collaboration.",
+            hint="Replace the lone JSON escape between \\ud800 and \\udfff in the file.",
             path=path,
         ) from error
     except (TypeError, ValueError) as error:
-        # Valid JSON that Jupyter stumbles over.
-        raise InvalidNotebook(f"{path} cannot be opened live: {error}", path=path) from error
+        # Valid JSON that jupyter-ydoc cannot load.
+        raise InvalidNotebook(
+            f"{path} cannot be opened for collaboration: {error}", path=path
+        ) from error
 
 
 @contextmanager
 def representable(path: str) -> Generator[None]:
-    """Says by name that jupyter-ydoc cannot give a notebook with such numbers as JSON.
+    """Convert jupyter-ydoc's errors for infinite numbers and NaN to `InvalidNotebook`.
 
     Raises:
         InvalidNotebook.
@@ -298,7 +302,7 @@ def representable(path: str) -> Generator[None]:
         yield
     except (OverflowError, ValueError) as error:
         raise InvalidNotebook(
-            f"{path} holds a number that is infinite or none (NaN): it cannot be saved while it is live.",
+            f"{path} contains an infinite number or NaN and cannot be saved from a collaboration room.",
             hint="Repair the number in the file, or close the notebook everywhere and edit its file.",
             path=path,
         ) from error

@@ -1,9 +1,9 @@
-"""Agents at work in rooms, shown to the people there as collaborators.
+"""Shows active agents in rooms as collaborators.
 
-jupyter-collaboration tells who is there by awareness: each client of a room has a number and a state,
-which it renews, and which goes when it is taken back or not renewed for half a minute. An agent has
-no line of its own, so that its states are kept here. They are no part of the document: nothing is
-saved for them, and no room is kept open.
+jupyter-collaboration shows who is present through awareness: each client of a room has a number and a
+state, which it renews; a state ends when it is removed or not renewed for half a minute. An agent has no
+connection of its own, so its states are managed here. They are not part of the document: they are not
+saved and do not keep a room open.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from tk_ai_extension.model.cells import Cell, Json
 from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
 
 GRACE = 4.0
-"""Seconds for which an agent is shown after the last thing that it did."""
+"""Seconds for which an agent is shown after its last activity."""
 
-RENEWAL = 5.0
-"""Seconds between two renewals: a page whose line was cut knows nobody when it comes back."""
+RENEWAL_INTERVAL = 5.0
+"""Seconds between two renewals: a page that reconnects has lost all states."""
 
 ANNOUNCE_INTERVAL = 0.5
-"""Seconds between two announcements: a page works through all its editors at each."""
+"""Minimum seconds between two announcements: a page processes all its editors for each."""
 
 COLORS = 7
-"""How many colours for collaborators JupyterLab's themes have."""
+"""Number of collaborator colours in JupyterLab's themes."""
 
 
 class Presence:
-    """The agents at work in the rooms of one server.
+    """The active agents in the rooms of one server.
 
     Args:
         rooms: The rooms.
@@ -44,47 +44,47 @@ class Presence:
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
-        self._groups: dict[str, _Agents] = {}
+        self._groups: dict[str, _RoomAgents] = {}
 
     def worked(self, path: str, caller: Caller, cells: Sequence[str]) -> None:
-        """An agent has changed these cells of a notebook."""
+        """Show that an agent changed these cells of a notebook."""
         if (agents := self._agents(path)) is not None:
-            agents.of(caller).is_at(cells)
+            agents.of(caller).work_at(cells)
 
     def began(self, path: str, caller: Caller, cells: Sequence[str]) -> None:
-        """An agent begins to run these cells."""
+        """Show that an agent begins to run these cells."""
         if (agents := self._agents(path)) is not None:
             agent = agents.of(caller)
             agent.running |= set(cells)
-            agent.is_at(cells)
+            agent.work_at(cells)
 
     def ended(self, path: str, caller: Caller, cells: Sequence[str]) -> None:
-        """These cells have run, however they ended."""
+        """Show that these cells have ended."""
         if (agents := self._agents(path)) is not None:
             agent = agents.of(caller)
             agent.running -= set(cells)
-            agent.is_at(cells)
+            agent.work_at(cells)
 
     async def close(self) -> None:
-        """No agent is there any more."""
+        """Remove all agents."""
         tasks = [agents.shown for agents in self._groups.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _agents(self, path: str) -> _Agents | None:
-        """The agents in the notebook's room; None where there is no room."""
+    def _agents(self, path: str) -> _RoomAgents | None:
+        """Return the agents in the notebook's room; None if there is no room."""
         live = self._rooms.find(path)
         if live is None:
             return None
         key = live.room.room_id
         agents = self._groups.get(key)
         if agents is None or agents.live is not live or agents.shown.done():
-            agents = self._groups[key] = _Agents(self._rooms, live)
+            agents = self._groups[key] = _RoomAgents(self._rooms, live)
             agents.shown.add_done_callback(lambda _: self._gone(key, agents))
         return agents
 
-    def _gone(self, key: str, agents: _Agents) -> None:
+    def _gone(self, key: str, agents: _RoomAgents) -> None:
         if self._groups.get(key) is agents:
             del self._groups[key]
 
@@ -96,9 +96,9 @@ class _Agent:
         caller: The agent.
 
     Attributes:
-        user: It as jupyter-collaboration tells of people.
-        own: A document of its own, for the number that it is known by.
-        cell: The key of the cell that it works at, or has just worked at; empty if there is none.
+        user: Its user information, as in jupyter-collaboration.
+        own: An awareness of its own, for a client number.
+        cell: The key of the cell that it is or was last active in; empty if there is none.
         running: The keys of the cells that it runs.
     """
 
@@ -109,23 +109,23 @@ class _Agent:
         self.running: set[str] = set()
         self._until = 0.0
 
-    def is_at(self, cells: Sequence[str]) -> None:
-        """It works, or has just worked, at the last of these cells."""
+    def work_at(self, cells: Sequence[str]) -> None:
+        """Note activity in the last of these cells."""
         self._until = time.monotonic() + GRACE
         if cells:
             self.cell = cells[-1]
 
-    def left(self) -> float:
-        """Seconds for which it is still there, whatever it does; none if not positive."""
+    def time_left(self) -> float:
+        """Return the seconds for which it is still shown; zero or less if it is not."""
         return math.inf if self.running else self._until - time.monotonic()
 
 
-class _Agents:
-    """The agents in one room, announced all together.
+class _RoomAgents:
+    """The agents in one room, announced together.
 
     Attributes:
         live: The room.
-        shown: Shows them for as long as one is there.
+        shown: The task that announces them while there are any.
     """
 
     def __init__(self, rooms: Rooms, live: LiveRoom) -> None:
@@ -133,11 +133,11 @@ class _Agents:
         self._rooms = rooms
         self._there: dict[str, _Agent] = {}
         self._changed = asyncio.Event()
-        # The rooms send nothing but from a task.
+        # Rooms send messages only from within a task.
         self.shown = asyncio.create_task(self._show(), name=f"agents in {live.path}")
 
     def of(self, caller: Caller) -> _Agent:
-        """An agent that does something now."""
+        """Return an agent that is active now."""
         self._changed.set()
         if (agent := self._there.get(caller.identity)) is None:
             agent = self._there[caller.identity] = _Agent(caller)
@@ -149,20 +149,20 @@ class _Agents:
         try:
             while self._rooms.is_open(self.live):
                 self._changed.clear()
-                self._announce([each for each in self._there.values() if each.left() <= 0])
+                self._announce([each for each in self._there.values() if each.time_left() <= 0])
                 if not self._there:
                     break
                 await asyncio.sleep(ANNOUNCE_INTERVAL)
                 with suppress(TimeoutError):
-                    left = min(each.left() for each in self._there.values())
-                    async with asyncio.timeout(min(left, RENEWAL)):
+                    time_left = min(each.time_left() for each in self._there.values())
+                    async with asyncio.timeout(min(time_left, RENEWAL_INTERVAL)):
                         await self._changed.wait()
         finally:
             awareness.unobserve(joined)
             self._announce(list(self._there.values()))
 
     def _announce(self, gone: Sequence[_Agent]) -> None:
-        """Announces who is there, in the room and in the list of who is online."""
+        """Announce the agents in the room and in the global list of collaborators."""
         announced = list(self._there.values())
         if not announced:
             return
@@ -173,16 +173,18 @@ class _Agents:
             agent.own.set_local_state(states.get(agent))
             state = agent.own.encode_awareness_update([agent.own.client_id])
             everybody.apply_awareness_update(state, "local")
-        # One message for all: a page looks at each of its editors whenever somebody moves.
+        # One message for all: a page processes all its editors for each.
         update = everybody.encode_awareness_update([each.own.client_id for each in announced])
         loop = asyncio.get_running_loop()
-        for room in self._rooms.shown_in(self.live):
-            # What is "local" to the room it sends to its clients; one that has stopped has none.
+        for room in self._rooms.presence_rooms(self.live):
+            # A room sends "local" updates to its clients; a stopped room raises RuntimeError.
             with suppress(RuntimeError):
                 room.awareness.apply_awareness_update(update, "local")
             for agent in gone:
-                # Its number does not come back. Not at once: that it has gone is sent a moment later.
-                loop.call_later(RENEWAL, room.awareness.meta.pop, agent.own.client_id, None)
+                # Drop the number, which is not reused; later, after the removal was sent.
+                loop.call_later(
+                    RENEWAL_INTERVAL, room.awareness.meta.pop, agent.own.client_id, None
+                )
 
     def _state_of_each(self, agents: Sequence[_Agent]) -> Mapping[_Agent, Json]:
         if not agents:
@@ -201,13 +203,13 @@ class _Agents:
         }
 
     def _autosave(self) -> bool:
-        """What the people there have chosen: the room saves by itself while anybody wants it."""
+        """Return the people's autosave setting: a room autosaves while any client wants it."""
         states = self.live.room.awareness.states.values()
         chosen = [state.get("autosave", True) for state in states if state and not _is_agent(state)]
         return any(chosen) if chosen else True
 
     def _on_awareness(self, topic: str, changes: tuple[Json, Any]) -> None:
-        """A client has joined, to which nobody has been announced yet."""
+        """Announce the agents again when a client joins."""
         clients, origin = changes
         if topic == "change" and clients["added"] and origin != "local":
             self._changed.set()
@@ -217,7 +219,7 @@ _PREFIX = "tk-ai:"
 
 
 def _user(caller: Caller) -> Json:
-    """An agent as jupyter-collaboration tells of people."""
+    """Return an agent's user information, as in jupyter-collaboration."""
     name = caller.author
     words = name.split() or ["?"]
     digest = hashlib.sha256(caller.identity.encode("utf-8", "replace")).digest()
@@ -237,11 +239,11 @@ def _is_agent(state: Json) -> bool:
 
 
 def _cursors(live: LiveRoom, cell: Cell | None) -> list[Json]:
-    """A caret at the end of a cell's source, as CodeMirror's binding to Yjs tells of carets."""
+    """Return a caret at the end of a cell's source, in the form of CodeMirror's Yjs binding."""
     if cell is None:
         return []
     source = live.notebook.shared(cell.index)["source"]
-    # Yjs means the end of a text by the text alone.
+    # Yjs denotes the end of a text by the text alone.
     end = source.sticky_index(0, Assoc.BEFORE).to_json()
     place = {"type": end["type"], "tname": None, "item": None, "assoc": 0}
     return [{"anchor": place, "head": place, "primary": True, "empty": True}]

@@ -1,9 +1,8 @@
-"""A room's file, written only over the version that the room's content derives from.
+"""Optimistic concurrency for a room's file: it overwrites only the version that the room has loaded.
 
-jupyter-collaboration's loader belongs to all rooms of a file and has one `last_modified`: the version
-that it looked at last. Its watcher looks before a room has taken that version in, and a refused save
-does, too. A save that is queued meanwhile would pass the loader's check and overwrite what another
-program wrote.
+jupyter-collaboration's loader is shared by all rooms of a file and has one `last_modified`: the version
+that it saw last. Its watcher and a refused save update it before the room has loaded that version. A
+queued save would then pass the loader's check and overwrite another program's change.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStub
 
 
 class RoomFile(FileLoader):
-    """A loader as one room uses it, with a version of its own.
+    """A file loader for one room, with the room's own version.
 
-    Everything else (the lock, the subscriptions, the watcher) is the loader's.
+    It shares everything else (the lock, the subscriptions, the watcher) with the file's loader.
 
     Args:
         loader: The loader of the file.
-        loaded: Whether the room has its content. One that is just being filled is filled by the
-            loader itself, whose version is taken over by `settle`.
+        loaded: Whether the room has its content. Otherwise the loader is loading it, and `settle` takes
+            over the loader's version.
     """
 
     def __init__(self, loader: FileLoader, *, loaded: bool) -> None:
@@ -36,7 +35,7 @@ class RoomFile(FileLoader):
 
     @property
     def version(self) -> Any:
-        """What the file's `last_modified` was when the room loaded or saved it; None before."""
+        """The file's `last_modified` when the room loaded or saved it; None before."""
         return self._version if self._settled else self.loader.last_modified
 
     @version.setter
@@ -44,22 +43,22 @@ class RoomFile(FileLoader):
         self._version, self._settled = value, True
 
     def settle(self) -> None:
-        """The room has its content: what the loader sees from now on is a later version."""
+        """Fix the room's version once it is loaded: the loader sees only later ones from now on."""
         self.version = self.version
 
     @property
     def last_modified(self) -> Any:
-        """The room's version, by the name that the loader's methods use."""
+        """The room's version, under the name that the loader's methods use."""
         return self.version
 
     @last_modified.setter
     def last_modified(self, value: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        # The watcher compares with the loader's: without this it would report our own save.
+        # The watcher compares with the loader's version: otherwise it would report the room's save.
         self.version = self.loader.last_modified = value
 
     @property
     def is_behind(self) -> bool:
-        """Whether the loader has seen another version of the file than the room has."""
+        """Whether the loader has seen a version of the file that the room has not loaded."""
         return bool(self.loader.last_modified != self.version)
 
     async def maybe_notify(self) -> None:
@@ -70,7 +69,7 @@ class RoomFile(FileLoader):
         """See `FileLoader.maybe_save_content`.
 
         Raises:
-            OutOfBandChanges: the file is of another version than the room's.
+            OutOfBandChanges: the file's version is not the room's.
         """
         version = self.version
         try:

@@ -1,4 +1,4 @@
-"""A notebook that somebody may have open in JupyterLab: in their tab, else where it is kept."""
+"""A notebook that may be open in a JupyterLab tab: edits the tab if it is, else the stored notebook."""
 
 from __future__ import annotations
 
@@ -22,54 +22,54 @@ from tk_ai_extension.model.outputs import (
 )
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 from tk_ai_extension.notebooks.session import (
-    Entered,
     Find,
-    KeptDocument,
-    OutputPlace,
-    Pulled,
+    LoadedNotebook,
+    OutputSink,
+    RunningCell,
     SessionDocument,
+    StoredDocument,
 )
+from tk_ai_extension.notebooks.tabs.patch import TabPatch, utf16
 from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
 from tk_ai_extension.notebooks.tabs.registry import TabRegistry, refusal
 from tk_ai_extension.notebooks.tabs.replica import TabReplica
-from tk_ai_extension.notebooks.tabs.steps import TabPlan, utf16
 
 _log = logging.getLogger(__name__)
 
 GRACE = 5.0
-"""Seconds in which a tab that went away in the middle of a change may come back and say what it did."""
+"""Grace period in seconds in which a tab that disconnected during a change may reconnect."""
 
-_LOOKS = 3
-"""So often a tab is asked what it holds, if it goes away meanwhile."""
+_READ_ATTEMPTS = 3
+"""How often a tab is read if it disconnects meanwhile."""
 
-_EXACT = 5
-"""In so many tries nothing at all may have changed in the cells concerned; then outputs may have."""
+_EXACT_ATTEMPTS = 5
+"""Number of attempts in which the cells concerned must be unchanged; later only outputs may differ."""
 
-_ASIDE = (
-    "a tab of JupyterLab with unsaved changes of it cannot be reached: this is what was last saved"
+_STALE_WARNING = (
+    "a JupyterLab tab with unsaved changes cannot be reached: this is the last saved version"
 )
 
-_OTHERS = -1
-"""The number of outputs that no cell has: what is there is not what was written."""
+_FOREIGN_OUTPUTS = -1
+"""An impossible number of outputs: the cell's outputs are not those of the run."""
 
 T = TypeVar("T")
 
 
 class TabDocument(SessionDocument):
-    """A notebook in a tab of JupyterLab, without collaboration.
+    """A notebook in a JupyterLab tab, without collaboration.
 
-    The tab is asked what it holds, and told what to change: it does all steps in one transaction, if
-    the cells concerned are as they were, and remembers that it did. Then it saves. Each operation
-    looks anew who holds the notebook: without a tab it is the document that keeps it.
+    The server reads the tab's content and sends it patches. The tab applies all steps in one transaction
+    if the cells concerned are unchanged, remembers the result, and saves. Each operation determines
+    again which tab holds the notebook; without one, the stored notebook is used.
 
     Args:
-        kept: The document where the notebook is kept: its file.
-        tabs: What is known of tabs.
+        kept: The document of the stored notebook: its file.
+        tabs: The registry of tabs.
     """
 
     tries = 20
 
-    def __init__(self, kept: KeptDocument, tabs: TabRegistry) -> None:
+    def __init__(self, kept: StoredDocument, tabs: TabRegistry) -> None:
         super().__init__(kept.session)
         self._kept = kept
         self._tabs = tabs
@@ -81,63 +81,63 @@ class TabDocument(SessionDocument):
 
     @property
     def backend(self) -> str:
-        """``tab`` while a tab can be reached, else where the notebook is kept."""
+        """``tab`` while a tab is connected, else the stored notebook's backend."""
         return "tab" if self._tabs.channel.present(self.path) else self._kept.backend
 
     # --- reading
 
-    async def pull(self, look: Callable[[Pulled], T]) -> T:
+    async def pull(self, look: Callable[[LoadedNotebook], T]) -> T:
         """See `SessionDocument.pull`."""
-        return await self._looked_up(
+        return await self._query(
             partial(self._kept.pull, look), lambda _, replica: look(self._pulled(replica))
         )
 
-    def _pulled(self, replica: TabReplica) -> Pulled:
-        return Pulled(replica.snapshot(self.path), replica.content, replica.raw)
+    def _pulled(self, replica: TabReplica) -> LoadedNotebook:
+        return LoadedNotebook(replica.snapshot(self.path), replica.content, replica.raw)
 
     async def read(self) -> Snapshot:
-        """See `NotebookDocument.read`; where the tab cannot be reached, what was last saved."""
+        """See `NotebookDocument.read`; the last saved version if the tab cannot be reached."""
         try:
-            return await self._looked_up(
+            return await self._query(
                 self._kept.read, lambda _, replica: replica.snapshot(self.path)
             )
         except TabOffline:
             kept = await self._kept.read()
-            return replace(kept, warnings=(*kept.warnings, _ASIDE))
+            return replace(kept, warnings=(*kept.warnings, _STALE_WARNING))
 
-    async def _looked_up(
+    async def _query(
         self,
         in_kept: Callable[[], Awaitable[T]],
         in_tab: Callable[[Tab, TabReplica], T],
         *,
         deliver: bool = True,
     ) -> T:
-        """What somebody wants to know, from whoever holds the notebook.
+        """Return the result of a query of the tab that holds the notebook, or of the stored notebook.
 
         Args:
-            in_kept: Looks where it is kept.
-            in_tab: Looks in a tab.
-            deliver: Whether what running cells have printed arrives there first.
+            in_kept: Queries the stored notebook.
+            in_tab: Queries a tab's replica.
+            deliver: Whether to deliver the outputs of running cells first.
         """
-        for _ in range(_LOOKS):
-            tab = await self._holder(deliver=deliver)
+        for _ in range(_READ_ATTEMPTS):
+            tab = await self._current_tab(deliver=deliver)
             if tab is None:
                 return await in_kept()
             try:
                 async with self._tabs.locked(tab) as replica:
                     return in_tab(tab, replica)
             except TabGone:
-                # It was closed a moment ago, or may come back.
-                await self._tabs.channel.returned(tab, GRACE)
+                # It was closed, or may reconnect.
+                await self._tabs.channel.wait_for_return(tab, GRACE)
             except TabRefused as error:
                 raise refusal(error, self.path) from error
         raise TabOffline(f"The tab with {self.path} does not answer.")
 
-    async def _holder(self, *, deliver: bool = True) -> Tab | None:
-        """The tab that holds the notebook; None where the kept document does.
+    async def _current_tab(self, *, deliver: bool = True) -> Tab | None:
+        """Return the tab that holds the notebook; None if the stored notebook is to be used.
 
-        A tab shows a notebook of an old format converted, and so would save it: such a one stays
-        where it is kept until its person has saved it.
+        A tab would save the conversion of a notebook of an old format. Such a notebook is used as stored
+        until the person has saved it.
         """
         tab = await self._tabs.channel.find(self.path)
         if deliver:
@@ -156,19 +156,19 @@ class TabDocument(SessionDocument):
 
     async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:
         """See `SessionDocument.attempt`."""
-        tab = await self._holder()
+        tab = await self._current_tab()
         if tab is None:
             applied = await self._kept.apply(operations)
-            # One may have opened it just before it was written.
+            # A tab may have opened the notebook just before it was written.
             await self._tabs.refresh(self.path)
             return applied
         self._kept.check_writable()
-        return await self._apply_in(tab, operations, exact=number < _EXACT)
+        return await self._apply_in(tab, operations, exact=number < _EXACT_ATTEMPTS)
 
     async def _apply_in(
         self, tab: Tab, operations: Sequence[Operation], *, exact: bool
     ) -> Applied | None:
-        """Changes the notebook in its tab; None where it has to be worked out anew."""
+        """Apply operations in the tab; return None if the edit must be computed again."""
         op = ""
         try:
             async with self._tabs.locked(tab) as replica:
@@ -177,22 +177,22 @@ class TabDocument(SessionDocument):
                 edit = pulled.edited(operations)
                 if not edit.steps:
                     return Applied(before, ())
-                plan = TabPlan.of(edit, replica.ids, before)
+                plan = TabPatch.of(edit, replica.ids, before)
                 op, done_at = uuid.uuid4().hex, replica.version
                 message = {"op": op, "exact": exact, "since": done_at, **plan.message()}
-                answer = await self._told(tab, plan, message)
+                answer = await self._send_edit(tab, plan, message)
                 if answer is None:
                     return None
                 await replica.take(answer, tab)
                 if not answer["applied"]:
                     return None
                 after = replica.snapshot(self.path)
-                self._follow(plan, plan.placed(after, replica.ids), len(after.cells))
+                self._relocate_runs(plan, plan.placed(after, replica.ids), len(after.cells))
                 done_at = replica.version
         except TabGone:
             if op:
-                raise self._unknown(op) from None
-            await self._tabs.channel.returned(tab, GRACE)
+                raise self._outcome_unknown(op) from None
+            await self._tabs.channel.wait_for_return(tab, GRACE)
             return None
         except TabRefused as error:
             raise refusal(error, self.path) from error
@@ -201,8 +201,8 @@ class TabDocument(SessionDocument):
             return None
         return Applied(after, edit.changes())
 
-    def _follow(self, plan: TabPlan, placed: Mapping[int, Cell], count: int) -> None:
-        """Notes for what runs where its cell is now."""
+    def _relocate_runs(self, plan: TabPatch, placed: Mapping[int, Cell], count: int) -> None:
+        """Update the running cells' keys after an edit."""
         outputs_set = {
             step.slot
             for step in plan.edit.steps
@@ -212,37 +212,37 @@ class TabDocument(SessionDocument):
             cell = writer.run.find(plan.before)
             if cell is None:
                 continue
-            if cell.index in outputs_set and isinstance(writer.place, TabPlace):
-                writer.place.outputs_set()
+            if cell.index in outputs_set and isinstance(writer.sink, TabSink):
+                writer.sink.outputs_set()
             if cell.index in placed:
-                writer.run.follow(placed[cell.index], count)
+                writer.run.relocate(placed[cell.index], count)
 
-    async def _told(self, tab: Tab, plan: TabPlan, message: Json) -> Json | None:
-        """The tab's answer to a change; None where it is lost and did not make it.
+    async def _send_edit(self, tab: Tab, plan: TabPatch, message: Json) -> Json | None:
+        """Send a change and return the tab's answer; None if the tab was lost before it applied it.
 
-        The message may be sent again: the tab knows by its ``op`` what it did already.
+        The message may be sent again: its ``op`` makes it idempotent.
         """
         try:
             return await tab.ask("apply", **message)
         except TabGone:
-            back = await self._tabs.channel.returned(tab, GRACE)
+            back = await self._tabs.channel.wait_for_return(tab, GRACE)
         if back:
             try:
                 return await tab.ask("apply", **message)
             except TabGone:
                 pass
-        await self._look_in_file(tab, plan, message["op"])
+        await self._check_file(tab, plan, message["op"])
         return None
 
-    async def _saved(self, tab: Tab, plan: TabPlan, op: str, done_at: int) -> bool:
-        """Has a change saved; False where it went with its tab before that."""
+    async def _saved(self, tab: Tab, plan: TabPatch, op: str, done_at: int) -> bool:
+        """Have the tab save a change; return False if the tab was lost before."""
         try:
             await self._tabs.save(tab)
             return True
         except TabGone:
-            back = await self._tabs.channel.returned(tab, GRACE)
+            back = await self._tabs.channel.wait_for_return(tab, GRACE)
         except TabRefused as error:
-            await self._take_back(tab, plan, done_at)
+            await self._revert(tab, plan, done_at)
             raise refusal(error, self.path) from error
         if back:
             try:
@@ -252,10 +252,10 @@ class TabDocument(SessionDocument):
                 pass
             except TabRefused as error:
                 raise refusal(error, self.path) from error
-        return await self._look_in_file(tab, plan, op)
+        return await self._check_file(tab, plan, op)
 
-    async def _take_back(self, tab: Tab, plan: TabPlan, done_at: int) -> None:
-        """Undoes what could not be saved, unless somebody has worked on it since."""
+    async def _revert(self, tab: Tab, plan: TabPatch, done_at: int) -> None:
+        """Revert a change that could not be saved, unless the cells were changed since."""
         try:
             async with self._tabs.locked(tab):
                 message = {"op": uuid.uuid4().hex, "exact": False, "since": done_at}
@@ -263,37 +263,39 @@ class TabDocument(SessionDocument):
         except (TabGone, TabRefused) as error:
             raise SaveFailed(
                 f"{self.path} cannot be saved, and the change is still in its tab.",
-                hint="Free some space or mend the permissions, then save it in JupyterLab.",
+                hint="Free some space or fix the permissions, then save it in JupyterLab.",
             ) from error
 
     # --- when the tab is lost
 
-    async def _look_in_file(self, tab: Tab, plan: TabPlan, op: str) -> bool:
-        """Whether a change is in the file, of a tab that is gone for good: unsaved work went with it.
+    async def _check_file(self, tab: Tab, plan: TabPatch, op: str) -> bool:
+        """Return whether the file has a change of a tab that is gone for good with its unsaved work.
 
         Raises:
-            OutcomeUnknown: the tab may come back with the change, or it cannot be told.
+            OutcomeUnknown: the tab may reconnect with the change, or the file does not show it.
         """
         if self._tabs.channel.is_known(tab.id):
-            error = self._unknown(op)
-            self._tabs.spawn(self._find_out(tab, plan, op, error), f"outcome of {op}")
+            error = self._outcome_unknown(op)
+            self._tabs.spawn(self._resolve_outcome(tab, plan, op, error), f"outcome of {op}")
             raise error
-        done = plan.was_done(await self._kept.read())
+        done = plan.is_applied_in(await self._kept.read())
         if done is None:
-            raise self._unknown(op)
+            raise self._outcome_unknown(op)
         return done
 
-    def _unknown(self, op: str) -> OutcomeUnknown:
+    def _outcome_unknown(self, op: str) -> OutcomeUnknown:
         return OutcomeUnknown(
-            f"The tab with {self.path} was lost while it was changed: "
-            "whether the change was made is not known.",
+            f"The connection to the tab with {self.path} was lost during a change: "
+            "whether the change was made is unknown.",
             op_id=op,
         )
 
-    async def _find_out(self, tab: Tab, plan: TabPlan, op: str, error: OutcomeUnknown) -> None:
-        """Waits for the tab, asks it what it did, and tells whoever wants to know."""
+    async def _resolve_outcome(
+        self, tab: Tab, plan: TabPatch, op: str, error: OutcomeUnknown
+    ) -> None:
+        """Wait for the tab to reconnect, ask for the outcome, and settle the error with it."""
         done: bool | None = None
-        while done is None and await self._tabs.channel.returned(tab, None):
+        while done is None and await self._tabs.channel.wait_for_return(tab, None):
             try:
                 done = bool((await tab.ask("outcome", op=op))["applied"])
                 if done:
@@ -301,10 +303,10 @@ class TabDocument(SessionDocument):
             except TabGone:
                 continue
             except TabRefused as refused:
-                # It is in the tab, and the person is told that it cannot be saved.
+                # The change is in the tab, which shows the person that it cannot be saved.
                 _log.warning("%s was not saved: %s", self.path, refused.message)
         if done is None:
-            done = plan.was_done(await self._kept.read())
+            done = plan.is_applied_in(await self._kept.read())
         if done is not None and error.settle is not None:
             await error.settle(plan.edit.changes() if done else None)
 
@@ -325,80 +327,80 @@ class TabDocument(SessionDocument):
 
     # --- for the session
 
-    async def enter(self, find: Find) -> Entered:
-        """See `SessionDocument.enter`."""
+    async def locate(self, find: Find) -> RunningCell:
+        """See `SessionDocument.locate`."""
 
-        def in_tab(tab: Tab, replica: TabReplica) -> Entered:
+        def in_tab(tab: Tab, replica: TabReplica) -> RunningCell:
             snapshot = replica.snapshot(self.path)
             cell = find(snapshot)
             known = None if cell is None else replica.ids[cell.index]
-            return Entered(cell, len(snapshot.cells), TabPlace(self._tabs, tab, known))
+            return RunningCell(cell, len(snapshot.cells), TabSink(self._tabs, tab, known))
 
-        return await self._looked_up(partial(self._kept.enter, find), in_tab, deliver=False)
+        return await self._query(partial(self._kept.locate, find), in_tab, deliver=False)
 
-    async def is_current(self, place: OutputPlace) -> bool:
+    async def is_current(self, sink: OutputSink) -> bool:
         """See `SessionDocument.is_current`."""
         tab = await self._tabs.channel.find(self.path)
-        return place.tab is tab if isinstance(place, TabPlace) else tab is None
+        return sink.tab is tab if isinstance(sink, TabSink) else tab is None
 
 
-class TabPlace(OutputPlace):
-    """The outputs of one running cell in a tab; see `OutputPlace`.
+class TabSink(OutputSink):
+    """The outputs of one running cell in a tab; see `OutputSink`.
 
     Args:
-        tabs: What is known of tabs.
+        tabs: The registry of tabs.
         tab: The tab.
-        cell: The cell's id in it; None where it has no such cell.
+        cell: The cell's id in the tab; None if the tab has no such cell.
     """
 
     def __init__(self, tabs: TabRegistry, tab: Tab, cell: str | None) -> None:
         self.tab = tab
         self._tabs = tabs
         self._cell = cell
-        # How many outputs the cell has there, if nobody else changed them; None before the first message.
+        # The cell's number of outputs in the tab if no one else changes them; None before the start.
         self._expected: int | None = None
-        # Whether the next message holds all of them.
+        # Whether the next message has all outputs.
         self._is_whole = True
 
     async def begin(self, run: RunningOutputs) -> None:
-        """See `OutputPlace.begin`; what came before the notebook was in this tab comes along."""
-        await self._tell_whole(run, start=True)
+        """See `OutputSink.begin`; includes outputs from before the notebook was in this tab."""
+        await self._send_all(run, start=True)
 
     async def push_outputs(self, run: RunningOutputs) -> None:
-        """See `OutputPlace.push_outputs`."""
+        """See `OutputSink.push_outputs`."""
         if self._cell is None:
-            run.take()
+            run.commit_pending()
         elif self._is_whole:
-            if not await self._tell({}):
+            if not await self._send({}):
                 run.hide()
-            run.take()
-            await self._tell_whole(run)
+            run.commit_pending()
+            await self._send_all(run)
         elif run.pending:
             mark = run.mark()
-            if not await self._tell({"changes": _told(run.take())}):
+            if not await self._send({"changes": _output_messages(run.commit_pending())}):
                 run.hide(mark)
-                await self._tell_whole(run)
+                await self._send_all(run)
         self._tabs.save_soon(self.tab)
 
     async def end(self, run: RunningOutputs, *, save: bool) -> None:  # noqa: ARG002
-        """See `OutputPlace.end`; a tab is saved within a second, which is not waited for."""
+        """See `OutputSink.end`; the tab saves within a second, which is not awaited."""
         end = {"finish": True, "execution_count": run.execution_count}
-        # Where its outputs are not as expected any more, its end comes all the same.
-        if not await self._tell(end):
-            await self._tell(end)
+        # Refused if its outputs are not as expected: then send the end once more.
+        if not await self._send(end):
+            await self._send(end)
         self._tabs.save_soon(self.tab)
 
     def outputs_set(self) -> None:
-        """An edit gave the cell other outputs: as many as before, perhaps, but not ours."""
-        self._expected = _OTHERS
+        """Note that an edit replaced the cell's outputs, perhaps by the same number of others."""
+        self._expected = _FOREIGN_OUTPUTS
 
-    async def _tell_whole(self, run: RunningOutputs, **more: bool) -> None:
-        """Sets all outputs that are to be seen."""
-        if await self._tell({"whole": encodable(run.outputs()), **more}):
+    async def _send_all(self, run: RunningOutputs, **more: bool) -> None:
+        """Send all visible outputs."""
+        if await self._send({"whole": encodable(run.outputs()), **more}):
             self._is_whole = run.is_hidden
 
-    async def _tell(self, what: Json) -> bool:
-        """Sends a message about the cell; whether its outputs were as expected, and it was done.
+    async def _send(self, what: Json) -> bool:
+        """Send a message about the cell; return whether its outputs were as expected.
 
         Raises:
             TabGone, ToolError.
@@ -419,17 +421,17 @@ class TabPlace(OutputPlace):
         return False
 
 
-def _told(taken: Sequence[tuple[OutputChange, str]]) -> list[Json]:
-    """Changes as a tab is told them; what of a stream goes is counted as JavaScript counts."""
-    told: list[Json] = []
+def _output_messages(taken: Sequence[tuple[OutputChange, str]]) -> list[Json]:
+    """Return changes as messages for a tab; cut text is counted in UTF-16 code units."""
+    messages: list[Json] = []
     for change, gone in taken:
         match change:
             case Append(output):
-                told.append({"append": output})
+                messages.append({"append": output})
             case StreamEdit(index, _, new):
-                told.append({"stream": index, "cut": utf16(gone), "text": new})
+                messages.append({"stream": index, "cut": utf16(gone), "text": new})
             case ReplaceOutput(index, output):
-                told.append({"replace": index, "output": output})
+                messages.append({"replace": index, "output": output})
             case ClearOutputs():
-                told = [{"clear": True}]
-    return told
+                messages = [{"clear": True}]
+    return messages

@@ -1,7 +1,7 @@
-"""Notebooks that people have open in JupyterLab without collaboration: how their tabs are reached.
+"""The interface to notebooks that are open in JupyterLab tabs without collaboration.
 
-A tab holds its notebook as a person sees it, with what they have not saved. Who is connected is the
-server's business (`server.tabs`); this is what documents need of it.
+A tab has its notebook as the person sees it, including unsaved changes. `server.tabs` manages the
+connections; documents use these interfaces.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 class TabGone(Exception):
-    """The tab went away, or does not answer: whether it did what it was asked is not known."""
+    """The tab disconnected or does not answer; the outcome of the request is unknown."""
 
 
 class TabRefused(Exception):
-    """The tab answered that it could not do it.
+    """The tab answered with an error.
 
     Attributes:
         code: ``save_failed``, ``file_changed``, ``too_large`` or ``bad_request``.
-        message: What was wrong, as the tab puts it.
+        message: The tab's error message.
         status: The HTTP status of the request that failed in the tab, or 0.
     """
 
@@ -34,14 +34,14 @@ class TabRefused(Exception):
 
 
 class Tab(Protocol):
-    """One notebook, open in one page.
+    """A notebook that is open in a page.
 
-    It is one object as long as it holds the same, also when its page was away in between.
+    The object stays the same while its page disconnects and reconnects.
 
     Attributes:
-        id: Stands for what the tab holds: another one after a reload.
-        path: Where the notebook is now.
-        dirty: Whether it has something that is not saved, as far as is known.
+        id: Identifies the tab's content: a reload gives a new id.
+        path: The notebook's current path.
+        dirty: Whether it has unsaved changes, as far as the server knows.
     """
 
     @property
@@ -60,7 +60,7 @@ class Tab(Protocol):
         ...
 
     async def ask(self, method: str, **arguments: Any) -> Json:
-        """Has the tab do something; the methods are told in ADR 20.
+        """Send the tab a request and return its answer; ADR 20 describes the methods.
 
         Raises:
             TabGone, TabRefused.
@@ -69,35 +69,45 @@ class Tab(Protocol):
 
 
 class TabChannel(Protocol):
-    """The way to the tabs of one server."""
+    """The connections to the tabs of one server."""
 
     def present(self, path: str) -> list[Tab]:
-        """The tabs that can be reached with this notebook, the one that counts first."""
+        """Return the connected tabs with this notebook, the authoritative one first."""
         ...
 
     async def find(self, path: str) -> Tab | None:
-        """The tab that holds a notebook now; None where its file may be written.
+        """Return the tab that holds a notebook; None if its file may be written.
 
-        Where the tab went away a moment ago, it is given some seconds to come back.
+        A tab that has just disconnected gets a grace period to reconnect.
 
         Raises:
             OpenTwice: two tabs have unsaved changes.
-            TabOffline: the one with unsaved changes has not come back.
+            TabOffline: a tab with unsaved changes has not reconnected.
         """
         ...
 
-    async def returned(self, tab: Tab, seconds: float | None) -> bool:
-        """Waits until a tab can be reached again; False when it is gone for good, or time is up."""
+    async def wait_for_return(self, tab: Tab, seconds: float | None) -> bool:
+        """Wait until a tab reconnects; return False if it is gone for good or time is up.
+
+        Args:
+            tab: The tab.
+            seconds: Seconds to wait at most, None for no limit.
+        """
         ...
 
     def is_known(self, tab_id: str) -> bool:
-        """Whether the tab is there, or may come back with what it holds."""
+        """Return whether a tab is connected or may reconnect with the same content."""
         ...
 
     def renamed(self, old: str, new: str) -> None:
-        """A notebook, or a folder above some, has another path now."""
+        """Note the rename of a notebook or a folder."""
         ...
 
     def subscribe(self, opened: Callable[[str], None], changed: Callable[[str], None]) -> None:
-        """Calls with a path: ``opened`` when who holds it may have changed, ``changed`` after edits."""
+        """Subscribe to tabs; the callbacks get a notebook's path.
+
+        Args:
+            opened: Called when another tab, or none, may hold the notebook.
+            changed: Called after edits in a tab.
+        """
         ...

@@ -1,4 +1,4 @@
-"""What one server knows of the notebooks in tabs: copies, and saves that are due."""
+"""The registry of notebooks in tabs: replicas, and pending saves."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tk_ai_extension.notebooks.tabs.replica import TabReplica
 _log = logging.getLogger(__name__)
 
 SAVE_DELAY = 0.8
-"""Seconds from an output to its save; further outputs do not put it off."""
+"""Seconds from an output to its save; further outputs do not postpone it."""
 
 
 class TabRegistry:
     """The notebooks in the tabs of one server.
 
     Args:
-        channel: The way to the tabs.
+        channel: The connections to the tabs.
         changed: Called with a notebook's path when it changes in a tab.
-        opened: Called with a notebook's path when another tab may hold it, or none any more.
+        opened: Called with a notebook's path when another tab, or none, may hold it.
     """
 
     def __init__(
@@ -46,13 +46,14 @@ class TabRegistry:
         self._tasks = BackgroundTasks(_log)
         channel.subscribe(self._on_opened, changed)
 
-    # --- copies
+    # --- replicas
 
     @asynccontextmanager
     async def locked(self, tab: Tab) -> AsyncGenerator[TabReplica]:
-        """The copy of what a tab holds, up to date, and nobody else's meanwhile.
+        """Lock a tab and yield its up-to-date replica.
 
-        Of several tabs another one may have saved a moment ago: what has nothing unsaved looks first.
+        If several tabs have the notebook, one without unsaved changes is first refreshed from the file,
+        which another tab may have saved.
 
         Raises:
             TabGone, TabRefused.
@@ -66,11 +67,11 @@ class TabRegistry:
             yield replica
 
     def replica(self, tab: Tab) -> TabReplica:
-        """The copy of what a tab holds, as it was last told."""
+        """Return a tab's replica, as of its last update."""
         return self._replicas.setdefault(tab.id, TabReplica())
 
     def forget_lost(self) -> None:
-        """Lets go of the copies of tabs that will not come back."""
+        """Drop the replicas of tabs that cannot reconnect."""
         for tab_id in list(self._replicas):
             lock = self._locks.get(tab_id)
             if not self.channel.is_known(tab_id) and not (lock and lock.locked()):
@@ -81,7 +82,7 @@ class TabRegistry:
     # --- saves
 
     async def save(self, tab: Tab) -> None:
-        """Has a tab save, and other tabs with the notebook show what is saved.
+        """Have a tab save, and other tabs with the notebook refresh.
 
         Raises:
             TabGone, TabRefused.
@@ -94,7 +95,7 @@ class TabRegistry:
                 self.spawn(self._refresh(other), f"refresh {tab.path}")
 
     def save_soon(self, tab: Tab) -> None:
-        """Has a tab save within a second, whatever else changes until then."""
+        """Have a tab save within a second, regardless of further changes."""
         if tab.id not in self._due:
             self._due[tab.id] = Schedule(
                 partial(self._save_in_time, tab), f"save {tab.path}", self._tasks, delay=SAVE_DELAY
@@ -107,11 +108,11 @@ class TabRegistry:
         except TabRefused as error:
             _log.warning("Outputs of a running cell of %s: %s", tab.path, error.message)
         except TabGone:
-            # What it holds is dealt with when it returns, or else by whoever writes outputs.
-            _log.debug("The tab of %s went away before it was saved", tab.path)
+            # It saves when it reconnects; otherwise the output writer uses another sink.
+            _log.debug("The tab of %s disconnected before it was saved", tab.path)
 
     async def refresh(self, path: str) -> None:
-        """The file was written: tabs that opened the notebook meanwhile show what is in it now."""
+        """Have tabs that opened the notebook meanwhile reload its file, which was written."""
         for tab in self.channel.present(path):
             await self._refresh(tab)
 
@@ -127,27 +128,27 @@ class TabRegistry:
     # --- tasks
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Does something that nobody waits for; it ends with the server."""
+        """Run a coroutine in the background; it is cancelled when the server stops."""
         return self._tasks.spawn(work, name)
 
     async def close(self) -> None:
-        """Ends what waits for tabs."""
+        """Cancel pending saves and background tasks."""
         for due in self._due.values():
             due.cancel()
         await self._tasks.close()
 
 
 def refusal(error: TabRefused, path: str) -> ToolError:
-    """The typed error for what a tab could not do."""
+    """Return the typed error for a tab's error."""
     match error.code:
         case "too_large":
             return LimitReached(
-                f"{path} has a cell that is too large to be read from its tab.",
-                hint="Clear its outputs, or close the tab: the file can be read.",
+                f"{path} has a cell that is too large to read from its tab.",
+                hint="Clear the cell's outputs, or close the tab so that the file is read instead.",
             )
         case "file_changed":
             return SaveFailed(
-                f"{path} was not saved: its file was changed by another program.",
+                f"{path} was not saved: another program changed its file.",
                 hint="Save or revert the notebook in JupyterLab, which asks what to keep.",
             )
         case _:
@@ -155,6 +156,6 @@ def refusal(error: TabRefused, path: str) -> ToolError:
                 return ReadOnly(f"{path} cannot be written: {error.message}")
             number = error.message.partition("[Errno ")[2].partition("]")[0]
             if number.isdigit():
-                # The system's error, as the contents manager's answer to the tab quotes it.
+                # The contents manager's answer to the tab quotes the OSError.
                 return save_error(OSError(int(number), error.message), path)
             return SaveFailed(f"{path} cannot be saved: {error.message}")

@@ -1,4 +1,4 @@
-"""What a tab holds, as it was last told: only what changed since is asked for."""
+"""A server-side replica of the notebook in a tab, updated incrementally."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tk_ai_extension.notebooks.tabs.protocol import Tab
 
 @dataclass(slots=True)
 class _Known:
-    """A cell as the tab has it, and as we read it."""
+    """A cell as the tab has it, and as the model has it."""
 
     stored: Json
     cell: Cell | None = None
@@ -21,15 +21,15 @@ class _Known:
 
 @dataclass
 class TabReplica:
-    """A copy of the notebook in a tab.
+    """A replica of the notebook in a tab.
 
-    The tab counts every change of its notebook; each cell, the order of the cells and the metadata
-    have the number of their last change. In the tab every cell has an id, whatever the format.
+    The tab numbers the changes of its notebook; each cell, the order of the cells and the metadata have
+    the number of their last change. In the tab every cell has an id, whatever the format.
 
     Attributes:
-        version: The number up to which changes are known; 0 before the first look.
+        version: The number of the last known change; 0 before the first update.
         ids: The cells' ids in the tab, in order.
-        checked: Whether the notebook was found to be of a format that can be written.
+        checked: Whether the stored notebook's format is known to be writable.
     """
 
     version: int = 0
@@ -41,7 +41,7 @@ class TabReplica:
     _snapshot: Snapshot | None = None
 
     async def update(self, tab: Tab) -> None:
-        """Asks for what is new.
+        """Fetch the changes since the last update.
 
         Raises:
             TabGone, TabRefused.
@@ -51,17 +51,17 @@ class TabReplica:
             self.merge(await tab.ask("read", since=self.version))
 
     async def take(self, answer: Json, tab: Tab) -> None:
-        """Takes in what an answer tells of the notebook, and asks for the rest of it."""
+        """Merge the changes in a tab's answer, and fetch the rest if it is incomplete."""
         self.merge(answer)
         if self._incomplete:
             await self.update(tab)
 
     def merge(self, delta: Json) -> None:
-        """Takes in what changed.
+        """Merge changes.
 
         Args:
-            delta: ``version``, ``changed`` (cells by id), and where they changed ``order`` (ids),
-                ``metadata`` and ``nbformat``; ``more`` where it is not all.
+            delta: ``version``, ``changed`` (cells by id) and, if they changed, ``order`` (ids),
+                ``metadata`` and ``nbformat``; ``more`` if it is incomplete.
         """
         self._incomplete = bool(delta.get("more"))
         if delta["version"] == self.version and not self._incomplete:
@@ -87,7 +87,7 @@ class TabReplica:
     # --- reading
 
     def snapshot(self, path: str) -> Snapshot:
-        """The notebook as it was last told."""
+        """Return the notebook as of the last update."""
         if self._snapshot is None or self._snapshot.path != path:
             cells: list[Cell] = []
             for cell_id in self.ids:
@@ -100,11 +100,11 @@ class TabReplica:
         return self._snapshot
 
     def content(self, index: int) -> CellContent:
-        """The whole content of a cell."""
+        """Return the whole content of a cell."""
         return cellforms.content_of(self._known[self.ids[index]].stored, self._nbformat)
 
     def raw(self) -> Json:
-        """The whole notebook as JSON."""
+        """Return the whole notebook as JSON."""
         cells = [dict(self._known[cell_id].stored) for cell_id in self.ids]
         if not cellforms.has_ids(self._nbformat):
             for cell in cells:
@@ -121,7 +121,7 @@ class TabReplica:
 
 
 def _plain(stored: Json) -> Json:
-    """A cell as it is stored: nothing of the moment."""
+    """Return a cell in stored form, without transient fields."""
     stored.pop("execution_state", None)
     if stored.get("cell_type") != "code" and not stored.get("attachments"):
         stored.pop("attachments", None)

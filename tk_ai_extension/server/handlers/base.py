@@ -136,7 +136,7 @@ class TkAIHandler(APIHandler):
         if token is not None:
             return self.services.workspace.turns.turn_of(token, username(self)).caller
         key = self.get_query_argument("caller", None) or self.request.headers.get("X-TK-Caller")
-        return Caller(user=username(self), key=checked_key(key), face="rest")
+        return Caller(user=username(self), key=checked_key(key), interface="rest")
 
     async def prepare(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Refuses what has no business here."""

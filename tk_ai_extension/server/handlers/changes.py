@@ -79,7 +79,7 @@ class ChangesUndoHandler(TkAIHandler):
         path = await _notebook(self, body.notebook)
         numbers = set(body.entries)
         keys = None if body.cells is None else frozenset(body.cells)
-        from tk_ai_extension.workspace.taking_back import take_back
+        from tk_ai_extension.workspace.undo_entries import undo_entries
 
         workspace, caller = self.services.workspace, self.caller
         standing = await workspace.journal.standing(
@@ -90,7 +90,7 @@ class ChangesUndoHandler(TkAIHandler):
             raise PermissionDenied(
                 "Some of these changes are another user's.", hint="Take back your own."
             )
-        return {"undone": await take_back(workspace, caller, entries, cells=keys)}
+        return {"undone": await undo_entries(workspace, caller, entries, cells=keys)}
 
 
 async def _notebook(handler: TkAIHandler, named: str | None) -> str:

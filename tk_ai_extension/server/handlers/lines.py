@@ -154,7 +154,7 @@ class McpLinesHandler(LinesHandler):
 
         registry = services.registries.get(self.get_query_argument("toolsets", None))
         key = checked_key(self.get_query_argument("caller", None))
-        caller = Caller(user=username(self), key=key or uuid4().hex, face="mcp")
+        caller = Caller(user=username(self), key=key or uuid4().hex, interface="mcp")
         caller = in_mode(caller, self.get_query_argument("mode", None))
         attached = None if services.project is None else services.project.ownership.attached
         if attached is not None:

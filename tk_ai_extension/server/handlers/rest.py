@@ -18,7 +18,7 @@ from tk_ai_extension.server.handlers.streaming import StreamingHandler
 if TYPE_CHECKING:
     from tk_ai_extension.server.following import Position
     from tk_ai_extension.server.models import ErrorInfo, Health, ToolList
-    from tk_ai_extension.workspace.running import Run
+    from tk_ai_extension.workspace.runs import Run
     from tk_ai_extension.workspace.workspace import Workspace
 
 FEATURES = ("call_mode",)

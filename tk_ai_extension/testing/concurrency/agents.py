@@ -56,7 +56,7 @@ class RegistrySession:
         caller = Caller(
             self._caller.user,
             self._caller.key,
-            self._caller.face,
+            self._caller.interface,
             name=self._caller.name,
             turn=turn,
         )

@@ -31,7 +31,7 @@ from tk_ai_extension.testing.concurrency.linearizability import Event, Verdict, 
 from tk_ai_extension.testing.concurrency.model import events_of, printed
 from tk_ai_extension.testing.concurrency.people import Person, choice
 from tk_ai_extension.testing.document_bench import DEADLINE, code, notebook, written
-from tk_ai_extension.workspace.records import decode_changes
+from tk_ai_extension.workspace.change_encoding import decode_changes
 
 ROUNDS = 20
 """So many rounds are played with one notebook."""

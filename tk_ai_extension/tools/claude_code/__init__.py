@@ -1,1 +1,1 @@
-"""The toolset `claude-code`: the notebook tool that coding agents know, by its own name and shape."""
+"""The toolset `claude-code`: `NotebookEdit`, with the name and arguments that coding agents know."""

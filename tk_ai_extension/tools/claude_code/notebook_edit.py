@@ -1,4 +1,4 @@
-"""One cell of a notebook, replaced, inserted or deleted by its id."""
+"""Replace, insert or delete one cell of a notebook by its id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments, NotANotebook
 from tk_ai_extension.model.operations import Delete, Insert, Operation, Replace
-from tk_ai_extension.tools.changes import changed_cell, plan_edit
+from tk_ai_extension.tools.cell_changes import changed_cell, plan_edit
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import CellKind
 from tk_ai_extension.tools.plans import Edit
@@ -24,7 +24,7 @@ from tk_ai_extension.workspace import editing
 EditMode = Literal["replace", "insert", "delete"]
 
 ID_LENGTH = 12
-"""Characters of the id of a cell that is inserted."""
+"""Length of the id of an inserted cell."""
 
 _NUMBERED = re.compile(r"cell-(\d{1,9})\Z")
 _DELTA = {"replace": 0, "insert": 1, "delete": -1}
@@ -32,21 +32,21 @@ _DONE = {"replace": "Replaced", "insert": "Inserted", "delete": "Deleted"}
 
 
 class CellEdited(Result):
-    """A cell that was replaced, inserted or deleted."""
+    """The cell that was replaced, inserted or deleted."""
 
     notebook_path: str
-    """As it was given."""
+    """The path from the call."""
     edit_mode: EditMode
-    """What was done: a replace one past the last cell is an insert."""
+    """What was done. A replace one past the last cell is an insert."""
     cell_id: str
     """The cell's id; `cell-N` in a notebook without ids."""
     cell_type: CellKind
     language: str | None = None
-    """Of the notebook's code."""
+    """The language of the notebook's code."""
     total_cells: int
     cells_delta: Literal[-1, 0, 1]
     address: str | None = None
-    """The cell's versioned address now; none once it is deleted."""
+    """The cell's versioned address now; None if it was deleted."""
     diff: str | None = None
     removed_source: str | None = None
 
@@ -62,13 +62,13 @@ class CellEdited(Result):
 
 @dataclass(frozen=True)
 class CellEdit(Edit):
-    """One operation, and the path by which the notebook was named."""
+    """One operation, and the notebook's path as the call has it."""
 
-    named: str = ""
+    given_path: str = ""
 
 
 async def _carry_out(context: ToolContext, edit: CellEdit, tool: str) -> CellEdited:
-    """Makes the edit, and says what came of it."""
+    """Apply the edit and return its result."""
     applied = await editing.apply(
         context.workspace, context.caller, edit.document, edit.operations, tool=tool
     )
@@ -77,7 +77,7 @@ async def _carry_out(context: ToolContext, edit: CellEdit, tool: str) -> CellEdi
     content = change.after or change.before
     mode: Any = change.action
     return CellEdited(
-        notebook_path=edit.named,
+        notebook_path=edit.given_path,
         edit_mode=mode,
         cell_id=change.cell,
         cell_type=done.cell_type or (content.type if content else "code"),
@@ -106,40 +106,41 @@ async def NotebookEdit(  # noqa: N802 - the name that agents know
     notebook_path: Annotated[str, Field(description="absolute path of an .ipynb file")],
     cell_id: Annotated[
         str | None,
-        Field(description="id or `cell-N`; for insert the cell before, none: at the top"),
+        Field(description="id or `cell-N`; insert: the cell above, none for the top"),
     ] = None,
     new_source: Annotated[str | None, Field(description="for replace and insert")] = None,
     cell_type: Annotated[
-        Literal["code", "markdown"] | None, Field(description="needed for insert")
+        Literal["code", "markdown"] | None, Field(description="required for insert")
     ] = None,
     edit_mode: EditMode = "replace",
 ) -> CellEdit:
-    """Replaces, inserts or deletes one cell of a notebook. To replace or delete it you must have read
-    the cell; a refusal shows its source, and counts as reading it.
+    """Replace, insert or delete one cell of a notebook. Read the cell before you replace or delete it.
+    A conflict returns its source, which counts as reading it.
     """
     document = await context.workspace.store.open(_path(context, notebook_path))
     snapshot = await document.read()
     operation = _operation(context, snapshot, cell_id or None, new_source, cell_type, edit_mode)
     edit = plan_edit(context, document, snapshot, operation)
-    return CellEdit(edit.document, edit.snapshot, edit.operations, named=notebook_path)
+    return CellEdit(edit.document, edit.snapshot, edit.operations, given_path=notebook_path)
 
 
 def _path(context: ToolContext, notebook_path: str) -> str:
-    """The notebook's path below the root.
+    """Return the notebook's path relative to the root.
 
     Raises:
-        InvalidArguments: it is not absolute.
-        NotANotebook, PathRefused.
+        InvalidArguments: The path is not absolute.
+        NotANotebook: The path does not end in ``.ipynb``.
+        PathRefused: The path is outside the root or hidden.
     """
     if not notebook_path.startswith("/"):
         raise InvalidArguments(
             f"`notebook_path` {notebook_path!r} is not absolute.",
-            hint="Give the whole path, from the slash on: what it is relative to may change.",
+            hint="Use an absolute path, which begins with a slash.",
         )
     if not notebook_path.endswith(".ipynb"):
         raise NotANotebook(
             f"{notebook_path!r} does not end in .ipynb.",
-            hint="NotebookEdit changes notebooks only; change other files as files.",
+            hint="NotebookEdit edits notebooks only. Use a file tool for other files.",
         )
     return context.workspace.contain(notebook_path)
 
@@ -169,20 +170,20 @@ def _operation(
     if cell_id is None:
         raise InvalidArguments(f"{edit_mode} needs `cell_id`.")
     cell, version = _find(snapshot, cell_id)
-    expect = editing.expected(context.workspace, context.caller, snapshot, cell, version)
+    expect = editing.expected_hash(context.workspace, context.caller, snapshot, cell, version)
     if edit_mode == "delete":
         return Delete(cell.key, expect)
     return Replace(cell.key, source, cell_type, expect=expect)
 
 
 def _find(snapshot: Snapshot, cell_id: str) -> tuple[Cell, str | None]:
-    """The cell with this very id, else what the address means (`Snapshot.find`)."""
+    """Return the cell with exactly this id, else the one that the address names (`Snapshot.find`)."""
     literal = [cell for cell in snapshot.cells if cell.id == cell_id]
     return (literal[0], None) if len(literal) == 1 else snapshot.find(cell_id)
 
 
 def _is_end(snapshot: Snapshot, cell_id: str) -> bool:
-    """Whether it is the number of the cell that would come after the last one."""
+    """Return whether ``cell_id`` is `cell-N` where N is one past the last cell."""
     numbered = _NUMBERED.match(cell_id)
     if numbered is None or int(numbered[1]) != len(snapshot.cells):
         return False
@@ -190,14 +191,14 @@ def _is_end(snapshot: Snapshot, cell_id: str) -> bool:
 
 
 def _fresh_id() -> str:
-    """An id in base 36 that begins with a letter, so that it is no index."""
+    """Return a random base-36 id that begins with a letter, so that it cannot be read as an index."""
     alphabet = string.ascii_lowercase + string.digits
     rest = "".join(secrets.choice(alphabet) for _ in range(ID_LENGTH - 1))
     return secrets.choice(string.ascii_lowercase) + rest
 
 
 def _language(snapshot: Snapshot) -> str | None:
-    """What the notebook's metadata call its language, as it stands there."""
+    """Return the language of the notebook's metadata, in the original spelling."""
     info: Any = snapshot.metadata.get("language_info")
     name: Any = info.get("name") if isinstance(info, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return name if isinstance(name, str) and name else snapshot.language or None

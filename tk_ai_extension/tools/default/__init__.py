@@ -1,1 +1,1 @@
-"""The default toolset, a module for each family of tools."""
+"""The default toolset; each module holds one group of tools."""

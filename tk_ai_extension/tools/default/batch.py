@@ -1,4 +1,4 @@
-"""Several changes in one call, and running what they touched."""
+"""Apply several edits in one call, and optionally run the changed cells."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Move, Operation, Replace
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.addressing import insertion, position
-from tk_ai_extension.tools.changes import CellsChanged, cells_changed, plan_edit, replaced
+from tk_ai_extension.tools.cell_changes import CellsChanged, cells_changed, plan_edit, replaced
+from tk_ai_extension.tools.cell_runs import code_of, kernel_for, start_cells
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.following import CellRun, follow
+from tk_ai_extension.tools.execution_results import CellRun, follow
 from tk_ai_extension.tools.parameters import CellKind, MaybeAddress, Notebook
 from tk_ai_extension.tools.plans import Edit
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.tools.running import code_of, kernel_for, start_cells
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.undo import inverse
+from tk_ai_extension.workspace.undo_plan import inverse_operations
 
 
 class CellOperation(BaseModel, extra="forbid"):
@@ -38,14 +38,14 @@ class CellOperation(BaseModel, extra="forbid"):
 
 
 class CellsEdited(CellsChanged):
-    """Several operations, and the runs if they were asked for."""
+    """The result of several operations and, on request, of running the changed cells."""
 
     execution_id: str | None = None
     status: str | None = None
     runs: list[CellRun] = Field(default_factory=list[CellRun])
     rolled_back: bool = False
     left: list[str] = Field(default_factory=list[str])
-    """What could not be taken back after an error, and why."""
+    """Why some changes could not be undone after an error."""
 
     @property
     def is_error(self) -> bool:
@@ -58,14 +58,13 @@ class CellsEdited(CellsChanged):
             for run in self.runs
         ]
         if self.rolled_back:
-            parts.append("A cell failed: all changes were taken back.")
+            parts.append("A cell failed. All changes were undone.")
         elif self.left:
-            parts.append(
-                f"A cell failed: changes were taken back, but not all. {' '.join(self.left)}"
-            )
+            parts.append(f"A cell failed. Some changes could not be undone. {' '.join(self.left)}")
         elif self.status in ("queued", "running"):
             parts.append(
-                f'Still {self.status}: wait_execution("{self.execution_id}"); nothing is rolled back later.'
+                f'Still {self.status}: follow it with wait_execution("{self.execution_id}"). '
+                "A later failure does not undo the changes."
             )
         return "\n".join(parts)
 
@@ -75,9 +74,9 @@ def _edits_effect(arguments: BaseModel) -> Literal["WRITE", "EXECUTE"]:
 
 
 async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellsEdited:
-    """Makes the edit; runs what it touched if asked to, and takes all back if that fails."""
+    """Apply the edit and, on request, run the changed cells; undo the edit if one fails."""
     workspace, path = context.workspace, edit.document.path
-    # Before anything is changed: a kernel that does not start would leave the edit behind.
+    # Get the kernel first: if it does not start, nothing is changed.
     kernel_id = (await kernel_for(context, edit.document))[0] if edit.run else None
     applied = await editing.apply(
         workspace, context.caller, edit.document, edit.operations, tool=tool
@@ -109,11 +108,11 @@ async def edit_cells(
     context: ToolContext,
     operations: Annotated[list[CellOperation], Field(min_length=1, max_length=200)],
     run: Annotated[
-        bool, Field(description="run changed cells; take all back if one fails")
+        bool, Field(description="run changed cells; undo all edits if one fails")
     ] = False,
     notebook: Notebook = None,
 ) -> Edit:
-    """Applies several operations in order, all or none. Addresses are those before the call."""
+    """Apply several operations in order, all or none. Use the addresses from before the call."""
     document = await context.workspace.open(context.caller, notebook, tool="edit_cells")
     snapshot = await document.read()
     planned = [
@@ -122,13 +121,13 @@ async def edit_cells(
     return plan_edit(context, document, snapshot, *planned, run=run)
 
 
-async def _roll_back(context: ToolContext, path: str, applied: editing.Journalled) -> list[str]:
-    """Takes the changes back; returns what stays, since somebody has worked on it, and why."""
+async def _roll_back(context: ToolContext, path: str, applied: editing.JournaledEdit) -> list[str]:
+    """Undo the changes; return why some of them stay."""
     workspace = context.workspace
     document = await workspace.store.open(path)
     snapshot = await document.read()
-    operations, left = inverse(applied.changes, snapshot)
-    back = await editing.apply(
+    operations, left = inverse_operations(applied.changes, snapshot)
+    undo = await editing.apply(
         workspace,
         context.caller,
         document,
@@ -138,7 +137,7 @@ async def _roll_back(context: ToolContext, path: str, applied: editing.Journalle
         kind="undo",
     )
     entries = [] if left else [applied.entry]
-    await editing.taken_back(workspace, context.caller, document.path, back, entries)
+    await editing.record_undo(workspace, context.caller, document.path, undo, entries)
     return left
 
 
@@ -161,7 +160,7 @@ def _plan(
         if operation.to is None:
             raise InvalidArguments(f"Operation {number} (move) needs `to`.")
         return Move(cell.key, position(snapshot, operation.to))
-    expect = editing.expected(context.workspace, context.caller, snapshot, cell, version)
+    expect = editing.expected_hash(context.workspace, context.caller, snapshot, cell, version)
     match operation.action:
         case "overwrite":
             return Replace(cell.key, need("source"), operation.cell_type, expect=expect)

@@ -1,4 +1,4 @@
-"""Changing cells."""
+"""Tools that change cells."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Move, Replace, SetOutputs
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.addressing import insertion, position, select
-from tk_ai_extension.tools.changes import apply_edit, plan_edit, replaced
+from tk_ai_extension.tools.cell_changes import apply_edit, plan_edit, replaced
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Address, CellKind, MaybeAddress, MaybeRanges, Notebook
 from tk_ai_extension.tools.plans import Edit
@@ -15,16 +15,20 @@ from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.workspace import editing
 
 
-async def _seen(
+async def _read_cell(
     context: ToolContext, document: NotebookDocument, address: str | int
 ) -> tuple[Snapshot, Cell, str]:
-    """The cell, and the source hash that it must still have; the caller must have seen it."""
+    """Return the snapshot, the cell, and the source hash that it must still have when it is changed.
+
+    Raises:
+        Conflict: The caller has not read the current source.
+    """
     snapshot = await document.read()
     cell, version = snapshot.find(address)
     return (
         snapshot,
         cell,
-        editing.expected(context.workspace, context.caller, snapshot, cell, version),
+        editing.expected_hash(context.workspace, context.caller, snapshot, cell, version),
     )
 
 
@@ -38,7 +42,7 @@ async def insert_cell(
     before: MaybeAddress = None,
     notebook: Notebook = None,
 ) -> Edit:
-    """Inserts a cell at an index, after or before a cell, else at the end."""
+    """Insert a cell at an index, before or after a cell, or at the end."""
     document = await context.workspace.open(context.caller, notebook, tool="insert_cell")
     content = CellContent(cell_type, source)
     snapshot = await document.read()
@@ -61,11 +65,11 @@ async def overwrite_cell(
     keep_outputs: bool = False,
     notebook: Notebook = None,
 ) -> Edit:
-    """Replaces a cell's source; a code cell's outputs are cleared unless kept. Answers with a diff.
-    You must have read the cell, or give its versioned address.
+    """Replace a cell's source and clear its outputs unless `keep_outputs`. Returns a diff. Read the
+    cell first, or give its versioned address.
     """
     document = await context.workspace.open(context.caller, notebook, tool="overwrite_cell")
-    snapshot, found, expect = await _seen(context, document, cell)
+    snapshot, found, expect = await _read_cell(context, document, cell)
     operation = Replace(found.key, source, cell_type, keep_outputs, expect)
     return plan_edit(context, document, snapshot, operation)
 
@@ -79,9 +83,9 @@ async def edit_cell(
     replace_all: bool = False,
     notebook: Notebook = None,
 ) -> Edit:
-    """Replaces a string in a cell's source; `old` must occur once unless replace_all."""
+    """Replace a string in a cell's source; `old` must occur once unless `replace_all`."""
     document = await context.workspace.open(context.caller, notebook, tool="edit_cell")
-    snapshot, found, expect = await _seen(context, document, cell)
+    snapshot, found, expect = await _read_cell(context, document, cell)
     source = replaced(found, old, new, replace_all=replace_all)
     operation = Replace(found.key, source, None, keep_outputs=False, expect=expect)
     return plan_edit(context, document, snapshot, operation)
@@ -89,9 +93,9 @@ async def edit_cell(
 
 @tool("WRITE", destructive=True, carry_out=apply_edit, command="rm cell")
 async def delete_cell(context: ToolContext, cell: Address, notebook: Notebook = None) -> Edit:
-    """Deletes a cell; answers with its source. You must have read it, or give its versioned address."""
+    """Delete a cell. Returns its source. Read the cell first, or give its versioned address."""
     document = await context.workspace.open(context.caller, notebook, tool="delete_cell")
-    snapshot, found, expect = await _seen(context, document, cell)
+    snapshot, found, expect = await _read_cell(context, document, cell)
     return plan_edit(context, document, snapshot, Delete(found.key, expect))
 
 
@@ -99,7 +103,7 @@ async def delete_cell(context: ToolContext, cell: Address, notebook: Notebook = 
 async def clear_outputs(
     context: ToolContext, cells: MaybeRanges = None, all: bool = False, notebook: Notebook = None
 ) -> Edit:
-    """Clears outputs and counts of cells, or of all."""
+    """Clear outputs and execution counts of some cells or of all."""
     if (cells is None) != all:
         raise InvalidArguments("Give either `cells` or `all`.")
     document = await context.workspace.open(context.caller, notebook, tool="clear_outputs")
@@ -117,7 +121,7 @@ async def clear_outputs(
 async def move_cell(
     context: ToolContext, cell: Address, to: int, notebook: Notebook = None
 ) -> Edit:
-    """Moves a cell; `to` is the index it has afterwards."""
+    """Move a cell; `to` is its new index."""
     document = await context.workspace.open(context.caller, notebook, tool="move_cell")
     snapshot = await document.read()
     found, _ = snapshot.find(cell)

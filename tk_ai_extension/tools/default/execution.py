@@ -1,4 +1,4 @@
-"""Running cells and code, and following what runs."""
+"""Tools that run cells and code, and wait for executions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments, NotebookRequired
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.addressing import insertion, select
-from tk_ai_extension.tools.changes import plan_edit
+from tk_ai_extension.tools.cell_changes import plan_edit
+from tk_ai_extension.tools.cell_runs import edit_and_run, run
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.following import ExecutionResult, follow
+from tk_ai_extension.tools.execution_results import ExecutionResult, follow
 from tk_ai_extension.tools.parameters import (
     Address,
     MaybeAddress,
@@ -21,9 +22,8 @@ from tk_ai_extension.tools.parameters import (
     Timeout,
     Wait,
 )
-from tk_ai_extension.tools.plans import Edit, Running
+from tk_ai_extension.tools.plans import Edit, RunPlan
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.tools.running import edit_and_run, run
 from tk_ai_extension.workspace.staleness import states
 
 
@@ -34,14 +34,14 @@ async def execute_cell(
     notebook: Notebook = None,
     wait: Wait = 30,
     timeout: Timeout = None,
-) -> Running:
-    """Runs a cell; its outputs go into the notebook and into the answer."""
+) -> RunPlan:
+    """Run a cell. Saves its outputs in the notebook and returns them."""
     document = await _document(context, notebook, "execute_cell")
     snapshot = await document.read()
     found, _ = snapshot.find(cell)
     if found.type != "code":
         raise InvalidArguments(f"Cell @{found.key} is {found.type}; only code cells run.")
-    return Running(document, snapshot, (found,), wait=wait, timeout=timeout)
+    return RunPlan(document, snapshot, (found,), wait=wait, timeout=timeout)
 
 
 @tool("EXECUTE", carry_out=edit_and_run, command="add source")
@@ -55,9 +55,9 @@ async def insert_and_execute_cell(
     wait: Wait = 30,
     timeout: Timeout = None,
 ) -> Edit:
-    """Inserts a code cell (at the end unless placed) and runs it."""
+    """Insert a code cell (default: at the end) and run it."""
     if not source.strip():
-        raise InvalidArguments("There is no code to run.", hint="insert_cell makes an empty cell.")
+        raise InvalidArguments("`source` is empty.", hint="Use insert_cell for an empty cell.")
     document = await _document(context, notebook, "insert_and_execute_cell")
     snapshot = await document.read()
     operation = insertion(
@@ -71,15 +71,16 @@ async def execute_cells(
     context: ToolContext,
     cells: MaybeRanges = None,
     which: Annotated[
-        Literal["all", "stale"] | None, Field(description="instead of `cells`; `stale`: not fresh")
+        Literal["all", "stale"] | None,
+        Field(description="instead of `cells`: all, or those not fresh"),
     ] = None,
     stop_on_error: bool = True,
     restart: Annotated[bool, Field(description="restart the kernel first")] = False,
     notebook: Notebook = None,
     wait: Wait = 30,
-    timeout: Annotated[float | None, Field(gt=0, description="for each cell")] = None,
-) -> Running:
-    """Runs several cells in order."""
+    timeout: Annotated[float | None, Field(gt=0, description="seconds per cell")] = None,
+) -> RunPlan:
+    """Run several cells in order."""
     if (cells is None) == (which is None):
         raise InvalidArguments("Give either `cells` or `which`.")
     workspace = context.workspace
@@ -98,9 +99,9 @@ async def execute_cells(
     chosen = [cell for cell in chosen if cell.type == "code" and cell.source.strip()]
     if not chosen:
         raise InvalidArguments(
-            "None of these is a code cell to run.", hint="list_cells shows types and states."
+            "None of these cells has code to run.", hint="list_cells shows types and states."
         )
-    return Running(
+    return RunPlan(
         document,
         snapshot,
         tuple(chosen),
@@ -118,31 +119,31 @@ async def execute_ipython(
     notebook: Notebook = None,
     wait: Wait = 30,
     timeout: Timeout = None,
-) -> Running:
-    """Runs code in the notebook's kernel and leaves the notebook alone."""
+) -> RunPlan:
+    """Run code in the notebook's kernel; the notebook does not change."""
     if not code.strip():
-        raise InvalidArguments("There is no code to run.")
+        raise InvalidArguments("`code` is empty.")
     if "\0" in code:
-        raise InvalidArguments("The code has a NUL character.")
+        raise InvalidArguments("`code` contains a NUL character.", hint="Remove it.")
     document = await _document(context, notebook, "execute_ipython")
-    return Running(document, code=code, wait=wait, timeout=timeout)
+    return RunPlan(document, code=code, wait=wait, timeout=timeout)
 
 
 @tool("READ", command="watch execution_id")
 async def wait_execution(
     context: ToolContext, execution_id: str, wait: Wait = 30
 ) -> ExecutionResult:
-    """Waits for an execution; answers with the output since it was last seen, and how it ended."""
+    """Wait for an execution. Returns its new output and how it ended."""
     return await follow(
         context, context.workspace.executions.get(context.caller, execution_id), wait, watch=True
     )
 
 
 async def _document(context: ToolContext, notebook: str | None, tool: str) -> NotebookDocument:
-    """The notebook to run in; unless one is named, the current one.
+    """Return the named or current notebook.
 
     Raises:
-        NotebookRequired: "No notebook connected. Use use_notebook first".
+        NotebookRequired: No notebook is named, and the caller has no current one.
     """
     if notebook is None and context.workspace.notebooks.current(context.caller) is None:
         raise NotebookRequired(

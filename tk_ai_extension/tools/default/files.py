@@ -1,4 +1,4 @@
-"""Files beside the notebooks, and outputs that were too long to show."""
+"""Tools that list and read files, and read outputs that were too long to show."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FileItem(BaseModel):
 
 
 class FileList(Result):
-    """Files below a folder."""
+    """The files in a folder."""
 
     files: list[FileItem]
     more: int = 0
@@ -39,8 +39,8 @@ class FileList(Result):
             for item in self.files
         ]
         if self.more:
-            lines.append(f"[{self.more} more: give a larger limit, a pattern or a narrower path]")
-        return "\n".join(lines) or "Nothing here."
+            lines.append(f"[{self.more} more: use a larger limit, a pattern or a narrower path]")
+        return "\n".join(lines) or "No files."
 
 
 @tool("READ", command="files path")
@@ -48,11 +48,11 @@ async def list_files(
     context: ToolContext,
     path: str = "",
     pattern: Annotated[
-        str | None, Field(description="such as `*.csv`; looks below all folders")
+        str | None, Field(description="such as `*.csv`; searches subfolders too")
     ] = None,
     limit: Annotated[int, Field(ge=1, le=5000)] = 200,
 ) -> FileList:
-    """Lists files and folders."""
+    """List files and folders."""
     found = [
         entry
         async for entry in walk(context.workspace.files, path, recursive=pattern is not None)
@@ -65,13 +65,13 @@ async def list_files(
 
 
 class TextPage(Result):
-    """Some lines of a text."""
+    """A page of lines of a text."""
 
     source: str
     """The path, or the artifact's id."""
     content: str
     offset: int
-    """The first line's number, from 0."""
+    """The number of the first line, from 0."""
     next_offset: int | None = None
     total_lines: int
 
@@ -84,7 +84,7 @@ class TextPage(Result):
 
 Offset = Annotated[int, Field(ge=0, description="first line, from 0")]
 Limit = Annotated[int, Field(ge=1, le=5000)]
-Grep = Annotated[str | None, Field(description="only lines that match this regex, with numbers")]
+Grep = Annotated[str | None, Field(description="only lines that match this regex, numbered")]
 
 
 @tool("READ", command="cat path")
@@ -95,9 +95,9 @@ async def read_file(
     limit: Limit = PAGE_LINES,
     grep: Grep = None,
 ) -> TextPage:
-    """Reads a text file, page by page."""
+    """Read a text file in pages."""
     if path.lower().endswith(".ipynb"):
-        raise NotReadable(f"{path} is a notebook.", hint="read_notebook reads it, cell by cell.")
+        raise NotReadable(f"{path} is a notebook.", hint="Use read_notebook.")
     text = await context.workspace.files.read_text(path)
     lines = list(enumerate(text.splitlines()))
     total = len(lines)
@@ -135,7 +135,7 @@ async def read_output(
     limit: Limit = PAGE_LINES,
     grep: Grep = None,
 ) -> TextPage:
-    """Reads an output that was too long to show, page by page."""
+    """Read the whole of a shortened output in pages."""
     page = await context.workspace.artifacts.read(
         context.caller.user, artifact, offset=offset, limit=limit, grep=grep
     )

@@ -1,4 +1,4 @@
-"""Who changed what, and taking back one's own changes."""
+"""Tools that show a notebook's history and undo the caller's changes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.errors import Conflict, NothingToUndo
-from tk_ai_extension.model.many_cells import off_loop_if_many
+from tk_ai_extension.model.large_notebooks import run_off_loop_if_large
 from tk_ai_extension.model.proposals import Proposal, ProposalStep
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.transactions import anchored
-from tk_ai_extension.tools.changes import ChangedCell, changed_cell
+from tk_ai_extension.tools.cell_changes import ChangedCell, changed_cell
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Entry, Notebook
 from tk_ai_extension.tools.plans import Edit
@@ -22,54 +22,52 @@ from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.journal import JournalEntry
-from tk_ai_extension.workspace.undo import plan as undo_plan
+from tk_ai_extension.workspace.undo_plan import plan_undo
 
 
 class Undone(Result):
-    """Changes that were taken back."""
+    """The changes that were undone."""
 
     notebook: str
     undone: list[str]
-    """What each was, newest first."""
+    """Summaries of the changes, newest first."""
     refused: list[str] = Field(default_factory=list)
-    """What could not be taken back, and why."""
+    """Why some changes could not be undone."""
     changes: list[ChangedCell]
     total_cells: int
 
     def as_text(self) -> str:
-        lines = [f"Took back: {summary}." for summary in self.undone]
-        lines += [f"Left as it is: {reason}" for reason in self.refused]
+        lines = [f"Undone: {summary}." for summary in self.undone]
+        lines += [f"Not undone: {reason}" for reason in self.refused]
         lines.append(f"{self.notebook}: {self.total_cells} cells.")
         return "\n".join(lines)
 
 
 @dataclass(frozen=True)
-class _Undoing(Edit):
-    """The edit that takes entries back.
+class _UndoEdit(Edit):
+    """The edit that undoes journal entries.
 
     Attributes:
-        entries: What is taken back, at least in part, newest first.
-        left: Sentences about what stays, and why.
+        entries: The entries that are undone, at least in part, newest first.
+        left: Sentences that say which changes stay, and why.
     """
 
     entries: tuple[JournalEntry, ...] = ()
     left: tuple[str, ...] = ()
 
     def proposal(self) -> Proposal:
-        """What comes back."""
+        """Return the entries and the cells that change."""
         entries = tuple(
-            ProposalStep(
-                "undo", Sentence("take_back_change", entry=entry.id, summary=entry.summary)
-            )
+            ProposalStep("undo", Sentence("undo_change", entry=entry.id, summary=entry.summary))
             for entry in self.entries
         )
         edit = super().proposal()
-        title = Sentence("take_back", count=len(entries))
+        title = Sentence("undo", count=len(entries))
         return replace(edit, title=title, steps=(*entries, *edit.steps))
 
 
-async def _take_back(context: ToolContext, plan: _Undoing, tool: str) -> Undone:
-    """Applies the edit, and marks the entries."""
+async def _undo(context: ToolContext, plan: _UndoEdit, tool: str) -> Undone:
+    """Apply the edit and mark the entries as undone."""
     workspace, count = context.workspace, len(plan.entries)
     applied = await editing.apply(
         workspace,
@@ -77,11 +75,11 @@ async def _take_back(context: ToolContext, plan: _Undoing, tool: str) -> Undone:
         plan.document,
         plan.operations,
         tool=tool,
-        summary=f"took back {count} change{'' if count == 1 else 's'}",
+        summary=f"undid {count} change{'' if count == 1 else 's'}",
         kind="undo",
     )
     entries = [entry.id for entry in plan.entries]
-    await editing.taken_back(workspace, context.caller, plan.document.path, applied, entries)
+    await editing.record_undo(workspace, context.caller, plan.document.path, applied, entries)
     return Undone(
         notebook=plan.document.path,
         undone=[entry.summary for entry in plan.entries],
@@ -91,16 +89,16 @@ async def _take_back(context: ToolContext, plan: _Undoing, tool: str) -> Undone:
     )
 
 
-@tool("WRITE", carry_out=_take_back, command="undo steps")
+@tool("WRITE", carry_out=_undo, command="undo steps")
 async def undo(
     context: ToolContext,
     steps: Annotated[int, Field(ge=1, le=1000)] = 1,
     checkpoint: Annotated[
-        Entry | None, Field(description="instead of steps: all after this history number")
+        Entry | None, Field(description="instead of `steps`: all after this history number")
     ] = None,
     notebook: Notebook = None,
-) -> _Undoing:
-    """Takes back your own changes, newest first; cells that somebody worked on since stay."""
+) -> _UndoEdit:
+    """Undo your own changes, newest first. Keeps cells that were edited since."""
     workspace, caller = context.workspace, context.caller
     document = await workspace.open(caller, notebook, tool="undo")
     entries = await workspace.journal.undoable(
@@ -108,18 +106,18 @@ async def undo(
     )
     if not entries:
         raise NothingToUndo(
-            f"You have changed nothing in {document.path} that can be taken back."
+            f"You have made no change in {document.path} that can be undone."
             if caller.key
-            else "Your connection has no session, so none of the changes are known to be yours."
+            else "Your connection has no session, so your changes cannot be identified."
         )
     snapshot = await document.read()
-    plan = await off_loop_if_many(len(snapshot.cells), partial(undo_plan, entries, snapshot))
+    plan = await run_off_loop_if_large(len(snapshot.cells), partial(plan_undo, entries, snapshot))
     if not plan.operations and plan.left:
         raise Conflict(
-            f"Nothing was taken back: {' '.join(plan.left)}",
-            hint="Change the cells themselves instead.",
+            f"Nothing was undone: {' '.join(plan.left)}",
+            hint="Edit the cells instead.",
         )
-    return _Undoing(
+    return _UndoEdit(
         document,
         snapshot,
         tuple(anchored(snapshot, plan.operations)),
@@ -129,7 +127,7 @@ async def undo(
 
 
 class HistoryEntry(BaseModel):
-    """Something that was done to a notebook."""
+    """A change or run of a notebook."""
 
     id: int
     """The history number, for `undo` with `checkpoint`."""
@@ -143,7 +141,7 @@ class HistoryEntry(BaseModel):
 
 
 class History(Result):
-    """What was done to a notebook, newest first."""
+    """The changes and runs of a notebook, newest first."""
 
     notebook: str
     entries: list[HistoryEntry]
@@ -155,7 +153,7 @@ class History(Result):
                 + ("" if e.state == "done" else f" [{e.state}]")
                 for e in self.entries
             )
-            or f"Nothing is recorded for {self.notebook}."
+            or f"{self.notebook} has no recorded history."
         )
 
 
@@ -163,7 +161,7 @@ class History(Result):
 async def notebook_history(
     context: ToolContext, notebook: Notebook = None, limit: Annotated[int, Field(ge=1, le=500)] = 20
 ) -> History:
-    """Lists who changed and ran what, newest first (changes by the tools; not a person's typing)."""
+    """List who changed and ran what, newest first (calls of tools, not a person's typing)."""
     workspace, caller = context.workspace, context.caller
     path = workspace.path(caller, notebook, tool="notebook_history")
     entries = await workspace.journal.history(path, limit, caller.user)

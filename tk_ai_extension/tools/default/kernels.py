@@ -1,4 +1,4 @@
-"""Kernels: which there are, how they are, and their life cycle."""
+"""Tools that list, inspect and control kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tk_ai_extension.kernels.base import KernelInfo
 from tk_ai_extension.model.errors import KernelBusy
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Notebook
-from tk_ai_extension.tools.permitting import path_of_kernel
+from tk_ai_extension.tools.permission_checks import path_of_kernel
 from tk_ai_extension.tools.plans import KernelChange, Verb
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
@@ -40,13 +40,13 @@ class KernelspecList(Result):
                 f"{k.name}: {k.display_name} ({k.language}){', default' if k.default else ''}"
                 for k in self.kernels
             )
-            or "No kernel is installed: `pip install ipykernel` brings Python's."
+            or "No kernel is installed. For Python: `pip install ipykernel`."
         )
 
 
 @tool("READ", command="kernels")
 async def list_kernels(context: ToolContext) -> KernelspecList:
-    """Lists the installed kernelspecs."""
+    """List the installed kernelspecs."""
     specs = await context.workspace.kernels.kernelspecs()
     return KernelspecList(
         kernels=[
@@ -67,20 +67,20 @@ class KernelEntry(BaseModel):
     state: str
     notebooks: list[str]
     backend: str
-    """Which executor runs code in it: ``stack``, ``direct`` or ``gateway``."""
+    """The executor that runs its code: ``stack``, ``direct`` or ``gateway``."""
     memory_mb: float | None = None
     cpu_percent: float | None = None
     uptime: float | None = None
     restarts: int = 0
     running: str | None = None
-    """The execution that runs now, if it is one of these tools'."""
+    """The execution that runs now, if a tool started it."""
     queued: int = 0
     waiting: list[str] = Field(default_factory=list)
-    """Who waits: the authors of queued executions, in order."""
+    """The authors of queued executions, in order."""
 
 
 def kernel_text(kernel: KernelEntry) -> str:
-    """A kernel in a line."""
+    """Return a kernel's description in one line."""
     parts = [f"{kernel.kernel_id} {kernel.name} {kernel.state}, {kernel.backend} executor"]
     if kernel.notebooks:
         parts.append(f"for {', '.join(kernel.notebooks)}")
@@ -132,7 +132,7 @@ async def _entry(context: ToolContext, info: KernelInfo) -> KernelEntry:
 
 @tool("READ", command="ps")
 async def list_running_kernels(context: ToolContext) -> RunningKernels:
-    """Lists running kernels, their notebooks, states, memory and CPU."""
+    """List running kernels: notebooks, states, memory, CPU."""
     kernels = context.workspace.kernels
     return RunningKernels(
         kernels=[await _entry(context, await kernels.info(k)) for k in kernels.ids()]
@@ -140,7 +140,7 @@ async def list_running_kernels(context: ToolContext) -> RunningKernels:
 
 
 class KernelStatus(Result):
-    """How a kernel is."""
+    """The status of a kernel."""
 
     kernel: KernelEntry
 
@@ -152,7 +152,7 @@ class KernelStatus(Result):
 async def get_kernel_status(
     context: ToolContext, notebook: Notebook = None, kernel_id: KernelId = None
 ) -> KernelStatus:
-    """Tells a kernel's state, queue and who waits, memory, CPU, uptime."""
+    """Show a kernel's state, queue, memory, CPU and uptime."""
     found = await context.workspace.kernel_id(
         context.caller, notebook, kernel_id, tool="get_kernel_status"
     )
@@ -172,12 +172,12 @@ _OUTCOMES: Mapping[Cancellation, str] = {
 
 
 class KernelChanged(Result):
-    """What was done to a kernel."""
+    """The change of a kernel's state."""
 
     kernel_id: str
     action: Literal["interrupted", "restarted", "shut down"]
     outcome: str = "ok"
-    """``ok``; ``interrupt_ignored`` where the code runs on; ``waiting`` where it has not begun."""
+    """``ok``; ``interrupt_ignored``: the code still runs; ``waiting``: it has not started."""
 
     @property
     def is_error(self) -> bool:
@@ -186,24 +186,24 @@ class KernelChanged(Result):
     def as_text(self) -> str:
         if self.outcome == "waiting":
             return (
-                f"Kernel {self.kernel_id[:8]} runs somebody else's code: this has not begun, and ends "
-                "as soon as its turn comes."
+                f"Kernel {self.kernel_id[:8]} runs somebody else's code. This execution has not "
+                "started; it ends when its turn comes."
             )
         if self.outcome != "ok":
             return (
-                f"{self.outcome}: kernel {self.kernel_id[:8]} was interrupted, but the code runs on. "
-                "restart_kernel would end it, and with it all variables."
+                f"{self.outcome}: kernel {self.kernel_id[:8]} was interrupted, but the code still "
+                "runs. restart_kernel ends it; all variables are lost."
             )
-        gone = " Its variables are gone." if self.action != "interrupted" else ""
-        return f"Kernel {self.kernel_id[:8]} {self.action}.{gone}"
+        lost = " Its variables are lost." if self.action != "interrupted" else ""
+        return f"Kernel {self.kernel_id[:8]} {self.action}.{lost}"
 
 
 async def _change(context: ToolContext, plan: KernelChange, tool: str) -> KernelChanged:  # noqa: ARG001
-    """Do to the kernel what was planned."""
+    """Execute the planned change of a kernel."""
     kernels, found = context.workspace.kernels, plan.kernel_id
     if plan.verb == "interrupt":
         return await _interrupt(context, plan)
-    context.workspace.asking.spare(found, context.caller)
+    context.workspace.questions.reject_if_waiting(found, context.caller)
     if plan.verb == "restart":
         await kernels.restart(found)
         return KernelChanged(kernel_id=found, action="restarted")
@@ -212,7 +212,7 @@ async def _change(context: ToolContext, plan: KernelChange, tool: str) -> Kernel
 
 
 async def _interrupt(context: ToolContext, plan: KernelChange) -> KernelChanged:
-    """Interrupt what the kernel runs, or one execution."""
+    """Interrupt the kernel's running code, or one execution."""
     workspace, found = context.workspace, plan.kernel_id
     if plan.execution_id is not None:
         run = workspace.executions.get(context.caller, plan.execution_id)
@@ -227,7 +227,7 @@ async def _interrupt(context: ToolContext, plan: KernelChange) -> KernelChanged:
                 f"The process of kernel {found[:8]} is stopped (SIGSTOP). Nothing was interrupted.",
                 hint="Continue the process (kill -CONT) and interrupt again, or restart_kernel.",
             )
-        workspace.asking.spare(found, context.caller)
+        workspace.questions.reject_if_waiting(found, context.caller)
         await workspace.kernels.interrupt(found)
         return KernelChanged(kernel_id=found, action="interrupted")
     outcome = _OUTCOMES[await workspace.executions.cancel(running)]
@@ -250,7 +250,7 @@ async def interrupt_kernel(
     kernel_id: KernelId = None,
     execution_id: str | None = None,
 ) -> KernelChange:
-    """Interrupts what a kernel runs; with `execution_id` only that one, also while it is queued."""
+    """Interrupt a kernel's running code; with `execution_id` only that execution, even if queued."""
     if execution_id is not None:
         run = context.workspace.executions.get(context.caller, execution_id)
         return KernelChange("interrupt", run.kernel_id, run.path, execution_id)
@@ -261,7 +261,7 @@ async def interrupt_kernel(
 async def restart_kernel(
     context: ToolContext, notebook: Notebook = None, kernel_id: KernelId = None
 ) -> KernelChange:
-    """Restarts a kernel; its variables are gone."""
+    """Restart a kernel; its variables are lost."""
     return await _plan(context, "restart", notebook, kernel_id)
 
 
@@ -269,5 +269,5 @@ async def restart_kernel(
 async def shutdown_kernel(
     context: ToolContext, notebook: Notebook = None, kernel_id: KernelId = None
 ) -> KernelChange:
-    """Shuts a kernel down; its variables are gone."""
+    """Shut down a kernel; its variables are lost."""
     return await _plan(context, "shut down", notebook, kernel_id)

@@ -1,4 +1,4 @@
-"""Which notebooks there are, and which one the caller works in."""
+"""Tools that list, create, connect and disconnect notebooks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import CellKind, Notebook
-from tk_ai_extension.tools.plans import Creation
+from tk_ai_extension.tools.plans import CreationPlan
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
@@ -39,7 +39,7 @@ class NotebookEntry(BaseModel):
 
 
 class NotebookList(Result):
-    """Notebooks below a folder."""
+    """The notebooks in a folder."""
 
     notebooks: list[NotebookEntry]
     more: int = 0
@@ -53,8 +53,8 @@ class NotebookList(Result):
             for n in self.notebooks
         ]
         if self.more:
-            lines.append(f"[{self.more} more: give a larger limit or a narrower path]")
-        return "\n".join(lines) or "No notebooks here."
+            lines.append(f"[{self.more} more: use a larger limit or a narrower path]")
+        return "\n".join(lines) or "No notebooks."
 
 
 def _size(size: int | None) -> str:
@@ -70,7 +70,7 @@ async def list_notebooks(
     recursive: bool = True,
     limit: Annotated[int, Field(ge=1, le=1000)] = 100,
 ) -> NotebookList:
-    """Lists notebooks below a folder: size, cells, kernel, who uses them."""
+    """List notebooks in a folder: size, cells, kernel, users."""
     workspace = context.workspace
     found = [
         entry
@@ -80,7 +80,7 @@ async def list_notebooks(
     entries: list[NotebookEntry] = []
     for entry in found[:limit]:
         try:
-            document = await workspace.store.open(entry.path, only_look=True)
+            document = await workspace.store.open(entry.path, read_only=True)
             cells = len((await document.read()).cells)
         except ToolError:
             cells = None
@@ -102,14 +102,14 @@ async def list_notebooks(
 
 
 class NewCell(BaseModel):
-    """A cell to be made."""
+    """A cell to create."""
 
     source: str
     cell_type: CellKind = "code"
 
 
 class NotebookCreated(Result):
-    """A notebook that was made."""
+    """The notebook that was created."""
 
     notebook: str
     total_cells: int
@@ -118,9 +118,9 @@ class NotebookCreated(Result):
         return f"Created {self.notebook} with {self.total_cells} cells."
 
 
-async def _create(context: ToolContext, plan: Creation, tool: str) -> NotebookCreated:
-    """Makes the notebook."""
-    made = await editing.create(
+async def _create(context: ToolContext, plan: CreationPlan, tool: str) -> NotebookCreated:
+    """Create the notebook."""
+    created = await editing.create(
         context.workspace,
         context.caller,
         plan.path,
@@ -128,7 +128,7 @@ async def _create(context: ToolContext, plan: Creation, tool: str) -> NotebookCr
         tool=tool,
         kernelspec=plan.kernelspec,
     )
-    return NotebookCreated(notebook=plan.path, total_cells=len(made.snapshot.cells))
+    return NotebookCreated(notebook=plan.path, total_cells=len(created.snapshot.cells))
 
 
 @tool("WRITE", carry_out=_create, command="create notebook")
@@ -137,8 +137,8 @@ async def create_notebook(
     notebook: str,
     kernel_name: str | None = None,
     cells: list[NewCell] | None = None,
-) -> Creation:
-    """Creates a notebook; refuses to overwrite one."""
+) -> CreationPlan:
+    """Create a notebook; fails if it exists."""
     new: tuple[tuple[CellKind, str], ...] = tuple(
         (cell.cell_type, cell.source) for cell in cells or []
     )
@@ -150,11 +150,11 @@ async def _creation(
     path: str,
     kernel_name: str | None,
     cells: tuple[tuple[CellKind, str], ...] = (),
-) -> Creation:
-    """The plan of a notebook on a kernelspec; the default one where none is named.
+) -> CreationPlan:
+    """Return the plan of a notebook for a kernelspec, by default the server's default one.
 
     Raises:
-        KernelspecNotFound.
+        KernelspecNotFound: No kernelspec of that name is installed.
     """
     specs = {spec.name: spec for spec in await context.workspace.kernels.kernelspecs()}
     if kernel_name is not None and kernel_name not in specs:
@@ -167,19 +167,19 @@ async def _creation(
         "display_name": spec.display_name,
         "language": spec.language,
     }
-    return Creation(path, cells, kernelspec)
+    return CreationPlan(path, cells, kernelspec)
 
 
 def _no_kernelspec(name: str, known: list[str]) -> KernelspecNotFound:
-    installed = f"Installed are: {', '.join(known)}."
+    installed = f"Installed kernelspecs: {', '.join(known)}."
     return KernelspecNotFound(
         f"No kernelspec `{name}`.",
-        hint=installed if known else "No kernel is installed: `pip install ipykernel`.",
+        hint=installed if known else "No kernel is installed. For Python: `pip install ipykernel`.",
     )
 
 
 class NotebookUsed(Result):
-    """The notebook that is the caller's current one now."""
+    """The notebook that is now the caller's current one."""
 
     notebook: str
     name: str
@@ -198,7 +198,7 @@ class NotebookUsed(Result):
             f"{self.kernel_id[:8]} {self.kernel}, ready after {self.ready_after:.1f} s."
         )
         if not self.has_session:
-            text += " Your connection has no session: give `notebook` in each call."
+            text += " Your connection has no session: pass `notebook` in each call."
         return text
 
 
@@ -211,8 +211,8 @@ async def use_notebook(
     kernel_id: str | None = None,
     kernel_name: str | None = None,
 ) -> NotebookUsed:
-    """Makes a notebook the current one and connects its kernel: the one a person already runs it
-    in, else a new one. Mode `create` makes the notebook if it is missing.
+    """Call this first. Makes a notebook the current one and connects its kernel, the running one or a
+    new one. Mode `create` creates a missing notebook.
     """
     workspace, caller = context.workspace, context.caller
     managed = workspace.notebooks.resolve(caller, notebook)
@@ -228,20 +228,20 @@ async def use_notebook(
     if not await workspace.store.exists(path):
         if mode != "create":
             raise NotebookNotFound(
-                f"There is no notebook {path}.",
-                hint="mode `create` makes it; list_notebooks shows those that exist.",
+                f"Notebook {path} does not exist.",
+                hint="Use mode `create`, or call list_notebooks to see the existing ones.",
             )
         creation = await _creation(context, path, kernel_name)
         if creation.kernelspec is None:
-            # Before it is made: there would be a notebook that nothing runs.
+            # Fail before the notebook is created: no kernel could run it.
             raise _no_kernelspec("python3", specs)
         await _create(context, creation, "use_notebook")
     document = await workspace.store.open(path)
     snapshot = await workspace.read(document)
     if snapshot.nbformat[0] != 4:
         raise UnsupportedFormat(
-            f"{path} is of nbformat {snapshot.nbformat[0]}, which is neither run nor changed.",
-            hint="read_notebook shows it; `jupyter nbconvert --to notebook` converts it.",
+            f"{path} has nbformat {snapshot.nbformat[0]}, which cannot be run or edited.",
+            hint="Read it with read_notebook, or convert it: `jupyter nbconvert --to notebook`.",
         )
     began = time.monotonic()
     kept = (
@@ -270,8 +270,8 @@ async def use_notebook(
     )
 
 
-class NotebookLeft(Result):
-    """A notebook that was let go."""
+class NotebookDisconnected(Result):
+    """The notebook that was disconnected."""
 
     notebook: str
     kernel: Literal["left running", "shut down", "none"]
@@ -279,28 +279,28 @@ class NotebookLeft(Result):
 
     def as_text(self) -> str:
         now = f" The current notebook is {self.current}." if self.current else ""
-        return f"Let go of {self.notebook}; kernel {self.kernel}.{now}"
+        return f"Disconnected {self.notebook}; kernel {self.kernel}.{now}"
 
 
-def _leaving_effect(arguments: BaseModel) -> Effect:
+def _disconnect_effect(arguments: BaseModel) -> Effect:
     return "EXECUTE" if getattr(arguments, "shutdown_kernel", False) else "WRITE"
 
 
-@tool("WRITE", idempotent=True, effect_of=_leaving_effect, command="unuse notebook")
+@tool("WRITE", idempotent=True, effect_of=_disconnect_effect, command="unuse notebook")
 async def unuse_notebook(
     context: ToolContext, notebook: Notebook = None, shutdown_kernel: bool = False
-) -> NotebookLeft:
-    """Lets go of a notebook; its kernel stays unless told."""
+) -> NotebookDisconnected:
+    """Disconnect a notebook. Its kernel keeps running unless `shutdown_kernel`."""
     workspace, caller = context.workspace, context.caller
     path = workspace.path(caller, notebook, tool="unuse_notebook")
-    # By its path: what was given may be absolute.
+    # Resolve the relative path: `notebook` may be absolute.
     managed = workspace.notebooks.resolve(caller, path)
     kernel: Literal["left running", "shut down", "none"] = "none"
     kernel_id = await workspace.kernel_of(path)
-    # Nothing is remembered of a caller without a key, and a kernel can be shut down by its notebook.
+    # Callers without a key have no connected notebooks, but may shut down a kernel by its notebook.
     if managed is None and (kernel_id is None or (caller.key and not shutdown_kernel)):
         raise NotebookNotFound(
-            f"You have not connected {path}.", hint="list_managed_notebooks names those that are."
+            f"You have not connected {path}.", hint="list_managed_notebooks shows those you have."
         )
     if kernel_id is not None:
         kernel = "left running"
@@ -310,7 +310,9 @@ async def unuse_notebook(
     if managed is not None:
         workspace.notebooks.remove(caller, managed.name)
     current = workspace.notebooks.current(caller)
-    return NotebookLeft(notebook=path, kernel=kernel, current=current.path if current else None)
+    return NotebookDisconnected(
+        notebook=path, kernel=kernel, current=current.path if current else None
+    )
 
 
 class ManagedEntry(BaseModel):
@@ -342,7 +344,7 @@ class ManagedNotebooks(Result):
 
 @tool("READ", command="managed")
 async def list_managed_notebooks(context: ToolContext) -> ManagedNotebooks:
-    """Lists the notebooks you connected, their kernels and states; `*` marks the current one."""
+    """List the notebooks you connected and their kernels' states; `*` marks the current one."""
     workspace, caller = context.workspace, context.caller
     current = workspace.notebooks.current(caller)
     managed = workspace.notebooks.list(caller)
@@ -362,7 +364,7 @@ async def list_managed_notebooks(context: ToolContext) -> ManagedNotebooks:
 
 
 async def kernel_state(context: ToolContext, kernel_id: str | None) -> str:
-    """A kernel's state in a word; ``gone`` where it runs no more."""
+    """Return a kernel's state in one word; ``gone`` if it no longer runs."""
     if kernel_id is None or kernel_id not in context.workspace.kernels.ids():
         return "gone"
     return (await context.workspace.kernels.info(kernel_id)).state

@@ -1,4 +1,4 @@
-"""Reading notebooks: a line a cell, a cell, the whole, and what matches."""
+"""Tools that read notebooks: a list of cells, one cell, or the whole notebook."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from tk_ai_extension.model.ranges import format_ranges
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.addressing import select
 from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.output_presentation import digested, present
 from tk_ai_extension.tools.parameters import Address, MaybeRanges, Notebook
-from tk_ai_extension.tools.presenting import digested, present
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.staleness import CellState, states
 
 LINE = 100
-"""Characters of a first line in a list."""
+"""Maximum characters of a first line in a list."""
 READ_BUDGET = 40_000
-"""Characters of a notebook that one answer shows by default."""
+"""Default maximum characters of a notebook in one result."""
 
 
 def cell_states(
     context: ToolContext, snapshot: Snapshot, cells: Iterable[Cell] | None = None
 ) -> dict[str, CellState]:
-    """The state of each code cell, or of those given."""
+    """Return the states of all code cells, or of those given, by key."""
     workspace = context.workspace
     running = {
         step.cell
@@ -55,14 +55,14 @@ class CellLine(BaseModel):
     first_line: str
     lines: int
     address: str | None = None
-    """Its versioned address, where the line shows the whole source."""
+    """Its versioned address, if the line shows the whole source."""
     outputs: int = 0
     output_size: int = 0
     output_types: list[str] = Field(default_factory=list)
 
 
 class CellList(Result):
-    """A notebook's cells, a line each."""
+    """A notebook's cells, one line each."""
 
     notebook: str
     total_cells: int
@@ -98,8 +98,8 @@ async def list_cells(
     start: Annotated[int, Field(ge=0)] = 0,
     limit: Annotated[int, Field(ge=1, le=2000)] = 200,
 ) -> CellList:
-    """Lists cells, a line each: index, id, type, count, state, first line, outputs. States: fresh,
-    edited since it ran, stale (what it depends on changed), never run in this kernel, running, error.
+    """List cells, one line each: index, id, type, count, state, first line, outputs. States: fresh,
+    edited since it ran, stale (a dependency changed), never run in this kernel, running, error.
     """
     workspace, caller = context.workspace, context.caller
     document = await workspace.open(caller, notebook, tool="list_cells")
@@ -136,7 +136,7 @@ async def list_cells(
 
 
 def _fits_a_line(cell: Cell) -> bool:
-    """Whether a list line shows the whole source, so that it counts as seen."""
+    """Return whether a line of a list shows the whole source, so that the cell counts as read."""
     return "\n" not in cell.source and len(cell.source) <= LINE
 
 
@@ -149,7 +149,7 @@ def _kinds(outputs: OutputsSummary) -> list[str]:
 
 
 class CellRead(Result):
-    """A cell, whole."""
+    """A cell with its source and outputs."""
 
     notebook: str
     cell: str
@@ -163,7 +163,7 @@ class CellRead(Result):
     output: str | None = None
     artifact: str | None = None
     data: list[Any] = Field(default_factory=list)
-    """Its ``application/json`` outputs."""
+    """The values of its ``application/json`` outputs."""
 
     def as_text(self) -> str:
         count = f" [{self.execution_count}]" if self.execution_count is not None else ""
@@ -178,7 +178,7 @@ class CellRead(Result):
 async def read_cell(
     context: ToolContext, cell: Address, notebook: Notebook = None, outputs: bool = True
 ) -> CellRead:
-    """Reads a cell: whole source, outputs within a budget."""
+    """Read a cell: its source, and its outputs, shortened if long."""
     workspace, caller = context.workspace, context.caller
     document = await workspace.open(caller, notebook, tool="read_cell")
     snapshot = await workspace.read(document)
@@ -213,7 +213,7 @@ class NotebookRead(Result):
     text: str
     total_cells: int
     cells: list[str]
-    """The cells that the text contains, by id."""
+    """The ids of the cells in the text."""
     next_range: str | None = None
     warnings: list[str] = Field(default_factory=list)
 
@@ -229,22 +229,22 @@ async def read_notebook(
     notebook: Notebook = None,
     view: Annotated[
         Literal["editable", "reading", "raw"],
-        Field(description="sources for write_notebook; with outputs in short; JSON"),
+        Field(description="sources, for write_notebook; sources and short outputs; JSON"),
     ] = "editable",
     cells: MaybeRanges = None,
     lines: Annotated[
-        str | None, Field(description="of the text, such as `10-20,31`; only to look at")
+        str | None, Field(description="of the text, such as `10-20,31`; not for writing back")
     ] = None,
     budget: Annotated[int, Field(ge=500, le=2_000_000, description="characters")] = READ_BUDGET,
 ) -> NotebookRead:
-    """Reads a notebook as cell-marked text (`# %% [code] @id`)."""
+    """Read a notebook as text with cell markers (`# %% [code] @id`)."""
     workspace, caller = context.workspace, context.caller
     document = await workspace.open(caller, notebook, tool="read_notebook")
     snapshot = await workspace.read(document)
     chosen = list(snapshot.cells) if cells is None else select(snapshot, cells)
     if view == "raw":
         if lines is not None:
-            raise InvalidArguments("`lines` are of the text; the raw view has none.")
+            raise InvalidArguments("`lines` cannot be used with the raw view.")
         return await _raw(context, document, snapshot, chosen, budget)
     texts = (
         {cell.index: cell.source for cell in chosen}
@@ -260,7 +260,7 @@ async def read_notebook(
     if lines is None:
         editing.mark_seen(workspace, caller, snapshot, shown)
     else:
-        # Parts of cells: no cell was seen whole, and none can be written back.
+        # Parts of cells: no cell counts as read, and none can be written back.
         content, shown = celltext.select_lines(content, lines), []
     return NotebookRead(
         notebook=document.path,
@@ -275,7 +275,7 @@ async def read_notebook(
 
 
 def _within(chosen: list[Cell], text_of: Callable[[Cell], str], budget: int) -> list[Cell]:
-    """The first cells whose texts fit the budget, one at least."""
+    """Return the first cells whose texts fit the budget, at least one."""
     spent = 0
     for position, cell in enumerate(chosen):
         spent += len(text_of(cell)) + 20
@@ -285,7 +285,7 @@ def _within(chosen: list[Cell], text_of: Callable[[Cell], str], budget: int) -> 
 
 
 def _next_range(snapshot: Snapshot, chosen: list[Cell], shown: list[Cell]) -> str | None:
-    """The cells that were asked for and are not shown, or None."""
+    """Return the range of the requested cells that are not shown; None if all are."""
     rest = [cell.index for cell in chosen[len(shown) :]]
     if rest and len(rest) == len(snapshot.cells) - rest[0]:
         return f"{rest[0]}-"
@@ -296,11 +296,11 @@ OUTPUT_MARK = "#> "
 
 
 _SHORT = "_short_outputs"
-"""Where a cell keeps what its outputs read as."""
+"""The key under which a `Cell` caches the text of its outputs."""
 
 
 async def _readings(document: NotebookDocument, cells: list[Cell], budget: int) -> dict[int, str]:
-    """What the reading view shows of cells, by index, until a budget is spent."""
+    """Return the texts of cells in the reading view, by index, until the budget is spent."""
     texts: dict[int, str] = {}
     spent = 0
     for cell in cells:
@@ -314,10 +314,10 @@ async def _readings(document: NotebookDocument, cells: list[Cell], budget: int) 
 
 
 async def _short_outputs(document: NotebookDocument, cell: Cell) -> str:
-    """A cell's outputs in a few lines.
+    """Return a cell's outputs in a few lines.
 
-    Every document makes a new `Cell` when anything of the stored cell changes, outputs among it, so
-    that the text is kept with the cell and never digested twice.
+    Documents create a new `Cell` when the stored cell or its outputs change, so the text can be
+    cached on the cell.
     """
     known: str | None = vars(cell).get(_SHORT)
     if known is None:
@@ -361,7 +361,7 @@ async def _raw(
     stored: list[Json] | None = notebook.get("cells")
     shown = chosen
     if stored is not None:
-        # Each as it stands in the whole, and no more of them than are shown.
+        # Encode cell by cell, and only those that are shown.
         shown = _within(chosen, lambda cell: _encoded({"cells": [stored[cell.index]]}), budget)
         notebook = {**notebook, "cells": [stored[cell.index] for cell in shown]}
     content = await asyncio.to_thread(_encoded, notebook)
@@ -383,7 +383,7 @@ async def _raw(
 
 
 _BESIDE_CELLS = 2_000
-"""Characters that a notebook may have beside its cells before it counts as too long to show."""
+"""Maximum characters of a notebook besides its cells, before the result is shortened."""
 
 
 def _encoded(value: Json) -> str:

@@ -1,4 +1,4 @@
-"""Searching cells."""
+"""The tool that searches cells."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import InvalidNotebook, NotebookNotFound
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.presenting import digested
+from tk_ai_extension.tools.output_presentation import digested
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
@@ -19,23 +19,23 @@ from tk_ai_extension.workspace.files import walk
 from tk_ai_extension.workspace.patterns import Pattern
 
 MAX_LINE = 200
-"""Characters of a line that are shown; a one-line cell that fits counts as seen."""
+"""Maximum characters of a line that are shown. A one-line cell that fits counts as read."""
 
 
 class Match(BaseModel):
-    """A line that matches."""
+    """A matching line."""
 
     notebook: str
     cell: str
     index: int
     where: Literal["source", "outputs"]
     line: int
-    """From 1, in the source or the output's text."""
+    """The line's number, from 1, in the source or in the text of the outputs."""
     text: str
 
 
 class SearchResult(Result):
-    """What matches."""
+    """The matching lines."""
 
     matches: list[Match]
     truncated: bool = False
@@ -46,19 +46,19 @@ class SearchResult(Result):
             for m in self.matches
         ]
         if self.truncated:
-            lines.append("[more: narrow the pattern]")
-        return "\n".join(lines) or "Nothing matches."
+            lines.append("[more: use a narrower pattern or a larger limit]")
+        return "\n".join(lines) or "No matches."
 
 
 @tool("READ", command="search pattern")
 async def search_cells(
     context: ToolContext,
     pattern: Annotated[str, Field(min_length=1, description="regex")],
-    notebook: Annotated[str | None, Field(description="or a folder, to search all below")] = None,
+    notebook: Annotated[str | None, Field(description="or a folder, searched recursively")] = None,
     where: Literal["source", "outputs"] = "source",
     limit: Annotated[int, Field(ge=1, le=1000)] = 50,
 ) -> SearchResult:
-    """Searches sources or outputs of one or many notebooks; answers with cells and lines."""
+    """Search the sources or outputs of notebooks. Returns matching cells and lines."""
     wanted = Pattern(pattern)
     workspace, caller = context.workspace, context.caller
     matches: list[Match] = []
@@ -120,7 +120,7 @@ async def _searched(context: ToolContext, notebook: str | None) -> list[Notebook
         return [await workspace.open(caller, notebook, tool="search_cells")]
     entries = [entry async for entry in walk(workspace.files, notebook, recursive=True)]
     return [
-        await workspace.store.open(entry.path, only_look=True)
+        await workspace.store.open(entry.path, read_only=True)
         for entry in entries
         if entry.kind == "notebook"
     ]

@@ -1,4 +1,4 @@
-"""A Python kernel's variables, without running their own code where it may be slow."""
+"""Tools that inspect a Python kernel's variables without running code of their classes."""
 
 from __future__ import annotations
 
@@ -27,23 +27,34 @@ from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 
 ANSWER_WITHIN = 5.0
-"""Seconds within which an idle kernel has to begin with an answer, and to end."""
+"""Seconds within which an idle kernel must start to answer; then the same time to finish."""
 
 
-async def ask(
+async def query_kernel(
     context: ToolContext,
     notebook: str | None,
     call: dict[str, Any],
     *,
     tool: str,
-    program: str = "inspecting.py",
+    program: str = "kernel_variables.py",
 ) -> Any:
-    """Evaluates ``call`` by a program of ours in the notebook's kernel; JSON comes back.
+    """Run one of this package's query programs in the notebook's kernel and return its answer.
+
+    Args:
+        context: The context of the call.
+        notebook: The notebook; None for the current one.
+        call: The query, as JSON values.
+        tool: The tool's name, for error messages.
+        program: The module in `tk_ai_extension.tools` whose source is sent to the kernel.
+
+    Returns:
+        The answer, as JSON values.
 
     Raises:
-        KernelNotFound, LanguageUnsupported.
-        KernelBusy: the kernel runs something, does not begin with the answer within `ANSWER_WITHIN`
-            seconds, or has not ended by then and was interrupted.
+        KernelNotFound: The notebook has no running kernel.
+        LanguageUnsupported: The kernel is not a Python kernel.
+        KernelBusy: The kernel is running code, or did not answer in time and was interrupted.
+        KernelDied: The kernel died or was restarted.
     """
     workspace = context.workspace
     kernel_id = await workspace.kernel_id(context.caller, notebook, None, tool=tool)
@@ -53,10 +64,10 @@ async def ask(
             f"{tool} needs a Python kernel; this one runs {info.language or 'another language'}."
         )
     if info.state in {"busy", "stopped"} or workspace.executions.active(kernel_id=kernel_id):
-        raise KernelBusy("The kernel is running something.")
+        raise KernelBusy("The kernel is running code.")
     source = files("tk_ai_extension.tools").joinpath(program).read_text("utf-8")
     asked = json.dumps(call)
-    # One expression: nothing is left behind in the user's namespace, nothing goes into history.
+    # A user expression adds no names to the user's namespace and no entry to the history.
     expression = f"(lambda ns: (exec({source!r}, ns), ns['answer'](globals(), {asked!r}))[1])({{}})"
     request = ExecutionRequest(
         "", silent=True, timeout=ANSWER_WITHIN, user_expressions={"answer": expression}
@@ -65,7 +76,7 @@ async def ask(
     if execution.status == "timed_out":
         raise KernelBusy(
             f"The kernel did not answer: {execution.message}",
-            hint="An object in it may take long to show itself: look by execute_ipython.",
+            hint="An object may be slow to describe. Inspect it with execute_ipython.",
         )
     if execution.status != "ok":
         raise KernelDied(f"The kernel could not answer: {execution.message or execution.status}.")
@@ -84,13 +95,13 @@ async def _run(context: ToolContext, kernel_id: str, request: ExecutionRequest) 
             async with asyncio.timeout(ANSWER_WITHIN) as beginning:
                 async for event in events:
                     if isinstance(event, Started):
-                        beginning.reschedule(None)  # from here on the request's own timeout counts
+                        beginning.reschedule(None)  # From now on, the request's timeout applies.
                     if isinstance(event, Execution):
                         return event
         except TimeoutError:
             message = f"The kernel did not answer within {ANSWER_WITHIN:.0f} s."
             raise KernelBusy(message) from None
-    raise ToolError("The executor ended without saying how.")
+    raise ToolError("The executor ended without a result.")
 
 
 class Variable(BaseModel):
@@ -100,9 +111,9 @@ class Variable(BaseModel):
     type: str
     shape: str | None = None
     size: int | None = None
-    """Bytes, where that is known cheaply."""
+    """Size in bytes, if it is cheap to determine."""
     value: str | None = None
-    """Of numbers, short strings and the like."""
+    """The value of numbers, short strings and similar types."""
 
 
 class VariableList(Result):
@@ -120,7 +131,7 @@ class VariableList(Result):
             for v in self.variables
         ]
         if self.more:
-            lines.append(f"[{self.more} more: give a pattern]")
+            lines.append(f"[{self.more} more: use a pattern]")
         return "\n".join(lines) or "No variables."
 
 
@@ -128,16 +139,16 @@ class VariableList(Result):
 async def list_variables(
     context: ToolContext, notebook: Notebook = None, pattern: str | None = None
 ) -> VariableList:
-    """Lists the kernel's variables: name, type, shape, size. `pattern` is such as `df*`. Python only."""
-    call = {"what": "list", "pattern": pattern}
-    found = await ask(context, notebook, call, tool="list_variables")
+    """List the kernel's variables: name, type, shape, size. `pattern`: such as `df*`. Python only."""
+    call = {"query": "list", "pattern": pattern}
+    found = await query_kernel(context, notebook, call, tool="list_variables")
     return VariableList(
         variables=[Variable(**entry) for entry in found["variables"]], more=found["more"]
     )
 
 
 class VariableDetail(Result):
-    """A variable, more closely."""
+    """The details of a variable."""
 
     name: str
     type: str
@@ -151,13 +162,14 @@ class VariableDetail(Result):
 async def inspect_variable(
     context: ToolContext, name: str, notebook: Notebook = None
 ) -> VariableDetail:
-    """Shows a variable more closely: a table's head and dtypes, a function's signature and docstring."""
+    """Show details of a variable: a table's head and dtypes, a function's signature and docstring."""
     if not all(part.isidentifier() for part in name.split(".")):
         raise InvalidArguments(
-            f"`{name}` is not a name.", hint="Give a variable's name, with dots for attributes."
+            f"`{name}` is not a variable name.",
+            hint="Use a variable's name, with dots for attributes.",
         )
-    call = {"what": "inspect", "name": name}
-    found = await ask(context, notebook, call, tool="inspect_variable")
+    call = {"query": "inspect", "name": name}
+    found = await query_kernel(context, notebook, call, tool="inspect_variable")
     if found is None:
-        raise VariableNotFound(f"There is no variable `{name}`.")
+        raise VariableNotFound(f"No variable `{name}`.")
     return VariableDetail(name=name, type=found["type"], detail=sanitise(found["detail"]))

@@ -1,1 +1,1 @@
-"""The toolset `introspection`: which modules a notebook's kernel can import."""
+"""The toolset `introspection`: the modules that a notebook's kernel can import."""

@@ -1,4 +1,4 @@
-"""The modules that a notebook's Python kernel has, looked at without importing them."""
+"""Tools that inspect the modules of a Python kernel without importing them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model.digest import sanitise
 from tk_ai_extension.model.errors import InvalidArguments, ModuleMissing
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.default.variables import ask
+from tk_ai_extension.tools.default.variables import query_kernel
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 
-PROGRAM = "looking.py"
+PROGRAM = "kernel_modules.py"
 
 Name = Annotated[str, Field(description="with dots, such as `os.path`")]
 
@@ -24,15 +24,15 @@ class ModuleEntry(BaseModel):
 
     name: str
     version: str | None = None
-    """Of the distribution that it is from."""
+    """The version of its distribution."""
     loaded: bool = False
     """Whether the kernel has imported it."""
     standard: bool = False
-    """Whether it is of the standard library."""
+    """Whether it is part of the standard library."""
 
 
 class ModuleList(Result):
-    """A kernel's modules."""
+    """The modules that a kernel can import."""
 
     modules: list[ModuleEntry]
     more: int = 0
@@ -43,7 +43,7 @@ class ModuleList(Result):
             for m in self.modules
         ]
         if self.more:
-            lines.append(f"[{self.more} more: give a pattern]")
+            lines.append(f"[{self.more} more: use a pattern]")
         return "\n".join(lines) or "No modules."
 
 
@@ -52,12 +52,12 @@ async def list_modules(
     context: ToolContext,
     notebook: Notebook = None,
     pattern: Annotated[
-        str | None, Field(description="such as `num*`; finds the standard library's, too")
+        str | None, Field(description="such as `num*`; includes the standard library")
     ] = None,
 ) -> ModuleList:
-    """Lists the modules that the kernel can import, with versions. Python only."""
-    call = {"what": "list", "pattern": pattern}
-    found = await ask(context, notebook, call, tool="list_modules", program=PROGRAM)
+    """List the modules that the kernel can import, with versions. Python only."""
+    call = {"query": "list", "pattern": pattern}
+    found = await query_kernel(context, notebook, call, tool="list_modules", program=PROGRAM)
     return ModuleList(
         modules=[ModuleEntry(**entry) for entry in found["modules"]], more=found["more"]
     )
@@ -71,20 +71,20 @@ class ModuleCheck(Result):
     loaded: bool = False
     """Whether the kernel has imported it."""
     version: str | None = None
-    """Of the distribution that it is from."""
+    """The version of its distribution."""
     distribution: str | None = None
-    """What brings it, as a package index calls it."""
+    """The name of the distribution that contains it."""
     location: str | None = None
-    """The file that it is read from."""
+    """The path of its file."""
     standard: bool = False
-    """Whether it is of the standard library."""
+    """Whether it is part of the standard library."""
     found: str | None = None
-    """Where it is missing: how far the name leads."""
+    """If it is missing: the longest prefix of the name that exists."""
 
     def as_text(self) -> str:
         if not self.available:
-            so_far = f"; there is `{self.found}`" if self.found else ""
-            return f"There is no module `{self.name}` in the kernel's environment{so_far}."
+            so_far = f"; `{self.found}` exists" if self.found else ""
+            return f"No module `{self.name}` in the kernel's environment{so_far}."
         parts = [f"{self.name} can be imported"]
         if self.standard:
             parts.append("standard library")
@@ -99,23 +99,23 @@ class ModuleCheck(Result):
 
 @tool("READ")
 async def check_module(context: ToolContext, name: Name, notebook: Notebook = None) -> ModuleCheck:
-    """Tells whether the kernel can import a module, and which version; imports nothing. Python only."""
-    call = {"what": "check", "name": _checked(name)}
-    found = await ask(context, notebook, call, tool="check_module", program=PROGRAM)
+    """Check whether the kernel can import a module, and its version; imports nothing. Python only."""
+    call = {"query": "check", "name": _checked(name)}
+    found = await query_kernel(context, notebook, call, tool="check_module", program=PROGRAM)
     return ModuleCheck(name=name, **found)
 
 
 class ModuleInfo(ModuleCheck):
-    """What is in a module."""
+    """The contents of a module."""
 
     doc: str = ""
     """Its docstring, or the beginning of it."""
     names: list[str] = Field(default_factory=list[str])
-    """What it defines for others, functions with their signatures."""
+    """Its public names, functions with their signatures."""
     submodules: list[str] = Field(default_factory=list[str])
     """The modules in a package."""
     more: int = 0
-    """How many names are left out."""
+    """The number of names that are left out."""
 
     def as_text(self) -> str:
         parts = [super().as_text(), self.doc]
@@ -130,9 +130,9 @@ class ModuleInfo(ModuleCheck):
 async def get_module_info(
     context: ToolContext, name: Name, notebook: Notebook = None
 ) -> ModuleInfo:
-    """Shows a module's version, docstring, functions and submodules; imports nothing. Python only."""
-    call = {"what": "tell", "name": _checked(name)}
-    found = await ask(context, notebook, call, tool="get_module_info", program=PROGRAM)
+    """Show a module's version, docstring, functions and submodules; imports nothing. Python only."""
+    call = {"query": "describe", "name": _checked(name)}
+    found = await query_kernel(context, notebook, call, tool="get_module_info", program=PROGRAM)
     if not found["available"]:
         raise ModuleMissing(ModuleCheck(name=name, **found).as_text())
     found["doc"] = sanitise(found["doc"])
@@ -141,5 +141,5 @@ async def get_module_info(
 
 def _checked(name: str) -> str:
     if not all(part.isidentifier() for part in name.split(".")):
-        raise InvalidArguments(f"`{name}` is not a module's name.")
+        raise InvalidArguments(f"`{name}` is not a module name.")
     return name

@@ -1,4 +1,4 @@
-"""Cells by their index: edit, insert, delete. It changes the notebook and runs nothing."""
+"""Edit, insert or delete cells by index, without running them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Insert, Operation, Replace
-from tk_ai_extension.tools.changes import changed_cell, plan_edit
+from tk_ai_extension.tools.cell_changes import changed_cell, plan_edit
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import CellKind
 from tk_ai_extension.tools.plans import Edit
@@ -24,20 +24,20 @@ _DONE = {"edit": "Replaced", "insert": "Inserted", "delete": "Deleted"}
 
 
 class NotebookChanged(Result):
-    """A cell that was edited, inserted or deleted; names as programs of this tool's kind expect."""
+    """The cell that was edited, inserted or deleted, with the field names that clients expect."""
 
     action: Action
     path: str
-    cellIndex: int  # noqa: N815 - the name that its programs know
-    """The cell's position, from 0; of a deleted one where it was."""
+    cellIndex: int  # noqa: N815 - the name that clients expect
+    """The cell's position, from 0; of a deleted cell, its last one."""
     cellType: CellKind  # noqa: N815
     """The cell's type."""
     totalCells: int  # noqa: N815
-    """How many cells the notebook has now."""
+    """The number of cells that the notebook has now."""
     cellSource: str  # noqa: N815
-    """The cell's source; of a deleted one the source that is gone."""
+    """The cell's source; of a deleted cell, its last one."""
     address: str | None = None
-    """The cell's versioned address now; none once it is deleted."""
+    """The cell's versioned address now; None if it was deleted."""
 
     def as_text(self) -> str:
         name = f" @{self.address}" if self.address else ""
@@ -47,21 +47,21 @@ class NotebookChanged(Result):
 
 @dataclass(frozen=True)
 class IndexEdit(Edit):
-    """One operation, by its name here."""
+    """One operation, and the action of the call."""
 
     action: Action = "edit"
 
 
 async def _carry_out(context: ToolContext, edit: IndexEdit, tool: str) -> NotebookChanged:
-    """Makes the edit, and says what came of it."""
+    """Apply the edit and return its result."""
     applied = await editing.apply(
         context.workspace, context.caller, edit.document, edit.operations, tool=tool
     )
     (change,) = applied.changes
     done = changed_cell(applied.snapshot, change)
-    gone = change.before if edit.action == "delete" else None
+    deleted = change.before if edit.action == "delete" else None
     cell = applied.snapshot.by_key.get(change.cell)
-    content = gone or cell
+    content = deleted or cell
     return NotebookChanged(
         action=edit.action,
         path=applied.snapshot.path,
@@ -82,15 +82,15 @@ async def notebook(
     context: ToolContext,
     action: Action,
     path: Annotated[str, Field(description="relative to the session's folder, or absolute")],
-    cell_index: Annotated[int, Field(description="from 0; insert takes the number of cells, too")],
+    cell_index: Annotated[int, Field(description="from 0; insert also takes the number of cells")],
     content: Annotated[str | None, Field(description="for edit and insert")] = None,
     cell_type: Annotated[CellKind, Field(description="for insert")] = "code",
     version: Annotated[
-        str | None, Field(description="of the address, after the dot: instead of having read it")
+        str | None, Field(description="part of the address after the dot, if you did not read it")
     ] = None,
 ) -> IndexEdit:
-    """Edits, inserts or deletes a cell of a notebook by its index; runs nothing (see `python`). To edit
-    or delete it you must have read the cell; a refusal shows its source, and counts as reading it.
+    """Edit, insert or delete a cell of a notebook by index; runs nothing (see `python`). Read the cell
+    before you edit or delete it. A conflict returns its source, which counts as reading it.
     """
     workspace = context.workspace
     document = await workspace.store.open(workspace.contain(path))
@@ -98,9 +98,9 @@ async def notebook(
     count = len(snapshot.cells)
     last = count if action == "insert" else count - 1
     if not 0 <= cell_index <= last:
-        takes = f"0 to {last}" if last >= 0 else "none: it has no cells"
+        allowed = f"Use 0 to {last}." if last >= 0 else "It has no cells."
         raise InvalidArguments(
-            f"`cell_index` {cell_index} is out of range for {action}: {snapshot.path} takes {takes}."
+            f"`cell_index` {cell_index} is out of range for {action} in {snapshot.path}. {allowed}"
         )
     operation = _operation(context, snapshot, action, cell_index, content, cell_type, version)
     edit = plan_edit(context, document, snapshot, operation)
@@ -117,23 +117,23 @@ def _operation(
     version: str | None,
 ) -> Operation:
     if action == "delete":
-        cell, expect = _seen(context, snapshot, index, version)
+        cell, expect = _read_cell(context, snapshot, index, version)
         return Delete(cell.key, expect)
     if content is None:
         raise InvalidArguments(f"{action} needs `content`.")
     if action == "insert":
         return Insert(CellContent(cell_type, content), index=index)
-    cell, expect = _seen(context, snapshot, index, version)
+    cell, expect = _read_cell(context, snapshot, index, version)
     return Replace(cell.key, content, expect=expect)
 
 
-def _seen(
+def _read_cell(
     context: ToolContext, snapshot: Snapshot, index: int, version: str | None
 ) -> tuple[Cell, str]:
-    """The cell at an index, and the source hash that it must still have.
+    """Return the cell at an index, and the source hash that it must still have when it is changed.
 
     Raises:
-        Conflict: the caller has not seen its present source.
+        Conflict: The caller has not read its current source.
     """
     cell = snapshot.cells[index]
-    return cell, editing.expected(context.workspace, context.caller, snapshot, cell, version)
+    return cell, editing.expected_hash(context.workspace, context.caller, snapshot, cell, version)

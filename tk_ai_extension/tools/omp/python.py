@@ -1,4 +1,4 @@
-"""Python code in kernels of its own: kept from call to call, or for one call. No notebook is changed."""
+"""Run Python code in a session kernel or in a kernel for one call, without a notebook."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.following import ExecutionResult, follow
+from tk_ai_extension.tools.execution_results import ExecutionResult, follow
 from tk_ai_extension.tools.parameters import Wait
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.workspace.bridge import Answer
 from tk_ai_extension.workspace.python_runs import (
+    PythonCallContext,
     PythonStep,
-    SessionKeeper,
-    SingleKeeper,
-    Surroundings,
+    SessionSupervisor,
+    SingleRunSupervisor,
 )
 from tk_ai_extension.workspace.python_sessions import (
     PythonSession,
     SessionKey,
     reset_in_progress,
 )
-from tk_ai_extension.workspace.running import Run
+from tk_ai_extension.workspace.runs import Run
 from tk_ai_extension.workspace.workspace import Workspace
 
 CellState = Literal["pending", "running", "complete", "error"]
@@ -49,13 +49,13 @@ class PythonCell(BaseModel, extra="forbid"):
 
     code: str
     title: str | None = None
-    """What it is for, in a few words."""
+    """Its purpose, in a few words."""
     reset: bool = False
-    """Gives the session a new kernel before this cell."""
+    """Start a new kernel for the session before this cell."""
 
 
 class PythonCellState(BaseModel):
-    """How far a cell is."""
+    """The state of a cell."""
 
     index: int
     status: CellState
@@ -63,30 +63,30 @@ class PythonCellState(BaseModel):
 
 
 class PythonResult(ExecutionResult):
-    """What the cells did."""
+    """The outputs and states of the cells."""
 
     session: str | None = None
-    """The session's id; none for a kernel of this call alone."""
+    """The session's id; None for a kernel of one call."""
     kernel_id: str
     cells: list[PythonCellState]
     cancelled: bool = False
-    """Whether it was interrupted on somebody's behalf."""
+    """Whether somebody interrupted it."""
     stdin_requested: bool = False
-    """Whether the code asked for input, which was refused."""
+    """Whether the code requested input, which was refused."""
 
 
 @dataclass(frozen=True)
 class PythonPlan:
-    """Cells that are about to run, and where.
+    """The plan of a `python` call.
 
     Attributes:
-        cells: In order.
-        key: The session; None for a kernel of the call's own.
-        folder: Where the code runs, below the root.
-        env: Variables that are set for it.
+        cells: The cells to run, in order.
+        key: The session; None for a kernel of one call.
+        folder: The folder that the code runs in, relative to the root.
+        env: Environment variables to set.
         wait: Seconds to wait for the end.
-        timeout: Seconds after which a cell is interrupted.
-        kernel_id: The session's kernel as it is now; None where one is started.
+        timeout: Seconds after which a cell is interrupted; None for no limit.
+        kernel_id: The session's current kernel; None if one will be started.
     """
 
     cells: tuple[PythonCell, ...]
@@ -98,7 +98,7 @@ class PythonPlan:
     kernel_id: str | None = None
 
     def proposal(self) -> Proposal:
-        """The code, whole."""
+        """Return all of the code."""
         title = Sentence(
             "run_python_in_session" if self.key else "run_python_alone", folder=self.folder or "."
         )
@@ -114,7 +114,7 @@ class PythonPlan:
 
 
 async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResult:
-    """Runs the cells in the session's kernel, or in one of their own."""
+    """Run the cells in the session's kernel, or in a kernel for this call."""
     workspace = context.workspace
     sessions = workspace.python
     resets = any(cell.reset for cell in plan.cells)
@@ -122,10 +122,10 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
         raise reset_in_progress()
     await sessions.bridge.open()
     artifacts = await asyncio.to_thread(workspace.artifacts.folder_of, context.caller.user)
-    around = Surroundings(context.caller, dict(plan.env), artifacts, _answers(context))
+    call = PythonCallContext(context.caller, dict(plan.env), artifacts, _answers(context))
     if plan.key is None:
         session = await sessions.single(plan.folder)
-        keeper = SingleKeeper(workspace.kernels, sessions, session, around)
+        supervisor = SingleRunSupervisor(workspace.kernels, sessions, session, call)
     else:
         before = {one.kernel_id for one in sessions}
         session = await sessions.acquire(plan.key, context.caller)
@@ -136,7 +136,7 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
             except ApprovalOutdated:
                 sessions.release(session)
                 raise
-        keeper = SessionKeeper(workspace.kernels, sessions, session, around)
+        supervisor = SessionSupervisor(workspace.kernels, sessions, session, call)
     steps = [PythonStep(code=cell.code, reset=cell.reset) for cell in plan.cells]
     try:
         run = workspace.executions.start(
@@ -146,10 +146,10 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
             timeout=plan.timeout,
             approval=context.approval,
             tool=tool,
-            keeper=keeper,
+            supervisor=supervisor,
         )
     except (LimitReached, Conflict):
-        await keeper.let_go()
+        await supervisor.release()
         raise
     return _result(await follow(context, run, plan.wait), run, plan, session)
 
@@ -193,28 +193,28 @@ async def python(
     context: ToolContext,
     cells: Annotated[list[PythonCell], Field(min_length=1, max_length=MAX_CELLS)],
     mode: Annotated[
-        Literal["session", "per-call"], Field(description="per-call: a kernel for this call alone")
+        Literal["session", "per-call"], Field(description="per-call: a kernel for this call only")
     ] = "session",
-    reset: Annotated[bool, Field(description="a new kernel before the first cell")] = False,
+    reset: Annotated[bool, Field(description="start a new kernel first")] = False,
     session: Annotated[
         str | None, Field(description="a name, to share the session with other callers")
     ] = None,
     cwd: Annotated[
-        str | None, Field(description="folder that the code runs in; each has its own kernel")
+        str | None, Field(description="folder to run in; each one has its own kernel")
     ] = None,
-    env: Annotated[dict[str, str] | None, Field(description="variables set for this call")] = None,
+    env: Annotated[dict[str, str] | None, Field(description="variables for this call")] = None,
     wait: Wait = 30,
     timeout: Annotated[float | None, Field(gt=0, description="for each cell, in seconds")] = None,
 ) -> PythonPlan:
-    """Runs Python cells in order; variables persist from call to call. Answers with their outputs. In
-    the code, `tool_bridge.call(tool, **arguments)` calls these tools.
+    """Run Python cells in order; variables persist between calls. Returns their outputs. In the code,
+    `tool_bridge.call(tool, **arguments)` calls these tools.
     """
     for number, cell in enumerate(cells):
         if "\0" in cell.code:
-            raise InvalidArguments(f"The code of cell {number} has a NUL character.")
+            raise InvalidArguments(f"The code of cell {number} contains a NUL character.")
     for name, value in (env or {}).items():
         if not name or "=" in name or "\0" in name + value:
-            raise InvalidArguments(f"`env`: {name!r} is no variable that can be set.")
+            raise InvalidArguments(f"`env`: the variable {name!r} cannot be set.")
     folder = await _folder(context.workspace, cwd)
     key = _key(context.caller, session, folder) if mode == "session" else None
     if reset:
@@ -226,27 +226,28 @@ async def python(
 
 
 def _key(caller: Caller, name: str | None, folder: str) -> SessionKey:
-    """The session meant: the one of that name, which the user's callers share, else the caller's.
+    """Return the key of the named session, which all callers of the user share, or of the caller's.
 
     Raises:
-        InvalidArguments: neither is there, or the name is none.
+        InvalidArguments: The name is invalid, or there is neither a name nor a caller's session.
     """
     chosen = checked_key(name)
     if chosen is not None:
         return SessionKey(caller.user, f"session:{chosen}", folder)
     if caller.session is None:
         raise InvalidArguments(
-            "Your calls have no session that a kernel could be kept for.",
-            hint="Name one (`session`), or use mode `per-call`.",
+            "Your connection has no session, so no kernel can be kept for it.",
+            hint="Set `session` to a name, or use mode `per-call`.",
         )
     return SessionKey(caller.user, caller.session, folder)
 
 
 async def _folder(workspace: Workspace, cwd: str | None) -> str:
-    """The folder below the root; the root itself unless another is named.
+    """Return the path of a folder relative to the root; empty for the root, which is the default.
 
     Raises:
-        PathRefused, FileMissing, NotReadable.
+        PathRefused: The folder is outside the root or hidden.
+        FileMissing: The folder does not exist.
     """
     if cwd in (None, "", ".", "/"):
         return ""
@@ -254,18 +255,19 @@ async def _folder(workspace: Workspace, cwd: str | None) -> str:
     try:
         await workspace.files.list(folder)
     except (FileMissing, NotReadable):
-        raise FileMissing(f"There is no folder `{cwd}` to run in.") from None
+        raise FileMissing(f"Folder `{cwd}` does not exist.") from None
     return folder
 
 
 def _answers(context: ToolContext) -> Answer:
-    """Calls tools for the code in a kernel, of the registry that its caller has."""
+    """Return a function that calls the caller's tools for code in a kernel."""
     workspace, tools = context.workspace, context.tools
 
     async def answer(caller: Caller, name: str, arguments: Json) -> Json:
         if tools is None or name == "python":
             raise InvalidArguments(
-                f"`{name}` is not called from code.", hint="It would wait for itself: run it here."
+                f"`{name}` cannot be called from code.",
+                hint="It would wait for itself. Run the code directly.",
             )
         result = await tools.call(name, arguments, ToolContext(workspace, caller))
         return result.structured()

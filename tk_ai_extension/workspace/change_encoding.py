@@ -1,4 +1,4 @@
-"""Changes as JSON: the form in which the journal keeps them."""
+"""Encode changes as JSON for the journal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.outputs import summarise
 
 MAX_OUTPUTS = 1_000_000
-"""Characters of one cell's outputs, about; larger ones are left out."""
+"""Approximate maximum characters of one cell's outputs. Larger ones are not stored."""
 
 
 def encode_changes(changes: Sequence[Change]) -> tuple[str, str]:
-    """The changes as JSON, and a note that names the cells whose outputs were too large to keep."""
+    """Return the changes as JSON, and a note about the cells whose outputs were too large to store."""
     left_out: dict[str, None] = {}
     items: list[dict[str, Any]] = []
     for change in changes:
@@ -42,7 +42,7 @@ def encode_changes(changes: Sequence[Change]) -> tuple[str, str]:
 
 
 def decode_changes(data: str) -> tuple[Change, ...]:
-    """The changes that `encode_changes` wrote."""
+    """Return the changes from the JSON of `encode_changes`."""
     items: list[dict[str, Any]] = json.loads(data)
     return tuple(
         Change(before=_read(item.pop("before")), after=_read(item.pop("after")), **item)
@@ -51,7 +51,7 @@ def decode_changes(data: str) -> tuple[Change, ...]:
 
 
 def _bounded(content: CellContent | None) -> CellContent | None:
-    # Measured, not encoded: encoding would hold the interpreter as long as the outputs are large.
+    # Measure instead of encoding: encoding large outputs would hold the GIL.
     if content is None or summarise(content.outputs).size <= MAX_OUTPUTS:
         return content
     return replace(content, outputs=(), execution_count=None)

@@ -1,4 +1,4 @@
-"""Whether another library still has the parts of it that it does not offer in public."""
+"""Check whether another library still has the private members that this package uses."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def missing_in(kind: type[Any], names: Iterable[str]) -> list[str]:
-    """Those names that a class does not have, as ``Class.name``.
+def missing_members(kind: type[Any], names: Iterable[str]) -> list[str]:
+    """Return the names that a class does not have, as ``Class.name``.
 
-    Attributes that only exist in instances are looked for in the code of ``__init__``: no instance
-    is needed, and nothing is run.
+    Instance attributes are searched for in the code of ``__init__``, without creating an instance.
     """
     return [f"{kind.__name__}.{name}" for name in names if not _has(kind, name)]
 

@@ -1,4 +1,4 @@
-"""An edit as a tab is told it: steps on cells named by their ids, the way back, and whether it was done."""
+"""An edit as a patch for a tab: steps on cells by id, the inverse, and whether it was applied."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.cellforms import new_cell_id
 from tk_ai_extension.notebooks.textdiff import text_edits
-from tk_ai_extension.notebooks.transactions import EditTransaction, Step
+from tk_ai_extension.notebooks.transactions import EditStep, EditTransaction
 
 
 @dataclass(frozen=True)
-class TabPlan:
-    """What an edit does to the cells of a tab.
+class TabPatch:
+    """The changes of an edit to the cells of a tab.
 
     Attributes:
         edit: The edit.
-        ids: For each cell that the edit knows, its id in the tab.
-        before: The notebook as the edit found it.
+        ids: The ids in the tab of the cells in the edit, by slot.
+        before: The notebook before the edit.
     """
 
     edit: EditTransaction
@@ -28,8 +28,8 @@ class TabPlan:
     before: Snapshot
 
     @classmethod
-    def of(cls, edit: EditTransaction, ids: Sequence[str], before: Snapshot) -> TabPlan:
-        """The plan for a tab whose cells have these ids."""
+    def of(cls, edit: EditTransaction, ids: Sequence[str], before: Snapshot) -> TabPatch:
+        """Return the patch for a tab whose cells have these ids."""
         known = dict(enumerate(ids))
         for step in edit.steps:
             if step.kind == "insert" and step.after is not None:
@@ -37,31 +37,31 @@ class TabPlan:
         return cls(edit, known, before)
 
     def message(self) -> Json:
-        """What has to be as it was (``needs``), and the ``steps``.
+        """Return the preconditions (``needs``) and the ``steps``.
 
-        The order too, whatever the steps do: the edit says where its cells are at the commit.
+        The order of the cells is always a precondition: the edit's changes name indexes.
         """
         return _message(self.edit.steps, self.ids, ordered=True)
 
     def inverse(self) -> Json:
-        """The same for taking it back, where others may have moved what was only set."""
+        """Return the inverse patch; cells that were only set may have been moved by others."""
         steps = [_inverse(step) for step in reversed(self.edit.steps)]
         return _message(steps, self.ids, ordered=any(step.kind != "set" for step in steps))
 
     def placed(self, after: Snapshot, ids: Sequence[str]) -> dict[int, Cell]:
-        """The edit's cells that a later state of the tab still has, by slot.
+        """Return the edit's cells that a later state of the tab still has, by slot.
 
-        They are found by their ids in the tab: others may have moved them already.
+        They are found by their ids in the tab: others may have moved them.
 
         Args:
-            after: The notebook.
+            after: The later notebook.
             ids: The ids of its cells in the tab.
         """
         found = dict(zip(ids, after.cells, strict=True))
         return {slot: found[known] for slot, known in self.ids.items() if known in found}
 
-    def was_done(self, now: Snapshot) -> bool | None:
-        """Whether the notebook shows what the edit does; None where that cannot be told."""
+    def is_applied_in(self, now: Snapshot) -> bool | None:
+        """Return whether a notebook has the edit's changes; None if that cannot be determined."""
         by_id = {cell.id: cell for cell in now.cells if cell.id is not None}
         for step in self.edit.steps:
             cell_id = (step.after or step.before or _NOTHING).id
@@ -83,11 +83,15 @@ _NOTHING = CellContent("raw", "")
 
 
 def utf16(text: str) -> int:
-    """The length of a text as JavaScript counts it."""
+    """Return the length of a text in UTF-16 code units, as JavaScript counts it.
+
+    >>> utf16("a"), utf16("😀")
+    (1, 2)
+    """
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _message(steps: Sequence[Step], ids: dict[int, str], *, ordered: bool) -> Json:
+def _message(steps: Sequence[EditStep], ids: dict[int, str], *, ordered: bool) -> Json:
     touched = {ids[step.slot]: None for step in steps if step.kind != "insert"}
     return {
         "needs": {"order": ordered, "cells": list(touched)},
@@ -95,7 +99,7 @@ def _message(steps: Sequence[Step], ids: dict[int, str], *, ordered: bool) -> Js
     }
 
 
-def _step(step: Step, cell_id: str) -> Json:
+def _step(step: EditStep, cell_id: str) -> Json:
     match step.kind:
         case "insert":
             assert step.after is not None
@@ -117,7 +121,7 @@ def _stored(content: CellContent, cell_id: str) -> Json:
 
 def _set(before: CellContent, after: CellContent, cell_id: str) -> Json:
     if after.type != before.type:
-        # A cell's widget is made once, by the type that it has then.
+        # JupyterLab creates a cell's widget once, for its type at that time.
         return {"do": "replace", "id": cell_id, "cell": _stored(after, cell_id)}
     step: Json = {"do": "set", "id": cell_id}
     if after.source != before.source:
@@ -131,7 +135,7 @@ def _set(before: CellContent, after: CellContent, cell_id: str) -> Json:
 
 
 def _edits(old: str, new: str) -> list[Json]:
-    """The smallest edits of a source, from its end on, with places as JavaScript counts them."""
+    """Return minimal edits of a source, last one first, with indexes in UTF-16 code units."""
     found: list[Json] = []
     for edit in reversed(text_edits(old, new)):
         start = utf16(old[: edit.start])
@@ -140,7 +144,7 @@ def _edits(old: str, new: str) -> list[Json]:
     return found
 
 
-def _inverse(step: Step) -> Step:
+def _inverse(step: EditStep) -> EditStep:
     match step.kind:
         case "insert":
             return replace(step, kind="delete", before=step.after, after=None)

@@ -1,6 +1,6 @@
-"""How a kernel is started: in its folder, without secrets, and never left half alive.
+"""Starts kernels: in their folders, without secrets, and with cleanup when a start fails.
 
-A kernel that we start writes its stderr through a pipe, whose end is in the error if the kernel fails.
+A kernel that this process starts writes stderr to a pipe; the error of a failed start quotes its end.
 """
 
 from __future__ import annotations
@@ -20,77 +20,77 @@ from tornado.ioloop import IOLoop
 from tornado.web import HTTPError
 
 from tk_ai_extension.kernels.base import KernelEnvironment
-from tk_ai_extension.kernels.conversation import ConnectionClosed, Ending
+from tk_ai_extension.kernels.base_connection import ConnectionClosed, Ending
 from tk_ai_extension.model.errors import KernelStartFailed
 
 if TYPE_CHECKING:
     from tk_ai_extension.kernels.sandbox.confinement import Confinement
 
 
-KEPT = 4000
-"""Bytes of the end that are kept."""
+TAIL_BYTES = 4000
+"""Bytes of the end of stderr that are kept."""
 
 BACKLOG = 1_000_000
-"""Bytes that wait until our own stderr takes them; then the oldest go."""
+"""Bytes that are queued for this process's stderr; beyond it the oldest are dropped."""
 
 RETRY_INTERVAL = 0.1
-"""Seconds between attempts to write what our own stderr did not take."""
+"""Seconds between attempts to write to this process's stderr while it is blocked."""
 
-_PIPE_BUF = 512  # POSIX: so many bytes are written without blocking where a pipe is writable at all
+_PIPE_BUF = 512  # POSIX: a writable pipe takes this many bytes without blocking
 
-_TAKEN = re.compile(rb"Address already in use(?: \(addr='[^']*?(\d+)'\))?")
-"""What ZeroMQ says where somebody else listens at an address, with the port."""
+_PORT_TAKEN = re.compile(rb"Address already in use(?: \(addr='[^']*?(\d+)'\))?")
+"""ZeroMQ's error for an address that is in use, with the port."""
 
 
 class StderrTail:
-    """A pipe to start a process with: what comes through it goes on to our own stderr.
+    """A pipe for a process's stderr that is forwarded to this process's stderr.
 
-    A pipe, not a file: a kernel writes to it for as long as it lives, and a file would grow.
+    A pipe, not a file: a kernel writes to it throughout its life, and a file would grow.
     """
 
     def __init__(self) -> None:
         self._read_end, self.descriptor = os.pipe()
         os.set_blocking(self._read_end, False)
         self.port_taken = asyncio.Event()
-        """Set where the process says that somebody else listens at one of its own ports."""
+        """Set when the process reports that one of its own ports is in use."""
         self._ports: frozenset[bytes] = frozenset()
         self._tail = b""
         self._backlog = bytearray()
         self._retry: object | None = None
         self._open = self._is_ours = True
         self._loop: Any = IOLoop.current()
-        self._loop.add_handler(self._read_end, self._pass_on, IOLoop.READ)
+        self._loop.add_handler(self._read_end, self._forward, IOLoop.READ)
 
     @staticmethod
     def is_possible() -> bool:
-        """Whether this system can wait for a pipe."""
+        """Return whether this system can wait for a pipe on the event loop."""
         return os.name == "posix"
 
     @property
     def text(self) -> str:
-        """The end of what was written so far, as whole lines."""
-        self._pass_on()
+        """The end of what was written so far, in whole lines."""
+        self._forward()
         text = self._tail.decode("utf-8", "replace").strip()
-        return text if len(self._tail) < KEPT else text.partition("\n")[2]
+        return text if len(self._tail) < TAIL_BYTES else text.partition("\n")[2]
 
-    def expect(self, ports: Collection[int]) -> None:
-        """Says at which ports the kernel is to listen: code in it may find others taken."""
+    def watch_ports(self, ports: Collection[int]) -> None:
+        """Set the kernel's own ports: its code may report other ports in use."""
         self._ports = frozenset(str(port).encode() for port in ports)
-        self._look_for_taken()
+        self._check_ports()
 
     @property
-    def perhaps_taken(self) -> bool:
-        """Whether it says that an address was taken which may be one of its own."""
-        return any(port in {b"", *self._ports} for port in _TAKEN.findall(self._tail))
+    def may_be_port_taken(self) -> bool:
+        """Whether it reported an address in use that may be one of its own."""
+        return any(port in {b"", *self._ports} for port in _PORT_TAKEN.findall(self._tail))
 
     def hand_over(self) -> None:
-        """Closes our own copy of the end that the process writes to: the pipe ends with it."""
+        """Close this process's copy of the write end, so that the pipe ends with the kernel."""
         if self._is_ours:
             self._is_ours = False
             os.close(self.descriptor)
 
     def close(self) -> None:
-        """Closes both ends. A process that still writes to it gets an error."""
+        """Close both ends. A process that still writes to it gets an error."""
         self.hand_over()
         if self._open:
             self._open = False
@@ -99,44 +99,44 @@ class StderrTail:
             self._loop.remove_handler(self._read_end)
             os.close(self._read_end)
 
-    def _pass_on(self, *_: object) -> None:
+    def _forward(self, *_: object) -> None:
         with contextlib.suppress(BlockingIOError):
             while self._open:
                 data = os.read(self._read_end, 65536)
                 if not data:
                     self.close()
-                self._tail = (self._tail + data)[-KEPT:]
-                self._look_for_taken()
+                self._tail = (self._tail + data)[-TAIL_BYTES:]
+                self._check_ports()
                 self._backlog += data
                 del self._backlog[:-BACKLOG]
-                self._write_on()
+                self._write_backlog()
 
-    def _look_for_taken(self) -> None:
-        if self._ports.intersection(_TAKEN.findall(self._tail)):
+    def _check_ports(self) -> None:
+        if self._ports.intersection(_PORT_TAKEN.findall(self._tail)):
             self.port_taken.set()
 
-    def _write_on(self) -> None:
-        """Passes on what our own stderr takes now: whoever reads it must not hold the loop."""
+    def _write_backlog(self) -> None:
+        """Write as much as stderr takes without blocking: a slow reader must not block the loop."""
         try:
             while self._backlog and select.select([], [2], [], 0)[1]:
                 del self._backlog[: os.write(2, self._backlog[:_PIPE_BUF])]
         except OSError:
-            self._backlog.clear()  # there is none
+            self._backlog.clear()  # this process has no stderr
         if self._backlog and self._retry is None and self._open:
             self._retry = self._loop.call_later(RETRY_INTERVAL, self._write_again)
 
     def _write_again(self) -> None:
         self._retry = None
-        self._write_on()
+        self._write_backlog()
 
 
 log = logging.getLogger(__name__)
 
 Confine = Callable[[str | None], Awaitable["Confinement | None"]]
-"""Which sandbox the kernel of a notebook is to have, None for none."""
+"""Returns the sandbox for the kernel of a notebook's path, None for none."""
 
 ATTEMPTS = 3
-"""How often a kernel is started whose ports, free when they were chosen, were taken meanwhile."""
+"""How often a start is tried if a port was taken between its choice and its use."""
 
 
 class KernelStarter:
@@ -145,14 +145,14 @@ class KernelStarter:
     Args:
         manager: The multi-kernel manager.
         specs: The kernelspec manager.
-        environment: What a kernel's environment holds.
-        root: The folder that paths are relative to, for a manager that has no notion of it.
-        capture_stderr: Whether a kernel writes its stderr through a pipe of ours, unless its manager
-            keeps a log of it (`PersistentMappingKernelManager.log_of`).
+        environment: Chooses a kernel's environment.
+        root: The folder that paths are relative to, for a manager without a root of its own.
+        capture_stderr: Whether a kernel writes stderr to a pipe of this process, unless its manager
+            keeps a log (`PersistentMappingKernelManager.log_of`).
         ready_timeout: Seconds in which a kernel must answer.
-        confine: The sandbox that the kernel of a notebook is to have, None for none.
-        connect: Waits until a kernel answers; raises `ConnectionClosed` where it will not.
-        discard: Removes what is left of a kernel.
+        confine: Returns the sandbox for a notebook's kernel, None for none.
+        connect: Waits until a kernel answers; raises `ConnectionClosed` if it dies.
+        discard: Removes the remains of a kernel.
     """
 
     def __init__(
@@ -181,27 +181,27 @@ class KernelStarter:
         self._tails: dict[str, StderrTail] = {}
 
     async def start(self, name: str, path: str | None) -> str:
-        """Starts a kernel in the folder of ``path`` and waits until it answers; returns its id.
+        """Start a kernel in the folder of ``path``, wait until it answers, and return its id.
 
         Raises:
-            KernelStartFailed: and nothing is left of it.
-            SandboxUnavailable: it is to have a sandbox, and this machine has none.
+            KernelStartFailed: it did not start; no process is left.
+            SandboxUnavailable: it needs a sandbox, and this machine has none.
         """
         for _ in range(ATTEMPTS - 1):
             try:
                 return await self._start(name, path)
             except _PortTakenError:
-                log.warning("A port of the new kernel `%s` was taken: starting it once more", name)
+                log.warning("A port of the new kernel `%s` is in use: starting it again", name)
         return await self._start(name, path)
 
     def forget(self, kernel_id: str) -> None:
-        """Lets go of what is kept for a kernel that is gone."""
+        """Release the resources of a kernel that has ended."""
         tail = self._tails.pop(kernel_id, None)
         if tail is not None:
             tail.close()
 
     async def _start(self, name: str, path: str | None) -> str:
-        tail = StderrTail() if self._capture_stderr and self._is_plain(name) else None
+        tail = StderrTail() if self._capture_stderr and self._is_local(name) else None
         try:
             kernel_id = await self._launch(name, path, tail)
         except BaseException as error:
@@ -214,7 +214,7 @@ class KernelStarter:
         if tail is not None:
             self._tails[kernel_id] = tail
             info: dict[str, Any] = self._manager.get_kernel(kernel_id).get_connection_info()
-            tail.expect([port for name, port in info.items() if name.endswith("_port")])
+            tail.watch_ports([port for name, port in info.items() if name.endswith("_port")])
             self._hand_over(kernel_id, tail)
         try:
             seconds = await self._first_answer(kernel_id, name)
@@ -236,7 +236,7 @@ class KernelStarter:
             arguments["cwd"] = folder
         environment = dict(self._environment.environment(name, path))
         if path and folder:
-            # As Jupyter's session manager does: the notebook's name, for the code in the kernel.
+            # As in Jupyter's session manager: tells the kernel's code its notebook.
             environment["JPY_SESSION_NAME"] = str(Path(folder, Path(path).name))
         confinement = await self._confine(path) if self._confine is not None else None
         if confinement is not None:
@@ -247,20 +247,20 @@ class KernelStarter:
                 kernel_name=name, kernel_id=kernel_id, env=environment, **arguments
             )
         except BaseException:
-            # jupyter_client keeps it as one that is starting, and fails to stop it when all stop.
+            # jupyter_client keeps it as pending, and shutdown_all then fails to stop it.
             getattr(self._manager, "_pending_kernels", {}).pop(kernel_id, None)
             if confinement is not None:
                 confinement.remove()
             raise
-        if confinement is None and await self._is_outside(started, path):
+        if confinement is None and await self._has_escaped_sandbox(started, path):
             return await self._launch(name, path, tail)
         return started
 
-    async def _is_outside(self, kernel_id: str, path: str | None) -> bool:
-        """Whether it was decided, while a kernel started, that it is to have a sandbox: it is gone then.
+    async def _has_escaped_sandbox(self, kernel_id: str, path: str | None) -> bool:
+        """Return whether a sandbox was switched on while a kernel started; discard the kernel then.
 
         Raises:
-            SandboxUnavailable: it is to have one, and there is none; it is gone, too.
+            SandboxUnavailable: no sandbox works on this machine; the kernel is discarded.
         """
         if self._confine is None:
             return False
@@ -276,7 +276,7 @@ class KernelStarter:
         return True
 
     def _hand_over(self, kernel_id: str, tail: StderrTail) -> None:
-        """Lets go of the pipe: a restarted kernel writes to our own stderr, as Jupyter has it."""
+        """Remove the pipe from the launch arguments: after a restart stderr is inherited."""
         arguments: Any = getattr(self._manager.get_kernel(kernel_id), "_launch_args", None)
         if isinstance(arguments, dict) and "stderr" in arguments:
             del arguments["stderr"]
@@ -296,35 +296,35 @@ class KernelStarter:
         else:
             return clock() - began
         said = tail.text if tail is not None else self._logged(kernel_id)
-        is_taken = tail is not None and tail.perhaps_taken
+        is_taken = tail is not None and tail.may_be_port_taken
         failure = _PortTakenError if is_taken else KernelStartFailed
-        wrote = f" It wrote:\n{said}" if said else ""
+        wrote = f" Its last output:\n{said}" if said else ""
         raise failure(f"The kernel `{name}` {problem}.{wrote}", stderr=said)
 
     def _logged(self, kernel_id: str) -> str:
-        """What a kernel has written to a log of its own, where its manager keeps one."""
+        """Return the end of a kernel's log if its manager keeps one."""
         log_of = getattr(self._manager, "log_of", None)
         return str(log_of(kernel_id)) if callable(log_of) else ""
 
     async def _connect_unless(self, port_taken: asyncio.Event, kernel_id: str) -> None:
-        """Connects to a new kernel; gives up at once where it has found its ports taken."""
+        """Connect to a new kernel; fail at once if it reports that its ports are in use."""
         connected = asyncio.ensure_future(self._connect(kernel_id))
         taken = asyncio.ensure_future(port_taken.wait())
         try:
             await asyncio.wait({connected, taken}, return_when=asyncio.FIRST_COMPLETED)
             if not connected.done():
-                raise ConnectionClosed(Ending("died", "The kernel found its ports taken."))
+                raise ConnectionClosed(Ending("died", "The kernel found its ports in use."))
             await connected
         finally:
             connected.cancel()
             taken.cancel()
             await asyncio.wait({connected, taken})
 
-    def _is_plain(self, name: str) -> bool:
-        """Whether a kernelspec's kernels are processes that this one starts."""
+    def _is_local(self, name: str) -> bool:
+        """Return whether a kernelspec's kernels are child processes of this one."""
         provisioner = self._specs.get_kernel_spec(name).metadata.get("kernel_provisioner")
         return not provisioner or provisioner.get("provisioner_name") == "local-provisioner"
 
 
 class _PortTakenError(KernelStartFailed):
-    """Another process has taken a port between its being chosen and the kernel's start."""
+    """Another process took a port after it was chosen for the kernel."""

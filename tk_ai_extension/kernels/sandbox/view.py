@@ -1,4 +1,4 @@
-"""What a sandboxed process sees, and what makes it see no more."""
+"""What a sandboxed process can see, and the interface of the programs that enforce it."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ SETTINGS = tuple(
         *("ipython", "jupyter", "R"),
     )
 )
-"""What programs read of the system's settings; no more of ``/etc``: it holds keys, too."""
+"""Settings that programs read. Not all of ``/etc``: it also holds keys."""
 
 PROCESSORS = "/sys/devices/system/cpu"
 """Where libraries count processors."""
 
-SCRATCH = "/tmp"  # noqa: S108 - a folder of the sandbox's own, empty at its start
-"""The home of a sandboxed process: its own, gone with it."""
+SCRATCH = "/tmp"  # noqa: S108 - a folder inside the sandbox, empty at its start
+"""The home folder of a sandboxed process; it is deleted with the sandbox."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All that a sandboxed process sees, beside the system.
+    """Everything that a sandboxed process can see, in addition to the system.
 
     Attributes:
-        folder: The folder that it starts in.
-        root: An empty folder outside of the sandbox, for those that mount all this on one.
-        environment: All of its variables.
-        writable: Folders that it may write: the project, and that of its sockets.
+        folder: Its working directory.
+        root: An empty folder outside the sandbox, for programs that need a root file system.
+        environment: All its variables.
+        writable: Folders that it may write: the project and the folder of its sockets.
         readable: Files and folders that it may read: the interpreter and its packages.
-        empty: Folders that it sees as empty ones of its own, such as ``.nb``.
-        ends_with_parent: Whether it ends with the process that has started it.
+        empty: Folders that are replaced by empty ones, such as ``.nb``.
+        ends_with_parent: Whether it ends with the process that started it.
     """
 
     folder: Path
@@ -53,14 +53,14 @@ class View:
     ends_with_parent: bool = False
 
     def system(self) -> list[str]:
-        """What this machine has of the system's folders and files."""
+        """Return the system's folders and files that exist on this machine."""
         return [path for path in (*SYSTEM, *SETTINGS, PROCESSORS) if os.path.lexists(path)]
 
     def mounts(self) -> list[tuple[Path, Access]]:
-        """Everything else, the outer before the inner.
+        """Return all other mounts, outer folders before inner ones.
 
-        A virtual environment inside the project is read-only; a project inside of what is readable
-        is writable.
+        A virtual environment inside the project is read-only; a project inside a readable folder is
+        writable.
         """
         mounts: dict[Path, Access] = {Path(SCRATCH): "empty"}
         mounts |= dict.fromkeys(self.readable, "read")
@@ -71,15 +71,14 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command to start once, in a ``with`` block; what is secret in it does not stand in ``argv``.
+    """A command to start once, in a ``with`` block, without secrets in ``argv``.
 
-    Everybody on the machine can read the arguments of everybody's processes, and a kernelspec may
-    set a key.
+    Every user of the machine can read the arguments of all processes, and a kernelspec may set a key.
 
     Attributes:
-        argv: The program, by its absolute path, and its arguments.
-        environment: Variables that it needs beside those of its own.
-        descriptors: Open files that it inherits under the same numbers.
+        argv: The program's absolute path and its arguments.
+        environment: Variables that the program needs in addition to its own.
+        descriptors: Open file descriptors that it inherits with the same numbers.
     """
 
     argv: list[str]
@@ -95,11 +94,11 @@ class Command:
 
 
 class Sandbox(Protocol):
-    """A program of this machine that runs others with a `View`, and without network."""
+    """A program that runs others with a `View` and without network access."""
 
     @property
     def name(self) -> str:
-        """What it is called: ``bubblewrap`` or ``podman``."""
+        """``bubblewrap`` or ``podman``."""
         ...
 
     @property
@@ -109,23 +108,23 @@ class Sandbox(Protocol):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Options of the program's own, as this machine needs them."""
+        """Options of the sandbox program that this machine needs."""
         ...
 
     def command(self, argv: Sequence[str], view: View, label: str) -> Command:
-        """The command that runs ``argv`` with this view; the values of variables are not in its argv.
+        """Return the command that runs ``argv`` with a view; its argv has no values of variables.
 
         Args:
-            argv: The program, by its absolute path, and its arguments.
-            view: What it sees.
-            label: A name of its own, of letters, digits and ``-``.
+            argv: The program's absolute path and its arguments.
+            view: What it can see.
+            label: A unique name of letters, digits and ``-``.
         """
         ...
 
     def processes(self, pid: int) -> list[int]:
-        """The processes to interrupt where `command` runs as ``pid``."""
+        """Return the ids of the processes to interrupt if `command` runs as ``pid``."""
         ...
 
     def discard(self, label: str) -> None:
-        """Ends what is left of the program where the process of `command` was killed. Blocks."""
+        """End what remains of the program after the process of `command` was killed. Blocks."""
         ...

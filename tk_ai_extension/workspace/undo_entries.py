@@ -1,4 +1,4 @@
-"""Taking journalled changes back, cell by cell, where nobody has worked on since."""
+"""Undo journal entries, cell by cell, unless a cell was edited since."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from functools import partial
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import NothingToUndo
-from tk_ai_extension.model.many_cells import off_loop_if_many
+from tk_ai_extension.model.large_notebooks import run_off_loop_if_large
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.journal import JournalEntry
-from tk_ai_extension.workspace.undo import plan
+from tk_ai_extension.workspace.undo_plan import plan_undo
 from tk_ai_extension.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """What came of it in one notebook.
+    """The result of an undo in one notebook.
 
     Attributes:
         notebook: The path.
-        cells: The keys of the cells that were given back what they were.
-        left: Sentences about what stays, and why.
+        cells: The keys of the restored cells.
+        left: Sentences that say which changes stay, and why.
     """
 
     notebook: str
@@ -34,7 +34,7 @@ class TakenBack:
     left: tuple[str, ...]
 
 
-async def take_back(
+async def undo_entries(
     workspace: Workspace,
     caller: Caller,
     entries: Sequence[JournalEntry],
@@ -42,18 +42,18 @@ async def take_back(
     cells: Collection[str] | None = None,
     of: str = "",
 ) -> list[TakenBack]:
-    """Takes changes back, in each notebook all or none.
+    """Undo journal entries, all or none in each notebook.
 
     Args:
-        workspace: Where the journal and the notebooks are.
-        caller: Who takes them back.
-        entries: The newest first, with their changes; those that came back whole are marked.
-        cells: Only the changes of these cells, by their keys; None for all.
-        of: What history says they belonged to: ``of a turn``.
+        workspace: The workspace.
+        caller: The caller.
+        entries: The entries, newest first, with their changes.
+        cells: Undo only the changes of these cells, by key; None for all.
+        of: The origin of the changes for the history, such as ``of a turn``.
 
     Raises:
-        NothingToUndo: none of it changed anything that stands.
-        ToolError: whatever a notebook refuses.
+        NothingToUndo: There is no change that can be undone.
+        ToolError: A notebook refused the operations.
     """
     by_path: defaultdict[str, list[JournalEntry]] = defaultdict(list)
     others: dict[int, list[Change]] = {}
@@ -64,14 +64,14 @@ async def take_back(
         if cells is not None and len(changes) < len(entry.changes):
             others[entry.id] = [each for each in entry.changes if each.cell not in cells]
     if not by_path:
-        raise NothingToUndo(Sentence("nothing_taken_back"))
+        raise NothingToUndo(Sentence("nothing_to_undo"))
     return [
-        await _take_back(workspace, caller, path, of_path, others=others, of=of)
+        await _undo_in_notebook(workspace, caller, path, of_path, others=others, of=of)
         for path, of_path in by_path.items()
     ]
 
 
-async def _take_back(
+async def _undo_in_notebook(
     workspace: Workspace,
     caller: Caller,
     path: str,
@@ -82,18 +82,18 @@ async def _take_back(
 ) -> TakenBack:
     document = await workspace.store.open(path)
     snapshot = await document.read()
-    undo = await off_loop_if_many(len(snapshot.cells), partial(plan, entries, snapshot))
+    undo = await run_off_loop_if_large(len(snapshot.cells), partial(plan_undo, entries, snapshot))
     if not undo.operations:
         return TakenBack(path, (), undo.left)
     count = len(undo.entries)
-    said = f"took back {count} change{'' if count == 1 else 's'} {of}".rstrip()
+    summary = f"undid {count} change{'' if count == 1 else 's'} {of}".rstrip()
     operations = anchored(snapshot, undo.operations)
     applied = await editing.apply(
-        workspace, caller, document, operations, tool="undo", summary=said, kind="undo"
+        workspace, caller, document, operations, tool="undo", summary=summary, kind="undo"
     )
-    # An entry of which only some cells came back stands: the others can still be taken back.
+    # An entry that was undone in part stays open, so that its other cells can be undone later.
     whole = [one for one in undo.entries if one not in others]
     left = {one: others[one] for one in undo.entries if one in others}
-    await editing.taken_back(workspace, caller, path, applied, whole, left=left)
+    await editing.record_undo(workspace, caller, path, applied, whole, left=left)
     changed = dict.fromkeys(change.cell for change in applied.changes)
     return TakenBack(path, tuple(changed), undo.left)

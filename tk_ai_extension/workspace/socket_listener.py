@@ -1,4 +1,4 @@
-"""Folders for local sockets: this user's alone, and no killed server's stays behind."""
+"""Unix sockets in private folders, and the removal of folders of killed servers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tk_ai_extension.model.local_sockets import is_dead_socket
 PREFIX = "tk-ai-"
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-"""Serves one connection, and raises nothing but what is a defect."""
+"""Serves one connection. It must handle all expected errors."""
 
 
-class Listener:
-    """A local socket in a folder of its own, with a task for each connection.
+class SocketListener:
+    """A Unix socket in a private folder, with a task for each connection.
 
     Args:
         name: The socket's file name, which ends in ``.sock``.
-        serve: Serves a connection, which is closed after it.
-        longest: Bytes of the longest line that a reader takes.
+        serve: Serves a connection, which is closed afterwards.
+        longest: Maximum bytes of a line that a reader accepts.
     """
 
     def __init__(self, name: str, serve: Serve, longest: int) -> None:
@@ -41,26 +41,26 @@ class Listener:
         self._closed = False
 
     def __len__(self) -> int:
-        """How many connections there are."""
+        """Return the number of connections."""
         return len(self._connections)
 
     @property
     def folder(self) -> Path:
-        """Where the socket is; made at first use, which blocks for a moment."""
+        """The folder of the socket, created at first use, which blocks briefly."""
         if self._folder is None:
             self._folder = sockets_folder()
         return self._folder
 
     @property
     def has_folder(self) -> bool:
-        """Whether its folder was made, and is there."""
+        """Whether the folder was created and exists."""
         return self._folder is not None
 
     async def open(self) -> Path | None:
-        """Listens, unless it does already; where. None once it was closed.
+        """Start to listen and return the socket's path; None after `close`. Idempotent.
 
         Raises:
-            OSError: there can be no such socket.
+            OSError: The socket cannot be created.
         """
         async with self._opening:
             if self._closed:
@@ -75,12 +75,11 @@ class Listener:
             return path
 
     async def close(self) -> None:
-        """Ends all connections and removes the folder."""
+        """End all connections and remove the folder."""
         self._closed = True
-        # Nobody opens it meanwhile, or after.
         async with self._opening:
             if self._server is not None:
-                # One that is closed between a connection's acceptance and its first turn leaks it.
+                # Closing a server right after it accepts a connection would leak the connection.
                 loop = asyncio.get_running_loop()
                 for listening in self._server.sockets:
                     loop.remove_reader(listening.fileno())
@@ -95,7 +94,7 @@ class Listener:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._closed:
-            # It was accepted while the others were ended.
+            # It was accepted while the other connections were ended.
             writer.close()
             return
         connection = asyncio.ensure_future(self._attend(reader, writer))
@@ -103,7 +102,7 @@ class Listener:
 
         def ended(connection: asyncio.Task[None]) -> None:
             self._connections.discard(connection)
-            # Also of one that was cancelled before it began.
+            # Close it here too, in case the task was cancelled before it started.
             writer.close()
 
         connection.add_done_callback(ended)
@@ -116,13 +115,12 @@ class Listener:
 
 
 def sockets_folder() -> Path:
-    """A new folder of mode 0700, with a path that is short enough for the socket in it. Blocks.
+    """Create a folder of mode 0700 whose path is short enough for a socket in it. Blocks.
 
-    What servers have left that were killed is removed first: this user's folders whose sockets
-    nobody listens to.
+    Folders of killed servers are removed first: those of this user with stale sockets only.
 
     Raises:
-        OSError: it cannot be made, or the system has no such sockets (Windows).
+        OSError: The folder cannot be created, or the system has no Unix sockets (Windows).
     """
     if not hasattr(socket, "AF_UNIX"):
         raise OSError(errno.EAFNOSUPPORT, "This system has no Unix sockets")
@@ -137,7 +135,7 @@ def _is_abandoned(folder: Path) -> bool:
         status = folder.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             return False
-        # One that is empty has just been made.
+        # An empty folder was just created by another server.
         sockets = list(folder.glob("*.sock"))
     except OSError:
         return False

@@ -1,10 +1,9 @@
-"""The module `tool_bridge` of a `python` kernel (Python 3.8 or later): its surroundings, and the tools.
+"""The module `tool_bridge` of a `python` kernel (Python 3.8 or later): call tools from code.
 
     import tool_bridge
     tool_bridge.call("read_cell", notebook="a.ipynb", cell=0)["source"]
 
-It imports nothing but the standard library. Its text is sent to the kernel; nothing here is imported
-by this package.
+It imports only the standard library. Its source is sent to the kernel; this package does not import it.
 """
 # pyright: basic, reportAttributeAccessIssue=false
 
@@ -15,7 +14,7 @@ import sys
 
 
 class ToolError(Exception):
-    """A tool refused the call, or failed; `code` and `hint` as every face of the tools has them."""
+    """A tool refused the call or failed. `code` and `hint` are those of every interface."""
 
     def __init__(self, message, code="", hint="", details=None):
         super().__init__(message)
@@ -23,29 +22,29 @@ class ToolError(Exception):
 
 
 def call(tool, **arguments):
-    """Calls a tool for whoever runs this code; answers with its structured reading (a dict).
+    """Call a tool for the caller of this code; return its structured result (a dict).
 
     Raises:
-        ToolError: it was refused, or failed.
+        ToolError: The tool refused the call or failed.
     """
     url = os.environ.get("PI_TOOL_BRIDGE_URL", "")
     if not url.startswith("unix://"):
         raise ToolError(
-            "There is no bridge here: PI_TOOL_BRIDGE_URL is not set. Code in a sandbox does not call "
-            "the tools, which work outside of it; nor does code behind a gateway.",
+            "There is no bridge here: PI_TOOL_BRIDGE_URL is not set. Code in a sandbox or behind a "
+            "gateway cannot call tools.",
             code="permission_denied",
-            hint="Have whoever runs this code call the tool.",
+            hint="Call the tool yourself instead of from code.",
         )
-    asked = {
+    request = {
         "token": os.environ.get("PI_TOOL_BRIDGE_TOKEN", ""),
         "session": os.environ.get("PI_TOOL_BRIDGE_SESSION", ""),
         "tool": tool,
         "arguments": arguments,
     }
-    with socket.socket(socket.AF_UNIX) as line:
-        line.connect(url[len("unix://") :])
-        line.sendall(json.dumps(asked).encode() + b"\n")
-        with line.makefile("rb") as answers:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(url[len("unix://") :])
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        with connection.makefile("rb") as answers:
             answer = answers.readline()
     if not answer:
         raise ToolError("The bridge closed without an answer.")
@@ -56,16 +55,16 @@ def call(tool, **arguments):
     return found["result"]
 
 
-class Surroundings:
-    """The folder, variables and path of what runs in this kernel; made when it begins."""
+class CallEnvironment:
+    """Working directory, environment variables and `sys.path` of the code that runs in this kernel."""
 
     def __init__(self):
-        os.environ.pop("JPY_SESSION_NAME", None)  # it names a notebook, and here is none
-        self._home = os.getcwd()  # noqa: PTH109 - what os.chdir takes
-        self._before = {}  # the value that a variable had before it was set here, or None
+        os.environ.pop("JPY_SESSION_NAME", None)  # This kernel belongs to no notebook.
+        self._home = os.getcwd()  # noqa: PTH109 - os.chdir takes it
+        self._before = {}  # Original values of the variables that were set here; None if unset.
 
     def enter(self, text):
-        """Sets them for what runs next; `text` is the variables as JSON."""
+        """Set up the environment for the next code; `text` holds the variables as JSON."""
         for name, before in self._before.items():
             if before is None:
                 os.environ.pop(name, None)

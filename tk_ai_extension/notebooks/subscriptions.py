@@ -1,10 +1,13 @@
-"""Who wants to hear when a notebook changes, by anybody's hand."""
+"""Subscriptions to changes of notebooks, whichever program makes them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jupyter_events import EventLogger
 
 CONTENTS_EVENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
 """The schema of the events that Jupyter's contents managers emit."""
@@ -15,20 +18,20 @@ ROOM_EVENTS = "https://schema.jupyter.org/jupyter_collaboration/session/v1"
 _CHANGING = frozenset(("save", "create", "upload", "rename", "copy", "delete"))
 
 
-class Subscriptions:
-    """Listeners by path; told by our documents and by the contents manager's events.
+class ChangeSubscriptions:
+    """Listeners by path, notified by this package's documents and the contents manager's events.
 
-    What another program does to a file on disk emits no event: `files.watching` polls for that.
+    Other programs that write a file on disk emit no event: `files.watching` polls for them.
 
     Args:
-        event_logger: Jupyter's event logger, if there is one.
-        renamed: Called with the old and the new path of what a person renames.
-        room_opened: Called with the path of a notebook when somebody opens its room.
+        event_logger: Jupyter's event logger, or None.
+        renamed: Called with the old and the new path when a person renames a file or folder.
+        room_opened: Called with a notebook's path when its room is opened.
     """
 
     def __init__(
         self,
-        event_logger: Any,
+        event_logger: EventLogger | None,
         renamed: Callable[[str, str], None],
         room_opened: Callable[[str], None],
     ) -> None:
@@ -41,7 +44,7 @@ class Subscriptions:
             event_logger.add_listener(schema_id=ROOM_EVENTS, listener=self._on_room_event)
 
     def add(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
-        """Calls ``changed`` when the notebook changes; returns how to stop that."""
+        """Call ``changed`` whenever the notebook changes; return a function that unsubscribes."""
         listeners = self._listeners.setdefault(path, [])
         listeners.append(changed)
 
@@ -54,23 +57,23 @@ class Subscriptions:
         return remove
 
     def has(self, path: str) -> bool:
-        """Whether anybody listens to a path."""
+        """Return whether a path has listeners."""
         return path in self._listeners
 
     def notify(self, path: str) -> None:
-        """Tells the listeners of a path."""
+        """Notify the listeners of a path."""
         for changed in tuple(self._listeners.get(path, ())):
             changed()
 
     def close(self) -> None:
-        """Stops listening to the contents manager."""
+        """Drop all listeners and stop listening to Jupyter's events."""
         self._listeners.clear()
         if self._event_logger is not None:
             for schema_id, listener in (
                 (CONTENTS_EVENTS, self._on_contents_event),
                 (ROOM_EVENTS, self._on_room_event),
             ):
-                # A schema that nobody registered has no listeners that could be removed.
+                # The event logger raises KeyError for a schema that is not registered.
                 with suppress(KeyError):
                     self._event_logger.remove_listener(schema_id=schema_id, listener=listener)
 

@@ -1,4 +1,4 @@
-"""A run: code on its way through a kernel, as those who follow it see it, and who keeps its kernel."""
+"""A run: one or more cells, or scratch code, that a kernel executes; and the protocol of its supervisor."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tk_ai_extension.model.executions import Execution, RunStatus, StatusEvent
 from tk_ai_extension.model.outputs import OutputBuffer, json_size, stream_text
 
 MAX_EVENTS = 2_000
-"""How many events of an execution are kept for replay; older ones are summed up in a reset."""
+"""Maximum events of an execution that are kept for replay. A reset replaces older ones."""
 
 MAX_STATUSES = 1_000
-"""How many status events of a step are kept; the newest stay."""
+"""Maximum status events of a step that are kept; the newest stay."""
 MAX_STATUS_SIZE = 4_000_000
-"""Characters of status events of a step that are kept, about; the newest stay."""
+"""Approximate maximum characters of status events of a step that are kept; the newest stay."""
 
 StepStatus = RunStatus | Literal["skipped"]
 
@@ -34,12 +34,12 @@ class StatusLog:
 
     def __init__(self) -> None:
         self.count = 0
-        """How many there were in all."""
+        """Number of all events so far."""
         self._kept: deque[tuple[StatusEvent, int]] = deque()
         self._size = 0
 
     def append(self, event: StatusEvent) -> None:
-        """Keeps an event; the oldest go where there are too many or too large ones."""
+        """Add an event; drop the oldest while there are too many or too large ones."""
         size = json_size(event.data)
         self._kept.append((event, size))
         self._size += size
@@ -50,19 +50,19 @@ class StatusLog:
             self._size -= self._kept.popleft()[1]
 
     def since(self, number: int) -> list[StatusEvent]:
-        """The events from this number on that are still kept."""
+        """Return the kept events from this number on."""
         skipped = max(number - (self.count - len(self._kept)), 0)
         return [event for event, _ in islice(self._kept, skipped, None)]
 
 
 class Cursor(NamedTuple):
-    """How much of a run a caller has seen.
+    """How much of a run's output a caller has received.
 
     Attributes:
         step: The step whose outputs come next.
-        outputs: How many outputs of it were seen.
-        characters: Of the last of them, where it is a stream.
-        statuses: How many status events of the step were seen.
+        outputs: Number of its outputs that were received.
+        characters: Number of characters received of the last of them, if it is a stream.
+        statuses: Number of its status events that were received.
     """
 
     step: int = 0
@@ -72,7 +72,7 @@ class Cursor(NamedTuple):
 
     @classmethod
     def after(cls, step: int, outputs: Sequence[Json], statuses: int) -> Cursor:
-        """The cursor of who has seen these outputs of a step. An empty stream may still grow."""
+        """Return the cursor after these outputs of a step. An empty stream may still grow."""
         count = len(outputs)
         if not count or outputs[-1].get("output_type") != "stream":
             return cls(step, count, 0, statuses)
@@ -81,7 +81,7 @@ class Cursor(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """Step, output and character that come next: cursors are in the order of their places."""
+        """Step, output and character that come next. Cursors are ordered by it."""
         if self.characters:
             return self.step, self.outputs - 1, self.characters
         return self.step, self.outputs, 0
@@ -89,31 +89,31 @@ class Cursor(NamedTuple):
 
 @dataclass(eq=False)
 class Step:
-    """One cell (or one piece of scratch code) of a run."""
+    """One cell, or one piece of scratch code, of a run."""
 
     cell: str | None = None
     index: int | None = None
     code: str = ""
     status: StepStatus = "queued"
     started: bool = False
-    """Whether the kernel has begun it; before that an interrupt would hit somebody else's code."""
+    """Whether the kernel has started it. Before that, an interrupt would hit somebody else's code."""
     outputs: OutputBuffer = field(default_factory=OutputBuffer)
     execution: Execution | None = None
     statuses: StatusLog = field(default_factory=StatusLog)
     warning: str | None = None
-    """What a reader of its outputs has to know: why they are not in the notebook, or not here."""
+    """A note for readers of its outputs: why they are missing here or in the notebook."""
 
-    def let_go(self) -> None:
-        """Keeps its outputs no longer."""
+    def drop_outputs(self) -> None:
+        """Drop the outputs to free memory."""
         if not self.outputs:
             return
         self.outputs = OutputBuffer()
         if self.execution is not None:
             self.execution = replace(self.execution, outputs=())
         self.warning = (
-            "its outputs are not kept here any more; read the cell"
+            "outputs are no longer kept here; read the cell"
             if self.cell
-            else "its outputs are not kept any more"
+            else "outputs are no longer kept"
         )
 
 
@@ -127,9 +127,9 @@ class RunEvent:
 
 
 class Run:
-    """Code on its way through a kernel: one or more cells in order, or scratch code.
+    """One or more cells in order, or scratch code, that a kernel executes.
 
-    It goes on whoever listens; `wait` returns when it has ended or when time is up.
+    A run does not depend on its followers. `wait` returns when it has ended or on timeout.
     """
 
     def __init__(
@@ -139,40 +139,40 @@ class Run:
         path: str | None,
         steps: list[Step],
         *,
-        as_shown: bool = False,
+        is_source_pinned: bool = False,
     ) -> None:
         self.id = secrets.token_hex(5)
         self.caller = caller
         self.kernel_id = kernel_id
         self.path = path
         self.steps = steps
-        self.as_shown = as_shown
+        self.is_source_pinned = is_source_pinned
         """Whether cells run only with the source that their steps have."""
         self.error: ToolError | None = None
-        """Why it could not be carried out at all, where that happened."""
+        """Why the run could not be carried out; None if it could."""
         self.created = time.time()
         self.done = False
         self.cancelled = False
         self.version = 0
-        """Grows with everything that happens."""
+        """Incremented by each event."""
         self.cursors: dict[str, Cursor] = {}
-        """For each caller what they have seen."""
+        """What each caller has received, by identity."""
         self.task: asyncio.Task[None] | None = None
         self.kept = 0
-        """Characters of output, about, once it has ended; 0 when they are let go."""
+        """Approximate characters of output that are kept once it has ended; 0 when dropped."""
         self.followers = 0
-        """How many are reading its outputs just now: they stay meanwhile."""
+        """Number of readers of its outputs, which are not dropped meanwhile."""
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
         self._events: deque[RunEvent] = deque(maxlen=MAX_EVENTS)
 
-    def show_again(self, step: Step, output: int, character: int) -> None:
-        """What stood from a place on was written over: whoever has seen it sees it as it is now.
+    def rewind_cursors(self, step: Step, output: int, character: int) -> None:
+        """Move cursors back to an output that was overwritten, so that callers receive it again.
 
         Args:
-            step: Whose outputs.
-            output: The number of the first output that is another now.
-            character: From which character on, where it is a stream.
+            step: The step of the output.
+            output: The number of the first output that changed.
+            character: The first character that changed, if it is a stream.
         """
         position = self.steps.index(step)
         for caller, seen in self.cursors.items():
@@ -182,7 +182,7 @@ class Run:
 
     @property
     def current(self) -> Step:
-        """The step that runs now; the last one once it has ended."""
+        """The step that runs now; the last one that ran once the run has ended."""
         return next(
             (step for step in self.steps if step.status in ("queued", "running")),
             next(
@@ -192,7 +192,7 @@ class Run:
 
     @property
     def status(self) -> RunStatus:
-        """How it ended; ``queued`` or ``running`` until then, also where a cell failed already."""
+        """How it ended; until then ``queued`` or ``running``, even if a cell failed already."""
         if self.done:
             return self.outcome
         current = self.current
@@ -201,7 +201,7 @@ class Run:
 
     @property
     def outcome(self) -> RunStatus:
-        """The status of the first step that went wrong, else of the current one."""
+        """The status of the first step that failed, else of the current one."""
         for step in self.steps:
             if step.status not in ("queued", "running", "ok", "skipped"):
                 return step.status
@@ -210,7 +210,7 @@ class Run:
 
     @contextmanager
     def followed(self) -> Generator[None]:
-        """Keeps its outputs while somebody reads them."""
+        """Keep its outputs while the context is open."""
         self.followers += 1
         try:
             yield
@@ -218,7 +218,7 @@ class Run:
             self.followers -= 1
 
     async def wait(self, seconds: float | None) -> bool:
-        """Waits until it has ended, at most so long; whether it has."""
+        """Wait for the end, for at most ``seconds``; return whether it has ended."""
         if not self.done:
             try:
                 async with asyncio.timeout(seconds):
@@ -228,7 +228,7 @@ class Run:
         return True
 
     async def changed(self, since: int, seconds: float | None) -> bool:
-        """Waits until `version` is beyond ``since``, at most so long; whether it is."""
+        """Wait until `version` exceeds ``since``, for at most ``seconds``; return whether it does."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while self.version <= since and not self.done:
             remaining = None if deadline is None else deadline - time.monotonic()
@@ -242,7 +242,7 @@ class Run:
         return True
 
     def record(self, kind: str, data: Json) -> None:
-        """Notes that something happened, and wakes those who wait."""
+        """Record an event and wake the waiters."""
         self.version += 1
         self._events.append(RunEvent(self.version, kind, data))
         if kind == "done":
@@ -252,10 +252,10 @@ class Run:
         changed.set()
 
     async def events_after(self, last: int = 0) -> AsyncIterator[RunEvent]:
-        """The events after number ``last``, then those to come, until the run is done.
+        """Yield the events after number ``last``, then new ones, until the run is done.
 
-        Where events between were forgotten, a ``reset`` comes first: whatever was shown of the
-        outputs may have been written over.
+        If events in between were dropped, the first event is a ``reset``: outputs that were shown
+        may have been overwritten.
         """
         with self.followed():
             while True:
@@ -272,25 +272,25 @@ class Run:
                 await self.changed(last, None)
 
 
-class Keeper(Protocol):
-    """Keeps the kernel of one run; `Executions` calls it as the run goes on."""
+class RunSupervisor(Protocol):
+    """Supervises the kernel of one run. `Executions` calls its methods."""
 
-    async def before(self, run: Run, step: Step) -> None:
-        """Called in the step's turn before its code is sent; may give the run another kernel.
+    async def before_step(self, run: Run, step: Step) -> None:
+        """Prepare the kernel before the step's code is sent; may assign another kernel to the run.
 
         Raises:
-            ToolError: the step does not run, and the run is over.
+            ToolError: The step cannot run. The run ends.
         """
         ...
 
-    async def after(self, run: Run, step: Step) -> bool:
-        """Called in the step's turn when it has ended; whether its code is run once more."""
+    async def after_step(self, run: Run, step: Step) -> bool:
+        """Return whether to run the step again. Called when the step has ended, within its turn."""
         ...
 
-    async def stuck(self, run: Run) -> None:
-        """Called where a run that was cancelled goes on; has to end it."""
+    async def on_interrupt_ignored(self, run: Run) -> None:
+        """End a cancelled run that ignored the interrupt."""
         ...
 
-    async def ended(self, run: Run) -> None:
-        """Called once, when the run is over, however it ended."""
+    async def on_end(self, run: Run) -> None:
+        """Release the kernel. Called once when the run has ended, with or without an error."""
         ...

@@ -1,4 +1,4 @@
-"""Work that goes through all cells of a notebook: off the event loop if they are many."""
+"""Process the cells of large notebooks in a thread instead of on the event loop."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tk_ai_extension.model.cells import Snapshot
 T = TypeVar("T")
 
 MANY = 2_000
-"""Cells that are gone through on the event loop, which takes about 10 ms; more are in a thread."""
+"""Maximum cells that are processed on the event loop, which takes about 10 ms."""
 
 
-async def off_loop_if_many(cells: int, work: Callable[[], T]) -> T:
-    """Return what ``work``, which goes through so many cells, returns."""
+async def run_off_loop_if_large(cells: int, work: Callable[[], T]) -> T:
+    """Return the result of ``work``, which processes this number of cells; run it in a thread if large."""
     return work() if cells <= MANY else await asyncio.to_thread(work)
 
 
 async def prepared(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with what it derives from all of its cells at hand, if they are many."""
+    """Return the snapshot; if it is large, compute its cached properties in a thread first."""
     if len(snapshot.cells) > MANY and "short_keys" not in vars(snapshot):
         await asyncio.to_thread(lambda: (snapshot.by_key, snapshot.revision, snapshot.short_keys))
     return snapshot

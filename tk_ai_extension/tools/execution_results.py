@@ -1,4 +1,4 @@
-"""Following an execution: what is new for a caller, with progress while they wait."""
+"""Results of executions: wait with progress, and return the output that is new to the caller."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.presenting import present
+from tk_ai_extension.tools.output_presentation import present
 from tk_ai_extension.tools.results import Image, Result
-from tk_ai_extension.workspace.asking import LATER
-from tk_ai_extension.workspace.running import Cursor, Run
+from tk_ai_extension.workspace.kernel_questions import RUNS_AFTER_ANSWER
+from tk_ai_extension.workspace.runs import Cursor, Run
 
-PROGRESS_EVERY = 10.0
-"""Seconds after which progress is reported though nothing new came."""
-PROGRESS_AT_MOST = 0.5
-"""Seconds between two reports of new output."""
+PROGRESS_HEARTBEAT = 10.0
+"""Seconds after which progress is reported without new output."""
+PROGRESS_INTERVAL = 0.5
+"""Minimum seconds between two reports of new output."""
 
 
 class CellRun(BaseModel):
-    """What one cell (or the scratch code) did."""
+    """The run of one cell, or of scratch code."""
 
     cell: str | None = None
     index: int | None = None
@@ -34,9 +34,9 @@ class CellRun(BaseModel):
     output: str = ""
     artifact: str | None = None
     total_lines: int | None = None
-    """Lines of the whole output, where `output` is not the whole."""
+    """The number of lines of the whole output, if `output` is shortened."""
     placeholders: list[int] = Field(default_factory=list[int])
-    """The lines of `output`, from 0, that stand for a picture or a value of `data`."""
+    """The line numbers in `output`, from 0, that stand for an image or a value of `data`."""
     error: str | None = None
     """The exception's name and value."""
     message: str | None = None
@@ -47,7 +47,7 @@ class CellRun(BaseModel):
 
 
 class ExecutionResult(Result):
-    """An execution: how it ended, or how far it is."""
+    """An execution: its status, and the output since the last result."""
 
     execution_id: str
     notebook: str | None = None
@@ -56,12 +56,12 @@ class ExecutionResult(Result):
     skipped: int = 0
     total_cells: int | None = None
     prompt: str | None = None
-    """What `input()` asked; it was not answered."""
+    """The prompt of `input()`, which was not answered."""
 
     _is_rest: bool = PrivateAttr(default=False)
 
     def first_ended(self) -> str | None:
-        """Take away the first cell of several if it has ended, and return its part of the text."""
+        """Remove the first of several cells if it has ended, and return its part of the text."""
         if len(self.runs) < 2 or self.runs[0].status in ("queued", "running"):
             return None
         self._is_rest = True
@@ -75,12 +75,15 @@ class ExecutionResult(Result):
         parts = [_run_text(run, quiet=self._is_rest or len(self.runs) > 1) for run in self.runs]
         if self.prompt is not None:
             parts.append(
-                f"input_requested: {self.prompt!r} — nobody can answer here: pass the value in code instead."
+                f"input_requested: {self.prompt!r} — input() is not supported. Set the value in code."
             )
         if self.skipped:
-            parts.append(f"[{self.skipped} more cells were not run]")
+            cells = "1 more cell was" if self.skipped == 1 else f"{self.skipped} more cells were"
+            parts.append(f"[{cells} not run]")
         if self.status in ("queued", "running"):
-            parts.append(f'Still {self.status}: wait_execution("{self.execution_id}") follows it.')
+            parts.append(
+                f'Still {self.status}: follow it with wait_execution("{self.execution_id}").'
+            )
         return "\n".join(parts)
 
 
@@ -104,10 +107,17 @@ async def follow(
     total_cells: int | None = None,
     watch: bool = False,
 ) -> ExecutionResult:
-    """Waits for a run with progress, and answers with what is new for this caller.
+    """Wait for a run, report progress, and return the output that is new to this caller.
 
-    A call that is cancelled takes its run with it, unless it only watched. Where the kernel waits for
-    the caller it does not wait for the kernel.
+    If the call is cancelled, its run is cancelled too, unless ``watch`` is true. If the kernel waits
+    for the caller's answer, return at once.
+
+    Args:
+        context: The context of the call.
+        run: The run.
+        wait: Maximum seconds to wait.
+        total_cells: The number of cells of the notebook, for the result.
+        watch: Whether the call only watches a run that another call started.
     """
     workspace = context.workspace
     with run.followed():
@@ -121,7 +131,7 @@ async def follow(
             raise run.error
         answer = await _answer(context, run, total_cells)
     if answer.status in ("queued", "running") and _is_asked(context, run):
-        answer.notices.append(LATER)
+        answer.notices.append(RUNS_AFTER_ANSWER)
     return answer
 
 
@@ -129,24 +139,24 @@ async def _wait(context: ToolContext, run: Run, wait: float) -> None:
     began = time.monotonic()
 
     def left() -> float:
-        # The kernel may begin to wait for this caller meanwhile.
+        # The kernel may start to wait for this caller in the meantime.
         return 0 if _is_asked(context, run) else max(wait - (time.monotonic() - began), 0)
 
-    await run.wait(min(left(), PROGRESS_AT_MOST))
+    await run.wait(min(left(), PROGRESS_INTERVAL))
     while not run.done and left() > 0:
         version = run.version
         await context.progress(_progress(run, time.monotonic() - began))
-        if await run.changed(version, min(left(), PROGRESS_EVERY)):
-            await run.wait(min(left(), PROGRESS_AT_MOST))
+        if await run.changed(version, min(left(), PROGRESS_HEARTBEAT)):
+            await run.wait(min(left(), PROGRESS_INTERVAL))
 
 
 def _is_asked(context: ToolContext, run: Run) -> bool:
-    return context.workspace.asking.waits_for(run.kernel_id, context.caller)
+    return context.workspace.questions.waits_for(run.kernel_id, context.caller)
 
 
 def _progress(run: Run, elapsed: float) -> str:
     step = run.current
-    # People read it: they count cells from 1.
+    # Progress is for people, who count cells from 1.
     what = (
         Sentence("running_code")
         if step.index is None
@@ -170,38 +180,38 @@ def _last_lines(outputs: OutputBuffer) -> list[str]:
 
 
 async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> ExecutionResult:
-    # Callers without a key cannot be told apart: each is shown all, or one would take the other's.
+    # Callers without a key cannot be distinguished: each one receives all output.
     session = context.caller.identity if context.caller.key is not None else None
     if session is None:
-        return await _look(context, run, total_cells, "")
+        return await _new_output(context, run, total_cells, "")
     seen = run.cursors.get(session, Cursor())
-    told = False
+    is_delivered = False
     try:
-        result = await _look(context, run, total_cells, session)
-        told = not context.gone.is_set()
+        result = await _new_output(context, run, total_cells, session)
+        is_delivered = not context.gone.is_set()
     finally:
-        if not told:
-            # What was written over meanwhile may have moved it further back.
+        if not is_delivered:
+            # Overwritten output may have moved the cursor further back in the meantime.
             run.cursors[session] = min(
                 seen, run.cursors.get(session, seen), key=lambda each: each.place
             )
     return result
 
 
-async def _look(
+async def _new_output(
     context: ToolContext, run: Run, total_cells: int | None, session: str
 ) -> ExecutionResult:
-    """What is new to a session; all where it has no name."""
+    """Return the output that is new to a session; all of it if the session is empty."""
     seen = run.cursors.get(session, Cursor())
     budget = context.workspace.limits.answer_budget
-    # One look at what there is: more may come while this answer is made.
+    # Copy the outputs once: more may arrive while this result is built.
     current = run.steps.index(run.current)
     outputs = {at: list(step.outputs) for at, step in enumerate(run.steps) if at >= seen.step}
     events = {
         at: run.steps[at].statuses.since(seen.statuses if at == seen.step else 0) for at in outputs
     }
     if session:
-        # Before the answer is made: what is written over meanwhile moves it back.
+        # Advance the cursor first: output that is overwritten from now on moves it back.
         run.cursors[session] = Cursor.after(
             current, outputs[current], run.steps[current].statuses.count
         )
@@ -252,7 +262,7 @@ async def _look(
 
 
 def _since(outputs: list[Json], skip: int, characters: int) -> list[Json]:
-    """The outputs after a cursor; a run moves it back to what was written over."""
+    """Return the outputs after a cursor position."""
     if not characters:
         return outputs[skip:]
     first, *rest = outputs[skip - 1 :] or [{}]

@@ -1,7 +1,7 @@
-"""Runs inside a user's Python kernel (Python 3.6 or later): says which modules it has.
+"""Describe the modules of a user's Python kernel (Python 3.6 or later); runs inside the kernel.
 
-It imports no module that it is asked about, and nothing but the standard library. Its text is sent to
-the kernel; nothing here is imported by this package.
+It imports only the standard library, and none of the modules that it describes. Its source is sent to
+the kernel; this package does not import it.
 """
 # pyright: basic, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownVariableType=false
@@ -21,7 +21,7 @@ MAX_SOURCE = 2000000
 
 
 def distributions():
-    """The distribution and version that each top-level module is from."""
+    """Return the distribution and version of each top-level module."""
     try:
         from importlib import metadata
     except ImportError:  # Python before 3.8
@@ -39,12 +39,12 @@ def distributions():
 
 
 def stdlib():
-    """The names of the standard library's modules, as far as this Python knows them."""
+    """Return the names of the standard library's modules, as far as this Python knows them."""
     return set(getattr(sys, "stdlib_module_names", sys.builtin_module_names))
 
 
 def listing(pattern):
-    """The top-level modules; those of the standard library where a pattern asks for them."""
+    """Return the top-level modules; those of the standard library only if a pattern is given."""
     known, standard = distributions(), stdlib()
     names = {module.name for module in pkgutil.iter_modules()} | standard
     shown = sorted(
@@ -69,7 +69,7 @@ def listing(pattern):
 
 
 def spec_of(name):
-    """The spec of a module, found without importing it or its parents; and how far it was found."""
+    """Find a module's spec without importing it or its parents; return it and the parts found."""
     spec, path, found = None, None, []
     for part in name.split("."):
         if spec is not None:
@@ -89,8 +89,8 @@ def spec_of(name):
     return spec, found
 
 
-def checking(name):
-    """Whether a module can be imported, and where it is from."""
+def availability(name):
+    """Return whether a module can be imported, and its origin."""
     spec, found = spec_of(name)
     module = sys.modules.get(name)
     if spec is None and module is None:
@@ -107,15 +107,15 @@ def checking(name):
     }
 
 
-def telling(name):
-    """What is in a module: of one that is loaded from it, else from its source."""
-    about = checking(name)
+def description(name):
+    """Return the contents of a module, from the loaded module or else from its source."""
+    about = availability(name)
     if not about["available"]:
         return about
     spec, _ = spec_of(name)
     module = sys.modules.get(name)
-    places = list(getattr(spec, "submodule_search_locations", None) or ())
-    about["submodules"] = sorted(m.name for m in pkgutil.iter_modules(places))[:MAX_NAMES]
+    locations = list(getattr(spec, "submodule_search_locations", None) or ())
+    about["submodules"] = sorted(m.name for m in pkgutil.iter_modules(locations))[:MAX_NAMES]
     doc, names = from_module(module) if module is not None else from_source(about["location"])
     about["doc"] = (doc or "")[:MAX_DOC]
     about["names"] = names[:MAX_NAMES]
@@ -124,7 +124,7 @@ def telling(name):
 
 
 def from_module(module):
-    """The docstring and the public names of a loaded module."""
+    """Return the docstring and the public names of a loaded module."""
     content = vars(module)
     public = content.get("__all__")
     if not isinstance(public, (list, tuple)):
@@ -135,7 +135,7 @@ def from_module(module):
 
 
 def described(name, value):
-    """A name with its signature, if it is a function's or a class's."""
+    """Return a name with the kind or the signature of its value."""
     if inspect.isclass(value):
         return "class " + name
     if inspect.isroutine(value):
@@ -147,11 +147,11 @@ def described(name, value):
 
 
 def from_source(location):
-    """The docstring and the public definitions of a module that is not loaded."""
+    """Return the docstring and the public definitions of a module that is not loaded."""
     if not location or not location.endswith(".py"):
         return "", []
     try:
-        with open(location, "rb") as file:  # noqa: PTH123 - short, as all that is sent
+        with open(location, "rb") as file:  # noqa: PTH123 - no pathlib: this source is kept short
             tree = ast.parse(file.read(MAX_SOURCE))
     except (OSError, SyntaxError, ValueError):
         return "", []
@@ -169,8 +169,9 @@ def from_source(location):
 
 
 def answer(_variables, call):
-    """The answer to what was asked, as JSON; the user's variables are not looked at."""
-    asked = json.loads(call)
-    if asked["what"] == "list":
-        return json.dumps(listing(asked["pattern"]))
-    return json.dumps((checking if asked["what"] == "check" else telling)(asked["name"]))
+    """Return the answer to a query as JSON. The user's variables are not read."""
+    request = json.loads(call)
+    if request["query"] == "list":
+        return json.dumps(listing(request["pattern"]))
+    describe = availability if request["query"] == "check" else description
+    return json.dumps(describe(request["name"]))

@@ -1,4 +1,4 @@
-"""Messages to and from a kernel, whatever transports them, and how that ends."""
+"""A connection to a kernel, independent of its transport, and the reasons for which it ends."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tk_ai_extension.kernels.base import KernelState, Message
 from tk_ai_extension.kernels.output_widgets import OutputWidgets
 
+if TYPE_CHECKING:
+    from jupyter_client.session import Session
+
 
 class SequenceGapDetector:
-    """Counts what a kernel says that it has sent against what was heard.
+    """Detects iopub messages that a kernel sent and that did not arrive.
 
-    A kernel's own side of iopub drops messages when more than 1,000 wait to be sent, and nothing
-    says so. But jupyter_client's sessions, ipykernel's among them, number all messages that they
-    make, in their ids: ``<session>_<process>_<number>``. What is missing in between are replies on
-    other channels, one to each request, or messages that were dropped.
+    A kernel's PUB socket silently drops messages when more than 1,000 are queued. But jupyter_client's
+    sessions, including ipykernel's, number all messages in their ids:
+    ``<session>_<process>_<number>``. A gap in the numbers is a reply on another channel, one for each
+    request, or a message that was dropped.
     """
 
     def __init__(self) -> None:
@@ -27,16 +30,15 @@ class SequenceGapDetector:
         self._requests = 0
 
     def count(self, msg_id: str, *, begins_request: bool) -> int | None:
-        """Counts a message heard on iopub.
+        """Count a message received on iopub.
 
         Args:
             msg_id: Its id.
-            begins_request: Whether it says that the kernel begins with a request.
+            begins_request: Whether it is the busy status with which the kernel begins a request.
 
         Returns:
-            How many messages the kernel had made by then that were neither heard nor are replies,
-            counted from no certain beginning: differences say something. None where ids have no
-            numbers.
+            How many messages the kernel has sent so far that were neither received nor replies. The
+            origin is arbitrary: only differences count. None if ids have no numbers.
         """
         maker, _, digits = msg_id.rpartition("_")
         if not maker or not digits.isdigit():
@@ -44,17 +46,17 @@ class SequenceGapDetector:
         if begins_request:
             self._requests += 1
             self._maker = self._maker or maker
-        if maker != self._maker:  # a subprocess of the kernel's has numbers of its own
+        if maker != self._maker:  # a subprocess of the kernel numbers its own messages
             return None
         self._received += 1
         return int(digits) - self._received - self._requests
 
 
 HANDSHAKE_INTERVAL = 0.2
-"""Seconds after which an answered handshake is repeated whose echo on iopub was not heard."""
+"""Seconds after which a handshake is repeated if its status was not received on iopub."""
 
 CAPTURED = "captured"
-"""In place of the type of a message whose output a widget has captured."""
+"""Stands for the type of a message whose output an Output widget has captured."""
 
 Channel = Literal["shell", "control", "stdin", "iopub"]
 """A channel of the Jupyter protocol."""
@@ -62,10 +64,10 @@ Channel = Literal["shell", "control", "stdin", "iopub"]
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why a kernel no longer answers.
+    """Why a connection to a kernel has ended.
 
     Attributes:
-        kind: ``lost`` where nothing is known of the kernel itself; ``closed`` by ourselves.
+        kind: ``lost`` if nothing is known about the kernel; ``closed`` by this server.
         message: A sentence for people.
     """
 
@@ -82,66 +84,65 @@ class ConnectionClosed(Exception):
 
 
 class Listener(Protocol):
-    """Hears everything that concerns one request. Called on the event loop; must not block."""
+    """Receives everything that concerns one request. Called on the event loop; must not block."""
 
     def on_iopub(self, kind: str, content: Mapping[str, Any], missing: int | None) -> None:
-        """A message on iopub whose parent is the request; ``missing`` as in `SequenceGapDetector.count`."""
+        """Handle an iopub message of the request; ``missing`` as in `SequenceGapDetector.count`."""
         ...
 
     def on_reply(self, content: Mapping[str, Any]) -> None:
-        """The reply on the shell channel."""
+        """Handle the reply on the shell channel."""
         ...
 
     def on_input(self, content: Mapping[str, Any], answer: Callable[[str], None]) -> None:
-        """The code asks for input (``prompt``, ``password``), and waits until ``answer`` is called."""
+        """Handle an input_request (``prompt``, ``password``); the code waits for ``answer``."""
         ...
 
     def on_interrupt(self) -> None:
-        """Somebody interrupts the kernel through us."""
+        """Handle an interrupt of the kernel that this server is about to send."""
         ...
 
     def on_end(self, ending: Ending) -> None:
-        """The connection has ended; nothing more comes."""
+        """Handle the end of the connection; no further calls follow."""
         ...
 
 
 class Observer(Protocol):
-    """Hears what happens in the kernel by anybody's hand."""
+    """Receives what happens in the kernel, whichever client caused it."""
 
     def on_state(self, state: KernelState) -> None:
-        """The kernel became busy or idle, or says that it starts, restarts or is dead."""
+        """Handle a change of the kernel's execution state."""
         ...
 
     def on_run(self, code: str, execution_count: int | None, parent: Mapping[str, Any]) -> None:
-        """Code begins to run; ``parent`` is the header of its request."""
+        """Handle code that begins to run; ``parent`` is the header of its request."""
         ...
 
     def on_display_update(self, content: Mapping[str, Any]) -> None:
-        """Code that is no executor's has updated a display, which may be in an executor's cell."""
+        """Handle a display update by another client; the display may be in an executor's cell."""
         ...
 
     def on_stopping(self, restart: bool) -> None:
-        """The kernel says that it stops on request."""
+        """Handle the kernel's announcement that it shuts down on request."""
         ...
 
-    def on_link_lost(self, conversation: Conversation) -> None:
-        """The other end has closed its sockets: the process is gone, or the network is."""
+    def on_disconnect(self, connection: BaseKernelConnection) -> None:
+        """Handle a disconnect by the other end: its process has ended, or the network is down."""
         ...
 
 
-class Conversation(ABC):
-    """What is said to and heard from one incarnation of a kernel: it ends with the kernel's process.
+class BaseKernelConnection(ABC):
+    """A connection to one incarnation of a kernel; it ends with the kernel's process.
 
     Args:
-        session: Makes the messages; one of its own, since a kernel answers the last of those who
-            share an identity.
-        observer: Told of everything that is not for one listener.
+        session: Makes the messages. Not shared: a kernel replies to the last client of an identity.
+        observer: Notified of everything that is not for one listener.
     """
 
-    def __init__(self, session: Any, observer: Observer) -> None:
-        self.session = session
+    def __init__(self, session: Session, observer: Observer) -> None:
+        self.session: Any = session  # its methods are annotated only in part
         self.kernel_session = ""
-        """The session in which the kernel says what it is: that of another incarnation is another."""
+        """The session id of the kernel's kernel_info reply; each incarnation has its own."""
         self.ended = asyncio.Event()
         self._observer = observer
         self._listeners: dict[str, Listener] = {}
@@ -153,18 +154,18 @@ class Conversation(ABC):
 
     @property
     def ending(self) -> Ending | None:
-        """How it ended; None while it is open."""
+        """Why it ended; None while it is open."""
         return self._ending
 
     async def handshake(self, *, on_shell: bool) -> Mapping[str, Any]:
-        """Asks for kernel_info until the kernel has answered and is heard on iopub.
+        """Send kernel_info requests until the kernel replies and iopub is subscribed.
 
-        Nothing is submitted before: what a kernel says on iopub before a subscription has reached
-        it is lost.
+        PUB/SUB has slow joiners: the kernel drops what it publishes before the subscription has
+        reached it. Submit code only after this.
 
         Args:
-            on_shell: Whether the answer must come on the shell channel, which a running cell holds up;
-                otherwise the one on control will do.
+            on_shell: Whether the reply must come on the shell channel, which a running cell blocks;
+                otherwise a reply on control is enough.
 
         Returns:
             The content of the kernel_info reply.
@@ -192,15 +193,15 @@ class Conversation(ABC):
                 self.forget(msg_id)
 
     def submit(self, content: Mapping[str, Any], listener: Listener, *, ours: bool = True) -> str:
-        """Sends an execute_request; returns its id.
+        """Send an execute_request and return its id.
 
         Args:
-            content: Of the request.
-            listener: Hears what comes of it.
-            ours: Whether it is an executor's, and not what a person runs over our connection.
+            content: The request's content.
+            listener: Receives its messages.
+            ours: Whether an executor submits it, rather than a person through this connection.
 
         Raises:
-            ConnectionClosed: and nothing was sent.
+            ConnectionClosed: nothing was sent.
         """
         self._check_open()
         msg_id = self._send("shell", "execute_request", content, listener)
@@ -209,31 +210,31 @@ class Conversation(ABC):
         return msg_id
 
     def request_interrupt(self) -> None:
-        """Asks the kernel by message to interrupt itself."""
+        """Send an interrupt_request on the control channel."""
         if self._ending is None:
             self._transmit("control", self.session.msg("interrupt_request", {}))
 
     def forget(self, msg_id: str) -> None:
-        """Takes a listener away."""
+        """Remove a request's listener."""
         self._listeners.pop(msg_id, None)
         self._ours.discard(msg_id)
 
     def is_ours(self, msg_id: str) -> bool:
-        """Whether an executor waits for this request."""
+        """Return whether an executor waits for this request."""
         return msg_id in self._ours
 
     def interrupted(self) -> None:
-        """Tells the listeners that the kernel is being interrupted."""
+        """Notify the listeners that the kernel is being interrupted."""
         for listener in list(self._listeners.values()):
             listener.on_interrupt()
 
     @property
-    def is_listened_to(self) -> bool:
-        """Whether somebody waits for something."""
+    def has_listeners(self) -> bool:
+        """Whether any request has a listener."""
         return bool(self._listeners)
 
     def close(self, ending: Ending) -> None:
-        """Ends it: listeners are told, what was not yet sent is dropped."""
+        """End the connection: notify the listeners and drop what was not sent yet."""
         if self._ending is not None:
             return
         self._ending = ending
@@ -241,20 +242,20 @@ class Conversation(ABC):
         listeners, self._listeners = list(self._listeners.values()), {}
         for listener in listeners:
             listener.on_end(ending)
-        self._shut()
+        self._close_transport()
 
-    # -- what carries it
+    # -- transport
 
     @abstractmethod
     def _transmit(self, channel: Channel, message: Message) -> None:
-        """Sends a message."""
+        """Send a message."""
 
     @abstractmethod
-    def _shut(self) -> None:
-        """Closes what carries it."""
+    def _close_transport(self) -> None:
+        """Close the transport."""
 
     def _receive(self, channel: str, message: Message) -> None:
-        """A message has come; what is no message of the protocol is not to get here."""
+        """Dispatch a received message; the caller has dropped malformed ones."""
         if self._ending is not None:
             return
         parent = message["parent_header"]
@@ -271,11 +272,11 @@ class Conversation(ABC):
         elif message["msg_type"] == "input_request":
             listener.on_input(message["content"], self._answer_input)
 
-    def _link_lost(self) -> None:
+    def _on_disconnect(self) -> None:
         if self._ending is None:
-            self._observer.on_link_lost(self)
+            self._observer.on_disconnect(self)
 
-    # -- sending and hearing
+    # -- sending and receiving
 
     def _check_open(self) -> None:
         if self._ending is not None:
@@ -322,7 +323,7 @@ class Conversation(ABC):
         if listener is None:
             return
         if request in self._ours:
-            # What a person runs over our connection has a front end that knows its widgets.
+            # Code that a person runs over this connection has a front end for its widgets.
             if self._widgets.captures(request, kind, content):
                 kind = CAPTURED
             elif kind == "status" and content.get("execution_state") == "idle":
@@ -332,26 +333,26 @@ class Conversation(ABC):
 
 
 class _Probe:
-    """Listens for the reply to a handshake."""
+    """Waits for the reply to a handshake."""
 
     def __init__(self) -> None:
         self.answer = asyncio.get_running_loop().create_future()
 
     def on_iopub(self, kind: str, content: Mapping[str, Any], missing: int | None) -> None:
-        """Its echo is noticed by the connection."""
+        """Nothing: the connection itself notes that iopub is subscribed."""
 
     def on_reply(self, content: Mapping[str, Any]) -> None:
-        """The kernel answers."""
+        """Resolve the handshake."""
         if not self.answer.done():
             self.answer.set_result(content)
 
     def on_input(self, content: Mapping[str, Any], answer: Callable[[str], None]) -> None:
-        """A handshake asks nothing."""
+        """Nothing: a handshake requests no input."""
 
     def on_interrupt(self) -> None:
-        """A handshake is not interrupted."""
+        """Nothing: a handshake is not interrupted."""
 
     def on_end(self, ending: Ending) -> None:
-        """The kernel will not answer any more."""
+        """Fail the handshake."""
         if not self.answer.done():
             self.answer.set_exception(ConnectionClosed(ending))

@@ -1,4 +1,4 @@
-"""Outputs in an answer: text within a budget, an artifact that holds the whole, pictures scaled down."""
+"""Prepare outputs for a result: shortened text, an artifact with the whole, scaled images."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tk_ai_extension.tools.results import Image
 
 @dataclass(frozen=True, slots=True)
 class Presented:
-    """Outputs as an answer shows them.
+    """Outputs as a result shows them.
 
     Attributes:
-        text: Within the budget.
-        artifact: Where the whole text is, if `text` is not the whole.
-        images: For a model that sees.
+        text: The text, within the budget.
+        artifact: The id of the artifact with the whole text; None if `text` is the whole.
+        images: The images, scaled down.
         data: The values of ``application/json`` outputs that fit the budget.
-        placeholders: The lines of a whole `text`, from 0, that stand for a picture, a value of
-            `data`, or the whole traceback.
-        total_lines: Lines of the whole, if `text` is not the whole.
+        placeholders: The line numbers in an unshortened `text`, from 0, that stand for an image, a
+            value of `data`, or the whole traceback.
+        total_lines: The number of lines of the whole text; None if `text` is the whole.
     """
 
     text: str
@@ -42,11 +42,11 @@ class Presented:
 
 
 SMALL = 200_000
-"""Characters of outputs that are digested at once; more are in a thread, which lets the loop go on."""
+"""Characters of outputs that are digested on the event loop; more are digested in a thread."""
 
 
 async def digested(outputs: Sequence[Json]) -> Digest:
-    """What `digest` makes of outputs, without holding the event loop."""
+    """Return the `digest` of outputs without blocking the event loop."""
     if summarise(outputs).size <= SMALL:
         return digest(outputs)
     return await asyncio.to_thread(digest, outputs)
@@ -55,12 +55,18 @@ async def digested(outputs: Sequence[Json]) -> Digest:
 async def present(
     context: ToolContext, outputs: Sequence[Json], *, budget: int | None = None
 ) -> Presented:
-    """The text of outputs within a budget of characters (the workspace's own by default)."""
+    """Return outputs as a result shows them.
+
+    Args:
+        context: The context of the call.
+        outputs: The outputs, in nbformat.
+        budget: Maximum characters of the text; None for the workspace's default.
+    """
     limit = context.workspace.limits.answer_budget if budget is None else budget
     found = await digested(outputs)
     images = await for_model(found.images)
     data = tuple(value for value in found.data if len(json.dumps(value)) <= limit)
-    # A value that is left out is to be read in the text.
+    # If a value is left out, the model must read it in the text.
     lines = tuple(found.placeholders) if len(data) == len(found.data) else ()
     whole = found.hidden or found.text
     if len(found.text) <= limit and found.hidden is None:
@@ -68,8 +74,8 @@ async def present(
     try:
         artifact = await context.workspace.artifacts.write(context.caller.user, whole)
     except ToolError as error:
-        # The code has run: its answer must not be lost because the whole of it is not kept.
-        short = shorten(found.text, limit, pointer=f"; the whole is not kept: {error.message}")
+        # The code has run: return its result even though the whole output cannot be kept.
+        short = shorten(found.text, limit, pointer=f"; the whole was not saved: {error.message}")
         return Presented(short.text, None, images, data, total_lines=short.total_lines)
     short = shorten(found.text, limit, pointer=f"; read_output {artifact.id}")
     text = short.text
@@ -81,14 +87,14 @@ async def present(
 
 
 MAX_SIDE = 1_568
-"""Pixels; larger pictures are scaled down by the model's side anyway, at the caller's cost."""
+"""Maximum pixels of an image's side. The model's API would scale larger images down anyway."""
 MAX_IMAGES = 20
 
 
 async def for_model(images: Iterable[tuple[str, str]]) -> tuple[Image, ...]:
-    """(MIME type, base64 data) pairs as pictures of at most `MAX_SIDE` pixels a side.
+    """Return (MIME type, base64 data) pairs as images with sides of at most `MAX_SIDE` pixels.
 
-    What cannot be read as a picture is left out; scaling runs in a thread.
+    Data that is not a valid image is left out. Scaling runs in a thread.
     """
     chosen = list(images)[-MAX_IMAGES:]
     if not chosen:
@@ -98,7 +104,7 @@ async def for_model(images: Iterable[tuple[str, str]]) -> tuple[Image, ...]:
 
 
 def _scaled(mime: str, data: str) -> Image | None:
-    import PIL.Image  # late: most answers have no picture
+    import PIL.Image  # Imported late: most results have no image.
 
     try:
         raw = base64.b64decode(data)

@@ -1,4 +1,4 @@
-"""Changing cells as planned, and telling what came of it."""
+"""Plan and apply edits of cells, and describe the changes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tk_ai_extension.workspace import editing
 
 
 class ChangedCell(BaseModel):
-    """What happened to one cell, read back after the write."""
+    """The change of one cell, read back after the write."""
 
     action: Literal["insert", "replace", "delete", "move", "outputs"]
     cell: str
     index: int
     address: str | None = None
-    """Its versioned address now; none once it is deleted."""
+    """Its versioned address now; None if it was deleted."""
     cell_type: CellKind | None = None
     diff: str | None = None
     removed_source: str | None = None
 
 
 class CellsChanged(Result):
-    """A notebook that was changed."""
+    """The changes that were made to a notebook."""
 
     notebook: str
     total_cells: int
@@ -58,7 +58,7 @@ def _change_text(change: ChangedCell) -> str:
 
 
 def changed_cell(snapshot: Snapshot, change: Change) -> ChangedCell:
-    """A change as an answer tells it."""
+    """Return a change as it appears in a result."""
     cell = snapshot.by_key.get(change.cell) if change.action != "delete" else None
     return ChangedCell(
         action=change.action,
@@ -75,8 +75,8 @@ def changed_cell(snapshot: Snapshot, change: Change) -> ChangedCell:
     )
 
 
-def cells_changed(applied: editing.Journalled) -> CellsChanged:
-    """What operations did, as an answer."""
+def cells_changed(applied: editing.JournaledEdit) -> CellsChanged:
+    """Return the result for applied operations."""
     snapshot = applied.snapshot
     return CellsChanged(
         notebook=snapshot.path,
@@ -94,17 +94,26 @@ def plan_edit(
     wait: float = 30.0,
     timeout: float | None = None,
 ) -> Edit:
-    """The plan of operations on a notebook.
+    """Return a plan of operations on a notebook.
+
+    Args:
+        context: The context of the call.
+        document: The notebook.
+        snapshot: The notebook as it was read.
+        *operations: The operations, in order.
+        run: Whether to run the changed code cells afterwards.
+        wait: Seconds to wait for the end of that run.
+        timeout: Seconds after which a running cell is interrupted; None for no limit.
 
     Raises:
-        InvalidArguments: a source that no cell may have.
+        InvalidArguments: A source is too long or has invalid characters.
     """
     editing.check_sources(context.workspace, operations)
     return Edit(document, snapshot, operations, run, wait, timeout)
 
 
 async def apply_edit(context: ToolContext, edit: Edit, tool: str) -> CellsChanged:
-    """Carries out an edit of cells."""
+    """Apply an edit of cells and return its result."""
     return cells_changed(
         await editing.apply(
             context.workspace, context.caller, edit.document, edit.operations, tool=tool
@@ -113,10 +122,11 @@ async def apply_edit(context: ToolContext, edit: Edit, tool: str) -> CellsChange
 
 
 def replaced(cell: Cell, old: str, new: str, *, replace_all: bool) -> str:
-    """The cell's source with ``old`` replaced.
+    """Return the cell's source with ``old`` replaced by ``new``.
 
     Raises:
-        InvalidArguments: ``old`` is empty, not there, or there more than once.
+        InvalidArguments: ``old`` is empty, does not occur, or occurs more than once and
+            ``replace_all`` is false.
     """
     count = cell.source.count(old) if old else 0
     if not old:
@@ -125,11 +135,12 @@ def replaced(cell: Cell, old: str, new: str, *, replace_all: bool) -> str:
         )
     if count == 0:
         raise InvalidArguments(
-            f"`old` is not in cell @{cell.key}.", hint="Read the cell: the text must match exactly."
+            f"Cell @{cell.key} does not contain `old`.",
+            hint="Read the cell. `old` must match its source exactly.",
         )
     if count > 1 and not replace_all:
         raise InvalidArguments(
             f"`old` occurs {count} times in cell @{cell.key}.",
-            hint="Give more of the text around it, or replace_all.",
+            hint="Include more of the surrounding text in `old`, or set `replace_all`.",
         )
     return cell.source.replace(old, new)

@@ -1,6 +1,6 @@
-"""A relay's connection to the kernel: one incarnation of it, until it is gone.
+"""A relay's connection to one incarnation of the shared kernel.
 
-The signature of each message is checked with one kernel's key and made again with another's.
+Each message's signature is verified with one key, and the message is signed again with another.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from tk_ai_extension.kernels.sharing.share import CHANNELS, Channel, Connection
 from tk_ai_extension.kernels.sockets import SocketReader
 
 SIGNED = 4
-"""Header, parent header, metadata and content are signed; buffers are not."""
+"""Number of signed parts: header, parent header, metadata and content; not buffers."""
 
 
-class Forged(Exception):
-    """A message that is not signed with the right key, or that is no message of the protocol."""
+class ForgedMessage(Exception):
+    """A message with a wrong signature, or one that is malformed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A message whose signature was right.
+    """A message with a verified signature.
 
     Attributes:
-        identities: The route back to who sent it; on iopub the topic.
-        body: Header, parent header, metadata, content and buffers, as they came.
-        header: The first of them, read.
+        identities: The routing prefix back to the sender; on iopub the topic.
+        body: Header, parent header, metadata, content and buffers, as received.
+        header: The unpacked header.
     """
 
     identities: list[bytes]
@@ -45,20 +45,20 @@ class Envelope:
 
     @classmethod
     def open(cls, session: Any, parts: list[bytes]) -> Envelope:
-        """Checks what came from a socket.
+        """Verify a received message.
 
         Raises:
-            Forged: nothing of it may be used.
+            ForgedMessage: the message must not be used.
         """
         try:
             end = parts.index(DELIM)
         except ValueError:
-            raise Forged("it has no delimiter") from None
+            raise ForgedMessage("it has no delimiter") from None
         signature, body = parts[end + 1 : end + 2], parts[end + 2 :]
         if len(body) < SIGNED:
-            raise Forged("it is not whole")
+            raise ForgedMessage("it is incomplete")
         if not hmac.compare_digest(session.sign(body[:SIGNED]), signature[0]):
-            raise Forged("its signature is wrong")
+            raise ForgedMessage("its signature is wrong")
         return cls(parts[:end], body, _mapping(session, body[0]))
 
     @property
@@ -72,17 +72,17 @@ class Envelope:
         return str(self.header.get("msg_id", ""))
 
     def answers(self, session: Any) -> str:
-        """The id of the request that it answers; empty where it answers none.
+        """Return the id of the request that it answers; empty if there is none.
 
         Raises:
-            Forged: its parent header cannot be read.
+            ForgedMessage: its parent header cannot be read.
         """
         return str(_mapping(session, self.body[1]).get("msg_id", ""))
 
-    def sealed(self, session: Any) -> list[bytes]:
-        """The same message, signed for where another key holds.
+    def signed(self, session: Any) -> list[bytes]:
+        """Return the same message signed with another session's key.
 
-        The identities are kept, so that each of several clients gets its own replies.
+        The identities are kept, so that each client gets its own replies.
         """
         return [*self.identities, DELIM, session.sign(self.body[:SIGNED]), *self.body]
 
@@ -91,27 +91,27 @@ def _mapping(session: Any, packed: bytes) -> Mapping[str, Any]:
     try:
         unpacked: object = session.unpack(packed)
     except ValueError as problem:
-        raise Forged(f"it cannot be read: {problem}") from None
+        raise ForgedMessage(f"it cannot be read: {problem}") from None
     if not isinstance(unpacked, Mapping):
-        raise Forged("it cannot be read")
+        raise ForgedMessage("it cannot be read")
     return cast(Mapping[str, Any], unpacked)
 
 
 log = logging.getLogger(__name__)
 
 NUDGE_INTERVAL = 0.25
-"""Seconds after which a kernel is asked again whose answer on iopub was not heard."""
+"""Seconds after which the kernel_info request is repeated while iopub is not subscribed."""
 
 SOCKETS: dict[Channel, int] = {"shell": zmq.DEALER, "stdin": zmq.DEALER, "control": zmq.DEALER}
 
 
-class KernelSide:
-    """The sockets to one kernel; what comes from there is checked, then passed on.
+class SharedKernelConnection:
+    """The sockets to one kernel; verifies its messages and delivers them.
 
     Args:
-        context: Whose sockets hold a flood (`sockets.client_context`).
-        connection: Where the kernel is.
-        deliver: Gets each message of the kernel that is for clients. Must not block.
+        context: Makes the sockets (`sockets.client_context`).
+        connection: The kernel's address and key.
+        deliver: Called with each message of the kernel for clients. Must not block.
     """
 
     def __init__(
@@ -122,16 +122,16 @@ class KernelSide:
     ) -> None:
         self.connection = connection
         self.session: Any = connection.session()
-        self.met = asyncio.Event()
-        """Set when something listens at the kernel's address."""
+        self.connected = asyncio.Event()
+        """Set when the control socket has completed its ZeroMQ handshake."""
         self.ready = asyncio.Event()
-        """Set when the kernel has answered, and what it says to all on iopub is heard."""
+        """Set when the kernel has answered and iopub is subscribed."""
         self.lost = asyncio.Event()
-        """Set when the other end is gone."""
+        """Set when the other end has disconnected."""
         self._deliver = deliver
         self._received = {"control": False, "iopub": False}
         self._own: set[str] = set()
-        # A kernel sends a prompt for input to the identity that the request came from on shell.
+        # A kernel sends input_request on stdin to the identity of the request on shell.
         identity = uuid4().hex.encode()
         self._readers: dict[Channel, SocketReader] = {}
         for channel in CHANNELS:
@@ -147,25 +147,25 @@ class KernelSide:
                 self._monitor = SocketReader(
                     socket.get_monitor_socket(events), self._on_monitor_event
                 )
-            self._readers[channel] = SocketReader(socket, self._reading(channel))
+            self._readers[channel] = SocketReader(socket, self._message_handler(channel))
             socket.connect(connection.address(channel))
         self._nudging: object | None = None
 
     def send(self, channel: Channel, envelope: Envelope) -> None:
-        """Sends a client's message on, signed with the kernel's key."""
-        self._readers[channel].socket.send_multipart(envelope.sealed(self.session))
-        # What was received while it was sent announces itself to nobody.
-        self._readers[channel].look()
+        """Forward a client's message, signed with the kernel's key."""
+        self._readers[channel].socket.send_multipart(envelope.signed(self.session))
+        # ZMQ_FD is edge-triggered, and sending can consume the edge of a message that arrived.
+        self._readers[channel].schedule_read()
 
     def ask(self, kind: str) -> None:
-        """Sends a request of the relay's own on the control channel; its answer is nobody's."""
+        """Send a request of the relay itself on the control channel; its reply is not forwarded."""
         sent = self.session.send(self._readers["control"].socket, kind, content={})
         assert sent is not None
         self._own.add(sent["header"]["msg_id"])
-        self._readers["control"].look()
+        self._readers["control"].schedule_read()
 
     def close(self) -> None:
-        """Closes the sockets; the kernel goes on."""
+        """Close the sockets; the kernel keeps running."""
         if self._nudging is not None:
             IOLoop.current().remove_timeout(self._nudging)
             self._nudging = None
@@ -177,14 +177,15 @@ class KernelSide:
     def _on_monitor_event(self, parts: list[bytes]) -> None:
         if parse_monitor_message(parts)["event"] == zmq.EVENT_DISCONNECTED:
             self.lost.set()
-        elif not self.met.is_set():
-            self.met.set()
+        elif not self.connected.is_set():
+            self.connected.set()
             self._nudge()
 
     def _nudge(self) -> None:
-        """Asks until the answer is heard on iopub too.
+        """Send kernel_info requests until one is echoed on iopub.
 
-        A subscription takes effect at some time that nobody tells; what was said before is lost.
+        Slow joiner: no event reports when the subscription takes effect, and the kernel drops what it
+        publishes before. Probe until IOPub is subscribed.
         """
         self._nudging = None
         if self.ready.is_set() or self.lost.is_set():
@@ -193,13 +194,15 @@ class KernelSide:
         loop: Any = IOLoop.current()
         self._nudging = loop.call_later(NUDGE_INTERVAL, self._nudge)
 
-    def _reading(self, channel: Channel) -> Callable[[list[bytes]], None]:
+    def _message_handler(self, channel: Channel) -> Callable[[list[bytes]], None]:
         def read(parts: list[bytes]) -> None:
             try:
                 envelope = Envelope.open(self.session, parts)
                 own = envelope.answers(self.session) in self._own
-            except Forged as forged:
-                log.warning("A message on %s is not the kernel's: %s", channel, forged)
+            except ForgedMessage as forged:
+                log.warning(
+                    "Dropped an unverified message from the kernel on %s: %s", channel, forged
+                )
                 return
             if channel in self._received:
                 self._on_received(channel)

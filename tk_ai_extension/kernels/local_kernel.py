@@ -1,4 +1,4 @@
-"""One kernel as we know it: its process watched, one connection kept, what happens to it told."""
+"""A kernel of this machine: watches its process, keeps one connection, and emits its events."""
 
 from __future__ import annotations
 
@@ -6,47 +6,50 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future as ThreadFuture
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
 from tk_ai_extension.kernels.base import KernelEvent, KernelState
+from tk_ai_extension.kernels.base_connection import BaseKernelConnection, ConnectionClosed, Ending
 from tk_ai_extension.kernels.connection import KernelConnection
-from tk_ai_extension.kernels.conversation import ConnectionClosed, Conversation, Ending
 from tk_ai_extension.kernels.lifecycle import LOST, TrackedKernel
 from tk_ai_extension.kernels.process import describe_exit, local_process, process_end
+
+if TYPE_CHECKING:
+    from jupyter_client.manager import KernelManager
 
 log = logging.getLogger(__name__)
 
 DRAIN_TIMEOUT = 2.0
-"""Seconds to wait, after a kernel's process has ended, for the last of what it had said."""
+"""Seconds to wait for a kernel's last messages after its process has ended."""
 
 SETTLE_INTERVAL = 0.5
-"""Seconds between looks whether a manager that is starting or stopping a kernel has begun anew."""
+"""Seconds between checks whether a manager has replaced its `ready` future."""
 
 STABLE_TIME = 10.0
-"""Seconds after which a kernel counts as started well."""
+"""Seconds after which a kernel counts as started successfully."""
 
 RESTART_LIMIT = 3
-"""How often in a row a kernel that dies before `STABLE_TIME` is started again."""
+"""How often in a row a kernel that dies before `STABLE_TIME` is restarted."""
 
 
-class LiveKernel(TrackedKernel):
-    """Watches one kernel through all its incarnations, until it is shut down or stays dead.
+class LocalKernel(TrackedKernel):
+    """Watches a kernel through all its incarnations until it is shut down or stays dead.
 
     Args:
         kernel_id: Its id.
         manager: Its `jupyter_client.KernelManager`.
-        context: Where its sockets are made (`client_context`).
-        is_listed: Whether the kernel is still one of the server's.
-        emit: Told of each `KernelEvent`.
-        revive: Starts a dead kernel again where Jupyter's own restarter does not.
+        context: Makes its sockets (`client_context`).
+        is_listed: Returns whether the server still has the kernel.
+        emit: Called with each `KernelEvent`.
+        revive: Restarts a dead kernel if Jupyter's own restarter does not.
     """
 
     def __init__(
         self,
         kernel_id: str,
-        manager: Any,
+        manager: KernelManager,
         context: zmq.Context[Any],
         *,
         is_listed: Callable[[], bool],
@@ -61,12 +64,12 @@ class LiveKernel(TrackedKernel):
         self._alive = asyncio.Event()
         self._alive.set()
         self._has_answered = False  # this incarnation
-        self._stirred = asyncio.Event()
-        self._link_lost = asyncio.Event()
+        self._woken = asyncio.Event()
+        self._disconnected = asyncio.Event()
         self._quick_deaths = 0
-        self._stop_asked: bool | None = None  # by a message on iopub: whether for a restart
+        self._stop_announced: bool | None = None  # on iopub: whether for a restart
         for event in ("restart", "dead"):
-            manager.add_restart_callback(self.stir, event)
+            self.manager.add_restart_callback(self.wake, event)
 
     # -- connecting
 
@@ -76,12 +79,12 @@ class LiveKernel(TrackedKernel):
             async with self._connecting:
                 if self._alive.is_set() and self.connection is not None:
                     return self.connection
-                self._stirred.set()
+                self._woken.set()
                 await self._alive.wait()
                 if self.ending is not None:
                     raise ConnectionClosed(self.ending)
                 info = self.manager.get_connection_info(session=False)
-                self._link_lost.clear()
+                self._disconnected.clear()
                 connection = self._connection = KernelConnection(info, self._context, self)
                 try:
                     answer = await connection.handshake(on_shell=first)
@@ -106,37 +109,38 @@ class LiveKernel(TrackedKernel):
 
     @property
     def is_ours(self) -> bool:
-        """Whether the manager has started it, and not just found its connection file."""
+        """Whether the manager started it, rather than just finding its connection file."""
         return bool(getattr(self.manager, "owns_kernel", True))
 
     @property
     def stopping(self) -> bool:
-        """Whether somebody is shutting it down or restarting it just now."""
-        return bool(getattr(self.manager, "shutting_down", False)) or self._stop_asked is not None
+        """Whether it is being shut down or restarted."""
+        shutting_down = bool(getattr(self.manager, "shutting_down", False))
+        return shutting_down or self._stop_announced is not None
 
     async def settled(self) -> None:
-        """Waits until nobody is starting or stopping it."""
+        """Wait until no start or stop of it is under way."""
         await settled(self.manager)
 
     @property
     def is_settled(self) -> bool:
-        """Whether nobody is starting or stopping it just now."""
+        """Whether no start or stop of it is under way."""
         return bool(self.manager.ready.done())
 
     async def close(self) -> None:
-        """Closes the connection; leaves the kernel as it is."""
+        """Close the connection; the kernel keeps running."""
         if self._reconnecting is not None:
             self._reconnecting.cancel()
             await asyncio.wait({self._reconnecting})
         for event in ("restart", "dead"):
-            self.manager.remove_restart_callback(self.stir, event)
+            self.manager.remove_restart_callback(self.wake, event)
         if self._connection is not None:
             self._connection.close(Ending("closed", "The connection to the kernel was closed."))
 
     # -- watching
 
     async def watch(self) -> Ending:
-        """Follows the kernel until it is shut down or stays dead; returns that end."""
+        """Watch the kernel until it is shut down or stays dead; return how it ended."""
         clock = asyncio.get_running_loop().time
         while True:
             process, began = local_process(self.manager), clock()
@@ -156,12 +160,12 @@ class LiveKernel(TrackedKernel):
             self._notify(_EVENTS[ending.kind])
             if not comes_back or not await self._next(process, ending):
                 self.state = "dead"
-                self._alive.set()  # nobody waits for what does not come
+                self._alive.set()  # `connect` must not wait for an incarnation that never comes
                 if comes_back:
                     self._notify("died")
                 return ending
             self.restarts += 1
-            self.ending = self._stop_asked = None
+            self.ending = self._stop_announced = None
             self.state = "starting"
             self._alive.set()
             if ending.kind == "died":
@@ -172,9 +176,9 @@ class LiveKernel(TrackedKernel):
     async def _end(self) -> int | None:
         if self.is_ours:
             return await process_end(self.manager)
-        # Somebody else's kernel: all that is seen of its end is that the connection goes.
-        await self._link_lost.wait()
-        self._link_lost.clear()
+        # Another process's kernel: the disconnect is the only sign that it has ended.
+        await self._disconnected.wait()
+        self._disconnected.clear()
         return None
 
     async def _why(self, process: Any, code: int | None) -> Ending:
@@ -182,11 +186,11 @@ class LiveKernel(TrackedKernel):
             return Ending("lost", LOST)
         if not self.manager.shutting_down and local_process(self.manager) is process:
             return Ending("died", f"The kernel {describe_exit(code)}.")
-        restart = self._stop_asked
+        restart = self._stop_announced
         if restart is None and not self.manager.shutting_down:
-            restart = True  # it is done already: there is a new process
+            restart = True  # it is complete: there is a new process
         elif restart is None:
-            # Stopping and starting again are two turns of `ready`, one right after the other.
+            # A restart replaces `ready` twice in a row: once for the stop, once for the start.
             stopped = self.manager.ready
             await _present_ready_done(self.manager)
             restart = self.manager.ready is not stopped
@@ -195,7 +199,7 @@ class LiveKernel(TrackedKernel):
         return Ending("shutdown", "The kernel was shut down.")
 
     async def _next(self, old: Any, ending: Ending) -> bool:
-        """Waits for the next incarnation; False where none comes."""
+        """Wait for the next incarnation; return False if there will be none."""
         if ending.kind == "lost":
             return True
         restarter = getattr(self.manager, "autorestart", False) and hasattr(
@@ -206,61 +210,61 @@ class LiveKernel(TrackedKernel):
                 return False
             await self._revive()
         while True:
-            self._stirred.clear()
+            self._woken.clear()
             await self.settled()
             process = local_process(self.manager)
             if process is not None and process is not old:
                 return True
             if not self._is_listed():
                 return False
-            await self._stirred.wait()
+            await self._woken.wait()
 
     async def _reconnect(self) -> None:
-        """Connects anew at once, so that nothing that people do in the kernel is missed."""
+        """Reconnect at once, so that no activity of other clients is missed."""
         try:
             async with asyncio.timeout(10):
                 await self.connect()
         except (TimeoutError, ConnectionClosed) as error:
             log.info("Kernel %s does not answer after its restart: %s", self.id, error)
 
-    def stir(self) -> None:
-        """Something was done about a dead kernel: has its watch look again."""
-        self._stirred.set()
+    def wake(self) -> None:
+        """Have the watch check a dead kernel again."""
+        self._woken.set()
 
-    # -- what the connection observes
+    # -- called by the connection
 
     def on_state(self, state: KernelState) -> None:
-        """The kernel says what it is doing."""
-        # It is said on another socket than the answer, and may be heard after it.
+        """Note the kernel's execution state."""
+        # "starting" comes on iopub and may arrive after the reply on shell or control.
         if state == "starting" and self._has_answered:
             state = "idle"
         self._set_state(state)
 
     def on_stopping(self, restart: bool) -> None:
-        """The kernel says that it stops on request."""
-        self._stop_asked = restart
+        """Note the kernel's announcement that it shuts down on request."""
+        self._stop_announced = restart
 
-    def on_link_lost(self, conversation: Conversation) -> None:  # noqa: ARG002 - the protocol's
-        """The other end has closed its sockets."""
-        self._link_lost.set()
+    def on_disconnect(self, connection: BaseKernelConnection) -> None:  # noqa: ARG002 - the protocol's
+        """Note that the other end has disconnected."""
+        self._disconnected.set()
 
 
 _EVENTS = {"died": "died", "restarted": "restarted", "shutdown": "shutdown", "lost": "died"}
 
 
 async def settled(manager: Any) -> None:
-    """Wait until nobody is starting or stopping the kernel of a manager.
+    """Wait until no start or stop of a manager's kernel is under way.
 
-    jupyter_client cannot stop a kernel that it is just starting again.
+    jupyter_client cannot stop a kernel while it is restarting it.
     """
     while not manager.ready.done():
         await _present_ready_done(manager)
 
 
 async def _present_ready_done(manager: Any) -> None:
-    """Wait until a manager's present `ready` is done, well or not, or another has replaced it.
+    """Wait until a manager's current `ready` future is done or replaced.
 
-    Where two restart a kernel at once, jupyter_client never sets the first `ready`.
+    When two callers restart a kernel at once, jupyter_client never resolves the first `ready`.
     """
     ready: asyncio.Future[None] | ThreadFuture[None] = manager.ready
     future = ready if isinstance(ready, asyncio.Future) else asyncio.wrap_future(ready)

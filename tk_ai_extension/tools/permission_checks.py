@@ -1,4 +1,4 @@
-"""Permission to call a tool: which notebook a call concerns, and what a person is shown of it."""
+"""Permission checks of tool calls: the notebook that a call concerns, and the proposal to approve."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tk_ai_extension.workspace.permission_requests import Effect
 from tk_ai_extension.workspace.permissions import Decision
 
 Concerns = Callable[[ToolContext, BaseModel], Awaitable[str | None]]
-"""The path of the one notebook that a call concerns, or None."""
+"""Returns the path of the one notebook that a call concerns, or None."""
 
 
 class CheckedTool(Protocol):
-    """What a check needs of a tool; see `registry.Tool`."""
+    """The part of `registry.Tool` that a permission check uses."""
 
     @property
     def name(self) -> str:
@@ -31,22 +31,24 @@ class CheckedTool(Protocol):
 
     @property
     def concerns(self) -> Concerns:
-        """Says which notebook a call concerns."""
+        """Return the notebook that a call concerns."""
         ...
 
     def effect_for(self, parsed: BaseModel) -> Effect:
-        """What a call with these arguments can do."""
+        """Return the effect of a call with these arguments."""
         ...
 
 
 async def concerned_notebook(context: ToolContext, arguments: BaseModel) -> str | None:
-    """The path of the one notebook that a call concerns; None where it is none, or several.
+    """Return the path of the one notebook that a call concerns; None for none or several.
 
-    It is the one whose execution is named, or whose kernel, else the one that `notebook` means. An
-    approval for a notebook holds for calls that concern it alone, however they name it.
+    It is the notebook of the execution or the kernel that the arguments name, else the one that
+    `notebook` names. An approval for a notebook applies to calls that concern only that notebook.
 
     Raises:
-        ExecutionNotFound, PathRefused, NotANotebook.
+        ExecutionNotFound: The caller has no such execution.
+        PathRefused: The path is outside the root or hidden.
+        NotANotebook: The path does not end in ``.ipynb``.
     """
     workspace, caller = context.workspace, context.caller
     execution_id: str | None = getattr(arguments, "execution_id", None)
@@ -60,10 +62,11 @@ async def concerned_notebook(context: ToolContext, arguments: BaseModel) -> str 
 async def path_of_kernel(
     context: ToolContext, notebook: str | None, kernel_id: str | None
 ) -> str | None:
-    """The path of the one notebook meant by itself and by a kernel; None where none, or several.
+    """Return the path of the one notebook that a name and a kernel refer to; None for none or several.
 
     Raises:
-        PathRefused, NotANotebook.
+        PathRefused: The path is outside the root or hidden.
+        NotANotebook: The path does not end in ``.ipynb``.
     """
     workspace = context.workspace
     if kernel_id is None:
@@ -76,13 +79,13 @@ async def path_of_kernel(
 
 
 class PermissionCheck:
-    """Whether one call may be made, as the mode and the people say.
+    """Checks whether a call may run, by the permission mode and by asking a person.
 
     Args:
-        context: Who calls, and how they are asked.
+        context: The caller, and how to ask a person.
         tool: The tool's name.
-        effect: What the call can do.
-        arguments: What it was given.
+        effect: The effect of the call.
+        arguments: The arguments of the call.
     """
 
     def __init__(
@@ -94,24 +97,26 @@ class PermissionCheck:
         self._arguments = arguments.model_dump(mode="json", exclude_defaults=True)
 
     def needs_asking(self, proposal: Proposal) -> bool:
-        """Whether a person has to be asked about just this call, standing approvals counted in."""
+        """Return whether a person must approve this call; standing approvals are considered."""
         return self._decision(proposal.notebook) is Decision.ASK
 
     async def refuse(self, tool: CheckedTool, parsed: BaseModel) -> None:
-        """End a call that the mode refuses, before anything is read for it.
+        """Refuse a call that the mode forbids, before the tool reads anything.
 
         Raises:
-            PermissionDenied.
+            PermissionDenied: The mode forbids the call.
         """
         if self._decision(None) is Decision.REFUSE:
             path = await tool.concerns(self._context, parsed)
             await self.ask(self.by_arguments(path, None))
 
     async def ask(self, proposal: Proposal) -> None:
-        """Ask a person for approval of what is proposed.
+        """Ask a person to approve a proposal.
 
         Raises:
-            PermissionDenied, PermissionRequired, LimitReached.
+            PermissionDenied: The mode forbids the call, or the person denied it.
+            PermissionRequired: Nobody can be asked during the call.
+            LimitReached: Too many requests of this user are pending.
         """
         workspace, caller = self._context.workspace, self._context.caller
         try:
@@ -136,16 +141,16 @@ class PermissionCheck:
             raise
 
     async def of_plan(self, plan: Plan) -> Proposal:
-        """Return what a plan does, with the kernel that its notebook has now."""
+        """Return a plan's proposal, with the current kernel of its notebook."""
         proposal = plan.proposal()
         if proposal.kernel is not None or proposal.notebook is None or not proposal.runs:
             return proposal
         return replace(proposal, kernel=await self._kernel(proposal.notebook))
 
     async def of_arguments(self, tool: CheckedTool, parsed: BaseModel) -> Proposal:
-        """Return what a tool without a plan does: its arguments, the notebook and its kernel.
+        """Return the proposal of a tool without a plan: its arguments, the notebook and its kernel.
 
-        The notebook comes last: the tool finds it by the same arguments at once after that.
+        The notebook is resolved last, immediately before the tool resolves it by the same arguments.
         """
         kernel = None
         if self._effect == "EXECUTE":
@@ -158,7 +163,7 @@ class PermissionCheck:
         return self.by_arguments(await tool.concerns(self._context, parsed), kernel)
 
     def by_arguments(self, notebook: str | None, kernel: KernelReference | None) -> Proposal:
-        """Return the proposal that shows the arguments, code and text whole."""
+        """Return a proposal that shows the arguments in full."""
         title = Sentence("call_tool", tool=self._tool)
         short: list[str] = []
         long: list[ProposalStep] = []
@@ -191,7 +196,7 @@ class PermissionCheck:
 def permission_check(
     tool: CheckedTool, parsed: BaseModel, context: ToolContext
 ) -> PermissionCheck | None:
-    """Return the check that a call needs; None where its effect runs for this caller anyhow."""
+    """Return the check that a call needs; None if the caller's mode allows its effect."""
     effect = tool.effect_for(parsed)
     if context.workspace.policy.decision(context.caller, effect, None) is Decision.RUN:
         return None

@@ -1,8 +1,8 @@
-"""Runs inside a user's Python kernel (Python 3.6 or later): says what its variables are.
+"""Describe the variables of a user's Python kernel (Python 3.6 or later); runs inside the kernel.
 
-It imports nothing but the standard library, keeps nothing, and runs no code of a user's own classes:
-no `__repr__`, no property. (Tables and arrays that hold such objects may.) Its text is sent to the
-kernel; nothing here is imported by this package.
+It imports only the standard library, keeps no state, and runs no code of the user's classes: no
+`__repr__`, no property. (Tables and arrays that hold such objects may.) Its source is sent to the
+kernel; this package does not import it.
 """
 # pyright: basic, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownVariableType=false
@@ -132,7 +132,7 @@ def is_callable(value):
 
 
 def text_of(value, depth=DEPTH):
-    """What `repr` would say, where that runs no code of a user's."""
+    """Return the `repr`, unless that would run the user's code."""
     kind = type(value)
     if value is None or value is Ellipsis or kind in (bool, int, float, complex, range):
         return value_of(value) or repr(value)
@@ -150,7 +150,7 @@ def text_of(value, depth=DEPTH):
 
 
 def within_of(value, depth):
-    """What a list, dict or the like holds, by its base's own means; None where it is none."""
+    """Return the items of a container as text, read by its built-in base; None if it has none."""
     if issubclass(type(value), dict):
         pairs = itertools.islice(dict.items(value), MAX_ITEMS) if depth else ()
         shown = ["%s: %s" % (text_of(k, depth - 1), text_of(v, depth - 1)) for k, v in pairs]
@@ -165,7 +165,7 @@ def within_of(value, depth):
 
 
 def fields_of(value):
-    """What an object keeps in itself: no property is asked."""
+    """Return an object's stored attributes without evaluating properties."""
     fields = {}
     shadowed = False
     for base in type.mro(type(value)):
@@ -181,7 +181,7 @@ def fields_of(value):
 
 
 def attribute_of(value, name):
-    """An attribute and whether it is known without running a user's code."""
+    """Return an attribute, and whether it is known without running the user's code."""
     if is_shaped(value):
         return getattr(value, name, MISSING), True
     found = inspect.getattr_static(value, name, MISSING)
@@ -269,7 +269,7 @@ def detail_of(value):
     return "\n".join(lines)
 
 
-def inspecting(variables, name):
+def inspection(variables, name):
     parts = name.split(".")
     value, known = variables.get(parts[0], MISSING), True
     for part in parts[1:]:
@@ -279,13 +279,13 @@ def inspecting(variables, name):
     if value is MISSING:
         return None
     if not known:
-        detail = "It is computed by code of its class, which is not run to look at it."
+        detail = "The value is computed by code of its class, which was not run."
         return {"type": type_name(value), "detail": detail}
     return {"type": type_name(value), "detail": detail_of(value)[:MAX_DETAIL]}
 
 
 def answer(variables, call):
-    asked = json.loads(call)
-    if asked["what"] == "list":
-        return json.dumps(listing(variables, asked["pattern"]))
-    return json.dumps(inspecting(variables, asked["name"]))
+    request = json.loads(call)
+    if request["query"] == "list":
+        return json.dumps(listing(variables, request["pattern"]))
+    return json.dumps(inspection(variables, request["name"]))

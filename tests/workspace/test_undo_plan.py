@@ -1,4 +1,4 @@
-"""Undo takes back what nobody has worked on since, and leaves the rest as it is."""
+"""Undo takes back what nobody has edited since, and leaves the rest as it is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tk_ai_extension.model.operations import (
     SetOutputs,
 )
 from tk_ai_extension.workspace.journal import JournalEntry
-from tk_ai_extension.workspace.undo import inverse, plan
+from tk_ai_extension.workspace.undo_plan import inverse_operations, plan_undo
 
 pytestmark = pytest.mark.proves("edit:history")
 
@@ -45,7 +45,7 @@ def three() -> ListNotebook:
 
 def undo(notebook: ListNotebook, changes: Sequence[Change]) -> list[str]:
     """Takes changes back, and returns what stays."""
-    operations, left = inverse(changes, notebook.snapshot())
+    operations, left = inverse_operations(changes, notebook.snapshot())
     notebook.apply(operations)
     return left
 
@@ -105,7 +105,7 @@ def test_what_comes_back_has_its_id_metadata_outputs_and_attachments() -> None:
 def test_every_operation_expects_what_the_change_left_behind() -> None:
     notebook = three()
     changes = notebook.apply([Insert(code("new", "dddd")), Replace("aaaa", "a = 2")])
-    operations, _ = inverse(changes, notebook.snapshot())
+    operations, _ = inverse_operations(changes, notebook.snapshot())
     now = notebook.snapshot().by_key
     assert operations == [
         Delete("dddd", expect=now["dddd"].hash),
@@ -119,13 +119,13 @@ def test_what_was_done_and_undone_since_needs_no_operation() -> None:
     changes = notebook.apply(
         [Insert(code("new", "dddd")), Move("aaaa", 2), Delete("dddd"), Move("aaaa", 0)]
     )
-    assert inverse(changes, notebook.snapshot()) == ([], [])
+    assert inverse_operations(changes, notebook.snapshot()) == ([], [])
 
 
 def test_as_few_cells_as_possible_are_moved_back() -> None:
     notebook = ListNotebook([code(c, c * 4) for c in "abcdef"])
     changes = notebook.apply([Move("aaaa", 5)])
-    operations, _ = inverse(changes, notebook.snapshot())
+    operations, _ = inverse_operations(changes, notebook.snapshot())
     assert operations == [Move("aaaa", 0)]
 
 
@@ -134,16 +134,16 @@ class TestSomebodyWorkedOnSince:
     @pytest.mark.parametrize(
         ("operation", "since", "reason"),
         [
-            (Replace("bbbb", "mine"), Replace("bbbb", "theirs"), "worked on"),
-            (Replace("bbbb", "mine"), Replace("bbbb", "mine", type="markdown"), "worked on"),
-            (Replace("bbbb", "mine"), Delete("bbbb"), "gone"),
-            (Insert(code("mine", "dddd")), Replace("dddd", "theirs"), "worked on"),
-            (Insert(code("mine", "dddd")), Delete("dddd"), "gone"),
+            (Replace("bbbb", "mine"), Replace("bbbb", "theirs"), "edited"),
+            (Replace("bbbb", "mine"), Replace("bbbb", "mine", type="markdown"), "edited"),
+            (Replace("bbbb", "mine"), Delete("bbbb"), "deleted"),
+            (Insert(code("mine", "dddd")), Replace("dddd", "theirs"), "edited"),
+            (Insert(code("mine", "dddd")), Delete("dddd"), "deleted"),
             (Delete("bbbb"), Insert(code("theirs", "bbbb")), "another cell has its id"),
-            (Move("bbbb", 0), Delete("bbbb"), "gone"),
-            (SetOutputs("aaaa"), Replace("aaaa", "theirs"), "worked on"),
-            (SetOutputs("aaaa"), SetOutputs("aaaa", PRINTED, 8), "has run since"),
-            (SetOutputs("aaaa"), Delete("aaaa"), "gone"),
+            (Move("bbbb", 0), Delete("bbbb"), "deleted"),
+            (SetOutputs("aaaa"), Replace("aaaa", "theirs"), "edited"),
+            (SetOutputs("aaaa"), SetOutputs("aaaa", PRINTED, 8), "ran since"),
+            (SetOutputs("aaaa"), Delete("aaaa"), "deleted"),
         ],
     )
     def test_the_cell_stays_as_it_is_and_a_sentence_says_so(
@@ -217,7 +217,7 @@ class TestEntries:
         first = entry(1, notebook.apply([Replace("aaaa", "1")]))
         second = entry(2, notebook.apply([Replace("aaaa", "2"), Insert(code("n", "dddd"))]))
         third = entry(3, notebook.apply([Delete("aaaa"), Move("dddd", 0)]))
-        undone = plan([third, second, first], notebook.snapshot())
+        undone = plan_undo([third, second, first], notebook.snapshot())
         assert (undone.entries, undone.left) == ((3, 2, 1), ())
         notebook.apply(undone.operations)
         assert notebook.cells == before
@@ -227,16 +227,16 @@ class TestEntries:
         first = entry(1, notebook.apply([Replace("bbbb", "mine")]))
         second = entry(2, notebook.apply([Replace("aaaa", "mine")]))
         notebook.apply([Replace("aaaa", "theirs")])
-        undone = plan([second, first], notebook.snapshot())
+        undone = plan_undo([second, first], notebook.snapshot())
         assert undone.entries == (1,)
         assert len(undone.left) == 1
-        assert plan([second], notebook.snapshot()).operations == ()
+        assert plan_undo([second], notebook.snapshot()).operations == ()
 
     def test_what_the_journal_did_not_keep_is_said(self) -> None:
         notebook = three()
         changes = notebook.apply([Replace("aaaa", "mine")])
         note = "The outputs of @aaaa were too large to keep."
-        assert plan([entry(1, changes, note)], notebook.snapshot()).left == (note,)
+        assert plan_undo([entry(1, changes, note)], notebook.snapshot()).left == (note,)
 
 
 class TestCellsWithoutIds:
@@ -341,7 +341,7 @@ def test_apply_then_inverse_gives_the_former_notebook(
     before = notebook.cells
     entries = edits(data, notebook, 4)
     changes = [change for one in entries for change in one.changes]
-    operations, left = inverse(changes, notebook.snapshot())
+    operations, left = inverse_operations(changes, notebook.snapshot())
     assert left == []
     notebook.apply(operations)
     assert notebook.cells == before
@@ -354,7 +354,7 @@ def test_entries_are_taken_back_from_the_newest_to_any_checkpoint(
     edits(data, notebook, 2)
     checkpoint = notebook.cells
     entries = edits(data, notebook, 3)
-    undone = plan(entries[::-1], notebook.snapshot())
+    undone = plan_undo(entries[::-1], notebook.snapshot())
     assert undone.left == ()
     notebook.apply(undone.operations)
     assert notebook.cells == checkpoint
@@ -367,7 +367,7 @@ def test_what_others_did_since_is_never_lost(notebook: ListNotebook, data: st.Da
     changed = {change.cell for one in entries for change in one.changes}
     theirs = edits(data, notebook, 2)
     now = notebook.cells
-    undone = plan(entries[::-1], notebook.snapshot())
+    undone = plan_undo(entries[::-1], notebook.snapshot())
     event(f"{len(undone.left)} stay")
     # The plan holds: no operation of it meets a conflict or misses its cell.
     notebook.apply(undone.operations)

@@ -1,4 +1,4 @@
-"""One execution as it is heard: what it prints, and how it ends."""
+"""The listener for one execution: collects its outputs and determines how it ended."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tk_ai_extension.kernels.base_connection import Ending
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES, OUTPUT_MESSAGES, OutputCollector
-from tk_ai_extension.kernels.conversation import Ending
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.executions import (
@@ -26,56 +26,57 @@ from tk_ai_extension.model.executions import (
 log = logging.getLogger(__name__)
 
 END_OF_FILE = "\x04"
-"""The answer to a question for input by which Jupyter's clients say that there is none."""
+"""The input_reply value with which Jupyter clients signal end of file."""
 
 OUTPUT_INTERVAL = 0.05
-"""Seconds between two tellings of outputs that keep coming: a reader's cost is by the telling."""
+"""Minimum interval in seconds between OutputsChanged events; consumer cost is per event."""
 
 FLOOD = 500
-"""Messages of one execution from which on a kernel may have dropped some."""
+"""Messages of one execution above which the kernel may have dropped some."""
 
 GATEWAY_HOLDS_BACK = re.compile(r"IOPub (message|data) rate exceeded")
-"""What a gateway says, under an id of its own, when it holds messages of a kernel back."""
+"""The text, in a message with the gateway's own id, that reports the gateway's rate limit."""
 
-FASTER = "the kernel made them faster than it could send them"
+KERNEL_TOO_FAST = "the kernel produced them faster than it could send them"
 
 MAX_QUESTIONS = 10
-"""How often one execution may ask for input before it is interrupted."""
+"""How often one execution may request input before it is interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long an execution is waited for when something does not come; seconds.
+    """How long to wait for messages of an execution that do not arrive; seconds.
 
     Attributes:
-        second_half: For idle after the reply, or for the reply after idle, with nothing heard.
-        interrupt: For the end after an interrupt, before the code counts as ignoring it.
+        reply_idle_gap: For idle after the reply, or the reply after idle, while no message arrives.
+        interrupt: For the end after an interrupt; then the code counts as ignoring it.
         stopping: For the end of a kernel that is being stopped or restarted.
-        unasked: For the news that a kernel is being stopped, after an interrupt that nobody here has
-            asked for: that is how stopping begins. 0 where it is known beforehand.
+        external_interrupt_grace: For news that the kernel is being stopped, after an interrupt by
+            another client: a stop begins with one. 0 if this server knows of every stop.
     """
 
-    second_half: float = 5.0
+    reply_idle_gap: float = 5.0
     interrupt: float = 5.0
     stopping: float = 15.0
-    unasked: float = 0.0
+    external_interrupt_grace: float = 0.0
 
 
-class Run:
-    """Listens to one request, collects its outputs, and ends as one of `EndStatus`.
+class ExecutionListener:
+    """Listens to one request, collects its outputs, and ends with one of `EndStatus`.
 
-    It ends with the reply and idle; with one of them and a bounded wait for the other; with the
-    kernel or the connection; or a bounded time after its timeout has interrupted the kernel. The
-    timeout counts from when the kernel begins to run the code: what waits behind somebody else's
-    cell interrupts nobody.
+    It ends on the reply and idle; on one of them and a bounded wait for the other; with the kernel or
+    the connection; or a bounded time after its timeout has interrupted the kernel. The timeout counts
+    from when the kernel begins to run the code, so that a queued request never interrupts another
+    client's cell.
 
     Args:
-        request: What was asked.
+        request: The request.
         backend: The executor's name.
         interrupt: Interrupts the kernel.
-        stopping: Whether the kernel is being stopped or restarted.
-        max_output_bytes: The bound of what is kept of the outputs.
-        too_fast: Why messages of a flood were lost, where some were.
+        stopping: Returns whether the kernel is being stopped or restarted.
+        timeouts: How long to wait for messages that do not arrive.
+        max_output_bytes: Limit of the outputs that are kept.
+        loss_reason: Why messages are lost in a flood, for the note in the outputs.
     """
 
     def __init__(
@@ -87,12 +88,12 @@ class Run:
         stopping: Callable[[], bool],
         timeouts: Timeouts | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
-        too_fast: str = FASTER,
+        loss_reason: str = KERNEL_TOO_FAST,
     ) -> None:
         self.started = False
         """Whether the kernel has begun to run the code."""
         self.aborted = False
-        """Whether it was dropped before it ran, because a request before it had failed."""
+        """Whether it was dropped before it ran because an earlier request failed."""
         self.status: EndStatus | None = None
         self._request = request
         self._backend = backend
@@ -100,7 +101,7 @@ class Run:
         self._stopping = stopping
         self._timeouts = timeouts or Timeouts()
         self._collector = OutputCollector(max_output_bytes)
-        self._too_fast = too_fast
+        self._loss_reason = loss_reason
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self.ended = asyncio.Event()
@@ -131,12 +132,12 @@ class Run:
         return self.status is not None
 
     def drop(self, message: str) -> None:
-        """Ends it without its having been submitted to the kernel."""
+        """End the execution before it was submitted to the kernel."""
         self.aborted = True
         self.finish("interrupted", message)
 
     async def events(self) -> AsyncGenerator[ExecutionEvent]:
-        """What happens, as it happens; the last event is the `Execution`."""
+        """Yield events as they happen; the last one is the `Execution`."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -154,16 +155,16 @@ class Run:
         yield self._execution(self.status)
 
     async def close(self) -> None:
-        """Stops its timers: whoever has submitted it calls this when nobody listens any more."""
+        """Stop the timers. Called by the executor when the listener is no longer needed."""
         for timer in (*self._timers, self._wake_timer):
             if timer is not None:
                 timer.cancel()
         await self._tasks.close(grace=1)
 
-    # -- what the connection tells
+    # -- called by the connection
 
     def on_iopub(self, kind: str, content: Mapping[str, Any], missing: int | None) -> None:
-        """A message of this execution."""
+        """Handle an iopub message of this execution."""
         if self.done:
             return
         self._received += 1
@@ -194,32 +195,32 @@ class Run:
                     pass
 
     def on_reply(self, content: Mapping[str, Any]) -> None:
-        """The reply to it."""
+        """Handle the reply."""
         if self._reply is None and not self.done:
             self._reply = content
             self._add_pages(content)
             self._settle()
 
     def on_input(self, content: Mapping[str, Any], answer: Callable[[str], None]) -> None:
-        """The code asks for input: it gets the end of file, or an empty line where it may ask."""
+        """Answer an input request with end of file, or with an empty line if input is allowed."""
         if self.done:
             return
         prompt = self._prompt = str(content.get("prompt", ""))
         self._questions += 1
         self._publish(InputRequested(prompt))
         what = "answered with an empty line" if self._request.allow_stdin else "refused"
-        self._collector.warn(f"[input({prompt!r}) was {what}: nobody can answer it here.]")
+        self._collector.warn(f"[input({prompt!r}) was {what}: no person can answer here.]")
         if self._questions > MAX_QUESTIONS:
             self._interrupt_soon()
         else:
             answer("" if self._request.allow_stdin else END_OF_FILE)
 
     def on_interrupt(self) -> None:
-        """Somebody interrupts the kernel."""
+        """Note that this server interrupts the kernel."""
         self._interrupted = self._interrupted or self.started
 
     def on_end(self, ending: Ending) -> None:
-        """The connection has ended."""
+        """End the execution with the connection."""
         if self.done:
             return
         reply, stopped = self._reply, ending.kind in {"restarted", "shutdown"}
@@ -235,7 +236,7 @@ class Run:
                 self.finish("connection_lost", ending.message)
 
     def finish(self, status: EndStatus, message: str = "") -> None:
-        """Ends it."""
+        """End the execution."""
         if not self.done:
             self.status = status
             self._message = message
@@ -243,13 +244,13 @@ class Run:
             self.ended.set()
             self._wake.set()
 
-    # -- how it goes on
+    # -- progress
 
     def _start(self) -> None:
         if self.started:
             return
         self.started = True
-        # What waits behind somebody else's code takes no time of its own.
+        # Time in the queue behind other clients' code does not count.
         self._began = self._loop.time()
         if self._request.timeout is not None:
             self._after(self._request.timeout, self._time_out)
@@ -264,7 +265,7 @@ class Run:
         self._wake.set()
 
     def _wake_in_time(self) -> None:
-        """Has outputs told at once where it is quiet, and in batches where they come in a flood."""
+        """Wake the reader at once, or throttle it to one event per `OUTPUT_INTERVAL`."""
         delay = self._published_at + OUTPUT_INTERVAL - self._loop.time()
         if delay <= 0:
             self._wake.set()
@@ -276,35 +277,35 @@ class Run:
         self._wake.set()
 
     def _settle(self) -> None:
-        """Ends it if reply and idle are both there; otherwise waits a bounded time."""
+        """End the execution if reply and idle have arrived; otherwise wait a bounded time."""
         if self._reply is None or not self._idle:
-            self._after(self._timeouts.second_half, self._stop_waiting)
+            self._after(self._timeouts.reply_idle_gap, self._stop_waiting)
         elif self._stopping() and self._reply.get("status") != "ok":
-            # Stopping a kernel interrupts it first: what the code says to that is not its end.
+            # Stopping a kernel interrupts it first: the reply to that is not the outcome.
             self._after(self._timeouts.stopping, self._finish)
-        elif self._timeouts.unasked and self._was_interrupted_by_others:
-            self._after(self._timeouts.unasked, self._finish)
+        elif self._timeouts.external_interrupt_grace and self._is_interrupted_by_others:
+            self._after(self._timeouts.external_interrupt_grace, self._finish)
         else:
             self._finish()
 
     @property
-    def _was_interrupted_by_others(self) -> bool:
+    def _is_interrupted_by_others(self) -> bool:
         ours = self._interrupted or self._timed_out
         return not ours and (self._reply or {}).get("ename") == "KeyboardInterrupt"
 
     def _stop_waiting(self) -> None:
         quiet = self._loop.time() - self._received_at
-        if not self.done and quiet < self._timeouts.second_half:
-            # The reply may be long there while a flood of outputs is still being read.
-            self._after(self._timeouts.second_half - quiet, self._stop_waiting)
+        if not self.done and quiet < self._timeouts.reply_idle_gap:
+            # The reply may arrive long before a flood of outputs has been read.
+            self._after(self._timeouts.reply_idle_gap - quiet, self._stop_waiting)
         elif not self.done:
             missing = "reply" if self._reply is None else "idle"
-            log.warning("An execution ends without the kernel's %s, which did not come", missing)
+            log.warning("An execution ends without the kernel's %s, which did not arrive", missing)
             self._report_losses()
             if not self._idle and self._may_have_losses:
-                # What was lost before it was lost with it, and nothing came after to count it by.
+                # Without idle there is no later message id by which to count the lost ones.
                 self._collector.warn(
-                    f"[Messages with the last of the output were lost: {self._too_fast}.]"
+                    f"[The last messages with output were lost: {self._loss_reason}.]"
                 )
             self._finish()
 
@@ -329,25 +330,25 @@ class Run:
             else:
                 self.finish("error")
         elif self._count is not None or self._published_start:
-            # Kernels that are no IPython say so when an interrupt has ended the code.
+            # Kernels other than IPython reply "aborted" when an interrupt has ended the code.
             self.finish("interrupted", "The kernel was interrupted.")
         else:
-            self.drop("The kernel dropped it: a request before it had failed.")
+            self.drop("The kernel dropped it because an earlier request failed.")
 
     @property
     def _may_have_losses(self) -> bool:
-        """Whether some may be missing; answers to other clients have numbers of the kernel's, too."""
+        """Whether messages may be lost; replies to other clients leave gaps in the numbers, too."""
         return self._held_back or self._received >= FLOOD
 
     def _report_losses(self) -> None:
         missing = self._last_missing
         if self._missing_before is None or missing is None or not self._may_have_losses:
             return
-        # One that was not heard is the reply to this request, and one more is each question.
+        # The reply to this request and each input_request are numbered, but not on iopub.
         lost = missing - self._missing_before - 1 - self._questions
         if lost > 0:
-            log.warning("%d messages of a kernel were lost before they got here", lost)
-            self._collector.warn(f"[{lost:,} messages with output were lost: {self._too_fast}.]")
+            log.warning("%d messages from a kernel were lost", lost)
+            self._collector.warn(f"[{lost:,} messages with output were lost: {self._loss_reason}.]")
 
     # -- timeout and interrupts
 
@@ -365,8 +366,8 @@ class Run:
     def _interrupt_was_ignored(self) -> None:
         self.finish(
             "timed_out",
-            f"{self._timeout_message} interrupt_ignored: the kernel was interrupted and still runs "
-            "the code; what is asked of it next waits until it ends.",
+            f"{self._timeout_message} interrupt_ignored: the kernel was interrupted but still runs "
+            "the code. Further requests wait until it ends; restart the kernel to stop it.",
         )
 
     def _interrupt_soon(self) -> None:
@@ -378,10 +379,10 @@ class Run:
     def _after(self, delay: float, action: Callable[[], None]) -> None:
         self._timers.append(self._loop.call_later(delay, action))
 
-    # -- what is told at the end
+    # -- the result
 
     def _add_pages(self, reply: Mapping[str, Any]) -> None:
-        """Shows what IPython's ``name?`` pages, as JupyterLab does."""
+        """Add the text that IPython's ``name?`` sends to a pager, as JupyterLab does."""
         for page in reply.get("payload") or ():
             if isinstance(page, dict) and page.get("source") == "page":  # pyright: ignore[reportUnknownMemberType]
                 self._collector.add("display_data", page)  # pyright: ignore[reportUnknownArgumentType]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tk_ai_extension.workspace.sockets import PREFIX, Listener, sockets_folder
+from tk_ai_extension.workspace.socket_listener import PREFIX, SocketListener, sockets_folder
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ async def test_whoever_connects_while_it_closes_is_hung_up_on(temporary: Path, t
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    listener = Listener("line.sock", answer, 1000)
+    listener = SocketListener("line.sock", answer, 1000)
     path = await listener.open()
     assert path is not None
     with socket.socket(socket.AF_UNIX) as line:

@@ -1,4 +1,4 @@
-"""Where a root folder's journal and artifacts are kept."""
+"""The folders of the journal and artifacts of each root folder."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from jupyter_core.paths import jupyter_data_dir
 
 
 def default_data_folder() -> Path:
-    """The folder below Jupyter's data folder that is this package's."""
+    """Return this package's folder in Jupyter's data folder."""
     return Path(jupyter_data_dir()) / "tk-ai-extension"
 
 
 def state_path(data: Path, root: Path | None) -> Path:
-    """Return the folder of this root's journal and artifacts, whether it exists or not.
+    """Return the folder of a root's journal and artifacts, which may not exist.
 
-    Servers of different roots keep apart what their notebooks are called alike; a server and a
-    command line in the same folder have one history.
+    Roots have separate folders, because their notebooks may have the same paths. A server and the
+    command line with the same root share one history.
     """
     name = hashlib.blake2b(str(root or "").encode(), digest_size=8).hexdigest()
     return data / name
@@ -27,7 +27,7 @@ def state_folder(data: Path, root: Path | None) -> Path:
     """Create the folder of `state_path` with mode 0700, and return it.
 
     Raises:
-        OSError: it cannot be created, or its mode cannot be set.
+        OSError: It cannot be created, or its mode cannot be set.
     """
     folder = state_path(data, root)
     make_private(folder)
@@ -36,12 +36,12 @@ def state_folder(data: Path, root: Path | None) -> Path:
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder, and those above it that are missing, with mode 0700.
+    """Create a folder and its missing parents with mode 0700.
 
-    `Path.mkdir(parents=True)` would give the parents the mode of the umask.
+    `Path.mkdir(parents=True)` would create the parents with the umask's mode.
 
     Raises:
-        OSError: it cannot be created.
+        OSError: It cannot be created.
     """
     for part in (*reversed(folder.parents), folder):
         if not part.is_dir():

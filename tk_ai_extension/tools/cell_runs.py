@@ -1,4 +1,4 @@
-"""Running cells and code as planned."""
+"""Run cells and code as planned."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.following import ExecutionResult, follow
-from tk_ai_extension.tools.plans import Edit, Running
+from tk_ai_extension.tools.execution_results import ExecutionResult, follow
+from tk_ai_extension.tools.plans import Edit, RunPlan
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.running import Run, Step
+from tk_ai_extension.workspace.runs import Run, Step
 
 
-async def run(context: ToolContext, plan: Running, tool: str) -> ExecutionResult:
-    """Runs what was planned in the notebook's kernel, which is joined or started."""
+async def run(context: ToolContext, plan: RunPlan, tool: str) -> ExecutionResult:
+    """Run the planned cells or code in the notebook's kernel; start one if none runs."""
     workspace = context.workspace
     kernel_id, started = await kernel_for(context, plan.document)
     if plan.restart and not started:
-        workspace.asking.spare(kernel_id, context.caller)
+        workspace.questions.reject_if_waiting(kernel_id, context.caller)
         await workspace.kernels.restart(kernel_id)
         workspace.runs.forget_kernel(kernel_id)
     path = plan.document.path
@@ -46,8 +46,8 @@ async def run(context: ToolContext, plan: Running, tool: str) -> ExecutionResult
 
 
 async def edit_and_run(context: ToolContext, edit: Edit, tool: str) -> ExecutionResult:
-    """Makes the edit, and runs the code cells that it touched."""
-    # The kernel is started first: a notebook without one would be changed in vain.
+    """Apply the edit and run the changed code cells."""
+    # Get the kernel first: if it does not start, nothing is changed.
     kernel_id, _ = await kernel_for(context, edit.document)
     applied = await editing.apply(
         context.workspace, context.caller, edit.document, edit.operations, tool=tool
@@ -64,10 +64,10 @@ async def edit_and_run(context: ToolContext, edit: Edit, tool: str) -> Execution
 
 
 async def kernel_for(context: ToolContext, document: NotebookDocument) -> tuple[str, bool]:
-    """The notebook's kernel, joined or started, and whether it was started; nothing else is done.
+    """Return the notebook's kernel, and whether it was started for this call.
 
     Raises:
-        ApprovalOutdated: a person was shown another kernel.
+        ApprovalOutdated: The person approved another kernel.
     """
     kernel_id, started = await context.workspace.kernel_for(document)
     if not started:
@@ -77,8 +77,8 @@ async def kernel_for(context: ToolContext, document: NotebookDocument) -> tuple[
     return kernel_id, started
 
 
-def code_of(applied: editing.Journalled) -> list[Cell]:
-    """The code cells that were inserted or replaced, in the notebook's order."""
+def code_of(applied: editing.JournaledEdit) -> list[Cell]:
+    """Return the inserted and replaced code cells, in notebook order."""
     return [cell for cell in applied.written if cell.type == "code"]
 
 
@@ -92,7 +92,7 @@ def start_cells(
     timeout: float | None = None,
     stop_on_error: bool = True,
 ) -> Run:
-    """Queues cells for a kernel, outputs going into the notebook."""
+    """Queue cells for a kernel; their outputs are written to the notebook."""
     workspace = context.workspace
     return workspace.executions.start(
         context.caller,

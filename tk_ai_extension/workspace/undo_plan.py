@@ -1,9 +1,9 @@
-"""Undo: the operations that take changes back, where nobody has worked on since.
+"""Plan an undo: the operations that undo changes, except of cells that were edited since.
 
-Pure: changes are taken back on a model of the notebook as it is now (ids, types, hashes, in order),
-the last one first; then the way from the notebook to that model is planned. Each planned operation
-carries the hash that it expects, so that what happens between planning and applying is found by the
-document itself. See docs/adr/0007.
+It has no side effects. Changes are undone in a model of the current notebook (ids, types, hashes, in
+order), the last one first. Then the operations from the notebook to the model are computed. Each has the
+hash that it expects, so the document detects changes between planning and applying
+(compare-and-set). See docs/adr/0007.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tk_ai_extension.workspace.journal import JournalEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Undo:
-    """A plan to take journal entries back.
+class UndoPlan:
+    """A plan to undo journal entries.
 
     Attributes:
-        operations: What to apply, all or none.
-        entries: The ids of the entries of which at least something is taken back, the newest first.
-        left: Sentences about what does not come back, and why.
+        operations: The operations, applied all or none.
+        entries: The ids of the entries that are undone at least in part, newest first.
+        left: Sentences that say which changes stay, and why.
     """
 
     operations: tuple[Operation, ...]
@@ -41,34 +41,36 @@ class Undo:
     left: tuple[str, ...]
 
 
-def plan(entries: Sequence[JournalEntry], snapshot: Snapshot) -> Undo:
-    """The plan to take back entries of one notebook.
+def plan_undo(entries: Sequence[JournalEntry], snapshot: Snapshot) -> UndoPlan:
+    """Return the plan to undo entries of one notebook.
 
     Args:
-        entries: The newest first, with their changes (`Journal.undoable`).
-        snapshot: The notebook as it is now.
+        entries: The entries, newest first, with their changes (`Journal.undoable`).
+        snapshot: The current notebook.
     """
     target = _Target(snapshot)
     undone: list[int] = []
     for entry in entries:
-        if target.take_back(entry.changes):
+        if target.undo(entry.changes):
             undone.append(entry.id)
             target.left += [entry.note] if entry.note else []
-    return Undo(tuple(target.operations()), tuple(undone), tuple(dict.fromkeys(target.left)))
+    return UndoPlan(tuple(target.operations()), tuple(undone), tuple(dict.fromkeys(target.left)))
 
 
-def inverse(changes: Sequence[Change], snapshot: Snapshot) -> tuple[list[Operation], list[str]]:
-    """The operations that take changes back, the last one first, and sentences about what stays.
+def inverse_operations(
+    changes: Sequence[Change], snapshot: Snapshot
+) -> tuple[list[Operation], list[str]]:
+    """Return the operations that undo changes, and sentences that say which changes stay.
 
-    What somebody has worked on since stays: a source, type or outputs that are not as the change
-    left them, a cell that is gone, an id that another cell has now.
+    A change stays if the cell's source, type or outputs have changed since, if the cell was deleted,
+    or if another cell has its id now.
 
     Args:
-        changes: In the order in which they were made.
-        snapshot: The notebook as it is now.
+        changes: The changes, in the order in which they were made.
+        snapshot: The current notebook.
     """
     target = _Target(snapshot)
-    target.take_back(changes)
+    target.undo(changes)
     return target.operations(), list(dict.fromkeys(target.left))
 
 
@@ -77,13 +79,13 @@ class _Row:
     """A cell of the model.
 
     Attributes:
-        cell: The cell of the snapshot; None for one that comes back.
-        id, type, hash: As they are in the model.
-        outputs: How many outputs it has in the model.
+        cell: The cell of the snapshot; None for a restored cell.
+        id, type, hash: Its values in the model.
+        outputs: The number of its outputs in the model.
         count: Its execution count in the model.
-        content: What it becomes; None while it stays as it is.
-        whole: Whether more of it changes than operations on a cell can set (metadata,
-            attachments): then it is deleted and inserted anew, under its id.
+        content: Its new content; None while it is unchanged.
+        whole: Whether fields change that operations cannot set (metadata, attachments). Then the
+            cell is deleted and inserted again with its id.
     """
 
     cell: Cell | None
@@ -106,7 +108,7 @@ class _Row:
 
 
 class _Target:
-    """The notebook as it should be: a model from which changes are taken back one by one."""
+    """A model of the notebook in which changes are undone one by one."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.left: list[str] = []
@@ -116,94 +118,95 @@ class _Target:
         self._by_id: defaultdict[str, list[_Row]] = defaultdict(list)
         for row in self._rows:
             self._by_id[row.id or ""].append(row)
-        # Cells of which a change stays: their earlier ones stay too, or undo would jump over it.
+        # If a change of a cell stays, its earlier changes stay too.
         self._blocked: set[str] = set()
-        # The same for all that have no id: if something stays, numbers are not what they were.
+        # The same for all cells without an id: their positions may have shifted.
         self._numbers_blocked = False
 
-    def take_back(self, changes: Sequence[Change]) -> bool:
-        """Takes back changes, the last one first; whether any of them could be."""
-        any_taken_back = False
+    def undo(self, changes: Sequence[Change]) -> bool:
+        """Undo changes, the last one first; return whether any was undone."""
+        any_undone = False
         for change in reversed(changes):
             numbered = not _by_id(change)
             if change.cell in self._blocked or (numbered and self._numbers_blocked):
-                reason: str | None = "a later change of it stays"
+                reason: str | None = "a later change of it was not undone"
             else:
-                reason = self._take_back(change)
+                reason = self._undo(change)
             if reason is None:
-                any_taken_back = True
+                any_undone = True
             else:
-                self.left.append(f"Cell @{change.cell} stays as it is: {reason}.")
+                self.left.append(f"Cell @{change.cell} was not reverted: {reason}.")
                 self._blocked.add(change.cell)
                 self._numbers_blocked |= numbered
-        return any_taken_back
+        return any_undone
 
     def operations(self) -> list[Operation]:
-        """The way from the snapshot to here. Each cell is named by its key in the snapshot."""
-        gone = set(self._start) - {row for row in self._rows if not row.whole}
+        """Return the operations from the snapshot to the model. Cells have their keys of the snapshot."""
+        deleted = set(self._start) - {row for row in self._rows if not row.whole}
         operations: list[Operation] = [
             Delete(row.cell.key, expect=row.cell.hash)
             for row in self._start
-            if row in gone and row.cell is not None
+            if row in deleted and row.cell is not None
         ]
         for row in self._rows:
             if row.cell is not None and row.content is not None and not row.whole:
                 operations += _edits(row.cell, row.content)
-        return operations + self._arrange([row for row in self._start if row not in gone])
+        return operations + self._arrange([row for row in self._start if row not in deleted])
 
     def _arrange(self, order: list[_Row]) -> list[Operation]:
-        """Inserts and moves that make this order the target's.
+        """Return the inserts and moves that turn this order into the model's.
 
-        As many cells as possible stay where they are; each other one goes after the one before it.
+        As few cells as possible are moved; each one goes below the previous cell.
         """
         operations: list[Operation] = []
-        places = {row: place for place, row in enumerate(order)}
-        staying = set(longest_increasing([places[row] for row in self._rows if row in places]))
+        positions = {row: position for position, row in enumerate(order)}
+        known = [positions[row] for row in self._rows if row in positions]
+        staying = set(longest_increasing(known))
         at = 0
         for row in self._rows:
-            if row not in places:
+            if row not in positions:
                 assert row.content is not None
                 operations.append(Insert(row.content, index=at))
                 order.insert(at, row)
-            elif places[row] in staying:
+            elif positions[row] in staying:
                 at = order.index(row, at)
             else:
                 assert row.cell is not None
                 before = order.index(row)
-                # Once it is out of its place, what was below it is one up.
+                # Removing the cell shifts the cells below it up by one.
                 at -= before < at
                 operations.append(Move(row.cell.key, at))
                 order.insert(at, order.pop(before))
             at += 1
         return operations
 
-    def _take_back(self, change: Change) -> str | None:
-        """Takes back one change, or returns why it stays."""
+    def _undo(self, change: Change) -> str | None:
+        """Undo one change; return the reason if it stays."""
         if change.action == "delete":
-            return self._take_back_delete(change)
+            return self._undo_delete(change)
         row = self._find(change)
         if row is None:
-            return "it is gone"
+            return "it was deleted"
         if change.action == "move":
-            self._take_back_move(change, row)
+            self._undo_move(change, row)
             return None
-        after = _there(change.after)
+        after = _required(change.after)
         if row.hash != source_hash(after.source) or row.type != after.type:
-            return "it was worked on since"
+            return "it was edited since"
         if change.action == "insert":
             self._rows.remove(row)
             self._by_id[row.id or ""].remove(row)
             return None
-        before = _there(change.before)
+        before = _required(change.before)
         if change.action == "replace":
             row.whole |= before.metadata != after.metadata or before.extra != after.extra
         elif (row.outputs, row.count) != (len(after.outputs), after.execution_count):
-            return "it has run since"
+            return "it ran since"
         row.become(before)
         return None
 
-    def _take_back_delete(self, change: Change) -> str | None:
-        content = _there(change.before)
+    def _undo_delete(self, change: Change) -> str | None:
+        content = _required(change.before)
         if content.id is not None and self._by_id.get(content.id):
             return "another cell has its id now"
         cell_id = content.id if self._has_ids else None
@@ -215,7 +218,7 @@ class _Target:
         self._rows.insert(index, row)
         return None
 
-    def _take_back_move(self, change: Change, row: _Row) -> None:
+    def _undo_move(self, change: Change, row: _Row) -> None:
         self._rows.remove(row)
         previous = self._previous(change)
         if previous is not None and previous is not row:
@@ -225,7 +228,7 @@ class _Target:
         self._rows.insert(index, row)
 
     def _find(self, change: Change) -> _Row | None:
-        """The changed cell: by its id, or where it has none that is unique by its place."""
+        """Return the changed cell, by its id, or by its position if it has no unique id."""
         if _by_id(change):
             rows = self._by_id.get(change.cell, [])
             return rows[0] if len(rows) == 1 else None
@@ -235,13 +238,13 @@ class _Target:
         return row if row.id == _content(change).id else None
 
     def _previous(self, change: Change) -> _Row | None:
-        """The cell that was before the changed one, if it is known and still there."""
+        """Return the cell that was above the changed one, if it is known and still exists."""
         rows = self._by_id.get(change.previous, []) if change.previous else []
         return rows[0] if len(rows) == 1 else None
 
 
 def _edits(cell: Cell, content: CellContent) -> list[Operation]:
-    """What gives a cell this type, source and outputs."""
+    """Return the operations that set a cell's type, source and outputs."""
     operations: list[Operation] = []
     if cell.hash != source_hash(content.source) or cell.type != content.type:
         operations.append(Replace(cell.key, content.source, type=content.type, expect=cell.hash))
@@ -252,14 +255,14 @@ def _edits(cell: Cell, content: CellContent) -> list[Operation]:
 
 
 def _content(change: Change) -> CellContent:
-    return _there(change.after or change.before)
+    return _required(change.after or change.before)
 
 
 def _by_id(change: Change) -> bool:
-    """Whether the change names its cell by its id, and not by its place."""
+    """Return whether the change names its cell by id and not by position."""
     return _content(change).id == change.cell
 
 
-def _there(content: CellContent | None) -> CellContent:
+def _required(content: CellContent | None) -> CellContent:
     assert content is not None, "a change of this kind has this side"
     return content

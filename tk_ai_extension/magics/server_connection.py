@@ -1,0 +1,134 @@
+"""The connection from a kernel to its server: it sends a question and receives events."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any, Self
+
+ADDRESS_VARIABLE = "TK_AI_LINE"
+PASS_VARIABLE = "TK_AI_PASS"  # noqa: S105 - the name of a variable
+"""Variables that the server sets in its kernels' environments."""
+
+MIN_TIMEOUT = 0.001
+"""Seconds. A socket timeout of 0 would make the socket non-blocking."""
+
+NO_CONNECTION = "This kernel has no connection to a Jupyter Server with tk-ai-extension."
+NO_CONNECTION_HINT = """\
+Use a notebook of such a server, or `nb chat` in a terminal. If this kernel was running before the \
+extension was installed, restart it."""
+
+
+class TkError(Exception):
+    """Claude could not be asked or could not answer. IPython shows it without a traceback.
+
+    Attributes:
+        code: The error code, the same as in every interface of the tools.
+        hint: What to do next.
+    """
+
+    def __init__(self, message: str, hint: str = "", code: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.code = code
+
+    @classmethod
+    def of(cls, error: Mapping[str, Any]) -> TkError:
+        """Return the error that the server sent."""
+        return cls(str(error["message"]), str(error["hint"]), str(error["code"]))
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython shows."""
+        name = f"tk [{self.code}]" if self.code else "tk"
+        return [f"{name}: {self}", *([self.hint] if self.hint else [])]
+
+
+class Stopped(KeyboardInterrupt):
+    """The user interrupted the cell: the turn is stopped, and later cells do not run."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython shows."""
+        return ["tk: stopped."]
+
+
+class ServerConnection:
+    """Connection for one question. The server stops the turn if it is closed early.
+
+    Args:
+        environment: Environment variables that hold the server's address and the pass.
+
+    Raises:
+        TkError: The kernel has no server address, or the server does not answer.
+    """
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        address = environment.get(ADDRESS_VARIABLE)
+        if not address:
+            raise TkError(NO_CONNECTION, NO_CONNECTION_HINT, code="no_line")
+        self._pass = environment.get(PASS_VARIABLE, "")
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._received = b""
+        try:
+            self._socket.connect(address)
+        except OSError as error:
+            self._socket.close()
+            raise TkError(
+                f"The server that started this kernel does not answer: {error.strerror}.",
+                "Restart the kernel to connect it to the running server.",
+                "no_line",
+            ) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def ask(self, **question: Any) -> None:
+        """Send the question. Call it once."""
+        self.send({**question, "pass": self._pass})
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message as a line of JSON.
+
+        Raises:
+            TkError: The connection is lost.
+        """
+        self._socket.settimeout(None)
+        try:
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            raise _connection_lost() from None
+
+    def receive(self, timeout: float | None = None) -> dict[str, Any] | None:
+        """Return the next event, or None if none arrives within ``timeout`` seconds.
+
+        Raises:
+            TkError: The server sent an error, or the connection is lost.
+        """
+        while b"\n" not in self._received:
+            self._socket.settimeout(None if timeout is None else max(timeout, MIN_TIMEOUT))
+            try:
+                received = self._socket.recv(1 << 16)
+            except TimeoutError:
+                return None
+            except OSError:
+                received = b""
+            if not received:
+                raise _connection_lost()
+            self._received += received
+        first, _, self._received = self._received.partition(b"\n")
+        event: dict[str, Any] = json.loads(first)
+        if "kind" not in event:
+            raise TkError.of(event["error"])
+        return event
+
+
+def _connection_lost() -> TkError:
+    return TkError(
+        "Connection to the server lost.",
+        "The server may be stopping. Changes made so far are kept.",
+        "line_cut",
+    )
