@@ -12,8 +12,8 @@ from pathlib import Path
 
 import matplotlib as mpl
 from contents import cell_id, printing, write, write_large
-from desk import Desk, desk
 from family import Options, main
+from harness import BenchmarkHarness, start_harness
 from measure import WARM_UPS, Row, seconds
 
 from tk_ai_extension.model.callers import Caller
@@ -69,7 +69,7 @@ class Curve:
 
 async def measure(options: Options) -> AsyncGenerator[Row]:
     """Three plots, each with its curves."""
-    async with desk(options.new_folder("root")) as here:
+    async with start_harness(options.new_folder("root")) as here:
         for name, axis, sizes, samples, works in (
             (
                 "notebook",
@@ -125,12 +125,12 @@ async def measured(work: str, sizes: tuple[int, ...], grown: Grown, count: int) 
 # -- the work --------------------------------------------------------------------------------------
 
 
-def notebook(here: Desk, name: str, cells: int) -> Path:
+def notebook(here: BenchmarkHarness, name: str, cells: int) -> Path:
     """A notebook of so many cells."""
     return write_large(here.root / f"{name}.ipynb", cells, cells * CELL_SIZE)
 
 
-async def first_look(here: Desk, cells: int) -> float:
+async def first_look(here: BenchmarkHarness, cells: int) -> float:
     """list_cells of a notebook that nobody has read."""
     path = notebook(here, "first", cells)
     taken = await seconds(lambda: here.call("list_cells", notebook=path.name, limit=10))
@@ -138,7 +138,7 @@ async def first_look(here: Desk, cells: int) -> float:
     return taken
 
 
-async def later_look(here: Desk, cells: int) -> float:
+async def later_look(here: BenchmarkHarness, cells: int) -> float:
     """The same again."""
     path = notebook(here, "later", cells)
     for _ in range(WARM_UPS):
@@ -148,7 +148,7 @@ async def later_look(here: Desk, cells: int) -> float:
     return taken
 
 
-async def change(here: Desk, cells: int) -> float:
+async def change(here: BenchmarkHarness, cells: int) -> float:
     """overwrite_cell in a notebook that was read, until it is on disk."""
     path = notebook(here, "change", cells)
     middle = cell_id(cells // 2)
@@ -160,7 +160,7 @@ async def change(here: Desk, cells: int) -> float:
     return taken
 
 
-async def flood(here: Desk, lines: int) -> float:
+async def flood(here: BenchmarkHarness, lines: int) -> float:
     """execute_cell of a cell that prints so many lines."""
     path = here.root / f"flood-{lines}.ipynb"
     if not path.exists():
@@ -171,7 +171,7 @@ async def flood(here: Desk, lines: int) -> float:
     return taken
 
 
-async def readers(here: Desk, callers: int) -> float:
+async def readers(here: BenchmarkHarness, callers: int) -> float:
     """So many callers at once, each reading a cell of one notebook again and again."""
     path = here.root / "shared.ipynb"
     if not path.exists():
@@ -185,7 +185,7 @@ async def readers(here: Desk, callers: int) -> float:
     return await seconds(lambda: all_at_once(callers, read))
 
 
-async def runners(here: Desk, callers: int) -> float:
+async def runners(here: BenchmarkHarness, callers: int) -> float:
     """So many callers at once, each running code in one kernel again and again."""
     path = here.root / "shared.ipynb"
 

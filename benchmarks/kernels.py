@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from contents import write
-from desk import Desk, desk
 from family import Options, main
+from harness import BenchmarkHarness, start_harness
 from jupyter_client.manager import AsyncKernelManager
 from kept import KeptClient
 from measure import Row, interleaved, timed
@@ -19,7 +19,7 @@ async def measure(options: Options) -> AsyncGenerator[Row]:
     """With both executors."""
     for executor in ("direct", "stack"):
         root = options.new_folder(executor)
-        async with desk(root, executor) as here:
+        async with start_harness(root, executor) as here:
             write(root / "fresh.ipynb", [CODE])
             starts = Starts(here)
             try:
@@ -39,7 +39,7 @@ async def measure(options: Options) -> AsyncGenerator[Row]:
 class Starts:
     """Starts kernels, one at a time."""
 
-    def __init__(self, here: Desk) -> None:
+    def __init__(self, here: BenchmarkHarness) -> None:
         self._here = here
         self._bare: tuple[AsyncKernelManager, KeptClient] | None = None
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx2
 from contents import cell_id, write
-from desk import CallFailed, desk
 from family import Options, main
+from harness import CallFailed, start_harness
 from kept import kept
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
@@ -38,7 +38,7 @@ async def in_process(options: Options, executor: str) -> list[Row]:
     root = options.new_folder(f"in-process-{executor}")
     write(root / "many.ipynb", [CODE] * CELLS)
     count = options.count(SAMPLES)
-    async with desk(root, executor) as here:
+    async with start_harness(root, executor) as here:
         many = await here.call("use_notebook", notebook="many.ipynb")
         async with kept(here.connection(many["kernel_id"])) as client:
             floor, scratch, cell = await interleaved(

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from contents import cell_id, write_large
-from desk import Desk, desk
 from family import Options, main
+from harness import BenchmarkHarness, start_harness
 from measure import Heartbeat, Row, Samples, at_most, interleaved, seconds, timed
 
 MB = 1_000_000
@@ -26,7 +26,7 @@ EDITS = {1 * MB: 7, 100 * MB: 3}
 async def measure(options: Options) -> AsyncGenerator[Row]:
     """Each size, then how long the loop is held."""
     reads: dict[tuple[int, int], tuple[Samples, Samples]] = {}
-    async with desk(options.new_folder("root")) as here:
+    async with start_harness(options.new_folder("root")) as here:
         for cells, size in SIZES:
             path = write_large(here.root / f"{cells}-{size // MB}.ipynb", cells, size)
             case = Case(here, path, cells, f"{cells:,} cells, {size // MB} MB")
@@ -44,7 +44,7 @@ async def measure(options: Options) -> AsyncGenerator[Row]:
 class Case:
     """One size of a notebook."""
 
-    def __init__(self, here: Desk, path: Path, cells: int, name: str) -> None:
+    def __init__(self, here: BenchmarkHarness, path: Path, cells: int, name: str) -> None:
         self._here = here
         self._path = path
         self._cells = cells
@@ -128,7 +128,7 @@ def cached_rows(reads: dict[tuple[int, int], tuple[Samples, Samples]]) -> list[R
     ]
 
 
-async def stall(here: Desk, size: int, bound: float) -> Row:
+async def stall(here: BenchmarkHarness, size: int, bound: float) -> Row:
     """How long the loop is held by each kind of work on a notebook of 500 cells."""
     path = write_large(here.root / f"stall-{size}.ipynb", 500, size)
     middle = cell_id(250)

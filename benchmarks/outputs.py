@@ -6,8 +6,8 @@ import importlib.util
 from collections.abc import AsyncGenerator
 
 from contents import LINE, LINES, cell_id, cells_of, printed_lines, printing, write
-from desk import Desk, desk
 from family import Options, main
+from harness import BenchmarkHarness, start_harness
 from kept import KeptClient, kernel_alone
 from measure import Heartbeat, Row, at_most, interleaved, skipped, timed
 
@@ -31,13 +31,13 @@ async def measure(options: Options) -> AsyncGenerator[Row]:
             yield skipped(work, "jupyter-collaboration is not installed")
             continue
         root = options.new_folder(f"{executor}-{'room' if live else 'file'}")
-        async with desk(root, executor, live=live) as here, kernel_alone() as client:
+        async with start_harness(root, executor, live=live) as here, kernel_alone() as client:
             for row in await flood(here, client, work, times, options.count(ROUNDS), live=live):
                 yield row
 
 
 async def flood(
-    here: Desk, client: KeptClient, work: str, times: float, rounds: int, *, live: bool
+    here: BenchmarkHarness, client: KeptClient, work: str, times: float, rounds: int, *, live: bool
 ) -> list[Row]:
     """One combination, in turns with the floor; each counts its lines."""
     path = write(here.root / "flood.ipynb", [printing()])

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from contents import write, write_large
-from desk import desk
 from family import Options, main
+from harness import start_harness
 from latency import served
 from measure import Row, at_most, interleaved, timed
 
@@ -38,7 +38,7 @@ async def views(root: Path, count: int) -> list[Row]:
     """All of a notebook, read before: nothing of it is read from disk again."""
     large = write_large(root / "large.ipynb", CELLS, 1_000_000).name
     many = write(root / "many.ipynb", ["value = 0"] * MANY).name
-    async with desk(root) as here:
+    async with start_harness(root) as here:
         editable, reading, some, all_of_many = await interleaved(
             count,
             lambda: here.call("read_notebook", notebook=large, view="editable"),

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator
 
 import nbformat
 from contents import write
-from desk import Desk, desk
 from family import Options, main
+from harness import BenchmarkHarness, start_harness
 from measure import Row, timed
 from nbclient import NotebookClient
 
@@ -21,7 +21,7 @@ async def measure(options: Options) -> AsyncGenerator[Row]:
     """With both executors: the cells alone, and all from a kernel's start to the saved file."""
     for executor in ("direct", "stack"):
         root = options.new_folder(executor)
-        async with desk(root, executor) as here:
+        async with start_harness(root, executor) as here:
             theirs: list[tuple[float, float]] = []
             ours: list[tuple[float, float]] = []
             for number in range(options.count(SAMPLES) + 1):
@@ -54,7 +54,7 @@ async def by_nbclient(path: str) -> tuple[float, float]:
     return ended - began, ended - running
 
 
-async def by_tool(here: Desk, notebook: str) -> tuple[float, float]:
+async def by_tool(here: BenchmarkHarness, notebook: str) -> tuple[float, float]:
     """The same by use_notebook and execute_cells."""
     began = time.perf_counter()
     used = await here.call("use_notebook", notebook=notebook)

@@ -6,8 +6,8 @@ import json
 import shutil
 from collections.abc import AsyncGenerator
 
-from desk import desk
 from family import PROJECT, Options, main
+from harness import start_harness
 from measure import Row, at_most
 
 NOTEBOOK = PROJECT / "tests" / "data" / "fifty_cells.ipynb"
@@ -17,7 +17,7 @@ async def measure(options: Options) -> AsyncGenerator[Row]:
     """Both, in characters."""
     root = options.new_folder("sizes")
     shutil.copy(NOTEBOOK, root)
-    async with desk(root) as here:
+    async with start_harness(root) as here:
         read = await here.call("read_notebook", notebook=NOTEBOOK.name, view="reading")
         listed = [
             {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}

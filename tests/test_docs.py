@@ -28,7 +28,7 @@ from tk_ai_extension.cli.commands.topics import error_classes
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.executions import EndStatus
 from tk_ai_extension.server.app import TkAIExtensionApp
-from tk_ai_extension.server.handlers.base import ROUTE_ERRORS, NotFoundHandler
+from tk_ai_extension.server.handlers.handler import ROUTE_ERRORS, NotFoundHandler
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.openapi import describe
 from tk_ai_extension.tools import glossary

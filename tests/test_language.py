@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 SUFFIXES = {".py", ".ts", ".tsx", ".md", ".css", ".json", ".toml", ".js", ".mjs", ".ipynb", ""}
 
 WORDS = {
-    r"(?:for|your|by|with|without|asks?|asked|gives?|gave|given|needs?|grants?|has|no) leave": "approval, permission",
+    r"(?:for|your|by|with|without|asks?|asked|gives?|given|needs?|grants?|no) leave": "approval",
     r"faces?": "interface, front end",
     r"tells?|told|telling": "notify, publish, report, say",
     r"hears?|heard|unheard|hearing": "receive, handle",

@@ -245,7 +245,7 @@ def test_a_server_loads_the_extension_with_no_other_package_of_its_own(tmp_path:
     ours = {name for name in loaded[True] if name.startswith("tk_ai_extension.")}
     assert "tk_ai_extension.server.app" in ours
     # What works on notebooks is imported when the server is up.
-    late = ("tools", "model.cells", "model.operations", "workspace.workspace", "server.wiring")
+    late = ("tools", "model.cells", "model.operations", "workspace.workspace", "server.composition")
     assert not ours & {f"tk_ai_extension.{name}" for name in late}
     assert len(ours) < 60
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scripts.docs.markdown import page
-from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.commands.table import Commands
 from tk_ai_extension.tools.registry import Registry
 

@@ -34,7 +34,7 @@ export interface Activity {
   /** How a run ended; otherwise empty. */
   status: string;
 }
-/** The turn's time has come: Claude is asked. */
+/** The turn started: Claude is asked. */
 export interface BeganEvent extends EventHead {
   kind: 'began';
 }
@@ -49,13 +49,13 @@ export interface CellChangedEvent extends EventHead {
   action: 'insert' | 'replace' | 'delete' | 'move' | 'outputs';
   /** The cell's key. */
   cell: string;
-  /** Its index after the change; before it, where it was deleted. */
+  /** Its index after the change; before it, if it was deleted. */
   index: number;
   /** code, markdown or raw. */
   cell_type: string;
-  /** The lines that went and came, with `-` and `+` before them. */
+  /** The removed and added lines, with `-` and `+` before them. */
   diff: string;
-  /** The journal's number of the change. */
+  /** Number of the change in the journal. */
   entry: number;
 }
 /** The cell that a step concerns. */
@@ -87,12 +87,12 @@ export interface CellRun {
 }
 /** A change to a notebook. */
 export interface ChangeInfo {
-  /** The change's number, to undo it by. */
+  /** The change's number, for undo. */
   entry: number;
   time: number;
   author: string;
   tool: string;
-  /** Of a chat. */
+  /** The turn of a chat. */
   turn: string | null;
   /** Whether an agent of yours made it. */
   yours: boolean;
@@ -106,11 +106,11 @@ export interface ChangeList {
 export interface ChangedCell {
   cell: string;
   action: 'insert' | 'replace' | 'delete' | 'move' | 'outputs';
-  /** What its source became, as a unified diff. */
+  /** Unified diff of its source. */
   diff: string;
   truncated: boolean;
 }
-/** A change of a chat that stands. */
+/** A change of a chat that was not undone. */
 export interface ChatChange {
   /** As the event `cell_change` names it. */
   entry: number;
@@ -118,13 +118,13 @@ export interface ChatChange {
   /** Its path now. */
   notebook: string;
   time: number;
-  /** The cells of which the change stands. */
+  /** The cells whose change was not undone. */
   cells: readonly string[];
 }
-/** The changes of a chat that stand. */
+/** The changes of a chat that were not undone. */
 export interface ChatChanges {
   changes: readonly ChatChange[];
-  /** Earlier changes may stand without being listed. */
+  /** Earlier changes are not listed. */
   since: number;
 }
 /** A chat. */
@@ -134,10 +134,10 @@ export interface ChatInfo {
   notebook: string | null;
   created: number;
   updated: number;
-  /** Whether a turn goes on or waits. */
+  /** Whether a turn is running or queued. */
   busy: boolean;
 }
-/** The model's stream was cut and begins anew: blocks from this number on are void. */
+/** The model's stream was interrupted and restarts: discard the blocks from this number on. */
 export interface DiscardedEvent extends EventHead {
   kind: 'discarded';
   block: number;
@@ -147,12 +147,12 @@ export interface DoneEvent extends EventHead {
   kind: 'done';
   /** How it ended. */
   end: 'done' | 'stopped' | 'failed';
-  /** Claude's last words: all text after the last call. */
+  /** Claude's final text: all text after the last call. */
   text: string;
 }
-/** What went wrong, and what to do next. */
+/** An error: what happened and what to do. */
 export interface ErrorInfo {
-  /** Stable; names the kind of error. */
+  /** Stable code of the kind of error. */
   code: string;
   message: string;
   hint: string;
@@ -164,16 +164,16 @@ export interface ErrorInfo {
   /** The hint by its code; None where it has none. */
   hint_sentence?: SentenceInfo | null;
 }
-/** What each event of a chat has. */
+/** Fields of every event of a chat. */
 export interface EventHead {
-  /** The number; of `permission` and `permission_settled` the request's id. */
+  /** The event's number; for `permission` and `permission_settled` the request's id. */
   id: number;
-  /** Rises within the chat: what Last-Event-ID takes. */
+  /** Increasing number within the chat, for Last-Event-ID. */
   number: number;
   turn: string;
   time: number;
 }
-/** The turn cannot go on; `error` is `error_info`. */
+/** The turn failed; `error` is `error_info`. */
 export interface FailedEvent extends EventHead {
   kind: 'error';
   error: ErrorInfo;
@@ -188,7 +188,7 @@ export interface Line {
   mark: ' ' | '+' | '-' | '@';
   text: string;
 }
-/** What answers in chats. */
+/** Models that answer in chats. */
 export interface ModelsInfo {
   provider: string;
   label: string;
@@ -198,18 +198,18 @@ export interface ModelsInfo {
   address: string | null;
   /** Names of the variables that were found. */
   configured: readonly string[];
-  /** Names of those that have to be set. */
+  /** Names of the variables that have to be set. */
   missing: readonly string[];
-  /** Who gave the credentials: settings, environment, user or project. */
+  /** Source of the credentials: settings, environment, user or project. */
   source: string | null;
-  /** A folder whose file of keys is not used before it is trusted. */
+  /** A folder whose file of keys is ignored until the folder is trusted. */
   untrusted: string | null;
   ignored: readonly string[];
   hint: string;
   /** The hint by its code; None where it has none. */
   hint_sentence?: SentenceInfo | null;
 }
-/** Something that the person has to know besides; by its code in `sentence`, where it has one. */
+/** A notice for the person; its code is in `sentence`, if it has one. */
 export interface NoticedEvent extends EventHead {
   kind: 'notice';
   text: string;
@@ -224,84 +224,84 @@ export interface PermissionAskedEvent extends Omit<EventHead, 'id'> {
   call: string;
   /** The tool's name. */
   tool: string;
-  /** What it does: WRITE or EXECUTE. */
+  /** The tool's effect: WRITE or EXECUTE. */
   effect: Effect;
-  /** The path it concerns, or None. */
+  /** The notebook's path, or None. */
   notebook: string | null;
   /** The proposal as plain text. */
   preview: string;
-  /** What will happen: the diff or the code (`model.proposals.Proposal.as_dict`). */
+  /** The diff or the code (`model.proposals.Proposal.as_dict`). */
   proposal: Proposal;
-  /** The answers that mean something here. */
+  /** The possible answers. */
   answers: readonly Answer[];
 }
-/** A request for permission. */
+/** A permission request. */
 export interface PermissionInfo {
   id: string;
-  /** Who wants to act. */
+  /** Name of the caller. */
   author: string;
-  /** The key of a caller that gives no name of its own. */
+  /** Key of a caller without a name. */
   caller: string | null;
-  /** The interface by which the call came. */
+  /** The interface of the call. */
   face: string;
   tool: string;
   effect: Effect;
   notebook: string | null;
-  /** What will happen: the diff or the code. */
+  /** The diff or the code. */
   proposal: Proposal;
   /** The proposal as plain text. */
   preview: string;
   answers: readonly Answer[];
   /** Seconds since the epoch. */
   created: number;
-  /** Whether somebody is asked within the call: in its chat, or by its client. */
+  /** Whether somebody is asked in the call's chat or by its client. */
   within_call: boolean;
 }
-/** A request waits from now on. */
+/** A new pending request. */
 export interface PermissionRequested {
   kind: 'asked';
   permission: PermissionInfo;
 }
-/** A request waits no more. */
+/** A request is no longer pending. */
 export interface PermissionSettled {
   kind: 'settled';
   id: string;
-  /** Its user's answer, through whichever interface; or it expired; or its caller is gone. */
+  /** The user's answer, over any interface; or it expired; or its caller disconnected. */
   outcome: Outcome;
 }
-/** A request for permission waits no more: it was answered, or its call was stopped. */
+/** A permission request is no longer pending: it was answered, or its call was stopped. */
 export interface PermissionSettledEvent extends Omit<EventHead, 'id'> {
   /** The request's. */
   id: string;
   kind: 'permission_settled';
-  /** The call that waited; its result says what came of it. */
+  /** The call that waited; its result has the outcome. */
   call: string;
 }
-/** The requests that wait: what a stream begins with. */
+/** The pending requests; first event of a stream. */
 export interface PermissionsWaiting {
   kind: 'waiting';
   permissions: readonly PermissionInfo[];
 }
-/** A picture, for a person to see. */
+/** An image. */
 export interface Picture {
   /** Base64. */
   data: string;
   mime: string;
 }
-/** A plan waits no more; the message of this turn says what comes of it. */
+/** A plan is no longer pending; the message of this turn has the answer. */
 export interface PlanSettledEvent extends EventHead {
   kind: 'plan_settled';
   /** The turn that made the plan. */
   plan: string;
-  /** `approved`, `rejected`, or `passed` where another message was sent instead. */
+  /** `approved`, `rejected`, or `passed` if another message was sent instead. */
   answer: 'approved' | 'rejected' | 'passed';
 }
-/** A turn in the mode `plan` has made a plan; `POST /api/tk-ai/chats/{id}/plan` answers it. */
+/** A turn in the mode `plan` made a plan; `POST /api/tk-ai/chats/{id}/plan` answers it. */
 export interface PlannedEvent extends EventHead {
   kind: 'plan';
   /** The plan. */
   text: string;
-  /** The notebook that it is about: the turn that carries it out is bound to it. */
+  /** Path of the notebook of the plan and of the turn that carries it out. */
   notebook: string | null;
   /** The model that made it. */
   model: string;
@@ -338,21 +338,21 @@ export interface ProposalStep {
   /** The title by its code; None where it has none. */
   sentence: SentenceInfo | null;
 }
-/** The model could not be asked and is asked again. */
+/** A request to the model failed and is retried. */
 export interface RetriedEvent extends EventHead {
   kind: 'retry';
   /** The number of this attempt, from 1. */
   attempt: number;
-  /** How many there will be at most. */
+  /** Maximum number of attempts. */
   attempts: number;
-  /** Until the next one. */
+  /** Delay until the next attempt. */
   seconds: number;
-  /** The HTTP status that the model's server answered with, where it answered. */
+  /** The HTTP status of the provider's response, if there was one. */
   status: number | null;
-  /** What it said, in a word. */
+  /** The reason, in a word. */
   reason: string;
 }
-/** A person's message: the beginning of a turn. */
+/** A person's message; begins a turn. */
 export interface SentEvent extends EventHead {
   kind: 'message';
   /** The chat's id. */
@@ -361,17 +361,17 @@ export interface SentEvent extends EventHead {
   text: string;
   /** The path of the notebook that the turn is bound to, or None. */
   notebook: string | null;
-  /** The permission mode that holds in it. */
+  /** The permission mode of the turn. */
   mode: Mode;
   /** The model that answers. */
   model: string;
-  /** What went with it, a line each. */
+  /** One line for each attachment. */
   attachments: readonly string[];
-  /** How many turns of this chat come first. */
+  /** Number of turns of this chat that are ahead of it. */
   waits: number;
-  /** The cell that the person was in, as it was sent. */
+  /** The active cell when it was sent. */
   active_cell: string | null;
-  /** The turn whose place it takes, with all that came after that turn; None for none. */
+  /** The turn that it replaces, with all later turns; None for none. */
   replaces: string | null;
 }
 /** A sentence for an interface that translates it. */
@@ -390,17 +390,17 @@ export interface TakenBack {
   /** Sentences that say which changes stay, and why. */
   left: readonly string[];
 }
-/** A piece of what Claude writes. */
+/** A piece of Claude's text. */
 export interface TextDeltaEvent extends EventHead {
   kind: 'text';
-  /** The block's number in this turn, from 0; thinking counts, too. */
+  /** Number of the block in this turn, from 0, counting thinking blocks. */
   block: number;
-  /** Characters of the block before this piece. */
+  /** Offset of the piece in the block, in characters. */
   start: number;
   /** The piece. */
   text: string;
 }
-/** A piece of what Claude thinks; as `TextDelta`. */
+/** A piece of Claude's thinking; see `TextDelta`. */
 export interface ThinkingDeltaEvent extends EventHead {
   kind: 'thinking';
   block: number;
@@ -414,15 +414,15 @@ export interface ToolAnsweredEvent extends EventHead {
   call: string;
   /** The tool's name. */
   tool: string;
-  /** Whether it did what was asked. */
+  /** Whether it succeeded. */
   ok: boolean;
-  /** What Claude reads. */
+  /** The text that Claude reads. */
   text: string;
-  /** The structured answer, or `{"error": …}`. */
+  /** The structured result, or `{"error": …}`. */
   structured: Readonly<Record<string, unknown>>;
-  /** Pictures: `{"data": base64, "mime": …}`. */
+  /** Images, `{"data": base64, "mime": …}`. */
   images: readonly Picture[];
-  /** How long it took; a person's thinking about a permission counts. */
+  /** Duration, including the time that a person took to approve it. */
   seconds: number;
   /** Of each of the answer's notices its code, where it has one. */
   notices: readonly (SentenceInfo | null)[];
@@ -434,10 +434,10 @@ export interface ToolCalledEvent extends EventHead {
   call: string;
   /** The tool's name in the registry. */
   tool: string;
-  /** Exactly what it was given. */
+  /** The arguments, unchanged. */
   arguments: Readonly<Record<string, unknown>>;
 }
-/** A line that says what a running call is doing; by its code in `sentence`, where it has one. */
+/** Progress of a running call, one line; its code is in `sentence`, if it has one. */
 export interface ToolProgressedEvent extends EventHead {
   kind: 'tool_progress';
   call: string;
@@ -447,7 +447,7 @@ export interface ToolProgressedEvent extends EventHead {
 export interface UndoneChanges {
   undone: readonly TakenBack[];
 }
-/** What the turn took. */
+/** Usage of the turn. */
 export interface UsedEvent extends EventHead {
   kind: 'usage';
   /** Of the turn. */
@@ -458,13 +458,13 @@ export interface UsedEvent extends EventHead {
   cache_read_tokens: number;
   /** Of the turn. */
   cache_write_tokens: number;
-  /** Of the turn, as the model's prices say; None where they are not known. */
+  /** Cost of the turn by the model's prices; None if unknown. */
   cost_usd: number | null;
-  /** Of Claude's session up to the end of the turn, as its process reports it. */
+  /** Cost of Claude's session up to the end of the turn, as its process reports it. */
   session_cost_usd: number | null;
-  /** From the question to the end. */
+  /** Duration from the message to the end. */
   seconds: number;
-  /** How often the model was asked. */
+  /** Number of requests to the model. */
   requests: number;
 }
 export type ChatEvent =

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.desk import Desk, backend, desk, documents, jp_server_config
+from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.providers import Provider
@@ -21,7 +21,7 @@ from tk_ai_extension.agent.session import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
 
-__all__ = ["backend", "desk", "documents", "jp_server_config"]
+__all__ = ["backend", "documents", "harness", "jp_server_config"]
 
 USER = "alice"
 
@@ -61,7 +61,7 @@ async def model() -> AsyncIterator[ScriptedModel]:
 
 @pytest.fixture
 async def open_chats(
-    desk: Desk, model: ScriptedModel, tmp_path: Path, claude_cli: None
+    harness: ToolHarness, model: ScriptedModel, tmp_path: Path, claude_cli: None
 ) -> AsyncIterator[Open]:
     """Opens the chats of a server; those of one that was closed are there again."""
     opened: list[Talk] = []
@@ -71,8 +71,8 @@ async def open_chats(
 
     def open_(cli: str = "", **settings: Any) -> Talk:
         services = ChatServices(
-            workspace=desk.workspace,
-            registry=desk.registry,
+            workspace=harness.workspace,
+            registry=harness.registry,
             transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
             backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude", cli=cli), provider),
             settings=ChatSettings(**settings),

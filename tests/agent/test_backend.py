@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.conftest import USER, Talk, kinds, of_kind
-from tests.desk import Desk
+from tests.harness import ToolHarness
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.session import ChatServices, ChatSettings
@@ -26,11 +26,11 @@ def echo() -> EchoBackend:
 
 
 @pytest.fixture
-async def talk(desk: Desk, echo: EchoBackend, tmp_path: Path) -> AsyncIterator[Talk]:
+async def talk(harness: ToolHarness, echo: EchoBackend, tmp_path: Path) -> AsyncIterator[Talk]:
     """A person who talks with the echo."""
     services = ChatServices(
-        workspace=desk.workspace,
-        registry=desk.registry,
+        workspace=harness.workspace,
+        registry=harness.registry,
         transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
         backend=echo,
         settings=ChatSettings(),
@@ -56,33 +56,33 @@ async def test_a_turn(talk: Talk) -> None:
 
 
 async def test_a_call_waits_for_its_approval_and_is_undone_with_its_turn(
-    talk: Talk, desk: Desk
+    talk: Talk, harness: ToolHarness
 ) -> None:
-    desk.write("a.ipynb", "a = 1")
+    harness.write("a.ipynb", "a = 1")
     started = await talk.send(INSERT, notebook="a.ipynb", mode="ask")
     asked = await until(started, "permission")
-    assert desk.sources("a.ipynb") == ["a = 1"]
+    assert harness.sources("a.ipynb") == ["a = 1"]
     talk.services.workspace.policy.answer(USER, asked.data["id"], "once")
     await until(await talk.send("Next.", chat=started.chat), "done")
     events = await talk.chats.events(USER, started.chat)
     assert of_kind(events, "tool_result")[0]["ok"]
     assert of_kind(events, "cell_change")[0]["action"] == "insert"
-    assert desk.sources("a.ipynb") == ["a = 1", "b = 1"]
-    await talk.chats.take_back(USER, started.chat, turn=started.turn)
-    assert desk.sources("a.ipynb") == ["a = 1"]
+    assert harness.sources("a.ipynb") == ["a = 1", "b = 1"]
+    await talk.chats.undo_turn(USER, started.chat, turn=started.turn)
+    assert harness.sources("a.ipynb") == ["a = 1"]
 
 
 async def test_a_denied_call_changes_nothing_and_the_agent_reads_why(
-    talk: Talk, desk: Desk
+    talk: Talk, harness: ToolHarness
 ) -> None:
-    desk.write("a.ipynb", "a = 1")
+    harness.write("a.ipynb", "a = 1")
     started = await talk.send(INSERT, notebook="a.ipynb", mode="ask")
     asked = await until(started, "permission")
     talk.services.workspace.policy.answer(USER, asked.data["id"], "deny", "Not today.")
     await until(await talk.send("Next.", chat=started.chat), "done")
     (result,) = of_kind(await talk.chats.events(USER, started.chat), "tool_result")
     assert "Not today." in result["text"]
-    assert desk.sources("a.ipynb") == ["a = 1"]
+    assert harness.sources("a.ipynb") == ["a = 1"]
 
 
 async def test_an_interrupt_ends_the_turn_and_the_next_one_is_answered(talk: Talk) -> None:

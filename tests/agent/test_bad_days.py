@@ -11,7 +11,7 @@ import pytest
 from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_stopping import goes_on, rest, until
 from tests.cases import Cases
-from tests.desk import Desk
+from tests.harness import ToolHarness
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.testing.messages_api import Exchange
 from tk_ai_extension.testing.scripted_model import (
@@ -157,12 +157,14 @@ async def test_a_stop_works_while_the_model_is_asked_again_later(talk: Talk) -> 
 
 @pytest.mark.proves("fault:model-api")
 @pytest.mark.parametrize("bad", [BROKEN, Cut(Answer.of("Then.", ToolUse("list_cells")), after=6)])
-async def test_what_has_run_is_not_run_again(talk: Talk, desk: Desk, bad: Failure | Cut) -> None:
-    desk.write("a.ipynb", "1")
+async def test_what_has_run_is_not_run_again(
+    talk: Talk, harness: ToolHarness, bad: Failure | Cut
+) -> None:
+    harness.write("a.ipynb", "1")
     talk.model.add(
         Answer.of(ToolUse("insert_and_execute_cell", {"source": "6 * 7"})), bad, Answer.of("Done.")
     )
     events = await talk.say("Compute.", notebook="a.ipynb", mode="auto")
     assert events[-1].data == {"end": "done", "text": "Done."}
     assert [each["tool"] for each in of_kind(events, "tool_result")] == ["insert_and_execute_cell"]
-    assert desk.sources("a.ipynb") == ["1", "6 * 7"]
+    assert harness.sources("a.ipynb") == ["1", "6 * 7"]

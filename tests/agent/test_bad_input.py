@@ -9,7 +9,7 @@ import pytest
 from tests.agent.conftest import USER, Talk, kinds, of_kind
 from tests.agent.test_asking import INSERT
 from tests.agent.test_stopping import WITHIN, goes_on, rest, until
-from tests.desk import Desk
+from tests.harness import ToolHarness
 from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.errors import PermissionNotFound, ToolError
 from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
@@ -24,8 +24,10 @@ async def held(talk: Talk) -> Held:
     return answer
 
 
-async def test_a_notebook_that_is_gone_when_its_turn_comes_is_said(talk: Talk, desk: Desk) -> None:
-    path = desk.write("a.ipynb", "1")
+async def test_a_notebook_that_is_gone_when_its_turn_comes_is_said(
+    talk: Talk, harness: ToolHarness
+) -> None:
+    path = harness.write("a.ipynb", "1")
     counting = await held(talk)
     first = await talk.send("Count.")
     async with asyncio.timeout(WITHIN):
@@ -42,9 +44,9 @@ async def test_a_notebook_that_is_gone_when_its_turn_comes_is_said(talk: Talk, d
 
 
 async def test_a_notebook_that_goes_while_claude_works_is_an_answer_to_claude(
-    talk: Talk, desk: Desk
+    talk: Talk, harness: ToolHarness
 ) -> None:
-    path = desk.write("a.ipynb", "1")
+    path = harness.write("a.ipynb", "1")
     counting = Held(Answer.of("I look.", ToolUse("read_cell", {"cell": 0})), after=4)
     talk.model.add(counting, Answer.of("It is gone."))
     begun = await talk.send("Look.", notebook="a.ipynb", mode="auto")
@@ -89,14 +91,14 @@ async def test_two_stops_are_one(talk: Talk) -> None:
 
 @pytest.mark.real_cli
 async def test_an_answer_and_a_stop_at_once_leave_nothing_that_waits(
-    talk: Talk, desk: Desk
+    talk: Talk, harness: ToolHarness
 ) -> None:
     """The call was allowed, and is stopped wherever it is: what it did is in the journal, or nothing."""
-    desk.write("a.ipynb", "1")
+    harness.write("a.ipynb", "1")
     talk.model.add(Answer.of(INSERT))
     begun = await talk.send("Add a cell.", notebook="a.ipynb")
     asked = await until(begun, "permission")
-    desk.workspace.policy.answer(USER, asked.data["id"], "once")
+    harness.workspace.policy.answer(USER, asked.data["id"], "once")
     await talk.chats.stop(USER, begun.chat)
     events = await rest(begun)
     assert events[-1].data["end"] == "stopped"
@@ -104,31 +106,33 @@ async def test_an_answer_and_a_stop_at_once_leave_nothing_that_waits(
         {"call": asked.data["call"], "id": asked.data["id"]}
     ]
     assert len(of_kind(events, "tool_result")) == 1
-    assert desk.workspace.policy.pending(USER) == []
-    entries = await desk.workspace.journal.history("a.ipynb", 10, USER)
+    assert harness.workspace.policy.pending(USER) == []
+    entries = await harness.workspace.journal.history("a.ipynb", 10, USER)
     states = [entry.state for entry in entries if entry.kind == "change"]
-    if desk.sources("a.ipynb") == ["1"]:
+    if harness.sources("a.ipynb") == ["1"]:
         assert "done" not in states
     else:
-        assert (desk.sources("a.ipynb"), len(states)) == (["1", "x = 1"], 1)
+        assert (harness.sources("a.ipynb"), len(states)) == (["1", "x = 1"], 1)
     await goes_on(talk, begun.chat)
 
 
-async def test_an_answer_after_a_stop_is_refused_and_allows_nothing(talk: Talk, desk: Desk) -> None:
-    desk.write("a.ipynb", "1")
+async def test_an_answer_after_a_stop_is_refused_and_allows_nothing(
+    talk: Talk, harness: ToolHarness
+) -> None:
+    harness.write("a.ipynb", "1")
     talk.model.add(Answer.of(INSERT))
     begun = await talk.send("Add a cell.", notebook="a.ipynb")
     asked = await until(begun, "permission")
     await talk.chats.stop(USER, begun.chat)
     await rest(begun)
     with pytest.raises(PermissionNotFound):
-        desk.workspace.policy.answer(USER, asked.data["id"], "chat")
+        harness.workspace.policy.answer(USER, asked.data["id"], "chat")
     talk.model.add(Answer.of(INSERT))
     again = await talk.send("Add a cell.", notebook="a.ipynb", chat=begun.chat)
     assert (await until(again, "permission")).data["id"] != asked.data["id"]
     await talk.chats.stop(USER, begun.chat)
     await rest(again)
-    assert desk.sources("a.ipynb") == ["1"]
+    assert harness.sources("a.ipynb") == ["1"]
 
 
 async def test_a_chat_that_is_deleted_in_the_middle_of_a_turn_ends_and_is_gone(talk: Talk) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.conftest import USER, Open, Talk, of_kind
-from tests.desk import Desk
+from tests.harness import ToolHarness
 from tk_ai_extension.agent.export import as_markdown
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
@@ -22,9 +22,9 @@ def heard(talk: Talk) -> str:
 
 
 async def test_claude_goes_on_from_before_the_replaced_message_and_knows_no_more(
-    open_chats: Open, desk: Desk
+    open_chats: Open, harness: ToolHarness
 ) -> None:
-    desk.write("a.ipynb", "a = 1")
+    harness.write("a.ipynb", "a = 1")
     talk = open_chats()
     talk.model.add(
         Answer.of("Hello, Ada."),
@@ -80,8 +80,10 @@ async def test_where_the_first_message_is_replaced_claude_forgets_all(
     assert [path.stem for path in sessions] == [(await talk.chats.get(USER, chat)).session]
 
 
-async def test_what_goes_on_is_stopped_and_what_it_changed_stays(talk: Talk, desk: Desk) -> None:
-    desk.write("a.ipynb", "a = 1")
+async def test_what_goes_on_is_stopped_and_what_it_changed_stays(
+    talk: Talk, harness: ToolHarness
+) -> None:
+    harness.write("a.ipynb", "a = 1")
     held = Held(Answer.of("One, two, three, four, five, six, seven."), after=3)
     talk.model.add(Answer.of(ToolUse("insert_cell", {"source": "b = 1"})), held, Answer.of("Four."))
     begun = await talk.send("Add and count.", notebook="a.ipynb", mode="auto")
@@ -91,9 +93,9 @@ async def test_what_goes_on_is_stopped_and_what_it_changed_stays(talk: Talk, des
     ended = [event async for event in begun.events][-1]
     assert ended.data["end"] == "stopped"
     assert "Add and count." not in heard(talk)
-    assert desk.sources("a.ipynb") == ["a = 1", "b = 1"]
-    await talk.chats.take_back(USER, begun.chat, turn=begun.turn)
-    assert desk.sources("a.ipynb") == ["a = 1"]
+    assert harness.sources("a.ipynb") == ["a = 1", "b = 1"]
+    await talk.chats.undo_turn(USER, begun.chat, turn=begun.turn)
+    assert harness.sources("a.ipynb") == ["a = 1"]
 
 
 async def test_of_two_that_would_take_the_place_of_one_message_the_second_is_refused(
@@ -175,7 +177,7 @@ async def test_a_chat_of_a_version_that_kept_no_positions_goes_on_and_a_fork_of_
     with closing(sqlite3.connect(tmp_path / "chats" / "chats.sqlite")) as database, database:
         database.execute("DELETE FROM positions")
     forked = await again.say("Who am I?", chat=chat, replaces=second[0].turn)
-    assert "does not remember" in of_kind(forked, "notice")[0]["text"]
+    assert "has lost the earlier messages" in of_kind(forked, "notice")[0]["text"]
     assert forked[-1].data == {"end": "done", "text": "Ada."}
     assert "plum" not in heard(again)
 

@@ -17,7 +17,7 @@ from tests.agent.conftest import USER, Talk
 from tests.agent.test_asking import INSERT, answering
 from tests.agent.test_context import DRAWN
 from tests.agent.test_stopping import WITHIN, rest, until
-from tests.desk import Desk
+from tests.harness import ToolHarness
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.providers import Provider
@@ -48,7 +48,7 @@ Script = Callable[["Scene"], Awaitable[None]]
 class Scene:
     """One chat of a person in one server after the other, with one model."""
 
-    desk: Desk
+    harness: ToolHarness
     model: ScriptedModel
     folder: Path
     chat: str | None = None
@@ -58,7 +58,7 @@ class Scene:
 
     def write(self, *cells: str) -> str:
         """Put the scene's own notebook there; its name."""
-        return self.desk.write(f"{self.folder.name}.ipynb", *cells).name
+        return self.harness.write(f"{self.folder.name}.ipynb", *cells).name
 
     async def send(self, message: str, **fields: Any) -> StartedTurn:
         """Send a message to the chat, which the first one begins."""
@@ -88,8 +88,8 @@ class Scene:
             return Provider("compatible", self.model.environment, MODEL, (MODEL,))
 
         services = ChatServices(
-            workspace=self.desk.workspace,
-            registry=self.desk.registry,
+            workspace=self.harness.workspace,
+            registry=self.harness.registry,
             transcripts=Transcripts(self.folder / "chats" / "chats.sqlite"),
             backend=ClaudeBackend(ClaudeConfig(self.folder / "claude"), provider),
             settings=ChatSettings(),
@@ -219,17 +219,19 @@ async def branches(scene: Scene) -> None:
     ids=["text", "calls", "branches"],
 )
 async def test_a_chat_is_the_same_with_the_cli_and_with_its_stand_in(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scripts: Sequence[Script]
+    harness: ToolHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scripts: Sequence[Script]
 ) -> None:
-    real = await played(scripts, "real", desk, tmp_path)
+    real = await played(scripts, "real", harness, tmp_path)
     cli_stand_in.install(monkeypatch)
-    assert await played(scripts, "play", desk, tmp_path) == real
+    assert await played(scripts, "play", harness, tmp_path) == real
 
 
-async def played(scripts: Sequence[Script], name: str, desk: Desk, folder: Path) -> list[Any]:
+async def played(
+    scripts: Sequence[Script], name: str, harness: ToolHarness, folder: Path
+) -> list[Any]:
     """What the scripts brought: the events of their chat, and what the model was asked."""
     async with ScriptedModel().running() as model:
-        scene = Scene(desk, model, folder / name)
+        scene = Scene(harness, model, folder / name)
         try:
             for script in scripts:
                 await script(scene)

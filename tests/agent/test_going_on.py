@@ -11,7 +11,7 @@ import pytest
 
 from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_stopping import goes_on, rest, until
-from tests.desk import Desk
+from tests.harness import ToolHarness
 from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.errors import DiskFull
 from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
@@ -113,7 +113,7 @@ async def test_a_history_that_is_lost_is_said_and_the_chat_goes_on(
     shutil.rmtree(tmp_path / "claude" / "projects")
     again = open_chats()
     events = await again.say("Who am I?", chat=chat)
-    assert "does not remember" in of_kind(events, "notice")[0]["text"]
+    assert "has lost the earlier messages" in of_kind(events, "notice")[0]["text"]
     assert events[-1].data == {"end": "done", "text": "I do not know."}
 
 
@@ -160,10 +160,10 @@ async def test_killed_in_text_it_is_said_and_the_chat_goes_on(talk: Talk) -> Non
 @pytest.mark.real_cli
 @pytest.mark.proves("fault:agent-killed")
 async def test_killed_in_a_tool_its_cell_is_interrupted_and_the_kernel_lives(
-    talk: Talk, desk: Desk
+    talk: Talk, harness: ToolHarness
 ) -> None:
     long = "import time\nkept = 42\nprint('begun', flush=True)\ntime.sleep(600)"
-    path = desk.write("long.ipynb", long)
+    path = harness.write("long.ipynb", long)
     talk.model.add(Answer.of(ToolUse("execute_cell", {"cell": 0, "wait": 60})))
     begun = await talk.send("Run it.", notebook="long.ipynb", mode="auto")
     while "begun" not in (await until(begun, "tool_progress")).data["message"]:
@@ -172,10 +172,10 @@ async def test_killed_in_a_tool_its_cell_is_interrupted_and_the_kernel_lives(
     process.kill()
     events = await rest(begun)
     assert of_kind(events, "error")[0]["error"]["code"] == "agent_died"
-    saved = await desk.saved("long.ipynb", lambda nb: len(nb.cells[0].outputs) == 2)
+    saved = await harness.saved("long.ipynb", lambda nb: len(nb.cells[0].outputs) == 2)
     assert saved.cells[0].outputs[1].ename == "KeyboardInterrupt"
-    assert desk.sources(path.name) == [long]
-    ran = await desk.call("execute_ipython", code="kept", notebook="long.ipynb")
+    assert harness.sources(path.name) == [long]
+    ran = await harness.call("execute_ipython", code="kept", notebook="long.ipynb")
     assert ran.runs[0].output == "42"
     await goes_on(talk, begun.chat)
 
@@ -193,7 +193,7 @@ async def test_a_chat_is_its_users_alone(talk: Talk) -> None:
         talk.chats.stop("bob", chat),
         talk.chats.rename("bob", chat, "Mine"),
         talk.chats.delete("bob", chat),
-        talk.chats.take_back("bob", chat, turn=events[0].turn),
+        talk.chats.undo_turn("bob", chat, turn=events[0].turn),
         talk.send("Mine.", "bob", chat=chat),
     ):
         with pytest.raises(ChatNotFound):

@@ -13,7 +13,7 @@ import pytest
 
 from tests.agent.conftest import USER, Open, Talk, of_kind
 from tests.agent.test_going_on import processes
-from tests.desk import Desk
+from tests.harness import ToolHarness
 from tk_ai_extension.testing.scripted_model import Answer, MessagesRequest, ToolUse
 
 MIB = 1 << 20
@@ -28,7 +28,7 @@ SLACK = 6
     ids=["stand-in", "cli"],
 )
 async def test_chats_at_once_each_work_in_their_notebook(
-    open_chats: Open, desk: Desk, chats: int, processes_of_claude: int
+    open_chats: Open, harness: ToolHarness, chats: int, processes_of_claude: int
 ) -> None:
     """So many turns of a change and a run at once, in half as many notebooks with their kernels."""
     talk = open_chats(max_live=chats)
@@ -42,7 +42,7 @@ async def test_chats_at_once_each_work_in_their_notebook(
 
     talk.model.add(*[work] * (2 * chats))
     for number in range(notebooks):
-        desk.write(f"{number}.ipynb", "1")
+        harness.write(f"{number}.ipynb", "1")
     async with asyncio.timeout(110):
         answered = await asyncio.gather(
             *(
@@ -59,7 +59,7 @@ async def test_chats_at_once_each_work_in_their_notebook(
         }
     for number in range(notebooks):
         expected = {"1", f"{number} + 1000", f"{number + notebooks} + 1000"}
-        assert set(desk.sources(f"{number}.ipynb")) == expected
+        assert set(harness.sources(f"{number}.ipynb")) == expected
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ async def turns(talk: Talk, chat: str, many: int, numbers: count[int]) -> None:
         assert events[-1].data == {"end": "done", "text": "Done."}
 
 
-async def grown(talk: Talk, desk: Desk, warm: int, many: int) -> tuple[Held, Held]:
+async def grown(talk: Talk, harness: ToolHarness, warm: int, many: int) -> tuple[Held, Held]:
     """What is held before and after so many turns of one chat."""
-    desk.write("a.ipynb", "1")
+    harness.write("a.ipynb", "1")
     talk.model.add(Answer.of("Hello."))
     chat = (await talk.say("Hello.", notebook="a.ipynb"))[0].data["chat"]
     numbers = count(1)
@@ -122,8 +122,10 @@ def assert_nothing_left(before: Held, after: Held, *, many: int) -> None:
 
 
 @pytest.mark.real_cli
-async def test_turns_leave_no_task_no_file_and_no_process_behind(talk: Talk, desk: Desk) -> None:
-    before, after = await grown(talk, desk, warm=2, many=12)
+async def test_turns_leave_no_task_no_file_and_no_process_behind(
+    talk: Talk, harness: ToolHarness
+) -> None:
+    before, after = await grown(talk, harness, warm=2, many=12)
     assert_nothing_left(before, after, many=12)
     # A transcript grows by what was said, each piece once and joined.
     assert after.rows - before.rows <= 12 * 12
@@ -133,9 +135,9 @@ async def test_turns_leave_no_task_no_file_and_no_process_behind(talk: Talk, des
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 async def test_two_hundred_turns_leave_nothing_behind(
-    talk: Talk, desk: Desk, tmp_path: Path
+    talk: Talk, harness: ToolHarness, tmp_path: Path
 ) -> None:
-    before, after = await grown(talk, desk, warm=20, many=200)
+    before, after = await grown(talk, harness, warm=20, many=200)
     assert_nothing_left(before, after, many=200)
     assert after.rows - before.rows <= 200 * 12
     # Beside it is SQLite's log, which is four MiB at most and is used again.

@@ -10,7 +10,7 @@ import pytest
 from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_asking import INSERT, answering
 from tests.agent.test_stopping import WITHIN, rest
-from tests.desk import Desk
+from tests.harness import ToolHarness
 from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import APPROVED, parse_plan_answer
@@ -34,14 +34,14 @@ async def answer(talk: Talk, plan: Event, user: str = USER, **fields: Any) -> St
 
 @pytest.mark.proves("perm:plan-approval")
 async def test_an_approved_plan_is_carried_out_in_the_same_chat_and_notebook(
-    talk: Talk, desk: Desk
+    talk: Talk, harness: ToolHarness
 ) -> None:
-    desk.write("a.ipynb", "1")
+    harness.write("a.ipynb", "1")
     plan = await planned(talk, notebook="a.ipynb")
     assert kinds(plan)[-2:] == ["plan", "done"]
     (made,) = of_kind(plan, "plan")
     assert (made["text"], made["notebook"]) == ("I would add a cell at the end.", "a.ipynb")
-    assert desk.sources("a.ipynb") == ["1"]
+    assert harness.sources("a.ipynb") == ["1"]
 
     talk.model.add(Answer.of(INSERT), Answer.of("Done."))
     begun = await answer(talk, plan[0], mode="edit", words="At the top.")
@@ -51,20 +51,20 @@ async def test_an_approved_plan_is_carried_out_in_the_same_chat_and_notebook(
     assert of_kind(events, "plan_settled") == [{"plan": plan[0].turn, "answer": "approved"}]
     assert (events[0].data["mode"], events[0].data["notebook"]) == ("edit", "a.ipynb")
     assert events[-1].data == {"end": "done", "text": "Done."}
-    assert desk.sources("a.ipynb") == ["1", "x = 1"]
+    assert harness.sources("a.ipynb") == ["1", "x = 1"]
     asked = talk.model.requests[-1].prompts
     assert "Plan it." in asked[0]
     assert asked[-1].endswith(f"{APPROVED} At the top.")
     # The turn is taken back as one: the plan changed nothing.
-    await talk.chats.take_back(USER, begun.chat, turn=begun.turn)
-    assert desk.sources("a.ipynb") == ["1"]
+    await talk.chats.undo_turn(USER, begun.chat, turn=begun.turn)
+    assert harness.sources("a.ipynb") == ["1"]
 
 
 @pytest.mark.proves("perm:plan-approval", "perm:ask")
 async def test_the_approval_of_a_plan_is_no_leave_for_what_its_mode_asks(
-    talk: Talk, desk: Desk
+    talk: Talk, harness: ToolHarness
 ) -> None:
-    path = desk.write("a.ipynb", "1")
+    path = harness.write("a.ipynb", "1")
     before = path.read_bytes()
     plan = await planned(talk, notebook="a.ipynb")
     talk.model.add(Answer.of(INSERT), Answer.of("As you wish."))
@@ -74,15 +74,17 @@ async def test_the_approval_of_a_plan_is_no_leave_for_what_its_mode_asks(
 
 
 @pytest.mark.proves("perm:plan-approval")
-async def test_a_rejected_plan_is_made_anew_and_the_new_one_waits(talk: Talk, desk: Desk) -> None:
-    desk.write("a.ipynb", "1")
+async def test_a_rejected_plan_is_made_anew_and_the_new_one_waits(
+    talk: Talk, harness: ToolHarness
+) -> None:
+    harness.write("a.ipynb", "1")
     plan = await planned(talk, notebook="a.ipynb")
     talk.model.add(Answer.of(INSERT), Answer.of("I would change the first cell."))
     events = await rest(await answer(talk, plan[0], answer="reject", words="No new cells."))
     assert of_kind(events, "plan_settled") == [{"plan": plan[0].turn, "answer": "rejected"}]
     assert [each["ok"] for each in of_kind(events, "tool_result")] == [False]
     assert of_kind(events, "plan")[0]["text"] == "I would change the first cell."
-    assert desk.sources("a.ipynb") == ["1"]
+    assert harness.sources("a.ipynb") == ["1"]
     with pytest.raises(PlanNotFound):
         await answer(talk, plan[0])
     talk.model.add(Answer.of("Done."))
@@ -163,9 +165,9 @@ async def test_where_only_plans_are_allowed_none_is_carried_out(
 
 
 async def test_an_answer_that_cannot_be_carried_out_leaves_the_plan_waiting(
-    talk: Talk, desk: Desk
+    talk: Talk, harness: ToolHarness
 ) -> None:
-    path = desk.write("a.ipynb", "1")
+    path = harness.write("a.ipynb", "1")
     plan = await planned(talk, notebook="a.ipynb")
     kept = path.read_bytes()
     path.unlink()

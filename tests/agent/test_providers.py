@@ -257,10 +257,10 @@ async def test_a_file_that_others_write_or_that_is_a_link_is_not_used(tmp_path: 
     elsewhere.mkdir()
     (tmp_path / "link").symlink_to(elsewhere)
     found = await in_project(tmp_path, text, "link/keys", secrets_file="link/keys").provider()
-    assert "a link leads to it" in found.hint
+    assert "reached by a symbolic link" in found.hint
     file.unlink()
     os.mkfifo(file)
-    assert "it is no file" in (await asked.provider()).hint
+    assert "it is not a regular file" in (await asked.provider()).hint
 
 
 async def test_a_user_s_own_file_may_hold_addresses_and_is_read_by_nobody_else(

@@ -15,7 +15,7 @@ import pytest
 from tests.agent.conftest import Talk, of_kind
 from tests.agent.test_going_on import processes
 from tests.cases import Cases
-from tests.desk import Desk
+from tests.harness import ToolHarness
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.models import ClaudeModels
@@ -42,16 +42,18 @@ def contents(folder: Path) -> bytes:
 
 
 @asynccontextmanager
-async def talking(desk: Desk, tmp_path: Path, model: ScriptedModel) -> AsyncIterator[Talk]:
+async def talking(
+    harness: ToolHarness, tmp_path: Path, model: ScriptedModel
+) -> AsyncIterator[Talk]:
     """A talk whose key comes from the file in the root."""
     async with model.running():
         settings = ProviderSettings(
             base_url=model.url, provider="anthropic", model=MODEL, trust_folder=True
         )
-        models = ClaudeModels(settings, dict, desk.root)
+        models = ClaudeModels(settings, dict, harness.root)
         services = ChatServices(
-            workspace=desk.workspace,
-            registry=desk.registry,
+            workspace=harness.workspace,
+            registry=harness.registry,
             transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
             backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude", retries=0), models.provider),
             settings=ChatSettings(),
@@ -65,11 +67,11 @@ async def talking(desk: Desk, tmp_path: Path, model: ScriptedModel) -> AsyncIter
 
 @pytest.mark.proves("ext:secrets", "threat:secrets")
 async def test_the_key_of_the_file_is_the_model_s_server_s_and_nobody_else_s(
-    desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    harness: ToolHarness, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    desk.write("a.ipynb", "1 + 1")
-    (desk.root / ".secrets.env").write_text(
+    harness.write("a.ipynb", "1 + 1")
+    (harness.root / ".secrets.env").write_text(
         f"export ANTHROPIC_API_KEY='{KEY}'\n"
         f'ANTHROPIC_CUSTOM_HEADERS="X-Canary: {CANARY}"\nMY_PASSWORD={CANARY}\n',
         encoding="utf-8",
@@ -80,7 +82,7 @@ async def test_the_key_of_the_file_is_the_model_s_server_s_and_nobody_else_s(
         Answer.of(ToolUse("list_files")),
         Answer.of("I see nothing."),
     )
-    async with talking(desk, tmp_path, model) as talk:
+    async with talking(harness, tmp_path, model) as talk:
         events = await talk.say("Look around.", notebook="a.ipynb", mode="auto")
 
     assert [(each["tool"], each["ok"]) for each in of_kind(events, "tool_result")] == [
@@ -94,7 +96,7 @@ async def test_the_key_of_the_file_is_the_model_s_server_s_and_nobody_else_s(
     kept = contents(tmp_path / "chats")
     of_the_cli = contents(tmp_path / "claude")
     places = {
-        "notebook": (desk.root / "a.ipynb").read_text("utf-8"),
+        "notebook": (harness.root / "a.ipynb").read_text("utf-8"),
         "model": json.dumps([dict(request.body) for request in model.requests]),
         "events": json.dumps([event.data for event in events]),
         "log": caplog.text,
@@ -128,13 +130,13 @@ async def test_claude_s_process_talks_to_the_model_s_server_alone_and_listens_no
 
 @pytest.mark.proves("threat:secrets")
 async def test_a_server_that_repeats_the_key_it_refuses_is_not_quoted_with_it(
-    desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    harness: ToolHarness, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    (desk.root / ".secrets.env").write_text(f"ANTHROPIC_API_KEY={KEY}\n", encoding="utf-8")
+    (harness.root / ".secrets.env").write_text(f"ANTHROPIC_API_KEY={KEY}\n", encoding="utf-8")
     model = ScriptedModel()
     chat: dict[str, str] = {}
-    async with talking(desk, tmp_path, model) as talk:
+    async with talking(harness, tmp_path, model) as talk:
         with Cases() as cases:
             for status in (400, 401, 403):
                 with cases.case(status):

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.agent.conftest import USER, Talk, of_kind
-from tests.desk import Desk
+from tests.harness import ToolHarness
 from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
@@ -49,8 +49,8 @@ async def test_in_text_what_was_written_stays_and_the_chat_goes_on(talk: Talk) -
 
 
 @pytest.mark.real_cli
-async def test_in_a_tool_its_cell_is_interrupted(talk: Talk, desk: Desk) -> None:
-    desk.write("long.ipynb", "import time\nprint('begun', flush=True)\ntime.sleep(600)")
+async def test_in_a_tool_its_cell_is_interrupted(talk: Talk, harness: ToolHarness) -> None:
+    harness.write("long.ipynb", "import time\nprint('begun', flush=True)\ntime.sleep(600)")
     talk.model.add(Answer.of(ToolUse("execute_cell", {"cell": 0, "wait": 60})))
     begun = await talk.send("Run it.", notebook="long.ipynb", mode="auto")
     progress = await until(begun, "tool_progress")
@@ -61,7 +61,7 @@ async def test_in_a_tool_its_cell_is_interrupted(talk: Talk, desk: Desk) -> None
     (answer,) = of_kind(events, "tool_result")
     assert not answer["ok"]
     assert events[-1].data["end"] == "stopped"
-    saved = await desk.saved("long.ipynb", lambda nb: len(nb.cells[0].outputs) == 2)
+    saved = await harness.saved("long.ipynb", lambda nb: len(nb.cells[0].outputs) == 2)
     assert saved.cells[0].outputs[1].ename == "KeyboardInterrupt"
     await goes_on(talk, begun.chat)
 
@@ -77,9 +77,9 @@ async def test_in_a_tool_its_cell_is_interrupted(talk: Talk, desk: Desk) -> None
     ids=["stopped", "deleted", "closed"],
 )
 async def test_a_call_says_who_ended_it(
-    talk: Talk, desk: Desk, ended_by: Callable[[Talk, str], Awaitable[object]], said: str
+    talk: Talk, harness: ToolHarness, ended_by: Callable[[Talk, str], Awaitable[object]], said: str
 ) -> None:
-    desk.write("a.ipynb", "1")
+    harness.write("a.ipynb", "1")
     talk.model.add(Answer.of(ToolUse("insert_cell", {"source": "2"})))
     begun = await talk.send("Add a cell.", notebook="a.ipynb")
     await until(begun, "permission")
@@ -89,8 +89,8 @@ async def test_a_call_says_who_ended_it(
 
 
 @pytest.mark.proves("ui:stopped-call")
-async def test_what_a_stopped_call_changed_is_told(talk: Talk, desk: Desk) -> None:
-    desk.write("long.ipynb", "1")
+async def test_what_a_stopped_call_changed_is_told(talk: Talk, harness: ToolHarness) -> None:
+    harness.write("long.ipynb", "1")
     source = "import time\nprint('begun', flush=True)\ntime.sleep(600)"
     arguments = {"index": 1, "source": source, "wait": 60}
     talk.model.add(Answer.of(ToolUse("insert_and_execute_cell", arguments)))
@@ -108,20 +108,22 @@ async def test_what_a_stopped_call_changed_is_told(talk: Talk, desk: Desk) -> No
     assert [(each.entry, each.cells) for each in standing] == [(change["entry"], (change["cell"],))]
 
 
-async def test_at_a_permission_prompt_the_question_is_withdrawn(talk: Talk, desk: Desk) -> None:
-    path = desk.write("a.ipynb", "1")
+async def test_at_a_permission_prompt_the_question_is_withdrawn(
+    talk: Talk, harness: ToolHarness
+) -> None:
+    path = harness.write("a.ipynb", "1")
     before = path.read_bytes()
     talk.model.add(Answer.of(ToolUse("insert_cell", {"source": "2"})))
     begun = await talk.send("Add a cell.", notebook="a.ipynb")
     asked = await until(begun, "permission")
-    assert [request.id for request in desk.workspace.policy.pending(USER)] == [asked.data["id"]]
+    assert [request.id for request in harness.workspace.policy.pending(USER)] == [asked.data["id"]]
     await talk.chats.stop(USER, begun.chat)
     events = await rest(begun)
     assert of_kind(events, "permission_settled") == [
         {"call": asked.data["call"], "id": asked.data["id"]}
     ]
     assert events[-1].data["end"] == "stopped"
-    assert desk.workspace.policy.pending(USER) == []
+    assert harness.workspace.policy.pending(USER) == []
     assert path.read_bytes() == before
     await goes_on(talk, begun.chat)
 

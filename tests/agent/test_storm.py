@@ -13,7 +13,7 @@ import pytest
 
 from tests.agent.conftest import USER, Open, Talk
 from tests.agent.test_going_on import processes
-from tests.desk import Desk
+from tests.harness import ToolHarness
 from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.errors import PermissionNotFound, ToolError
@@ -111,9 +111,9 @@ class Storm:
 @pytest.mark.proves("ext:chat-shared")
 @pytest.mark.parametrize("seed", [pytest.param(1, marks=pytest.mark.real_cli), 2])
 async def test_every_turn_ends_once_and_nothing_is_left(
-    open_chats: Open, desk: Desk, seed: int
+    open_chats: Open, harness: ToolHarness, seed: int
 ) -> None:
-    desk.write("a.ipynb", "1")
+    harness.write("a.ipynb", "1")
     first, second = open_chats(max_live=3), open_chats(max_live=3)
     first.model.add(*[work] * 1_000)
     storm = Storm((first, second), Random(seed))
@@ -130,7 +130,7 @@ async def test_every_turn_ends_once_and_nothing_is_left(
         numbers = [event.id for event in seen]
         assert numbers == sorted(set(numbers))
     assert set(storm.refused) <= ALLOWED
-    assert desk.workspace.policy.pending(USER) == []
+    assert harness.workspace.policy.pending(USER) == []
     for chat in storm.chats:
         # The one whose turn was last writes down what it has told.
         await second.chats.events(USER, chat)

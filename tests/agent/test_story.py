@@ -6,15 +6,17 @@ import nbformat
 import pytest
 
 from tests.agent.conftest import Talk, kinds, of_kind
-from tests.desk import Desk
+from tests.harness import ToolHarness
 from tk_ai_extension.testing.scripted_model import Answer, Thinking, ToolUse
 
 pytestmark = pytest.mark.real_cli
 
 
 @pytest.mark.proves("ext:chat", "perm:auto", "edit:mutate-and-execute")
-async def test_a_message_becomes_cells_with_outputs_and_an_answer(talk: Talk, desk: Desk) -> None:
-    desk.write("sales.ipynb", "prices = [3, 4, 5]")
+async def test_a_message_becomes_cells_with_outputs_and_an_answer(
+    talk: Talk, harness: ToolHarness
+) -> None:
+    harness.write("sales.ipynb", "prices = [3, 4, 5]")
     talk.model.add(
         Answer.of(
             Thinking("A sum."),
@@ -56,7 +58,7 @@ async def test_a_message_becomes_cells_with_outputs_and_an_answer(talk: Talk, de
     assert "-total = sum(price)\n+total = sum([3, 4, 5])" in changed["diff"]
     assert events[-1].data == {"end": "done", "text": "The total is 12."}
 
-    notebook = desk.on_disk("sales.ipynb")
+    notebook = harness.on_disk("sales.ipynb")
     assert [cell.source for cell in notebook.cells] == [
         "prices = [3, 4, 5]",
         "total = sum([3, 4, 5])\ntotal",

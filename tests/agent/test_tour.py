@@ -15,7 +15,7 @@ from tornado.netutil import bind_sockets
 from tornado.tcpserver import TCPServer
 
 from tests.agent.conftest import USER, Talk, of_kind
-from tests.desk import Desk
+from tests.harness import ToolHarness
 from tk_ai_extension.agent import tour_texts as texts
 from tk_ai_extension.agent.backend import TextBlock, TurnEnded
 from tk_ai_extension.agent.chats import Chats
@@ -27,7 +27,7 @@ from tk_ai_extension.agent.requests import parse_plan_answer
 from tk_ai_extension.agent.session import ChatServices, ChatSettings
 from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.transcripts import Transcripts
-from tk_ai_extension.server.chatting import ClaudeOrTour
+from tk_ai_extension.server.chat_services import ClaudeOrTour
 from tk_ai_extension.testing.scripted_model import ScriptedModel
 from tk_ai_extension.workspace.permissions import Answer as PermissionAnswer
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
@@ -207,12 +207,12 @@ def models(tmp_path: Path) -> ClaudeModels:
 
 
 @pytest.fixture
-async def tour(desk: Desk, models: ClaudeModels, tmp_path: Path) -> AsyncIterator[Talk]:
+async def tour(harness: ToolHarness, models: ClaudeModels, tmp_path: Path) -> AsyncIterator[Talk]:
     """A person in a server with no model connected."""
     config = ClaudeConfig(tmp_path / "claude", cli="/nowhere/claude")
     services = ChatServices(
-        workspace=desk.workspace,
-        registry=desk.registry,
+        workspace=harness.workspace,
+        registry=harness.registry,
         transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
         backend=ClaudeOrTour(ClaudeBackend(config, models.provider)),
         settings=ChatSettings(),
@@ -226,8 +226,10 @@ def said(events: list[Event]) -> str:
     return "".join(event["text"] for event in of_kind(events, "text"))
 
 
-async def test_the_whole_tour_works_in_the_active_notebook(tour: Talk, desk: Desk) -> None:
-    desk.write("mine.ipynb", "prices = [3, 4, 5]")
+async def test_the_whole_tour_works_in_the_active_notebook(
+    tour: Talk, harness: ToolHarness
+) -> None:
+    harness.write("mine.ipynb", "prices = [3, 4, 5]")
     events = await tour.say("What is this?", notebook="mine.ipynb", mode="auto")
 
     assert texts.INTRO in said(events)
@@ -241,7 +243,7 @@ async def test_the_whole_tour_works_in_the_active_notebook(tour: Talk, desk: Des
         ("execute_cell", True),
     ]
     assert events[-1].data == {"end": "done", "text": texts.END}
-    mine, title, data, plot, mended = desk.on_disk("mine.ipynb").cells
+    mine, title, data, plot, mended = harness.on_disk("mine.ipynb").cells
     assert mine.source == "prices = [3, 4, 5]"
     assert title.source == texts.TITLE_CELL
     assert data.outputs[0].text.startswith(" 0 min  84.0 °C\n")
@@ -251,8 +253,10 @@ async def test_the_whole_tour_works_in_the_active_notebook(tour: Talk, desk: Des
 
 
 @pytest.mark.proves("perm:plan")
-async def test_the_plan_of_the_tour_is_approved_and_carried_out(tour: Talk, desk: Desk) -> None:
-    desk.write("mine.ipynb", "prices = [3, 4, 5]")
+async def test_the_plan_of_the_tour_is_approved_and_carried_out(
+    tour: Talk, harness: ToolHarness
+) -> None:
+    harness.write("mine.ipynb", "prices = [3, 4, 5]")
     plan = await tour.say("start", notebook="mine.ipynb", mode="plan")
     (made,) = of_kind(plan, "plan")
     assert made["text"].endswith(texts.PLAN)
@@ -262,27 +266,29 @@ async def test_the_plan_of_the_tour_is_approved_and_carried_out(tour: Talk, desk
     async for event in begun.events:
         events.append(event)
         if event.kind == "permission":
-            desk.workspace.policy.answer(USER, event.data["id"], "notebook")
+            harness.workspace.policy.answer(USER, event.data["id"], "notebook")
     # In this mode only running is asked for.
     assert [asked["effect"] for asked in of_kind(events, "permission")] == ["EXECUTE"]
     assert events[-1].data == {"end": "done", "text": texts.END}
 
 
-async def answered(tour: Talk, desk: Desk, answer: PermissionAnswer, **fields: Any) -> list[Event]:
+async def answered(
+    tour: Talk, harness: ToolHarness, answer: PermissionAnswer, **fields: Any
+) -> list[Event]:
     """What comes of `start` in the mode that asks, when each question gets this answer."""
     begun = await tour.send("start", mode="ask", **fields)
     events: list[Event] = []
     async for event in begun.events:
         events.append(event)
         if event.kind == "permission":
-            desk.workspace.policy.answer(USER, event.data["id"], answer)
+            harness.workspace.policy.answer(USER, event.data["id"], answer)
     return events
 
 
-async def test_a_refusal_holds_and_ends_the_tour(tour: Talk, desk: Desk) -> None:
-    path = desk.write("mine.ipynb", "prices = [3, 4, 5]")
+async def test_a_refusal_holds_and_ends_the_tour(tour: Talk, harness: ToolHarness) -> None:
+    path = harness.write("mine.ipynb", "prices = [3, 4, 5]")
     before = path.read_bytes()
-    events = await answered(tour, desk, "deny", notebook="mine.ipynb")
+    events = await answered(tour, harness, "deny", notebook="mine.ipynb")
     [asked] = of_kind(events, "permission")
     assert texts.TITLE_CELL.splitlines()[0] in asked["preview"]
     assert events[-1].data["text"] == texts.REFUSED
@@ -290,9 +296,9 @@ async def test_a_refusal_holds_and_ends_the_tour(tour: Talk, desk: Desk) -> None
 
 
 async def test_a_person_without_a_notebook_gets_one_and_is_asked_before_each_change(
-    tour: Talk, desk: Desk
+    tour: Talk, harness: ToolHarness
 ) -> None:
-    events = await answered(tour, desk, "once")
+    events = await answered(tour, harness, "once")
     assert [asked["tool"] for asked in of_kind(events, "permission")] == [
         "use_notebook",
         "insert_cell",
@@ -301,14 +307,14 @@ async def test_a_person_without_a_notebook_gets_one_and_is_asked_before_each_cha
         "execute_cell",
     ]
     assert events[-1].data["text"] == texts.END
-    assert [cell.source for cell in desk.on_disk("tour.ipynb").cells][-1] == texts.FIXED_CELL
+    assert [cell.source for cell in harness.on_disk("tour.ipynb").cells][-1] == texts.FIXED_CELL
 
 
 async def test_in_a_kernel_of_another_language_the_tour_says_why_it_ends(
-    tour: Talk, desk: Desk, bash_kernelspec: str
+    tour: Talk, harness: ToolHarness, bash_kernelspec: str
 ) -> None:
     kernelspec = {"name": bash_kernelspec, "display_name": "Bash", "language": "bash"}
-    desk.write("shell.ipynb", "ls", kernelspec=kernelspec)
+    harness.write("shell.ipynb", "ls", kernelspec=kernelspec)
     events = await tour.say("start", notebook="shell.ipynb", mode="auto")
     *_, ran = of_kind(events, "tool_result")
     assert (ran["tool"], ran["ok"]) == ("insert_and_execute_cell", False)

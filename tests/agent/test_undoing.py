@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.agent.conftest import USER, Talk
-from tests.desk import Desk
+from tests.harness import ToolHarness
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.errors import NothingToUndo
 from tk_ai_extension.testing.scripted_model import Answer, ToolUse
@@ -25,44 +25,46 @@ async def changed(talk: Talk, chat: str | None = None) -> list[Event]:
     return await talk.say("Change it.", notebook="a.ipynb", mode="auto", **given)
 
 
-async def test_it_is_taken_back_as_one(talk: Talk, desk: Desk) -> None:
-    desk.write("a.ipynb", "a = 1")
+async def test_it_is_taken_back_as_one(talk: Talk, harness: ToolHarness) -> None:
+    harness.write("a.ipynb", "a = 1")
     events = await changed(talk)
     chat, turn = events[0].data["chat"], events[0].turn
-    assert desk.sources("a.ipynb") == ["a = 2", "b = 1"]
-    (taken,) = await talk.chats.take_back(USER, chat, turn=turn)
+    assert harness.sources("a.ipynb") == ["a = 2", "b = 1"]
+    (taken,) = await talk.chats.undo_turn(USER, chat, turn=turn)
     assert (taken.notebook, taken.left) == ("a.ipynb", ())
-    assert desk.sources("a.ipynb") == ["a = 1"]
+    assert harness.sources("a.ipynb") == ["a = 1"]
     with pytest.raises(NothingToUndo):
-        await talk.chats.take_back(USER, chat, turn=turn)
+        await talk.chats.undo_turn(USER, chat, turn=turn)
 
 
-async def test_some_of_its_cells_alone_and_then_the_others(talk: Talk, desk: Desk) -> None:
-    desk.write("a.ipynb", "a = 1")
+async def test_some_of_its_cells_alone_and_then_the_others(
+    talk: Talk, harness: ToolHarness
+) -> None:
+    harness.write("a.ipynb", "a = 1")
     events = await changed(talk)
     chat, turn = events[0].data["chat"], events[0].turn
     cells = frozenset({"cella000"})
-    await talk.chats.take_back(USER, chat, turn=turn, cells=cells)
-    assert desk.sources("a.ipynb") == ["a = 1", "b = 1"]
-    await talk.chats.take_back(USER, chat, turn=turn)
-    assert desk.sources("a.ipynb") == ["a = 1"]
+    await talk.chats.undo_turn(USER, chat, turn=turn, cells=cells)
+    assert harness.sources("a.ipynb") == ["a = 1", "b = 1"]
+    await talk.chats.undo_turn(USER, chat, turn=turn)
+    assert harness.sources("a.ipynb") == ["a = 1"]
 
 
-async def test_with_all_that_came_after_it(talk: Talk, desk: Desk) -> None:
-    desk.write("a.ipynb", "a = 1")
+async def test_with_all_that_came_after_it(talk: Talk, harness: ToolHarness) -> None:
+    harness.write("a.ipynb", "a = 1")
     first = await changed(talk)
     chat = first[0].data["chat"]
     await changed(talk, chat)
-    assert desk.sources("a.ipynb") == ["a = 2", "b = 1", "b = 1"]
-    await talk.chats.take_back(USER, chat, turn=first[0].turn, onwards=True)
-    assert desk.sources("a.ipynb") == ["a = 1"]
+    assert harness.sources("a.ipynb") == ["a = 2", "b = 1", "b = 1"]
+    await talk.chats.undo_turn(USER, chat, turn=first[0].turn, onwards=True)
+    assert harness.sources("a.ipynb") == ["a = 1"]
 
 
-async def test_a_persons_later_work_stays(talk: Talk, desk: Desk) -> None:
-    desk.write("a.ipynb", "a = 1")
+async def test_a_persons_later_work_stays(talk: Talk, harness: ToolHarness) -> None:
+    harness.write("a.ipynb", "a = 1")
     events = await changed(talk)
-    await desk.call("read_cell", cell=0, notebook="a.ipynb")
-    await desk.call("overwrite_cell", cell=0, source="a = 3", notebook="a.ipynb")
-    (taken,) = await talk.chats.take_back(USER, events[0].data["chat"], turn=events[0].turn)
-    assert desk.sources("a.ipynb") == ["a = 3"]
+    await harness.call("read_cell", cell=0, notebook="a.ipynb")
+    await harness.call("overwrite_cell", cell=0, source="a = 3", notebook="a.ipynb")
+    (taken,) = await talk.chats.undo_turn(USER, events[0].data["chat"], turn=events[0].turn)
+    assert harness.sources("a.ipynb") == ["a = 3"]
     assert "edited since" in taken.left[0]

@@ -45,7 +45,7 @@ async def test_a_person_in_a_terminal_lets_an_agents_cell_run(nb: Nb) -> None:
         assert (waits["id"], waits["face"], waits["effect"]) == (request, "mcp", "EXECUTE")
         assert "need your approval: 1" in (await asyncio.to_thread(nb, "status")).out
         assert "execute_cell" in (await asyncio.to_thread(nb, "approve", request)).out
-        assert "Nothing needs" in (await asyncio.to_thread(nb, "approve")).out
+        assert "No requests" in (await asyncio.to_thread(nb, "approve")).out
         ran = await client.call_tool("execute_cell", {"cell": 0, "notebook": "a.ipynb"})
         assert "42" in text(ran)
         await refused(client, "execute_cell", cell=0, notebook="a.ipynb")
@@ -90,7 +90,7 @@ async def test_a_call_that_is_being_asked_about_goes_on_when_the_terminal_answer
 
 
 def test_what_does_not_wait_cannot_be_answered(nb: Nb) -> None:
-    assert nb("approve").out == "Nothing needs your approval.\n"
+    assert nb("approve").out == "No requests are waiting.\n"
     assert nb("approve", "--json").json == {"permissions": []}
     assert "permission_not_found" in nb("approve", "0123456789abcdef", status=2).err
     assert "name the request" in nb("approve", "--deny", status=2).err

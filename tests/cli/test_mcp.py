@@ -111,7 +111,7 @@ async def test_toolsets_and_modes_are_chosen_on_the_command_line(nb: Nb) -> None
         assert refused.structured_content["error"]["code"] == "permission_denied"
     assert "no mode `reckless`" in nb("mcp", "--mode", "reckless", status=2).err
     assert "no toolset `magic`" in nb("mcp", "--toolsets", "magic", status=2).err
-    assert nb("mcp", "--nonsense", status=2).err.startswith("nb: nb mcp does not know --nonsense")
+    assert nb("mcp", "--nonsense", status=2).err.startswith("nb: nb mcp: unknown option --nonsense")
 
 
 def test_nothing_is_imported_for_the_relay(nb: Nb) -> None:

@@ -48,7 +48,7 @@ class TestWhichOne:
         made(tmp_path / "a" / "b", sandbox=False)
         found = Project.find(str(tmp_path / "a" / "b"))
         assert found.root == str(tmp_path)
-        assert f"the kernels of {tmp_path} have a sandbox" in found.notice
+        assert f"using {tmp_path}" in found.notice
         assert str(tmp_path / "a" / "b") in found.notice
 
     def test_one_without_leaves_those_below_alone(self, tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ def test_a_link_is_no_project_and_nothing_is_written_through_it(nb: Nb, target: 
     before = sorted(nb.root.rglob("*"))
     read = nb("cells", "a.ipynb")
     assert "1 cells" in read.out
-    assert "is a link" in read.err
+    assert "is a symbolic link" in read.err
     # What shares a kernel starts none, and there is none to share.
     for words, status in ((["open", "a.ipynb"], 2), (["mcp"], 2), (["serve", "a.ipynb"], 3)):
-        assert "is a link, and nb makes none" in nb(*words, status=status).err
+        assert "is a symbolic link" in nb(*words, status=status).err
     assert "0 kernels stopped" in nb("shutdown").out
     assert sorted(nb.root.rglob("*")) == before
 
@@ -103,7 +103,7 @@ def test_a_link_in_it_is_not_followed(nb: Nb, tmp_path: Path, name: str) -> None
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(victim)
     refused = nb("open", "a.ipynb", status=2).err
-    assert f"{link} is a link" in refused
+    assert f"{link} is a symbolic link" in refused
     assert victim.read_text() == "precious"
     assert "1 cells" in nb("cells", "a.ipynb").out
 

@@ -123,7 +123,7 @@ def test_a_folder_of_somebody_else_is_not_spoken_to(nb: Nb, path: Path) -> None:
     for words in (["open", "a.ipynb"], ["serve"], ["mcp"]):
         assert "belongs to another user" in nb(*words, status=2).err
     for words in (["cells", "a.ipynb"], ["insert", "0", "2", "-n", "a.ipynb"], ["shutdown"]):
-        assert "It is passed over" in nb(*words).err
+        assert "It is ignored" in nb(*words).err
     assert list((nb.root / ".nb").iterdir()) == []
 
 
@@ -149,7 +149,7 @@ def test_a_data_folder_that_cannot_be_written_is_named(nb: Nb, path: Path) -> No
     (nb.root / "file").write_text("")
     nb.environment["JUPYTER_DATA_DIR"] = str(nb.root / "file")
     for words in (["cells", "a.ipynb"], ["open", "a.ipynb"]):
-        assert "JUPYTER_DATA_DIR names another folder" in nb(*words, status=2).err
+        assert "Set JUPYTER_DATA_DIR to another folder" in nb(*words, status=2).err
 
 
 @pytest.mark.usefixtures("fresh_processes")

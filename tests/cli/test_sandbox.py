@@ -104,7 +104,7 @@ def test_a_folder_below_does_not_lead_out_of_it(nb: Nb, connect: str) -> None:
     below = nb.root / "deep"
     (below / ".nb" / "key").write_text("canary")
     opened = nb("open", "b.ipynb", cwd=below)
-    assert f"the kernels of {nb.root} have a sandbox" in opened.err
+    assert f"using {nb.root}" in opened.err
     assert (below / "b.ipynb").exists()
     refused = nb("run", connect, "-n", "b.ipynb", cwd=below, status=1)
     assert REFUSED in refused.out
@@ -118,7 +118,7 @@ def test_a_folder_below_does_not_lead_out_of_it(nb: Nb, connect: str) -> None:
 def test_kernels_that_run_outside_are_not_passed_over(nb: Nb) -> None:
     nb("open", "a.ipynb")
     refused = nb("open", "--sandbox", "a.ipynb", status=2)
-    assert "has kernels that do not run in a sandbox" in refused.err
+    assert "has kernels outside of a sandbox" in refused.err
     assert "`nb shutdown`" in refused.err
 
 
@@ -128,7 +128,7 @@ def test_nor_are_those_of_a_project_below(nb: Nb) -> None:
     (below / ".nb").mkdir(parents=True, mode=0o700)
     nb("open", "b.ipynb", cwd=below)
     refused = nb("open", "--sandbox", "a.ipynb", status=2)
-    assert f"The project {below} is in this one" in refused.err
+    assert f"The project {below}, inside this one" in refused.err
     assert f"`nb -C '{below}' shutdown`" in refused.err
     nb("-C", str(below), "shutdown")
     nb("open", "--sandbox", "a.ipynb")

@@ -77,14 +77,14 @@ def test_what_cannot_be_kept_is_not_so(folder: Path, private: Path) -> None:
 @pytest.mark.parametrize("says", ["{", "[]", '{"sandbox": 1, "shared": null}', '{"sandbox": true}'])
 def test_a_file_that_says_something_else_is_refused(folder: Path, private: Path, says: str) -> None:
     (folder / "project.json").write_text(says)
-    with pytest.raises(Refused, match="mend or remove it"):
+    with pytest.raises(Refused, match="fix or remove it"):
         SettingsFile(folder, private)
 
 
 def test_so_is_one_that_names_no_server(folder: Path, private: Path) -> None:
     SettingsFile(folder, private).change(server=SERVER)
     (private / "server.json").write_text('["one"]')
-    with pytest.raises(Refused, match="mend or remove it"):
+    with pytest.raises(Refused, match="fix or remove it"):
         SettingsFile(folder, private)
 
 

@@ -115,7 +115,7 @@ def test_a_kernel_that_takes_its_place_is_shared_instead(nb: Nb, tmp_path: Path)
     os.kill(pid, 9)
     nb("run", "X = 'another'")
     assert "another" in guest(nb, kernelspec, "print(X)", tmp_path)
-    assert "Shared no more" in nb("serve", "--off").out
+    assert "Stopped sharing" in nb("serve", "--off").out
     assert "Nothing was shared" in nb("serve", "--off").out
 
 

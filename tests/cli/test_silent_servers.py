@@ -105,7 +105,7 @@ async def test_a_server_that_hangs_is_waited_for_once_in_a_while(
     found = Servers(stub.runtime, clock=clock)
     assert await found.owner_of(path) is None
     assert await found.owner_of(path) is None
-    assert [server.root for server in found.silent_over(path)] == [stub.root]
+    assert [server.root for server in found.unresponsive_over(path)] == [stub.root]
     with pytest.raises(OpenElsewhere, match="is asked again in 30 s"):
         await found.owner_of(path, "WRITE")
     assert stub.asked == ["/api/tk-ai/health"]
@@ -115,7 +115,7 @@ async def test_a_server_that_hangs_is_waited_for_once_in_a_while(
     server = await found.owner_of(path)
     assert server is not None
     assert server.root == stub.root
-    assert found.silent_over(path) == []
+    assert found.unresponsive_over(path) == []
 
 
 async def test_servers_in_folders_of_each_other_are_asked_at_once(

@@ -190,7 +190,7 @@ def test_what_was_edited_is_kept_where_it_cannot_be_written(nb: Nb, tmp_path: Pa
     editor.chmod(0o755)
     ended = nb("edit", "--editor", "-n", "a.ipynb", env={"EDITOR": str(editor)}, status=2)
     assert "invalid_text" in ended.err
-    kept = Path(ended.err.split("is kept in ")[1].strip())
+    kept = Path(ended.err.split("is saved in ")[1].strip())
     assert kept.read_text() == "an hour of work\n"
     kept.unlink()
     kept.parent.rmdir()

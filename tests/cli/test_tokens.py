@@ -66,7 +66,7 @@ def test_a_server_is_shown_without_its_token() -> None:
         f"http://[?token={CANARY}",
         f"http://u:{CANARY}@h",
     ):
-        with pytest.raises(ServerUnreachable, match="is no address") as refused:
+        with pytest.raises(ServerUnreachable, match="is not an address") as refused:
             Server.at(address)
         assert CANARY not in refused.value.message
 

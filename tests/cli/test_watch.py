@@ -36,13 +36,13 @@ def test_the_run_that_goes_on_is_meant_then_the_newest(nb: Nb, running: str) -> 
 def test_who_has_run_nothing_is_told_what_others_run(nb: Nb, running: str) -> None:
     refused = nb("watch", status=2, env={"NB_CALLER": "somebody"})
     assert "execution_not_found" in refused.err
-    assert f"Others run: {running} (nb, a.ipynb)." in refused.err
+    assert f"Running executions of others: {running} (nb, a.ipynb)." in refused.err
     (nb.root / "go").write_text("now")
     assert "42" in nb("watch", running, env={"NB_CALLER": "somebody"}).out
 
 
 def test_without_a_host_nothing_has_run(nb: Nb) -> None:
-    assert "You have run nothing" in nb("watch", status=2).err
+    assert "You have no recent execution" in nb("watch", status=2).err
 
 
 def test_what_a_pipe_is_told_to_call_are_commands(nb: Nb) -> None:

@@ -20,7 +20,7 @@ from tests.notebooks.conftest import running_server
 from tests.notebooks.tabs import listening_server
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.server.wiring import state_of
+from tk_ai_extension.server.composition import state_of
 from tk_ai_extension.testing.concurrency.agents import RegistrySession
 from tk_ai_extension.testing.concurrency.kernels import SaidFile, SayingKernels
 from tk_ai_extension.testing.concurrency.model import LOST_ANSWER

@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from tests.desk import BOB, Desk
+from tests.harness import BOB, ToolHarness
 from tk_ai_extension.testing.executor_outputs import nothing_lost_silently
 from tk_ai_extension.testing.faults import (
     EXITS,
@@ -35,19 +35,19 @@ pytestmark = pytest.mark.parametrize(("backend", "documents"), PAIRS)
 
 
 @pytest.fixture
-async def used(desk: Desk):
-    desk.write("n.ipynb", "x = 1")
-    return await desk.call("use_notebook", notebook="n.ipynb")
+async def used(harness: ToolHarness):
+    harness.write("n.ipynb", "x = 1")
+    return await harness.call("use_notebook", notebook="n.ipynb")
 
 
-async def run(desk, source, **arguments):
-    return await desk.call("insert_and_execute_cell", source=source, **arguments)
+async def run(harness, source, **arguments):
+    return await harness.call("insert_and_execute_cell", source=source, **arguments)
 
 
-async def started(desk, source):
+async def started(harness, source):
     """Starts a cell and returns once it has printed something."""
-    result = await run(desk, source, wait=0)
-    execution = desk.workspace.executions.get(desk.caller, result.execution_id)
+    result = await run(harness, source, wait=0)
+    execution = harness.workspace.executions.get(harness.caller, result.execution_id)
     async with asyncio.timeout(20):
         async for event in execution.events_after():
             if event.kind == "outputs":
@@ -60,83 +60,83 @@ def printed(notebook, index=-1) -> str:
     return "".join(output.get("text", "") for output in notebook.cells[index].outputs)
 
 
-async def works_again(desk):
-    result = await desk.call("execute_ipython", code="6 * 7", wait=60)
+async def works_again(harness):
+    result = await harness.call("execute_ipython", code="6 * 7", wait=60)
     assert result.runs[0].output == "42", result.full_text()
 
 
 @pytest.mark.proves("fault:kernel-killed", "exec:statuses", "kernel:auto-restart")
-async def test_a_kernel_that_is_killed_in_a_cell(desk, used):
+async def test_a_kernel_that_is_killed_in_a_cell(harness, used):
     waiting = asyncio.create_task(
-        desk.call("execute_ipython", caller=BOB, notebook="n.ipynb", code="'after'", wait=60)
+        harness.call("execute_ipython", caller=BOB, notebook="n.ipynb", code="'after'", wait=60)
     )
     result = await run(
-        desk, f"print('kept', flush=True)\nimport time; time.sleep(0.3)\n{KILL_ITSELF}"
+        harness, f"print('kept', flush=True)\nimport time; time.sleep(0.3)\n{KILL_ITSELF}"
     )
     assert result.status == "kernel_died"
     assert "kept" in result.full_text()
     assert (await waiting).status in ("ok", "kernel_died")
-    await desk.saved("n.ipynb", lambda notebook: "kept" in printed(notebook))
-    await works_again(desk)
+    await harness.saved("n.ipynb", lambda notebook: "kept" in printed(notebook))
+    await works_again(harness)
 
 
 @pytest.mark.proves("fault:kernel-oom")
-async def test_a_kernel_that_runs_out_of_memory(desk, used):
-    result = await run(desk, OUT_OF_MEMORY)
+async def test_a_kernel_that_runs_out_of_memory(harness, used):
+    result = await run(harness, OUT_OF_MEMORY)
     assert (result.status, result.runs[0].error.split(":")[0]) == ("error", "MemoryError")
-    running = await started(desk, RUN_FOREVER)
-    pid = (await desk.workspace.kernels.info(used.kernel_id)).pid
+    running = await started(harness, RUN_FOREVER)
+    pid = (await harness.workspace.kernels.info(used.kernel_id)).pid
     kill(pid)
     async with asyncio.timeout(5):
-        result = await desk.call("wait_execution", execution_id=running.execution_id)
+        result = await harness.call("wait_execution", execution_id=running.execution_id)
     assert result.status == "kernel_died"
     assert "possibly out of memory" in result.full_text()
-    await works_again(desk)
+    await works_again(harness)
 
 
 @pytest.mark.proves("fault:never-ready", "kernel:readiness")
 @pytest.mark.parametrize(
     ("code", "said"), [(SLEEPS, "I sleep"), (EXITS, "no such module"), (GARBAGE, "hangs")]
 )
-async def test_a_kernel_that_never_gets_ready(desk, jp_kernel_dir, tmp_path, code, said):
+async def test_a_kernel_that_never_gets_ready(harness, jp_kernel_dir, tmp_path, code, said):
     from tk_ai_extension.model.errors import KernelStartFailed
 
     code += f"  # {tmp_path}"  # other tests, at the same time, have such processes too
     write_broken_kernelspec(jp_kernel_dir, "broken", code)
-    desk.write("b.ipynb", "x", kernelspec={"name": "broken", "display_name": "Broken"})
-    desk.workspace.kernels._starter._ready_timeout = 2.0
+    harness.write("b.ipynb", "x", kernelspec={"name": "broken", "display_name": "Broken"})
+    harness.workspace.kernels._starter._ready_timeout = 2.0
     with pytest.raises(KernelStartFailed) as raised:
-        await desk.call("use_notebook", notebook="b.ipynb")
+        await harness.call("use_notebook", notebook="b.ipynb")
     assert said in raised.value.message
-    assert desk.app.kernel_manager.list_kernel_ids() == []
+    assert harness.app.kernel_manager.list_kernel_ids() == []
     assert processes_with(code) == []
 
 
 @pytest.mark.proves("fault:restarted-under", "exec:statuses")
-async def test_a_kernel_that_a_person_restarts_under_a_running_cell(desk, used, jp_fetch):
-    running = await started(desk, RUN_FOREVER)
+async def test_a_kernel_that_a_person_restarts_under_a_running_cell(harness, used, jp_fetch):
+    running = await started(harness, RUN_FOREVER)
     await jp_fetch("api", "kernels", used.kernel_id, "restart", method="POST", body="{}")
-    result = await desk.call("wait_execution", execution_id=running.execution_id)
+    result = await harness.call("wait_execution", execution_id=running.execution_id)
     assert result.status == "kernel_restarted"
-    await desk.saved("n.ipynb", lambda notebook: "running" in printed(notebook))
-    await works_again(desk)
+    await harness.saved("n.ipynb", lambda notebook: "running" in printed(notebook))
+    await works_again(harness)
 
 
 @pytest.mark.proves("fault:restarted-under", "exec:statuses")
-async def test_a_kernel_that_a_person_shuts_down_under_a_running_cell(desk, used, jp_fetch):
-    running = await started(desk, RUN_FOREVER)
+async def test_a_kernel_that_a_person_shuts_down_under_a_running_cell(harness, used, jp_fetch):
+    running = await started(harness, RUN_FOREVER)
     await jp_fetch("api", "kernels", used.kernel_id, method="DELETE")
-    result = await desk.call("wait_execution", execution_id=running.execution_id)
+    result = await harness.call("wait_execution", execution_id=running.execution_id)
     assert result.status == "kernel_died"
-    await works_again(desk)
+    await works_again(harness)
 
 
 @pytest.mark.proves("fault:flood", "exec:no-block")
-async def test_a_flood_of_lines_is_whole_in_the_notebook(desk, used):
+async def test_a_flood_of_lines_is_whole_in_the_notebook(harness, used):
     with LoopMeter() as meter:
-        result = await run(desk, print_lines(100_000), wait=100)
+        result = await run(harness, print_lines(100_000), wait=100)
     assert result.status == "ok"
-    notebook = await desk.saved(
+    notebook = await harness.saved(
         "n.ipynb", lambda notebook: printed(notebook).count("\n") == 100_000
     )
     assert printed(notebook).splitlines()[-1].strip() == "99999"
@@ -145,11 +145,11 @@ async def test_a_flood_of_lines_is_whole_in_the_notebook(desk, used):
 
 
 @pytest.mark.proves("fault:flood")
-async def test_a_flood_of_displays_is_in_the_notebook_and_what_is_not_is_told(desk, used):
+async def test_a_flood_of_displays_is_in_the_notebook_and_what_is_not_is_told(harness, used):
     count = 5_000
-    result = await run(desk, show_displays(count), wait=100)
+    result = await run(harness, show_displays(count), wait=100)
     assert result.status == "ok"
-    document = await desk.workspace.store.open("n.ipynb")
+    document = await harness.workspace.store.open("n.ipynb")
     key = result.runs[0].cell
     outputs = await document.outputs(key)
     shown = [int(output["data"]["text/plain"]) for output in outputs if "data" in output]
@@ -159,20 +159,20 @@ async def test_a_flood_of_displays_is_in_the_notebook_and_what_is_not_is_told(de
 
 
 @pytest.mark.proves("fault:stdin", "exec:stdin")
-async def test_a_cell_that_asks_for_input(desk, used):
+async def test_a_cell_that_asks_for_input(harness, used):
     async with asyncio.timeout(20):
-        result = await run(desk, "name = input('Who? ')\nprint('hello', name)")
+        result = await run(harness, "name = input('Who? ')\nprint('hello', name)")
     assert result.status in ("ok", "error", "interrupted")
     assert result.prompt == "Who? "
-    await works_again(desk)
+    await works_again(harness)
 
 
 @pytest.mark.proves("fault:concurrent-edit")
-async def test_two_agents_and_a_person_edit_while_a_cell_runs(desk, used, documents):
-    running = await started(desk, RUN_FOREVER)
+async def test_two_agents_and_a_person_edit_while_a_cell_runs(harness, used, documents):
+    running = await started(harness, RUN_FOREVER)
 
     async def insert(caller, number):
-        return await desk.call(
+        return await harness.call(
             "insert_cell",
             caller=caller,
             notebook="n.ipynb",
@@ -182,13 +182,13 @@ async def test_two_agents_and_a_person_edit_while_a_cell_runs(desk, used, docume
 
     await asyncio.gather(*(insert(BOB if n % 2 else None, n) for n in range(8)))
     if documents == "room":
-        live = await desk.room("n.ipynb")
+        live = await harness.room("n.ipynb")
         live.ycells[0]["source"].insert(0, "typed ")
-    await desk.call("interrupt_kernel", execution_id=running.execution_id)
+    await harness.call("interrupt_kernel", execution_id=running.execution_id)
     sources = [
-        cell.source for cell in (await (await desk.workspace.store.open("n.ipynb")).read()).cells
+        cell.source for cell in (await (await harness.workspace.store.open("n.ipynb")).read()).cells
     ]
     assert sum("of " in source for source in sources) == 8
     if documents == "room":
         assert sources[0].startswith("typed ")
-    await desk.saved("n.ipynb", lambda notebook: len(notebook.cells) == 10)
+    await harness.saved("n.ipynb", lambda notebook: len(notebook.cells) == 10)

@@ -50,7 +50,7 @@ async def server(
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
 async def proxy(network: Proxy) -> Proxy:
     """The network, with nothing wrong with it yet."""
-    await network.mend()
+    await network.restore()
     return network
 
 

@@ -236,7 +236,7 @@ async def test_a_service_that_is_closed_while_it_connects_keeps_no_line(
         while len(proxy.requests) == before:  # noqa: ASYNC110 - a turn of the loop each
             await asyncio.sleep(0)
     await kernels.close()
-    await proxy.mend()
+    await proxy.restore()
     with pytest.raises(GatewayUnavailable, match="stopping"):
         await connecting
     with pytest.raises(GatewayUnavailable, match="stopping"):

@@ -129,7 +129,7 @@ def headers(jp_auth_header: dict[str, str]) -> dict[str, str]:
     return jp_auth_header
 
 
-class Desk:
+class NotebookHarness:
     """The notebooks of a server, as people open them."""
 
     def __init__(self, ask: Ask, headers: dict[str, str], manager: Any) -> None:
@@ -172,12 +172,12 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(
+async def harness(
     model: ScriptedModel, chat_config: Config, ask: Ask, headers: Any, jp_serverapp: Any
-) -> AsyncIterator[Desk]:
-    desk = Desk(ask, headers, jp_serverapp.kernel_manager)
-    yield desk
-    await desk.close()
+) -> AsyncIterator[NotebookHarness]:
+    harness = NotebookHarness(ask, headers, jp_serverapp.kernel_manager)
+    yield harness
+    await harness.close()
 
 
 def cells_of(root: Path, notebook: str) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from traitlets.config import Config
 
-from tests.magics.conftest import DEADLINE, Desk, Ran, cells_of
+from tests.magics.conftest import DEADLINE, NotebookHarness, Ran, cells_of
 from tk_ai_extension.testing.scripted_model import (
     UNAUTHORIZED,
     Answer,
@@ -25,9 +25,9 @@ COUNTED = "**One**, two, three, four, five, six, seven, eight."
 
 
 async def test_an_answer_is_shown_as_it_comes_and_stays_as_markdown(
-    desk: Desk, model: ScriptedModel, notebook: str
+    harness: NotebookHarness, model: ScriptedModel, notebook: str
 ) -> None:
-    person = await desk.open(notebook)
+    person = await harness.open(notebook)
     held = Held(Answer.of(COUNTED), after=3)
     model.add(held)
     begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -49,18 +49,18 @@ async def test_an_answer_is_shown_as_it_comes_and_stays_as_markdown(
 
 
 async def test_it_is_the_notebooks_chat_and_a_new_one_where_that_is_asked_for(
-    desk: Desk, model: ScriptedModel, notebook: str
+    harness: NotebookHarness, model: ScriptedModel, notebook: str
 ) -> None:
-    person = await desk.open(notebook)
+    person = await harness.open(notebook)
     model.add(Answer.of("Noted."), Answer.of("Seven."), Answer.of("No idea."))
     body = {"message": "My number is seven.", "notebook": notebook}
-    mine = await desk.request("POST", "api/tk-ai/mcp/chat", body)
-    elsewhere = await desk.request("POST", f"{CHATS}/{mine['chat']}/stop", {})
+    mine = await harness.request("POST", "api/tk-ai/mcp/chat", body)
+    elsewhere = await harness.request("POST", f"{CHATS}/{mine['chat']}/stop", {})
     assert elsewhere == {"stopped": False}
 
     assert (await person.run("%tk What is my number?")).text == "Seven."
     assert "My number is seven." in str(model.requests[-1].body["messages"])
-    assert [each["id"] for each in (await desk.request("GET", CHATS))["chats"]] == [mine["chat"]]
+    assert [each["id"] for each in (await harness.request("GET", CHATS))["chats"]] == [mine["chat"]]
 
     ran = await person.run("%%tk --new --mode plan\nWhat is\nmy number?")
     assert ran.text == "No idea."
@@ -68,14 +68,14 @@ async def test_it_is_the_notebooks_chat_and_a_new_one_where_that_is_asked_for(
     assert "seven" not in asked
     assert "What is\\nmy number?" in asked
     assert "Permission mode: plan" in asked
-    assert len((await desk.request("GET", CHATS))["chats"]) == 2
+    assert len((await harness.request("GET", CHATS))["chats"]) == 2
 
 
 async def test_what_claude_runs_in_the_kernel_that_asks_runs_when_it_has_answered(
-    desk: Desk, model: ScriptedModel, notebook: str, jp_root_dir: Path, extension: Any
+    harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_root_dir: Path, extension: Any
 ) -> None:
     """The cell waits for Claude, and the kernel for the cell: nobody waits for ever."""
-    person = await desk.open(notebook)
+    person = await harness.open(notebook)
     model.add(
         Answer.of(
             "A plot, then.",
@@ -104,17 +104,17 @@ async def test_what_claude_runs_in_the_kernel_that_asks_runs_when_it_has_answere
 
 
 async def test_a_turn_that_was_under_way_does_not_wait_for_the_kernel_that_waits_for_it(
-    desk: Desk, model: ScriptedModel, notebook: str, extension: Any
+    harness: NotebookHarness, model: ScriptedModel, notebook: str, extension: Any
 ) -> None:
     """The chat's answer to somebody else comes first: it waits for nothing in the kernel, either."""
-    person = await desk.open(notebook)
+    person = await harness.open(notebook)
     held = Held(
         Answer.of("Well.", ToolUse("execute_cell", {"cell": 0, "wait": 3600})),
         after=3,
     )
     model.add(held, Answer.of("It runs later."), Answer.of("Second."))
     body = {"message": "Run it.", "notebook": notebook, "mode": "auto"}
-    before = asyncio.create_task(desk.request("POST", "api/tk-ai/mcp/chat", body))
+    before = asyncio.create_task(harness.request("POST", "api/tk-ai/mcp/chat", body))
     async with asyncio.timeout(DEADLINE):
         await held.held.wait()
     waits: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -136,10 +136,10 @@ async def test_a_turn_that_was_under_way_does_not_wait_for_the_kernel_that_waits
 
 
 async def test_a_cell_that_an_agent_runs_may_ask_as_well(
-    desk: Desk, model: ScriptedModel, notebook: str, jp_root_dir: Path, extension: Any
+    harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_root_dir: Path, extension: Any
 ) -> None:
     """The turn is asked from a run in the server's own queue; what it queues comes after that."""
-    await desk.open(notebook)
+    await harness.open(notebook)
     model.add(
         Answer.of(ToolUse("insert_and_execute_cell", {"source": "print('later')"})),
         Answer.of("It runs soon."),
@@ -147,7 +147,7 @@ async def test_a_cell_that_an_agent_runs_may_ask_as_well(
     source = "%load_ext tk_ai_extension.magics\n%tk --mode auto Print something."
     arguments = {"notebook": notebook, "source": source, "index": 0, "wait": DEADLINE}
     path = "api/tk-ai/tools/insert_and_execute_cell?caller=agent"
-    ran = await desk.request("POST", path, arguments)
+    ran = await harness.request("POST", path, arguments)
     assert ran["status"] == "ok"
     for run in extension.workspace.executions.active():
         assert await run.wait(DEADLINE)
@@ -158,9 +158,9 @@ async def test_a_cell_that_an_agent_runs_may_ask_as_well(
 
 @pytest.mark.real_cli
 async def test_an_interrupt_stops_the_turn_and_what_it_has_queued(
-    desk: Desk, model: ScriptedModel, notebook: str, jp_root_dir: Path, extension: Any
+    harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_root_dir: Path, extension: Any
 ) -> None:
-    person = await desk.open(notebook)
+    person = await harness.open(notebook)
     held = Held(Answer.of("One, two, three, four."), after=4)
     model.add(
         Answer.of(ToolUse("insert_and_execute_cell", {"source": "print('never')"})),
@@ -183,9 +183,9 @@ async def test_an_interrupt_stops_the_turn_and_what_it_has_queued(
 
 
 async def test_a_question_is_answered_below_the_cell(
-    desk: Desk, model: ScriptedModel, notebook: str, jp_root_dir: Path
+    harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_root_dir: Path
 ) -> None:
-    person = await desk.open(notebook)
+    person = await harness.open(notebook)
     insert = ToolUse("insert_cell", {"source": "x = 1"})
     model.add(Answer.of(insert), Answer.of("Added."))
     ran = await person.run("%tk Set x.", answer=lambda _: "y")
@@ -203,9 +203,9 @@ async def test_a_question_is_answered_below_the_cell(
 
 
 async def test_where_nobody_can_be_asked_the_answer_is_no(
-    desk: Desk, model: ScriptedModel, notebook: str, jp_root_dir: Path
+    harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_root_dir: Path
 ) -> None:
-    person = await desk.open(notebook)
+    person = await harness.open(notebook)
     model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("I may not."))
     ran = await person.run("%tk Set x.")
     assert ran.status == "ok"
@@ -214,9 +214,9 @@ async def test_where_nobody_can_be_asked_the_answer_is_no(
 
 
 async def test_fix_sends_the_last_error_with_its_cell(
-    desk: Desk, model: ScriptedModel, notebook: str, jp_root_dir: Path
+    harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_root_dir: Path
 ) -> None:
-    person = await desk.open(notebook)
+    person = await harness.open(notebook)
     nothing = await person.run("%tk fix")
     assert nothing.traceback[0] == "tk: No error in this kernel."
     await person.run("def half(x):\n    return x / 0\nhalf(1)")
@@ -241,8 +241,10 @@ class TestTheTour:
         chat_config.TkAIExtensionApp.chat_model = ""
         return chat_config
 
-    async def test_it_ends_where_what_it_runs_comes_later(self, desk: Desk, notebook: str) -> None:
-        person = await desk.open(notebook)
+    async def test_it_ends_where_what_it_runs_comes_later(
+        self, harness: NotebookHarness, notebook: str
+    ) -> None:
+        person = await harness.open(notebook)
         ran = await person.run("%tk --mode auto Hello.")
         assert ran.status == "ok", ran.traceback
         assert "tour" in ran.text
@@ -250,9 +252,9 @@ class TestTheTour:
 
 @pytest.mark.real_cli
 async def test_a_failure_is_said_without_a_traceback(
-    desk: Desk, model: ScriptedModel, notebook: str
+    harness: NotebookHarness, model: ScriptedModel, notebook: str
 ) -> None:
-    person = await desk.open(notebook)
+    person = await harness.open(notebook)
     model.add(*[UNAUTHORIZED] * 5)
     ran = await person.run("%tk Hello.")
     assert ran.status == "error"

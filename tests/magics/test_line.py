@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.magics.conftest import DEADLINE, Desk, cells_of
+from tests.magics.conftest import DEADLINE, NotebookHarness, cells_of
 from tests.server.test_users import TOKENS, TwoUsers
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
 
@@ -46,9 +46,9 @@ async def ask(line: str, **question: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def told(desk: Desk, notebook: str) -> tuple[str, str]:
+async def told(harness: NotebookHarness, notebook: str) -> tuple[str, str]:
     """Where the line of a notebook's kernel is, and its pass."""
-    line, shown = json.loads((await (await desk.open(notebook)).run(TOLD)).printed)
+    line, shown = json.loads((await (await harness.open(notebook)).run(TOLD)).printed)
     return line, shown
 
 
@@ -56,7 +56,7 @@ async def told(desk: Desk, notebook: str) -> tuple[str, str]:
     sys.platform != "linux", reason="the system does not say who is at the other end"
 )
 async def test_a_pass_is_good_in_its_own_kernel_alone(
-    desk: Desk, model: ScriptedModel, told: tuple[str, str]
+    harness: NotebookHarness, model: ScriptedModel, told: tuple[str, str]
 ) -> None:
     line, shown = told
     for given in ("", "guessed", shown):
@@ -67,42 +67,42 @@ async def test_a_pass_is_good_in_its_own_kernel_alone(
 
 
 async def test_what_a_kernel_starts_may_ask_as_well(
-    desk: Desk, model: ScriptedModel, notebook: str
+    harness: NotebookHarness, model: ScriptedModel, notebook: str
 ) -> None:
-    person = await desk.open(notebook)
+    person = await harness.open(notebook)
     model.add(Answer.of("Hello, child."))
     assert (await person.run(FROM_A_CHILD)).printed == "Hello, child.\n\n"
 
 
 async def test_a_pass_ends_with_its_kernel_and_a_restart_gives_a_new_one(
-    desk: Desk, extension: Any, notebook: str
+    harness: NotebookHarness, extension: Any, notebook: str
 ) -> None:
-    person = await desk.open(notebook)
+    person = await harness.open(notebook)
     line, shown = json.loads((await person.run(TOLD)).printed)
     await extension.workspace.kernels.restart(person.kernel_id)
-    again = await desk.person(person.kernel_id)
+    again = await harness.person(person.kernel_id)
     assert json.loads((await again.run(TOLD)).printed) not in ([line, shown], [])
     refused = await ask(line, **{"pass": shown}, message="Hello.")
-    assert "does not know this pass" in refused["error"]["message"]
+    assert "does not know this credential" in refused["error"]["message"]
     await extension.workspace.kernels.shutdown(person.kernel_id)
-    assert extension.services.line._passes == {}
+    assert extension.services.kernel_chat._passes == {}
 
 
 @pytest.mark.proves("threat:secrets")
 async def test_no_key_and_no_token_reaches_a_kernel(
-    desk: Desk, model: ScriptedModel, notebook: str, jp_serverapp: Any
+    harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_serverapp: Any
 ) -> None:
-    person = await desk.open(notebook)
+    person = await harness.open(notebook)
     ran = await person.run("import os; print(dict(os.environ))")
     assert jp_serverapp.identity_provider.token not in ran.printed
     assert model.environment["ANTHROPIC_API_KEY"] not in ran.printed
 
 
 async def test_a_cell_reaches_no_other_chat_and_answers_nobody_elses_question(
-    desk: Desk, model: ScriptedModel, notebook: str, jp_root_dir: Path
+    harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_root_dir: Path
 ) -> None:
     """It names neither a chat nor a notebook, and knows only the questions of its own turn."""
-    person = await desk.open(notebook)
+    person = await harness.open(notebook)
     model.add(Answer.of(ToolUse("insert_cell", {"source": "x"})), Answer.of("Hm."))
     ran = await person.run(
         "from tk_ai_extension.magics.server_connection import ServerConnection\n"
@@ -117,12 +117,14 @@ async def test_a_cell_reaches_no_other_chat_and_answers_nobody_elses_question(
     )
     assert notebook in ran.printed.split()
     assert "['once', 'notebook', 'deny']" in ran.printed
-    assert "answers no question of this turn" in ran.traceback[0]
+    assert "has no such permission request" in ran.traceback[0]
     assert len(cells_of(jp_root_dir, notebook)) == 2
 
 
-async def test_a_kernel_without_a_line_is_told_what_to_do(desk: Desk, notebook: str) -> None:
-    person = await desk.open(notebook)
+async def test_a_kernel_without_a_line_is_told_what_to_do(
+    harness: NotebookHarness, notebook: str
+) -> None:
+    person = await harness.open(notebook)
     ran = await person.run("import os\nos.environ.pop('TK_AI_LINE')\n%tk Hello.")
     assert ran.traceback[0].startswith("tk [no_line]: This kernel has no connection")
     assert "nb chat" in ran.traceback[1]
@@ -130,9 +132,9 @@ async def test_a_kernel_without_a_line_is_told_what_to_do(desk: Desk, notebook: 
     assert ran.traceback[0].startswith("tk [no_line]: The server that started this kernel")
 
 
-async def test_a_kernel_that_is_no_notebooks_is_told_so(desk: Desk) -> None:
-    kernel = await desk.request("POST", "api/kernels", {"name": "python3"})
-    ran = await (await desk.person(kernel["id"])).run("%tk Hello.")
+async def test_a_kernel_that_is_no_notebooks_is_told_so(harness: NotebookHarness) -> None:
+    kernel = await harness.request("POST", "api/kernels", {"name": "python3"})
+    ran = await (await harness.person(kernel["id"])).run("%tk Hello.")
     assert ran.traceback[0].startswith("tk [notebook_required]: ")
 
 
@@ -148,18 +150,22 @@ class TestSeveralUsers:
 
     @pytest.mark.proves("threat:other-user", "ext:multi-user")
     async def test_where_a_server_has_several_users_a_cell_asks_for_none_of_them(
-        self, desk: Desk, model: ScriptedModel, notebook: str
+        self, harness: NotebookHarness, model: ScriptedModel, notebook: str
     ) -> None:
-        person = await desk.open(notebook)
+        person = await harness.open(notebook)
         ran = await person.run("%tk Hello.")
         assert ran.traceback[0].startswith("tk [permission_denied]: ")
         assert model.requests == []
 
     async def test_a_server_of_jupyterhub_is_its_owners(
-        self, desk: Desk, model: ScriptedModel, notebook: str, monkeypatch: pytest.MonkeyPatch
+        self,
+        harness: NotebookHarness,
+        model: ScriptedModel,
+        notebook: str,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setenv("JUPYTERHUB_USER", "ada")
-        person = await desk.open(notebook)
+        person = await harness.open(notebook)
         model.add(Answer.of("Hello, Ada."))
         assert (await person.run("%tk Hello.")).text == "Hello, Ada."
 
@@ -171,25 +177,25 @@ class TestWithoutLines:
         return chat_config
 
     async def test_an_administrator_may_give_kernels_no_line(
-        self, desk: Desk, notebook: str
+        self, harness: NotebookHarness, notebook: str
     ) -> None:
-        person = await desk.open(notebook)
+        person = await harness.open(notebook)
         assert "TK_AI" not in (await person.run("import os; print(dict(os.environ))")).printed
         assert "no_line" in (await person.run("%tk Hello.")).traceback[0]
 
 
 async def test_a_kernel_starts_also_where_there_can_be_no_line(
-    desk: Desk, notebook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harness: NotebookHarness, notebook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / ("d" * 120)  # a socket's path may have about a hundred bytes
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
-    person = await desk.open(notebook)
+    person = await harness.open(notebook)
     assert "no_line" in (await person.run("%tk Hello.")).traceback[0]
 
 
 async def test_the_socket_goes_with_the_server(extension: Any) -> None:
-    line = extension.services.line
+    line = extension.services.kernel_chat
     address = (await line.issue("a kernel"))["TK_AI_LINE"]
     folder = Path(address).parent
     assert [each.name for each in folder.iterdir()] == ["line.sock"]

@@ -14,7 +14,7 @@ import pytest_asyncio
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
-from tests.notebooks.tabs import PATH, SHORT, Desk, listening_server, store_of, tab_bench
+from tests.notebooks.tabs import PATH, SHORT, TabHarness, listening_server, store_of, tab_bench
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.tabs import document as tabdocument
 from tk_ai_extension.server import tabs
@@ -111,7 +111,7 @@ async def bench(
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+async def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TabHarness]:
     monkeypatch.setattr(tabdocument, "GRACE", DEADLINE)
     monkeypatch.setattr(tabs, "GRACE", DEADLINE)
     async with listening_server(tmp_path) as (app, address):
@@ -120,14 +120,14 @@ async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         page = TabPage(address, app.identity_provider.token)
         await page.connect()
         await page.open(PATH)
-        yield Desk(app, address, store_of(app), page)
+        yield TabHarness(app, address, store_of(app), page)
         assert page.dialogs == []
         page.before = None
         await page.close()
 
 
 @pytest.fixture
-def impatient(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(harness: TabHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tab that goes away counts as lost at once."""
     monkeypatch.setattr(tabdocument, "GRACE", SHORT)
     monkeypatch.setattr(tabs, "GRACE", SHORT)

@@ -118,7 +118,7 @@ PATH = "n.ipynb"
 
 
 @dataclass
-class Desk:
+class TabHarness:
     """A server, and somebody with a notebook of two cells open."""
 
     app: ServerApp
@@ -155,4 +155,4 @@ class Desk:
         """Waits until something holds; it is looked at whenever anything about any tab changes."""
         async with asyncio.timeout(DEADLINE):
             while not check():
-                await self.channel._moves(None)
+                await self.channel._wait_for_change(None)

@@ -12,7 +12,7 @@ import pytest
 from jupyter_server.serverapp import ServerApp
 
 from tests.notebooks.conftest import running_server
-from tests.notebooks.tabs import PATH, Desk
+from tests.notebooks.tabs import PATH, TabHarness
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.operations import Insert, Replace, SetOutputs
 from tk_ai_extension.model.outputs import Append, StreamEdit
@@ -151,8 +151,8 @@ async def test_outputs_go_on_in_the_room_that_takes_the_place_of_one_that_failed
 
 
 @pytest.mark.proves("exec:saved", "fault:tab-lost")
-async def test_outputs_go_to_and_fro_between_the_file_and_a_tab(desk: Desk) -> None:
-    document, text = await desk.document(), ""
+async def test_outputs_go_to_and_fro_between_the_file_and_a_tab(harness: TabHarness) -> None:
+    document, text = await harness.document(), ""
     async with document.writing("aaaa1111") as writer:
         await writer.start()
         await writer.write([Append(stream(""))])
@@ -162,9 +162,9 @@ async def test_outputs_go_to_and_fro_between_the_file_and_a_tab(desk: Desk) -> N
             assert await document.outputs("aaaa1111") == (stream(text),)
             await document.apply([Replace("bbbb2222", f"edit {turn}")])
             if turn % 2:
-                await desk.page.open(PATH)
+                await harness.page.open(PATH)
             else:
-                await desk.page.shut(PATH)
+                await harness.page.close_notebook(PATH)
         await writer.finish(4)
     assert await document.outputs("aaaa1111") == (stream(text),)
     assert (await document.read()).cells[1].source == "edit 3"

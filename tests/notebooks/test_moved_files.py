@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.desk import Desk, backend, desk, documents, jp_server_config
+from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
 from tests.notebooks.conftest import file_bench
 from tests.notebooks.test_contents import PairedManager
 from tests.notebooks.test_saving import write_at
@@ -30,7 +30,7 @@ from tk_ai_extension.testing.document_bench import (
 )
 from tk_ai_extension.workspace.paths import notebook_path
 
-__all__ = ["backend", "desk", "documents", "jp_server_config"]
+__all__ = ["backend", "documents", "harness", "jp_server_config"]
 
 
 def printed(stored: Any) -> str:
@@ -53,19 +53,19 @@ def waiting_cell(gate: Path) -> str:
     return f"print('before', flush=True)\nopen({str(gate)!r}).read()\nprint('after')"
 
 
-async def rename_by_jupyter(desk: Desk, old: str, new: str) -> None:
-    manager: Any = desk.app.contents_manager
+async def rename_by_jupyter(harness: ToolHarness, old: str, new: str) -> None:
+    manager: Any = harness.app.contents_manager
     await manager.rename(old, new)
 
 
-async def rename_on_disk(desk: Desk, old: str, new: str) -> None:
-    (desk.root / old).rename(desk.root / new)
+async def rename_on_disk(harness: ToolHarness, old: str, new: str) -> None:
+    (harness.root / old).rename(harness.root / new)
 
 
-async def rename_to_a_path_with_an_id(desk: Desk, old: str, new: str) -> None:
+async def rename_to_a_path_with_an_id(harness: ToolHarness, old: str, new: str) -> None:
     """A file that was there before had an id, which jupyter_server_fileid does not move another one to."""
-    desk.app.web_app.settings["file_id_manager"].index(new)
-    await rename_by_jupyter(desk, old, new)
+    harness.app.web_app.settings["file_id_manager"].index(new)
+    await rename_by_jupyter(harness, old, new)
 
 
 @pytest.mark.proves("kernel:shared-live", "exec:saved")
@@ -80,23 +80,23 @@ async def rename_to_a_path_with_an_id(desk: Desk, old: str, new: str) -> None:
     ids=["file", "file-on-disk", "room", "room-with-two-ids"],
 )
 async def test_outputs_of_a_running_cell_land_where_its_notebook_was_moved(
-    desk: Desk, gate: Path, rename: Callable[..., Any]
+    harness: ToolHarness, gate: Path, rename: Callable[..., Any]
 ) -> None:
-    desk.write("old.ipynb", waiting_cell(gate), "print('next')")
-    (desk.root / "folder").mkdir()
-    await desk.call("use_notebook", notebook="old.ipynb")
-    running = await desk.call("execute_cells", which="all", wait=0)
-    await desk.saved("old.ipynb", lambda stored: "before" in printed(stored), within=DEADLINE)
-    await rename(desk, "old.ipynb", "folder/new.ipynb")
+    harness.write("old.ipynb", waiting_cell(gate), "print('next')")
+    (harness.root / "folder").mkdir()
+    await harness.call("use_notebook", notebook="old.ipynb")
+    running = await harness.call("execute_cells", which="all", wait=0)
+    await harness.saved("old.ipynb", lambda stored: "before" in printed(stored), within=DEADLINE)
+    await rename(harness, "old.ipynb", "folder/new.ipynb")
     await asyncio.to_thread(gate.write_text, "go")
-    ended = await desk.call("wait_execution", execution_id=running.execution_id, wait=DEADLINE)
+    ended = await harness.call("wait_execution", execution_id=running.execution_id, wait=DEADLINE)
     assert ended.status == "ok"
-    stored = await desk.saved(
+    stored = await harness.saved(
         "folder/new.ipynb", lambda stored: stored.cells[1].execution_count == 2, within=DEADLINE
     )
     assert printed(stored) == "before\nafter\n"
-    assert not (desk.root / "old.ipynb").exists()
-    edited = await desk.call("read_cell", notebook="folder/new.ipynb", cell=0)
+    assert not (harness.root / "old.ipynb").exists()
+    edited = await harness.call("read_cell", notebook="folder/new.ipynb", cell=0)
     assert "after" in edited.full_text()
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.desk import Desk, backend, desk, documents, jp_server_config
+from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
 from tests.notebooks.conftest import file_bench
 from tk_ai_extension.model.cells import CellContent, Json
 from tk_ai_extension.model.celltext import render
@@ -25,7 +25,7 @@ from tk_ai_extension.model.outputs import Append, summarise
 from tk_ai_extension.notebooks.reading import read_notebook
 from tk_ai_extension.testing.document_bench import code, display, notebook, prose, stream
 
-__all__ = ["backend", "desk", "documents", "jp_server_config"]
+__all__ = ["backend", "documents", "harness", "jp_server_config"]
 
 WHOLE = notebook(
     code(
@@ -221,30 +221,30 @@ ODD: dict[str, tuple[Place, Any]] = {
 @pytest.mark.proves("doc:errors", "doc:lenient")
 @pytest.mark.parametrize("documents", ["file", "room"])
 async def test_no_odd_file_breaks_a_tool_or_the_search_of_its_folder(
-    desk: Desk, documents: str
+    harness: ToolHarness, documents: str
 ) -> None:
-    (desk.root / "odd").mkdir()
+    (harness.root / "odd").mkdir()
     for name, (place, value) in ODD.items():
-        (desk.root / "odd" / f"{name}.ipynb").write_bytes(changed(WHOLE, place, value))
-    listed = await desk.call("list_notebooks", path="odd")
+        (harness.root / "odd" / f"{name}.ipynb").write_bytes(changed(WHOLE, place, value))
+    listed = await harness.call("list_notebooks", path="odd")
     assert {entry.notebook for entry in listed.notebooks} == {f"odd/{name}.ipynb" for name in ODD}
     assert [entry.notebook for entry in listed.notebooks if entry.cells is None] == [
         "odd/cells.ipynb"
     ]
     for where, pattern in (("source", "Title"), ("outputs", "printed")):
-        found = await desk.call("search_cells", notebook="odd", pattern=pattern, where=where)
+        found = await harness.call("search_cells", notebook="odd", pattern=pattern, where=where)
         assert {match.notebook for match in found.matches} >= {"odd/format.ipynb", "odd/data.ipynb"}
     for name, (place, value) in ODD.items():
         path = f"odd/{name}.ipynb"
         if name == "cells":
             with pytest.raises(InvalidNotebook, match="cell 1"):
-                await desk.call("list_cells", notebook=path)
+                await harness.call("list_cells", notebook=path)
             continue
         # Jupyter itself, which fills the rooms, refuses some: by name.
         with suppress(InvalidNotebook) if documents == "room" else nullcontext():
-            await desk.call("list_cells", notebook=path)
-            read = await desk.call("read_cell", notebook=path, cell=0)
+            await harness.call("list_cells", notebook=path)
+            read = await harness.call("read_cell", notebook=path, cell=0)
             json.dumps(read.structured(), allow_nan=False).encode()
             for view in ("editable", "reading", "raw"):
-                await desk.call("read_notebook", notebook=path, view=view)
-        assert (desk.root / path).read_bytes() == changed(WHOLE, place, value)
+                await harness.call("read_notebook", notebook=path, view=view)
+        assert (harness.root / path).read_bytes() == changed(WHOLE, place, value)

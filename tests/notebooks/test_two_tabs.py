@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.notebooks.tabs import PATH, Desk
+from tests.notebooks.tabs import PATH, TabHarness
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import Conflict, OpenTwice
 from tk_ai_extension.model.operations import Insert, Replace
@@ -15,51 +15,53 @@ INSERT = Insert(CellContent("code", "new"), index=0)
 
 
 @pytest.mark.proves("fault:tab-lost", "fault:concurrent-edit")
-async def test_the_tab_with_unsaved_changes_counts_and_the_other_one_follows(desk: Desk) -> None:
-    other = await desk.another_page()
+async def test_the_tab_with_unsaved_changes_counts_and_the_other_one_follows(
+    harness: TabHarness,
+) -> None:
+    other = await harness.another_page()
     await other.open(PATH)
-    await desk.person.type(PATH, 0, " typed")
-    document = await desk.document()
+    await harness.person.type(PATH, 0, " typed")
+    document = await harness.document()
     seen = (await document.read()).by_key
     assert sources(list(seen.values())) == ["a typed", "b"]
     await document.apply([Replace("bbbb2222", "x", expect=seen["bbbb2222"].hash)])
-    assert desk.on_disk()[0]["source"] == ["a typed"]
-    await desk.changes(lambda: sources(other.notebooks[PATH].cells) == ["a typed", "x"])
+    assert harness.on_disk()[0]["source"] == ["a typed"]
+    await harness.changes(lambda: sources(other.notebooks[PATH].cells) == ["a typed", "x"])
     assert other.dialogs == []
     await other.close()
 
 
 @pytest.mark.proves("fault:concurrent-edit")
-async def test_two_tabs_with_unsaved_changes_are_told(desk: Desk) -> None:
-    other = await desk.another_page()
+async def test_two_tabs_with_unsaved_changes_are_told(harness: TabHarness) -> None:
+    other = await harness.another_page()
     await other.open(PATH)
-    await desk.person.type(PATH, 0, " typed")
+    await harness.person.type(PATH, 0, " typed")
     await TabPerson(other).type(PATH, 1, " too")
-    document = await desk.document()
+    document = await harness.document()
     with pytest.raises(OpenTwice):
         await document.read()
     with pytest.raises(OpenTwice):
         await document.apply([INSERT])
-    await other.leave()
-    await desk.changes(lambda: len(desk.channel.present(PATH)) == 1)
+    await other.unload()
+    await harness.changes(lambda: len(harness.channel.present(PATH)) == 1)
     with pytest.raises(Conflict):
         await document.apply([Replace("aaaa1111", "x", expect="0" * 32)])
     await document.apply([INSERT])
-    assert sources(desk.on_disk()) == ["new", "a typed", "b"]
+    assert sources(harness.on_disk()) == ["new", "a typed", "b"]
 
 
 @pytest.mark.proves("fault:concurrent-edit")
 async def test_a_tab_that_was_looked_at_last_shows_what_another_has_saved_before_it_is_changed(
-    desk: Desk,
+    harness: TabHarness,
 ) -> None:
-    other = await desk.another_page()
+    other = await harness.another_page()
     await other.open(PATH)
-    await desk.person.type(PATH, 0, " typed")
-    await desk.page.save(PATH)
-    await desk.page.known()
-    document = await desk.document()
+    await harness.person.type(PATH, 0, " typed")
+    await harness.page.save(PATH)
+    await harness.page.report_and_wait()
+    document = await harness.document()
     assert sources((await document.read()).cells) == ["a typed", "b"]
     await document.apply([Replace("bbbb2222", "x")])
-    assert sources(desk.on_disk()) == ["a typed", "x"]
+    assert sources(harness.on_disk()) == ["a typed", "x"]
     assert other.dialogs == []
     await other.close()

@@ -27,7 +27,7 @@ import sys, threading
 
 class Watch:
     def find_spec(self, name, path=None, target=None):
-        if name in ("mcp", "claude_agent_sdk", "tk_ai_extension.server.wiring"):
+        if name in ("mcp", "claude_agent_sdk", "tk_ai_extension.server.composition"):
             main = threading.current_thread() is threading.main_thread()
             where = "the main" if main else "another"
             print(f"import of {name} on {where} thread", file=sys.stderr, flush=True)
@@ -88,7 +88,7 @@ async def test_what_takes_long_to_import_waits_until_the_server_is_up(
     start_server: StartServer,
 ) -> None:
     server = await start_server(config=WATCH_IMPORTS)
-    for late in ("mcp", "tk_ai_extension.server.wiring"):
+    for late in ("mcp", "tk_ai_extension.server.composition"):
         line = await server.log.line(f"import of {late} on")
         assert "another thread" in line
         lines = server.log.lines

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from tests.server.conftest import Ask, Call
-from tk_ai_extension.server.handlers.base import NotFoundHandler
+from tk_ai_extension.server.handlers.handler import NotFoundHandler
 from tk_ai_extension.server.handlers.routes import ROUTES
 
 PREFIX = "/api/tk-ai"

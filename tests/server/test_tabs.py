@@ -21,29 +21,31 @@ DEADLINE = 20.0
 CLIENT = "c" * 16
 
 
-class Wire:
+class FakeConnection:
     """A line that keeps what is sent."""
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
-        self.is_cut = False
+        self.is_dropped = False
 
     async def send(self, message: str) -> None:
         self.sent.append(json.loads(message))
 
-    def cut(self) -> None:
-        self.is_cut = True
+    def drop(self) -> None:
+        self.is_dropped = True
 
 
 def told(name: str = "n", path: str = "n.ipynb", *, dirty: bool = False) -> dict[str, Any]:
     return {"id": name, "path": path, "dirty": dirty, "focused": True}
 
 
-def page_with(channel: Tabs, *listed: dict[str, Any], user: str = "ann") -> tuple[Page, Wire]:
-    wire = Wire()
-    page = channel.connect(user, CLIENT, wire)
-    channel.hear(page, {"tabs": list(listed), "heard": 0, "list": 1})
-    return page, wire
+def page_with(
+    channel: Tabs, *listed: dict[str, Any], user: str = "ann"
+) -> tuple[Page, FakeConnection]:
+    connection = FakeConnection()
+    page = channel.connect(user, CLIENT, connection)
+    channel.handle(page, {"tabs": list(listed), "heard": 0, "list": 1})
+    return page, connection
 
 
 # --- who may
@@ -130,34 +132,34 @@ async def test_a_message_beyond_the_bound_ends_the_line(
 @pytest.mark.proves("threat:other-user")
 async def test_a_page_of_another_user_is_another_page_though_it_has_the_same_name() -> None:
     channel = Tabs()
-    hers, her_wire = page_with(channel, told(path="hers.ipynb"))
-    his, his_wire = page_with(channel, told(path="his.ipynb"), user="ben")
+    hers, her_connection = page_with(channel, told(path="hers.ipynb"))
+    his, his_connection = page_with(channel, told(path="his.ipynb"), user="ben")
     assert hers is not his
-    assert not her_wire.is_cut
+    assert not her_connection.is_dropped
     (tab,) = channel.present("hers.ipynb")
     asked = asyncio.create_task(tab.ask("read", since=0))
     await asyncio.wait([asked], timeout=0)
-    (question,) = her_wire.sent
-    assert his_wire.sent == []
-    channel.hear(his, {"answer": question["id"], "result": {"version": 666}})
-    channel.hear(hers, {"answer": question["id"], "result": {"version": 1}})
+    (question,) = her_connection.sent
+    assert his_connection.sent == []
+    channel.handle(his, {"answer": question["id"], "result": {"version": 666}})
+    channel.handle(hers, {"answer": question["id"], "result": {"version": 1}})
     assert await asked == {"version": 1}
 
 
 async def test_an_answer_that_is_none_is_refused_and_a_late_one_is_nothing() -> None:
     channel = Tabs()
-    page, wire = page_with(channel, told())
+    page, connection = page_with(channel, told())
     (tab,) = channel.present("n.ipynb")
     for answer in ({"result": 1}, {"error": {"code": "too_large", "message": "m", "status": "x"}}):
         asked = asyncio.create_task(tab.ask("read", since=0))
         await asyncio.wait([asked], timeout=0)
-        number = wire.sent[-1]["id"]
-        channel.hear(page, {"answer": number, **answer})
+        number = connection.sent[-1]["id"]
+        channel.handle(page, {"answer": number, **answer})
         with pytest.raises(TabRefused):
             await asked
-        channel.hear(page, {"answer": number, **answer})
+        channel.handle(page, {"answer": number, **answer})
     with pytest.raises(InvalidArguments):
-        channel.hear(page, {"hello": 1})
+        channel.handle(page, {"hello": 1})
 
 
 @pytest.mark.proves("threat:exhaustion")
@@ -167,7 +169,7 @@ async def test_pages_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) 
     channel = Tabs()
     page_with(channel, told())
     with pytest.raises(LimitReached):
-        channel.connect("ben", CLIENT, Wire())
+        channel.connect("ben", CLIENT, FakeConnection())
     (tab,) = channel.present("n.ipynb")
     asked = asyncio.create_task(tab.ask("read", since=0))
     await asyncio.wait([asked], timeout=0)
@@ -183,12 +185,12 @@ async def test_pages_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_a_page_that_comes_again_takes_the_place_of_its_former_line() -> None:
     channel = Tabs()
-    page, wire = page_with(channel, told())
+    page, connection = page_with(channel, told())
     (tab,) = channel.present("n.ipynb")
     again, second = page_with(channel, told())
     assert again is page
-    assert wire.is_cut
-    channel.disconnect(page, wire, left=True)
+    assert connection.is_dropped
+    channel.disconnect(page, connection, left=True)
     assert channel.present("n.ipynb") == [tab]
     channel.disconnect(page, second, left=True)
     assert await channel.find("n.ipynb") is None
@@ -197,16 +199,16 @@ async def test_a_page_that_comes_again_takes_the_place_of_its_former_line() -> N
 
 async def test_a_change_counts_as_unsaved_until_the_page_says_otherwise() -> None:
     channel = Tabs()
-    page, wire = page_with(channel, told())
+    page, connection = page_with(channel, told())
     (tab,) = channel.present("n.ipynb")
     asked = asyncio.create_task(tab.ask("apply", op="1"))
     await asyncio.wait([asked], timeout=0)
     # It was said before the question was heard.
-    channel.hear(page, {"tabs": [told()], "heard": 0, "list": 2})
+    channel.handle(page, {"tabs": [told()], "heard": 0, "list": 2})
     assert tab.dirty
-    number = wire.sent[-1]["id"]
-    channel.hear(page, {"answer": number, "result": {}})
-    channel.hear(page, {"tabs": [told()], "heard": number, "list": 3})
+    number = connection.sent[-1]["id"]
+    channel.handle(page, {"answer": number, "result": {}})
+    channel.handle(page, {"tabs": [told()], "heard": number, "list": 3})
     assert not tab.dirty
     await asked
 
@@ -216,14 +218,14 @@ async def test_a_notebook_that_was_lost_unsaved_is_free_once_somebody_opens_it_a
 ) -> None:
     monkeypatch.setattr(tabs, "GRACE", 0.01)
     channel = Tabs()
-    page, wire = page_with(channel, told(dirty=True))
-    channel.disconnect(page, wire, left=False)
+    page, connection = page_with(channel, told(dirty=True))
+    channel.disconnect(page, connection, left=False)
     with pytest.raises(TabOffline):
         await channel.find("n.ipynb")
-    other = channel.connect("ann", "another-page", Wire())
-    channel.hear(other, {"tabs": [told("m")], "heard": 0, "list": 1})
+    other = channel.connect("ann", "another-page", FakeConnection())
+    channel.handle(other, {"tabs": [told("m")], "heard": 0, "list": 1})
     assert await channel.find("n.ipynb") is not None
-    channel.hear(other, {"tabs": [], "heard": 0, "list": 2})
+    channel.handle(other, {"tabs": [], "heard": 0, "list": 2})
     assert await channel.find("n.ipynb") is None
 
 
@@ -233,8 +235,8 @@ async def test_only_whose_tab_was_lost_can_give_up_what_it_held(
 ) -> None:
     monkeypatch.setattr(tabs, "GRACE", 0.01)
     channel = Tabs()
-    page, wire = page_with(channel, told(dirty=True))
-    channel.disconnect(page, wire, left=False)
+    page, connection = page_with(channel, told(dirty=True))
+    channel.disconnect(page, connection, left=False)
     with pytest.raises(TabOffline):
         await channel.find("n.ipynb")
     assert channel.lost("bob") == {}
@@ -268,22 +270,25 @@ async def test_lost_pages_take_no_place_are_bounded_and_expire(
     channel.subscribe(opened, opened)
     async with asyncio.timeout(DEADLINE):
         for number in range(40):
-            wire = Wire()
-            page = channel.connect("ann", f"page{number:012}", wire)
-            channel.hear(page, {"tabs": [told(path=f"{number}.ipynb", dirty=True)], "heard": 0})
-            channel.disconnect(page, wire, left=False)
+            connection = FakeConnection()
+            page = channel.connect("ann", f"page{number:012}", connection)
+            channel.handle(page, {"tabs": [told(path=f"{number}.ipynb", dirty=True)], "heard": 0})
+            channel.disconnect(page, connection, left=False)
             await until(lambda: not channel._grace)
             assert len(channel.lost("ann")) <= 5
         assert sorted(channel.lost("ann")) == [f"{number}.ipynb" for number in range(35, 40)]
         # Others connect, and another user's lost page is not given up for this one's.
-        wires = [Wire() for _ in range(3)]
-        pages = [channel.connect("bob", f"bob{n:013}", wire) for n, wire in enumerate(wires)]
+        connections = [FakeConnection() for _ in range(3)]
+        pages = [
+            channel.connect("bob", f"bob{n:013}", connection)
+            for n, connection in enumerate(connections)
+        ]
         with pytest.raises(LimitReached):
-            channel.connect("bob", "b" * 16, Wire())
-        channel.hear(pages[0], {"tabs": [told(path="bob.ipynb", dirty=True)], "heard": 0})
-        channel.disconnect(pages[0], wires[0], left=False)
+            channel.connect("bob", "b" * 16, FakeConnection())
+        channel.handle(pages[0], {"tabs": [told(path="bob.ipynb", dirty=True)], "heard": 0})
+        channel.disconnect(pages[0], connections[0], left=False)
         # One that comes back in time keeps what it has.
-        back = channel.connect("ann", f"page{39:012}", Wire())
+        back = channel.connect("ann", f"page{39:012}", FakeConnection())
         freed.clear()
         await until(lambda: not channel.lost("ann") and not channel._grace and bool(freed))
         await until(lambda: not channel.lost("bob"))

@@ -109,7 +109,7 @@ async def test_a_turn_is_undone_whichever_way_its_calls_come_in(
     assert result.data["ok"]
     assert called.data["call"] == result.data["call"] == change.data["call"]
     assert sources(jp_root_dir, notebook) == [*before, "b = 1"]
-    await agents.chats.take_back("ada", started.chat, turn=started.turn)
+    await agents.chats.undo_turn("ada", started.chat, turn=started.turn)
     assert sources(jp_root_dir, notebook) == before
 
 

@@ -1,5 +1,5 @@
-"""The tools are tested at a desk."""
+"""Fixtures of the tools' tests."""
 
-from tests.desk import backend, desk, documents, jp_server_config
+from tests.harness import backend, documents, harness, jp_server_config
 
-__all__ = ["backend", "desk", "documents", "jp_server_config"]
+__all__ = ["backend", "documents", "harness", "jp_server_config"]

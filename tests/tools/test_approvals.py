@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.desk import ALICE
+from tests.harness import ALICE
 from tk_ai_extension.model.errors import (
     ApprovalOutdated,
     Conflict,
@@ -35,18 +35,18 @@ class Person:
 
 
 @pytest.fixture
-def notebook(desk):
-    desk.write("n.ipynb", "a = 1", "b = 2\nprint(b)")
+def notebook(harness):
+    harness.write("n.ipynb", "a = 1", "b = 2\nprint(b)")
     return "n.ipynb"
 
 
-async def shown(desk, tool, **arguments):
+async def shown(harness, tool, **arguments):
     """What a person is shown of a call that nobody has allowed yet."""
     with pytest.raises(PermissionRequired) as raised:
-        await desk.call(tool, caller=ASK, **arguments)
+        await harness.call(tool, caller=ASK, **arguments)
     (request,) = (
         request
-        for request in desk.workspace.policy.pending("alice")
+        for request in harness.workspace.policy.pending("alice")
         if request.id == raised.value.details["permission_id"]
     )
     return request
@@ -79,128 +79,130 @@ async def shown(desk, tool, **arguments):
     ],
 )
 async def test_a_request_shows_the_code_or_the_diff_and_nothing_has_happened(
-    desk, notebook, tool, arguments, seen
+    harness, notebook, tool, arguments, seen
 ):
-    await desk.call("read_notebook", caller=ASK, notebook=notebook)
-    before = (desk.root / notebook).read_bytes()
-    request = await shown(desk, tool, **{"notebook": notebook, **arguments})
+    await harness.call("read_notebook", caller=ASK, notebook=notebook)
+    before = (harness.root / notebook).read_bytes()
+    request = await shown(harness, tool, **{"notebook": notebook, **arguments})
     for text in seen:
         assert text in request.preview
-    assert (desk.root / notebook).read_bytes() == before
-    assert sorted(path.name for path in desk.root.glob("*.ipynb")) == [notebook]
-    assert desk.app.kernel_manager.list_kernel_ids() == []
+    assert (harness.root / notebook).read_bytes() == before
+    assert sorted(path.name for path in harness.root.glob("*.ipynb")) == [notebook]
+    assert harness.app.kernel_manager.list_kernel_ids() == []
 
 
 @pytest.mark.proves("perm:approvals", "perm:ask")
-async def test_undo_shows_what_comes_back(desk, notebook):
-    await desk.call("insert_cell", notebook=notebook, source="c = 3")
-    request = await shown(desk, "undo", notebook=notebook)
+async def test_undo_shows_what_comes_back(harness, notebook):
+    await harness.call("insert_cell", notebook=notebook, source="c = 3")
+    request = await shown(harness, "undo", notebook=notebook)
     assert "inserted" in request.preview
     assert "-c = 3" in request.preview
 
 
 @pytest.mark.proves("perm:approvals", "mcp:permission-required")
-async def test_a_cell_that_changed_since_it_was_shown_is_asked_for_again(desk, notebook):
+async def test_a_cell_that_changed_since_it_was_shown_is_asked_for_again(harness, notebook):
     call = {"notebook": notebook, "cell": 1}
-    first = await shown(desk, "execute_cell", **call)
-    desk.workspace.policy.answer("alice", first.id, "once")
-    desk.write(notebook, "a = 1", "wipe_everything()")
-    second = await shown(desk, "execute_cell", **call)
+    first = await shown(harness, "execute_cell", **call)
+    harness.workspace.policy.answer("alice", first.id, "once")
+    harness.write(notebook, "a = 1", "wipe_everything()")
+    second = await shown(harness, "execute_cell", **call)
     assert second.id != first.id
     assert "wipe_everything()" in second.preview
-    assert desk.app.kernel_manager.list_kernel_ids() == []
+    assert harness.app.kernel_manager.list_kernel_ids() == []
 
 
 @pytest.mark.proves("perm:approvals", "perm:ask")
-async def test_a_cell_that_changes_while_the_person_reads_is_asked_for_again(desk, notebook):
+async def test_a_cell_that_changes_while_the_person_reads_is_asked_for_again(harness, notebook):
     async def before(time):
         if time == 1:
-            desk.write(notebook, "a = 1", "c = 'later'")
+            harness.write(notebook, "a = 1", "c = 'later'")
 
     person = Person(before=before)
-    context = ToolContext(desk.workspace, ASK, approver=person)
-    result = await desk.registry.call("execute_cell", {"cell": 1, "notebook": notebook}, context)
+    context = ToolContext(harness.workspace, ASK, approver=person)
+    result = await harness.registry.call("execute_cell", {"cell": 1, "notebook": notebook}, context)
     assert ["c = 'later'" in text for text in person.shown] == [False, True]
     assert result.status == "ok"
 
 
 @pytest.mark.proves("perm:approvals", "perm:ask")
-async def test_a_cell_that_changes_while_it_waits_for_its_turn_does_not_run(desk, notebook):
-    blocking = await desk.call(
+async def test_a_cell_that_changes_while_it_waits_for_its_turn_does_not_run(harness, notebook):
+    blocking = await harness.call(
         "execute_ipython", notebook=notebook, code="import time\ntime.sleep(60)", wait=0
     )
-    context = ToolContext(desk.workspace, ASK, approver=Person())
+    context = ToolContext(harness.workspace, ASK, approver=Person())
     call = {"cell": 1, "notebook": notebook, "wait": 0}
-    waiting = await desk.registry.call("execute_cell", call, context)
+    waiting = await harness.registry.call("execute_cell", call, context)
     assert waiting.status == "queued"
-    desk.write(notebook, "a = 1", "wipe_everything()")
-    await desk.call("interrupt_kernel", execution_id=blocking.execution_id)
+    harness.write(notebook, "a = 1", "wipe_everything()")
+    await harness.call("interrupt_kernel", execution_id=blocking.execution_id)
     with pytest.raises(Conflict, match="approved"):
-        await desk.call("wait_execution", caller=ASK, execution_id=waiting.execution_id)
+        await harness.call("wait_execution", caller=ASK, execution_id=waiting.execution_id)
 
 
 @pytest.mark.proves("perm:approvals", "perm:ask")
-async def test_leave_for_a_notebook_holds_however_a_call_names_it_and_for_no_other(desk, notebook):
-    desk.write("other.ipynb", "x = 1")
-    text = (await desk.call("read_notebook", caller=ASK, notebook=notebook)).text
-    request = await shown(desk, "insert_cell", notebook=notebook, source="c")
-    desk.workspace.policy.answer("alice", request.id, "notebook")
+async def test_leave_for_a_notebook_holds_however_a_call_names_it_and_for_no_other(
+    harness, notebook
+):
+    harness.write("other.ipynb", "x = 1")
+    text = (await harness.call("read_notebook", caller=ASK, notebook=notebook)).text
+    request = await shown(harness, "insert_cell", notebook=notebook, source="c")
+    harness.workspace.policy.answer("alice", request.id, "notebook")
     # By the header of the text, without the argument.
-    await desk.call("write_notebook", caller=ASK, text=text.replace("a = 1", "a = 2"))
-    assert desk.sources(notebook)[0] == "a = 2"
-    theirs = (await desk.call("read_notebook", caller=ASK, notebook="other.ipynb")).text
-    request = await shown(desk, "write_notebook", text=theirs.replace("x = 1", "x = 2"))
+    await harness.call("write_notebook", caller=ASK, text=text.replace("a = 1", "a = 2"))
+    assert harness.sources(notebook)[0] == "a = 2"
+    theirs = (await harness.call("read_notebook", caller=ASK, notebook="other.ipynb")).text
+    request = await shown(harness, "write_notebook", text=theirs.replace("x = 1", "x = 2"))
     assert request.notebook == "other.ipynb"
 
 
 @pytest.mark.proves("perm:approvals", "perm:ask")
-async def test_a_kernel_or_an_execution_concerns_the_notebook_it_is_of(desk, notebook):
-    used = await desk.call("use_notebook", notebook=notebook)
-    by_kernel = await shown(desk, "restart_kernel", kernel_id=used.kernel_id)
+async def test_a_kernel_or_an_execution_concerns_the_notebook_it_is_of(harness, notebook):
+    used = await harness.call("use_notebook", notebook=notebook)
+    by_kernel = await shown(harness, "restart_kernel", kernel_id=used.kernel_id)
     assert by_kernel.notebook == notebook
-    running = await desk.call(
+    running = await harness.call(
         "execute_ipython", notebook=notebook, code="import time\ntime.sleep(60)", wait=0
     )
-    by_run = await shown(desk, "interrupt_kernel", execution_id=running.execution_id)
+    by_run = await shown(harness, "interrupt_kernel", execution_id=running.execution_id)
     assert by_run.notebook == notebook
-    desk.workspace.policy.answer("alice", by_run.id, "notebook")
-    await desk.call("interrupt_kernel", caller=ASK, execution_id=running.execution_id)
-    await desk.call("restart_kernel", caller=ASK, kernel_id=used.kernel_id)
+    harness.workspace.policy.answer("alice", by_run.id, "notebook")
+    await harness.call("interrupt_kernel", caller=ASK, execution_id=running.execution_id)
+    await harness.call("restart_kernel", caller=ASK, kernel_id=used.kernel_id)
 
 
 @pytest.mark.proves("perm:approvals", "perm:ask")
-async def test_leave_for_one_notebook_does_not_reach_the_kernel_of_another(desk, notebook):
-    desk.write("other.ipynb", "x = 1")
-    used = await desk.call("use_notebook", notebook="other.ipynb")
-    request = await shown(desk, "execute_cell", notebook=notebook, cell=0)
-    desk.workspace.policy.answer("alice", request.id, "notebook")
-    request = await shown(desk, "use_notebook", notebook=notebook, kernel_id=used.kernel_id)
+async def test_leave_for_one_notebook_does_not_reach_the_kernel_of_another(harness, notebook):
+    harness.write("other.ipynb", "x = 1")
+    used = await harness.call("use_notebook", notebook="other.ipynb")
+    request = await shown(harness, "execute_cell", notebook=notebook, cell=0)
+    harness.workspace.policy.answer("alice", request.id, "notebook")
+    request = await shown(harness, "use_notebook", notebook=notebook, kernel_id=used.kernel_id)
     assert request.notebook is None
-    request = await shown(desk, "shutdown_kernel", notebook=notebook, kernel_id=used.kernel_id)
+    request = await shown(harness, "shutdown_kernel", notebook=notebook, kernel_id=used.kernel_id)
     assert request.notebook is None
 
 
-async def test_a_refused_call_is_told_in_plan_mode_before_anything_is_read(desk):
+async def test_a_refused_call_is_told_in_plan_mode_before_anything_is_read(harness):
     with pytest.raises(PermissionDenied):
-        await desk.call(
+        await harness.call(
             "execute_cell", caller=replace(ALICE, mode="plan"), notebook="no.ipynb", cell=0
         )
 
 
-async def _switch_notebook(desk, notebook):
+async def _switch_notebook(harness, notebook):
     """Another call of the same caller makes another notebook current."""
-    desk.write("other.ipynb", "a = 1", "b = 2\nprint(b)")
-    await desk.call("use_notebook", notebook="other.ipynb")
+    harness.write("other.ipynb", "a = 1", "b = 2\nprint(b)")
+    await harness.call("use_notebook", notebook="other.ipynb")
 
 
-async def _replace_kernel(desk, notebook):
+async def _replace_kernel(harness, notebook):
     """Somebody shuts the kernel down, and the notebook gets another."""
-    await desk.call("shutdown_kernel", notebook=notebook)
-    await desk.call("execute_ipython", notebook=notebook, code="1")
+    await harness.call("shutdown_kernel", notebook=notebook)
+    await harness.call("execute_ipython", notebook=notebook, code="1")
 
 
-async def _edit_cell(desk, notebook):
-    desk.write(notebook, "a = 1", "b = 3\nprint(b)")
+async def _edit_cell(harness, notebook):
+    harness.write(notebook, "a = 1", "b = 3\nprint(b)")
 
 
 HOLES = (
@@ -219,81 +221,85 @@ HOLES = (
 
 
 @pytest.mark.proves("perm:bound")
-async def test_what_changes_while_a_person_is_asked_is_never_done_by_their_answer(desk, notebook):
+async def test_what_changes_while_a_person_is_asked_is_never_done_by_their_answer(
+    harness, notebook
+):
     """Each is tried as an in-call question and as an answer that comes before the next call."""
     for what, change, tool, arguments in HOLES:
-        desk.write(notebook, "a = 1", "b = 2\nprint(b)")
-        await desk.call("use_notebook", notebook=notebook)
-        request = await shown(desk, tool, **arguments)
-        desk.workspace.policy.answer("alice", request.id, "once")
-        await change(desk, notebook)
-        again = await shown(desk, tool, **arguments)
+        harness.write(notebook, "a = 1", "b = 2\nprint(b)")
+        await harness.call("use_notebook", notebook=notebook)
+        request = await shown(harness, tool, **arguments)
+        harness.workspace.policy.answer("alice", request.id, "once")
+        await change(harness, notebook)
+        again = await shown(harness, tool, **arguments)
         assert again.id != request.id, (what, tool)
-        desk.workspace.policy.answer("alice", again.id, "deny")
+        harness.workspace.policy.answer("alice", again.id, "deny")
         with pytest.raises(PermissionDenied):
-            await desk.call(tool, caller=ASK, **arguments)
-        desk.workspace.policy.forget(ASK)
+            await harness.call(tool, caller=ASK, **arguments)
+        harness.workspace.policy.forget(ASK)
 
-        desk.write(notebook, "a = 1", "b = 2\nprint(b)")
-        await desk.call("use_notebook", notebook=notebook)
+        harness.write(notebook, "a = 1", "b = 2\nprint(b)")
+        await harness.call("use_notebook", notebook=notebook)
 
         person = Person()
 
         async def before(time, change=change, person=person):
             if time == 1:
-                await change(desk, notebook)
+                await change(harness, notebook)
             else:
                 person.reply = Reply("deny")
 
         person.before = before
-        context = ToolContext(desk.workspace, ASK, approver=person)
+        context = ToolContext(harness.workspace, ASK, approver=person)
         with pytest.raises(PermissionDenied):
-            await desk.registry.call(tool, arguments, context)
+            await harness.registry.call(tool, arguments, context)
         assert len(person.shown) == 2, (what, tool)
 
 
 @pytest.mark.proves("perm:bound")
-async def test_a_call_that_changes_each_time_it_is_asked_for_is_given_up(desk, notebook):
+async def test_a_call_that_changes_each_time_it_is_asked_for_is_given_up(harness, notebook):
     async def before(time):
-        desk.write(notebook, "a = 1", f"b = {time}")
+        harness.write(notebook, "a = 1", f"b = {time}")
 
     person = Person(before=before)
-    context = ToolContext(desk.workspace, ASK, approver=person)
+    context = ToolContext(harness.workspace, ASK, approver=person)
     with pytest.raises(ApprovalOutdated):
-        await desk.registry.call("execute_cell", {"cell": 1, "notebook": notebook}, context)
+        await harness.registry.call("execute_cell", {"cell": 1, "notebook": notebook}, context)
     assert len(person.shown) == MAX_ASKED
-    assert desk.app.kernel_manager.list_kernel_ids() == []
+    assert harness.app.kernel_manager.list_kernel_ids() == []
 
 
 @pytest.mark.proves("perm:bound")
-async def test_a_standing_approval_for_a_notebook_is_none_for_the_next_current_one(desk, notebook):
-    await desk.call("use_notebook", notebook=notebook)
-    request = await shown(desk, "execute_cell", cell=0)
-    desk.workspace.policy.answer("alice", request.id, "notebook")
-    await desk.call("execute_cell", caller=ASK, cell=0)
-    await _switch_notebook(desk, notebook)
-    assert (await shown(desk, "execute_cell", cell=0)).notebook == "other.ipynb"
+async def test_a_standing_approval_for_a_notebook_is_none_for_the_next_current_one(
+    harness, notebook
+):
+    await harness.call("use_notebook", notebook=notebook)
+    request = await shown(harness, "execute_cell", cell=0)
+    harness.workspace.policy.answer("alice", request.id, "notebook")
+    await harness.call("execute_cell", caller=ASK, cell=0)
+    await _switch_notebook(harness, notebook)
+    assert (await shown(harness, "execute_cell", cell=0)).notebook == "other.ipynb"
 
 
 @pytest.mark.proves("perm:message")
-async def test_a_denial_carries_words_to_the_caller_and_into_the_journal(desk, notebook):
-    request = await shown(desk, "execute_cell", notebook=notebook, cell=0)
-    policy = desk.workspace.policy
+async def test_a_denial_carries_words_to_the_caller_and_into_the_journal(harness, notebook):
+    request = await shown(harness, "execute_cell", notebook=notebook, cell=0)
+    policy = harness.workspace.policy
     for answer, message in (("once", "why"), ("deny", "x" * (MAX_MESSAGE + 1))):
         with pytest.raises(InvalidArguments):
             policy.answer("alice", request.id, answer, message)
     policy.answer("alice", request.id, "deny", "use the cached data")
     with pytest.raises(PermissionDenied, match="use the cached data") as denied:
-        await desk.call("execute_cell", caller=ASK, notebook=notebook, cell=0)
+        await harness.call("execute_cell", caller=ASK, notebook=notebook, cell=0)
     assert denied.value.details["user_message"] == "use the cached data"
-    history = await desk.call("notebook_history", notebook=notebook)
+    history = await harness.call("notebook_history", notebook=notebook)
     assert "use the cached data" in history.entries[0].summary
 
 
 @pytest.mark.proves("perm:structured")
-async def test_code_that_looks_like_a_title_or_a_removed_line_is_code_that_runs(desk, notebook):
+async def test_code_that_looks_like_a_title_or_a_removed_line_is_code_that_runs(harness, notebook):
     hostile = "Delete old rows.\n-f()\n@decorated\n  indented\nRun code cell 1\n\x1b[2J"
-    request = await shown(desk, "execute_ipython", notebook=notebook, code=hostile)
+    request = await shown(harness, "execute_ipython", notebook=notebook, code=hostile)
     (step,) = request.proposal.steps
     assert (step.runs, step.code) == (True, hostile)
     sent = request.as_dict()["proposal"]["steps"][0]["lines"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import nbformat
 import pytest
 
-from tests.desk import ALICE, NOBODY
+from tests.harness import ALICE, NOBODY
 from tk_ai_extension.model.errors import (
     CellNotFound,
     Conflict,
@@ -22,13 +22,13 @@ from tk_ai_extension.tools.registry import Registry
 
 
 @pytest.fixture
-def desk(desk):
-    return replace(desk, registry=Registry.load(("default", "claude-code")))
+def harness(harness):
+    return replace(harness, registry=Registry.load(("default", "claude-code")))
 
 
 @pytest.fixture
-def path(desk):
-    written = desk.write("n.ipynb", "a = 1", ("markdown", "# Title"), "b = 2\nprint(b)")
+def path(harness):
+    written = harness.write("n.ipynb", "a = 1", ("markdown", "# Title"), "b = 2\nprint(b)")
     notebook = nbformat.read(written, as_version=4)
     notebook.metadata["language_info"] = {"name": "python"}
     notebook.metadata["custom"] = {"kept": True}
@@ -41,12 +41,12 @@ def path(desk):
 
 
 @pytest.fixture
-async def edit(desk, path):
+async def edit(harness, path):
     """Calls the tool for somebody who has read the notebook."""
-    await desk.call("read_notebook", notebook=path)
+    await harness.call("read_notebook", notebook=path)
 
     async def edit(**arguments):
-        return await desk.call("NotebookEdit", **{"notebook_path": path, **arguments})
+        return await harness.call("NotebookEdit", **{"notebook_path": path, **arguments})
 
     return edit
 
@@ -58,7 +58,9 @@ def facts(result):
 
 
 @pytest.mark.proves("edit:notebookedit", "edit:replace-clears")
-async def test_replace_is_the_default_and_clears_what_the_old_source_had_put_out(desk, path, edit):
+async def test_replace_is_the_default_and_clears_what_the_old_source_had_put_out(
+    harness, path, edit
+):
     result = await edit(cell_id="cella000", new_source="a = 2")
     assert facts(result) == {
         "notebook_path": path,
@@ -70,26 +72,26 @@ async def test_replace_is_the_default_and_clears_what_the_old_source_had_put_out
         "cells_delta": 0,
     }
     assert "-a = 1\n+a = 2" in result.as_text()
-    notebook = desk.on_disk("n.ipynb")
+    notebook = harness.on_disk("n.ipynb")
     assert notebook.cells[0].source == "a = 2"
     assert (notebook.cells[0].execution_count, notebook.cells[0].outputs) == (None, [])
     assert notebook.metadata["custom"] == {"kept": True}
 
 
 @pytest.mark.proves("edit:replace-clears")
-async def test_replacing_a_markdown_cell_keeps_its_metadata(desk, edit):
+async def test_replacing_a_markdown_cell_keeps_its_metadata(harness, edit):
     result = await edit(cell_id="cellb000", new_source="# Other", edit_mode="replace")
     assert result.cell_type == "markdown"
-    cell = desk.on_disk("n.ipynb").cells[1]
+    cell = harness.on_disk("n.ipynb").cells[1]
     assert (cell.source, cell.metadata["tags"]) == ("# Other", ["intro"])
     changed = await edit(cell_id="cellb000", new_source="c = 3", cell_type="code")
     assert changed.cell_type == "code"
-    cell = desk.on_disk("n.ipynb").cells[1]
+    cell = harness.on_disk("n.ipynb").cells[1]
     assert (cell.cell_type, cell.outputs, cell.metadata["tags"]) == ("code", [], ["intro"])
 
 
 @pytest.mark.proves("edit:notebookedit", "edit:insert-after")
-async def test_insert_goes_after_the_cell_named_and_without_one_to_the_top(desk, edit):
+async def test_insert_goes_after_the_cell_named_and_without_one_to_the_top(harness, edit):
     after = await edit(
         cell_id="cella000", new_source="text", cell_type="markdown", edit_mode="insert"
     )
@@ -97,23 +99,23 @@ async def test_insert_goes_after_the_cell_named_and_without_one_to_the_top(desk,
     assert re.fullmatch(r"[a-z0-9]{12}", after.cell_id)
     for empty in ({"cell_id": ""}, {}):
         first = await edit(**empty, new_source="first", cell_type="code", edit_mode="insert")
-        assert desk.on_disk("n.ipynb").cells[0].id == first.cell_id
-    cells = desk.on_disk("n.ipynb").cells
+        assert harness.on_disk("n.ipynb").cells[0].id == first.cell_id
+    cells = harness.on_disk("n.ipynb").cells
     assert [cell.source for cell in cells[:4]] == ["first", "first", "a = 1", "text"]
     assert len({cell.id for cell in cells}) == 6
 
 
 @pytest.mark.proves("edit:insert-after")
-async def test_insert_needs_a_cell_type(desk, path, edit):
-    before = (desk.root / "n.ipynb").read_bytes()
+async def test_insert_needs_a_cell_type(harness, path, edit):
+    before = (harness.root / "n.ipynb").read_bytes()
     with pytest.raises(InvalidArguments, match="cell_type"):
         await edit(cell_id="cella000", new_source="x", edit_mode="insert")
-    assert (desk.root / "n.ipynb").read_bytes() == before
+    assert (harness.root / "n.ipynb").read_bytes() == before
 
 
 @pytest.mark.proves("edit:insert-after")
-async def test_a_notebook_without_ids_gets_none(desk, edit):
-    old = desk.write("old.ipynb", "a = 1", "b = 2")
+async def test_a_notebook_without_ids_gets_none(harness, edit):
+    old = harness.write("old.ipynb", "a = 1", "b = 2")
     notebook = nbformat.read(old, as_version=4)
     notebook.nbformat_minor = 4
     for cell in notebook.cells:
@@ -127,27 +129,27 @@ async def test_a_notebook_without_ids_gets_none(desk, edit):
         edit_mode="insert",
     )
     assert result.cell_id == "cell-1"
-    stored = desk.on_disk("old.ipynb")
+    stored = harness.on_disk("old.ipynb")
     assert [cell.source for cell in stored.cells] == ["a = 1", "between", "b = 2"]
     assert all("id" not in cell for cell in stored.cells)
 
 
 @pytest.mark.proves("edit:notebookedit")
-async def test_delete_answers_with_what_is_gone(desk, edit):
+async def test_delete_answers_with_what_is_gone(harness, edit):
     result = await edit(cell_id="cellc000", edit_mode="delete")
     assert facts(result)["cells_delta"] == -1
     assert (result.cell_id, result.cell_type, result.total_cells) == ("cellc000", "code", 2)
     assert "b = 2\nprint(b)" in result.as_text()
-    assert desk.sources("n.ipynb") == ["a = 1", "# Title"]
+    assert harness.sources("n.ipynb") == ["a = 1", "# Title"]
 
 
 @pytest.mark.proves("edit:replace-at-end")
-async def test_replace_one_past_the_last_cell_is_an_insert_and_needs_a_type(desk, edit):
+async def test_replace_one_past_the_last_cell_is_an_insert_and_needs_a_type(harness, edit):
     with pytest.raises(InvalidArguments, match=r"cell_type.*one past the last"):
         await edit(cell_id="cell-3", new_source="new")
     result = await edit(cell_id="cell-3", new_source="new", cell_type="code")
     assert (result.edit_mode, result.cells_delta, result.total_cells) == ("insert", 1, 4)
-    assert desk.sources("n.ipynb")[3] == "new"
+    assert harness.sources("n.ipynb")[3] == "new"
     for mode in ("delete", "insert"):
         with pytest.raises(CellNotFound):
             await edit(cell_id="cell-4", new_source="x", cell_type="code", edit_mode=mode)
@@ -156,8 +158,8 @@ async def test_replace_one_past_the_last_cell_is_an_insert_and_needs_a_type(desk
 
 
 @pytest.mark.proves("edit:replace-at-end")
-async def test_the_first_cell_of_an_empty_notebook_can_be_written_by_replace(desk, edit):
-    empty = desk.write("empty.ipynb")
+async def test_the_first_cell_of_an_empty_notebook_can_be_written_by_replace(harness, edit):
+    empty = harness.write("empty.ipynb")
     result = await edit(
         notebook_path=str(empty), cell_id="cell-0", new_source="x = 1", cell_type="code"
     )
@@ -165,17 +167,17 @@ async def test_the_first_cell_of_an_empty_notebook_can_be_written_by_replace(des
 
 
 @pytest.mark.proves("edit:resolve")
-async def test_a_literal_id_comes_before_a_number_and_a_failure_lists_ten_ids(desk, edit):
-    many = desk.write("many.ipynb", *(f"x = {n}" for n in range(12)))
+async def test_a_literal_id_comes_before_a_number_and_a_failure_lists_ten_ids(harness, edit):
+    many = harness.write("many.ipynb", *(f"x = {n}" for n in range(12)))
     notebook = nbformat.read(many, as_version=4)
     notebook.cells[5]["id"] = "cell-0"
     nbformat.write(notebook, many)
-    await desk.call("read_notebook", notebook="many.ipynb")
+    await harness.call("read_notebook", notebook="many.ipynb")
     result = await edit(notebook_path=str(many), cell_id="cell-0", new_source="named")
     assert result.cell_id == "cell-0"
-    assert desk.sources("many.ipynb")[5] == "named"
+    assert harness.sources("many.ipynb")[5] == "named"
     await edit(notebook_path=str(many), cell_id="cell-1", new_source="numbered")
-    assert desk.sources("many.ipynb")[1] == "numbered"
+    assert harness.sources("many.ipynb")[1] == "numbered"
     with pytest.raises(CellNotFound) as raised:
         await edit(notebook_path=str(many), cell_id="missing", new_source="x")
     assert len(raised.value.details["cells"]) == 10
@@ -183,27 +185,27 @@ async def test_a_literal_id_comes_before_a_number_and_a_failure_lists_ten_ids(de
 
 
 @pytest.mark.proves("edit:notebookedit-path")
-async def test_a_path_has_to_be_absolute_end_in_ipynb_and_stay_inside(desk, path, edit):
-    (desk.root / "a.txt").write_text("text")
-    before = (desk.root / "n.ipynb").read_bytes()
+async def test_a_path_has_to_be_absolute_end_in_ipynb_and_stay_inside(harness, path, edit):
+    (harness.root / "a.txt").write_text("text")
+    before = (harness.root / "n.ipynb").read_bytes()
     for refused, error in (
         ("n.ipynb", InvalidArguments),
         ("./n.ipynb", InvalidArguments),
         ("", InvalidArguments),
-        (str(desk.root / "a.txt"), NotANotebook),
-        (str(desk.root), NotANotebook),
+        (str(harness.root / "a.txt"), NotANotebook),
+        (str(harness.root), NotANotebook),
         ("/etc/n.ipynb", PathRefused),
-        (str(desk.root / ".." / "n.ipynb"), PathRefused),
-        (str(desk.root / "none.ipynb"), NotebookNotFound),
+        (str(harness.root / ".." / "n.ipynb"), PathRefused),
+        (str(harness.root / "none.ipynb"), NotebookNotFound),
     ):
         with pytest.raises(error):
             await edit(notebook_path=refused, cell_id="cella000", new_source="x")
-    assert (desk.root / "n.ipynb").read_bytes() == before
+    assert (harness.root / "n.ipynb").read_bytes() == before
 
 
 @pytest.mark.proves("edit:notebookedit")
-async def test_what_is_wrong_with_a_call_is_said_and_the_file_stays_as_it_is(desk, path, edit):
-    before = (desk.root / "n.ipynb").read_bytes()
+async def test_what_is_wrong_with_a_call_is_said_and_the_file_stays_as_it_is(harness, path, edit):
+    before = (harness.root / "n.ipynb").read_bytes()
     for wrong in (
         {"cell_id": "cella000"},
         {"new_source": "x"},
@@ -215,8 +217,8 @@ async def test_what_is_wrong_with_a_call_is_said_and_the_file_stays_as_it_is(des
     ):
         with pytest.raises(InvalidArguments):
             await edit(**wrong)
-    assert (desk.root / "n.ipynb").read_bytes() == before
-    broken = desk.root / "broken.ipynb"
+    assert (harness.root / "n.ipynb").read_bytes() == before
+    broken = harness.root / "broken.ipynb"
     broken.write_text('{"cells": 3}')
     with pytest.raises(InvalidNotebook):
         await edit(notebook_path=str(broken), cell_id="cell-0", new_source="x", cell_type="code")
@@ -224,35 +226,35 @@ async def test_what_is_wrong_with_a_call_is_said_and_the_file_stays_as_it_is(des
 
 
 @pytest.mark.proves("doc:conflict")
-async def test_a_cell_that_was_not_read_is_shown_instead_of_changed(desk, path):
+async def test_a_cell_that_was_not_read_is_shown_instead_of_changed(harness, path):
     call = {"notebook_path": path, "cell_id": "cella000", "new_source": "a = 9"}
     with pytest.raises(Conflict) as raised:
-        await desk.call("NotebookEdit", **call)
+        await harness.call("NotebookEdit", **call)
     assert raised.value.details["cells"][0]["source"] == "a = 1"
-    assert desk.sources("n.ipynb")[0] == "a = 1"
-    await desk.call("NotebookEdit", **call)  # the refusal showed it
-    assert desk.sources("n.ipynb")[0] == "a = 9"
+    assert harness.sources("n.ipynb")[0] == "a = 1"
+    await harness.call("NotebookEdit", **call)  # the refusal showed it
+    assert harness.sources("n.ipynb")[0] == "a = 9"
 
 
 @pytest.mark.proves("doc:conflict")
-async def test_a_versioned_address_does_without_a_session(desk, path):
+async def test_a_versioned_address_does_without_a_session(harness, path):
     with pytest.raises(Conflict) as raised:
-        await desk.call(
+        await harness.call(
             "NotebookEdit", caller=NOBODY, notebook_path=path, cell_id="cella000", new_source="x"
         )
     address = raised.value.details["cells"][0]["address"]
-    result = await desk.call(
+    result = await harness.call(
         "NotebookEdit", caller=NOBODY, notebook_path=path, cell_id=address, new_source="x"
     )
     assert result.cell_id == "cella000"
 
 
 @pytest.mark.proves("edit:plan-mode", "perm:plan")
-async def test_plan_mode_refuses_it_and_says_why(desk, path):
-    before = (desk.root / "n.ipynb").read_bytes()
+async def test_plan_mode_refuses_it_and_says_why(harness, path):
+    before = (harness.root / "n.ipynb").read_bytes()
     planner = replace(ALICE, mode="plan")
     with pytest.raises(PermissionDenied, match="NotebookEdit is not allowed in plan mode"):
-        await desk.call(
+        await harness.call(
             "NotebookEdit",
             caller=planner,
             notebook_path=path,
@@ -260,37 +262,37 @@ async def test_plan_mode_refuses_it_and_says_why(desk, path):
             new_source="x",
             cell_type="code",
         )
-    assert (desk.root / "n.ipynb").read_bytes() == before
+    assert (harness.root / "n.ipynb").read_bytes() == before
 
 
 @pytest.mark.proves("perm:ask")
-async def test_ask_mode_shows_the_diff_for_that_notebook(desk, path):
+async def test_ask_mode_shows_the_diff_for_that_notebook(harness, path):
     asking = replace(ALICE, mode="ask")
-    await desk.call("read_notebook", caller=asking, notebook=path)
+    await harness.call("read_notebook", caller=asking, notebook=path)
     with pytest.raises(PermissionRequired):
-        await desk.call(
+        await harness.call(
             "NotebookEdit",
             caller=asking,
             notebook_path=path,
             cell_id="cella000",
             new_source="a = 5",
         )
-    (request,) = desk.workspace.policy.pending("alice")
+    (request,) = harness.workspace.policy.pending("alice")
     assert request.notebook == "n.ipynb"
     assert "-a = 1\n+a = 5" in request.preview
 
 
 @pytest.mark.proves("edit:history")
-async def test_undo_takes_it_back(desk, edit):
+async def test_undo_takes_it_back(harness, edit):
     await edit(cell_id="cellc000", edit_mode="delete")
-    await desk.call("undo", notebook="n.ipynb")
-    assert desk.sources("n.ipynb")[2] == "b = 2\nprint(b)"
+    await harness.call("undo", notebook="n.ipynb")
+    assert harness.sources("n.ipynb")[2] == "b = 2\nprint(b)"
 
 
 @pytest.mark.proves("edit:notebookedit", "ext:rtc")
 @pytest.mark.parametrize("documents", ["room"])
-async def test_in_a_live_notebook_people_see_the_change_at_once(desk, path, edit):
-    live = await desk.room("n.ipynb")
+async def test_in_a_live_notebook_people_see_the_change_at_once(harness, path, edit):
+    live = await harness.room("n.ipynb")
     await edit(cell_id="cella000", new_source="a = 2")
     await edit(cell_id="cell-3", new_source="last", cell_type="markdown")
     cells = live.source["cells"]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traitlets.config import Config
 
-from tests.desk import KERNELSPEC, Desk
+from tests.harness import KERNELSPEC, ToolHarness
 from tk_ai_extension.model.encoding import dumps, encodable, loads
 from tk_ai_extension.model.errors import InvalidNotebook, NotebookNotFound, PathRefused
 
@@ -79,35 +79,35 @@ READS: tuple[tuple[str, dict[str, Any]], ...] = (
 @pytest.mark.proves("text:encodable")
 @pytest.mark.parametrize("documents", ["file", "room"])
 async def test_a_notebook_with_halves_of_pairs_is_read_edited_and_taken_back(
-    desk: Desk, documents: str
+    harness: ToolHarness, documents: str
 ) -> None:
-    path = desk.root / "n.ipynb"
+    path = harness.root / "n.ipynb"
     path.write_text(json.dumps(_notebook([HALF, f"a{HALF}b", "\ude00", "\U0001f600"])))
     before = path.read_bytes()
     if documents == "room":
         # Jupyter's own reading refuses it, in JupyterLab too.
         for tool, arguments in READS[:6]:
             with pytest.raises(InvalidNotebook, match="surrogate"):
-                await desk.call(tool, notebook="n.ipynb", **arguments)
+                await harness.call(tool, notebook="n.ipynb", **arguments)
         assert path.read_bytes() == before
         return
     for tool, arguments in READS:
-        result = await desk.call(tool, notebook="n.ipynb", **arguments)
+        result = await harness.call(tool, notebook="n.ipynb", **arguments)
         json.dumps(result.structured(), ensure_ascii=False).encode()
         result.full_text().encode()
     assert path.read_bytes() == before
-    await desk.call("edit_cell", notebook="n.ipynb", cell=1, old="a", new=f"b{HALF}")
-    await desk.call("insert_cell", notebook="n.ipynb", source=f"'{HALF}'", index=0)
-    read = await desk.call("read_cell", notebook="n.ipynb", cell=2)
+    await harness.call("edit_cell", notebook="n.ipynb", cell=1, old="a", new=f"b{HALF}")
+    await harness.call("insert_cell", notebook="n.ipynb", source=f"'{HALF}'", index=0)
+    read = await harness.call("read_cell", notebook="n.ipynb", cell=2)
     assert read.source == "b\ufffd\ufffdb"
-    await desk.call("undo", notebook="n.ipynb", steps=2)
+    await harness.call("undo", notebook="n.ipynb", steps=2)
     cells = json.loads(path.read_bytes())["cells"]
     assert cells[0] == json.loads(before)["cells"][0]
     assert cells[2] == json.loads(before)["cells"][2]
 
 
 @pytest.mark.proves("text:encodable")
-async def test_generated_texts_are_read_by_every_tool(desk: Desk) -> None:
+async def test_generated_texts_are_read_by_every_tool(harness: ToolHarness) -> None:
     examples: list[list[str]] = []
 
     @settings(max_examples=25, database=None, deadline=None, derandomize=True)
@@ -118,9 +118,9 @@ async def test_generated_texts_are_read_by_every_tool(desk: Desk) -> None:
     collect()
     for number, texts in enumerate(examples):
         name = f"generated{number}.ipynb"
-        (desk.root / name).write_text(json.dumps(_notebook(texts)))
+        (harness.root / name).write_text(json.dumps(_notebook(texts)))
         for tool, arguments in READS:
-            result = await desk.call(tool, notebook=name, **arguments)
+            result = await harness.call(tool, notebook=name, **arguments)
             json.dumps(result.structured(), ensure_ascii=False).encode()
             result.full_text().encode()
 
@@ -141,39 +141,39 @@ class TestLinks:
 
     @pytest.mark.proves("ext:listing", "threat:path")
     async def test_what_may_not_be_named_is_left_out_and_the_rest_is_listed(
-        self, desk: Desk, shared: Path, tmp_path: Path
+        self, harness: ToolHarness, shared: Path, tmp_path: Path
     ) -> None:
-        desk.write("here.ipynb", "x = 1")
-        desk.write("below/there.ipynb", "x = 1")
-        (desk.root / "data.csv").write_text("a\n")
-        no_utf8 = desk.root / os.fsdecode(b"caf\xe9.ipynb")
+        harness.write("here.ipynb", "x = 1")
+        harness.write("below/there.ipynb", "x = 1")
+        (harness.root / "data.csv").write_text("a\n")
+        no_utf8 = harness.root / os.fsdecode(b"caf\xe9.ipynb")
         no_utf8.write_text("{}")
         secret = tmp_path / "secret"
-        hidden = desk.root / ".hidden"
+        hidden = harness.root / ".hidden"
         for folder in (secret, hidden, shared):
             folder.mkdir(exist_ok=True)
-            (folder / "other.ipynb").write_text((desk.root / "here.ipynb").read_text())
+            (folder / "other.ipynb").write_text((harness.root / "here.ipynb").read_text())
         (shared / ".private").mkdir()
         for name, target in (
             ("out", secret),
             ("up", tmp_path),
             ("veiled", hidden),
-            ("loop", desk.root / "loop"),
+            ("loop", harness.root / "loop"),
             ("nowhere", tmp_path / "gone"),
             ("out.ipynb", secret / "other.ipynb"),
             ("private", shared / ".private"),
             ("team", shared),
         ):
-            (desk.root / name).symlink_to(target)
+            (harness.root / name).symlink_to(target)
 
-        listed = await desk.call("list_notebooks")
+        listed = await harness.call("list_notebooks")
         paths = {entry.notebook for entry in listed.notebooks}
         assert paths == {"here.ipynb", "below/there.ipynb", "team/other.ipynb"}
-        files = await desk.call("list_files", pattern="*")
+        files = await harness.call("list_files", pattern="*")
         names = {item.path for item in files.files}
         assert {"data.csv", "below", "team", *paths} == names
         for refused in ("out/other.ipynb", "veiled/other.ipynb", "private/x.ipynb", "out.ipynb"):
             with pytest.raises((PathRefused, NotebookNotFound)):
-                await desk.call("list_cells", notebook=refused)
-        await desk.call("insert_cell", notebook="team/other.ipynb", source="y = 2")
+                await harness.call("list_cells", notebook=refused)
+        await harness.call("insert_cell", notebook="team/other.ipynb", source="y = 2")
         assert "y = 2" in (shared / "other.ipynb").read_text()

@@ -5,16 +5,16 @@ import asyncio
 import pytest
 from jupyter_client.session import Session
 
-from tests.desk import ALICE
+from tests.harness import ALICE
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.tools.default.kernels import KernelChanged
 from tk_ai_extension.workspace.executions import Executions
 
 
 @pytest.fixture
-def small(desk):
+def small(harness):
     """Room for the output of about one execution."""
-    workspace = desk.workspace
+    workspace = harness.workspace
     workspace.executions = Executions(
         workspace.kernels,
         workspace.queue,
@@ -23,12 +23,12 @@ def small(desk):
         workspace.activity,
         max_kept_output=3_000,
     )
-    desk.write("n.ipynb", "print('x' * 2500)")
-    return desk
+    harness.write("n.ipynb", "print('x' * 2500)")
+    return harness
 
 
-async def prints(desk, text):
-    return await desk.call("execute_ipython", notebook="n.ipynb", code=f"print('{text}' * 2500)")
+async def prints(harness, text):
+    return await harness.call("execute_ipython", notebook="n.ipynb", code=f"print('{text}' * 2500)")
 
 
 @pytest.mark.proves("threat:exhaustion")
@@ -68,10 +68,10 @@ async def test_what_somebody_reads_just_now_stays(small):
 
 
 @pytest.mark.proves("exec:cancel")
-async def test_what_waits_behind_somebody_elses_code_is_said_to_wait_and_ends_in_its_turn(desk):
-    desk.write("n.ipynb", "a = 1")
-    used = await desk.call("use_notebook", notebook="n.ipynb")
-    manager = desk.app.kernel_manager.get_kernel(used.kernel_id)
+async def test_what_waits_behind_somebody_elses_code_is_said_to_wait_and_ends_in_its_turn(harness):
+    harness.write("n.ipynb", "a = 1")
+    used = await harness.call("use_notebook", notebook="n.ipynb")
+    manager = harness.app.kernel_manager.get_kernel(used.kernel_id)
     person = manager.client(session=Session(key=manager.session.key))
     person.start_channels()
     try:
@@ -80,9 +80,9 @@ async def test_what_waits_behind_somebody_elses_code_is_said_to_wait_and_ends_in
             person.execute("import time\ntime.sleep(60)")
             while (await person.get_iopub_msg())["msg_type"] != "execute_input":
                 pass
-            ours = await desk.call("execute_ipython", code="a = 2", wait=0.2)
-            run = desk.workspace.executions.get(ALICE, ours.execution_id)
-            assert await desk.workspace.executions.cancel(run, grace=0.2) == "waiting"
+            ours = await harness.call("execute_ipython", code="a = 2", wait=0.2)
+            run = harness.workspace.executions.get(ALICE, ours.execution_id)
+            assert await harness.workspace.executions.cancel(run, grace=0.2) == "waiting"
             await manager.interrupt_kernel()
             assert await run.wait(30)
         assert run.cancelled

@@ -8,7 +8,7 @@ import pytest
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.toolsets import TOOLSETS
 
-CALL = re.compile(r"""desk\.call\(\s*["'](\w+)["']""")
+CALL = re.compile(r"""harness\.call\(\s*["'](\w+)["']""")
 
 
 @pytest.mark.proves("mcp:examples")

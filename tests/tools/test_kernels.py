@@ -16,69 +16,71 @@ from tk_ai_extension.model.errors import (
 
 
 @pytest.fixture
-async def used(desk):
-    desk.write("n.ipynb", "a = 1", "a")
-    return await desk.call("use_notebook", notebook="n.ipynb")
+async def used(harness):
+    harness.write("n.ipynb", "a = 1", "a")
+    return await harness.call("use_notebook", notebook="n.ipynb")
 
 
 @pytest.mark.proves("kernel:tools", "kernel:monitor")
-async def test_kernels_are_listed_with_state_memory_and_cpu(desk, used):
-    specs = (await desk.call("list_kernels")).kernels
+async def test_kernels_are_listed_with_state_memory_and_cpu(harness, used):
+    specs = (await harness.call("list_kernels")).kernels
     assert [(k.name, k.language) for k in specs if k.default] == [("python3", "python")]
-    running = (await desk.call("list_running_kernels")).kernels
+    running = (await harness.call("list_running_kernels")).kernels
     assert [(k.kernel_id, k.notebooks) for k in running] == [(used.kernel_id, ["n.ipynb"])]
-    status = (await desk.call("get_kernel_status")).kernel
+    status = (await harness.call("get_kernel_status")).kernel
     assert status.memory_mb is not None
     assert status.memory_mb > 10
     assert status.uptime is not None
     assert status.backend == "stack"
-    assert (await desk.call("get_kernel_status", kernel_id=used.kernel_id)).kernel.state == "idle"
+    assert (
+        await harness.call("get_kernel_status", kernel_id=used.kernel_id)
+    ).kernel.state == "idle"
     with pytest.raises(KernelNotFound):
-        await desk.call("get_kernel_status", kernel_id="another's")
+        await harness.call("get_kernel_status", kernel_id="another's")
 
 
 @pytest.mark.proves("kernel:tools")
-async def test_restart_and_shutdown_lose_the_variables_and_say_so(desk, used):
-    await desk.call("execute_cells", which="all")
-    assert "variables are lost" in (await desk.call("restart_kernel")).full_text()
-    assert (await desk.call("execute_ipython", code="a")).runs[0].error.startswith("NameError")
-    assert {c.state for c in (await desk.call("list_cells")).cells} == {"never"}
-    await desk.call("shutdown_kernel")
+async def test_restart_and_shutdown_lose_the_variables_and_say_so(harness, used):
+    await harness.call("execute_cells", which="all")
+    assert "variables are lost" in (await harness.call("restart_kernel")).full_text()
+    assert (await harness.call("execute_ipython", code="a")).runs[0].error.startswith("NameError")
+    assert {c.state for c in (await harness.call("list_cells")).cells} == {"never"}
+    await harness.call("shutdown_kernel")
     with pytest.raises(KernelNotFound):
-        await desk.call("get_kernel_status")
-    result = await desk.call("execute_ipython", code="'a new one'")
+        await harness.call("get_kernel_status")
+    result = await harness.call("execute_ipython", code="'a new one'")
     assert result.status == "ok"
 
 
 @pytest.mark.proves("kernel:tools")
-async def test_interrupt_by_notebook_ends_the_running_cell(desk, used):
-    running = await desk.call("execute_ipython", code="import time; time.sleep(60)", wait=0.7)
-    assert (await desk.call("interrupt_kernel")).outcome == "ok"
-    ended = await desk.call("wait_execution", execution_id=running.execution_id)
+async def test_interrupt_by_notebook_ends_the_running_cell(harness, used):
+    running = await harness.call("execute_ipython", code="import time; time.sleep(60)", wait=0.7)
+    assert (await harness.call("interrupt_kernel")).outcome == "ok"
+    ended = await harness.call("wait_execution", execution_id=running.execution_id)
     assert ended.status == "interrupted"
 
 
 @pytest.mark.proves("kernel:auto-restart", "kernel:heartbeat", "fault:kernel-killed")
-async def test_a_kernel_that_died_is_noticed_and_replaced_and_the_caller_is_told(desk, used):
-    result = await desk.call(
+async def test_a_kernel_that_died_is_noticed_and_replaced_and_the_caller_is_told(harness, used):
+    result = await harness.call(
         "execute_ipython",
         code="print('last words', flush=True); import os, time; time.sleep(0.3); os.kill(os.getpid(), 9)",
     )
     assert result.status == "kernel_died"
     assert result.is_error
     assert "last words" in result.runs[0].output
-    after = await desk.call("execute_ipython", code="'alive'", wait=60)
+    after = await harness.call("execute_ipython", code="'alive'", wait=60)
     assert after.status == "ok", after.full_text()
     told = [*result.notices, *after.notices]
     assert any("variables are lost" in notice for notice in told)
 
 
 @pytest.mark.proves("kernel:heartbeat")
-async def test_a_kernel_killed_from_outside_while_idle_is_noticed(desk, used):
-    pid = (await desk.workspace.kernels.info(used.kernel_id)).pid
+async def test_a_kernel_killed_from_outside_while_idle_is_noticed(harness, used):
+    pid = (await harness.workspace.kernels.info(used.kernel_id)).pid
     assert pid is not None
     died = asyncio.get_running_loop().create_future()
-    stop = desk.workspace.kernels.subscribe(
+    stop = harness.workspace.kernels.subscribe(
         lambda event: (
             event.kind in ("died", "restarted") and not died.done() and died.set_result(event)
         )
@@ -86,10 +88,10 @@ async def test_a_kernel_killed_from_outside_while_idle_is_noticed(desk, used):
     psutil.Process(pid).send_signal(signal.SIGKILL)
     await asyncio.wait_for(died, 5)
     stop()
-    assert (await desk.call("execute_ipython", code="1", wait=60)).status == "ok"
+    assert (await harness.call("execute_ipython", code="1", wait=60)).status == "ok"
 
 
-async def test_variables_are_listed_without_running_their_own_code(desk, used):
+async def test_variables_are_listed_without_running_their_own_code(harness, used):
     code = """
 import numpy as np
 class Loud:
@@ -99,8 +101,8 @@ loud, n, name, array, many = Loud(), 3, "x", np.zeros((3, 4)), list(range(10))
 def area(w, h=2):
     '''Width times height.'''
 """
-    assert (await desk.call("execute_ipython", code=code)).status == "ok"
-    found = {v.name: v for v in (await desk.call("list_variables")).variables}
+    assert (await harness.call("execute_ipython", code=code)).status == "ok"
+    found = {v.name: v for v in (await harness.call("list_variables")).variables}
     assert set(found) == {"Loud", "loud", "n", "name", "array", "many", "area"}
     assert (found["n"].value, found["name"].value) == ("3", "'x'")
     assert (found["array"].type, found["array"].shape, found["array"].size) == (
@@ -109,48 +111,48 @@ def area(w, h=2):
         96,
     )
     assert found["loud"].type == "Loud"
-    assert [v.name for v in (await desk.call("list_variables", pattern="a*")).variables] == [
+    assert [v.name for v in (await harness.call("list_variables", pattern="a*")).variables] == [
         "array",
         "area",
     ]
-    detail = await desk.call("inspect_variable", name="area")
+    detail = await harness.call("inspect_variable", name="area")
     assert "area(w, h=2)" in detail.detail
     assert "Width times height." in detail.detail
-    assert "float64" in (await desk.call("inspect_variable", name="array")).detail
+    assert "float64" in (await harness.call("inspect_variable", name="array")).detail
     with pytest.raises(VariableNotFound):
-        await desk.call("inspect_variable", name="nothing")
+        await harness.call("inspect_variable", name="nothing")
     with pytest.raises(InvalidArguments):
-        await desk.call("inspect_variable", name="__import__('os')")
-    leftovers = await desk.call(
+        await harness.call("inspect_variable", name="__import__('os')")
+    leftovers = await harness.call(
         "execute_ipython", code="[n for n in dir() if 'answer' in n or 'inspect' in n]"
     )
     assert leftovers.runs[0].output == "[]"
 
 
-async def test_a_busy_kernel_answers_kernel_busy_at_once(desk, used):
-    running = await desk.call("execute_ipython", code="import time; time.sleep(30)", wait=0.5)
+async def test_a_busy_kernel_answers_kernel_busy_at_once(harness, used):
+    running = await harness.call("execute_ipython", code="import time; time.sleep(30)", wait=0.5)
     async with asyncio.timeout(6):
         with pytest.raises(KernelBusy):
-            await desk.call("list_variables")
-    await desk.call("interrupt_kernel", execution_id=running.execution_id)
+            await harness.call("list_variables")
+    await harness.call("interrupt_kernel", execution_id=running.execution_id)
 
 
-async def test_variables_need_a_python_kernel_and_all_else_does_not(desk, bash_kernelspec):
-    desk.write(
+async def test_variables_need_a_python_kernel_and_all_else_does_not(harness, bash_kernelspec):
+    harness.write(
         "b.ipynb", "x=5\necho $x", "sleep 60", kernelspec={"name": "bash", "display_name": "Bash"}
     )
-    used = await desk.call("use_notebook", notebook="b.ipynb")
+    used = await harness.call("use_notebook", notebook="b.ipynb")
     assert used.language == "bash"
-    assert (await desk.call("execute_cell", cell=0)).runs[0].output == "5"
-    inserted = await desk.call("insert_and_execute_cell", source="echo $((x + 1))")
+    assert (await harness.call("execute_cell", cell=0)).runs[0].output == "5"
+    inserted = await harness.call("insert_and_execute_cell", source="echo $((x + 1))")
     assert inserted.runs[0].output == "6"
     with pytest.raises(LanguageUnsupported):
-        await desk.call("list_variables")
-    running = await desk.call("execute_cell", cell=1, wait=1)
+        await harness.call("list_variables")
+    running = await harness.call("execute_cell", cell=1, wait=1)
     assert running.status == "running"
-    await desk.call("interrupt_kernel")
-    ended = await desk.call("wait_execution", execution_id=running.execution_id)
+    await harness.call("interrupt_kernel")
+    ended = await harness.call("wait_execution", execution_id=running.execution_id)
     assert ended.status == "interrupted"
-    await desk.call("read_cell", cell=0)
-    await desk.call("overwrite_cell", cell=0, source="echo again")
-    assert (await desk.call("execute_cell", cell=0)).runs[0].output == "again"
+    await harness.call("read_cell", cell=0)
+    await harness.call("overwrite_cell", cell=0, source="echo again")
+    assert (await harness.call("execute_cell", cell=0)).runs[0].output == "again"

@@ -5,7 +5,7 @@ import asyncio
 import nbformat
 import pytest
 
-from tests.desk import BOB
+from tests.harness import BOB
 from tk_ai_extension.model.errors import Conflict
 from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom
 
@@ -16,10 +16,10 @@ def documents():
 
 
 @pytest.fixture
-async def live(desk):
+async def live(harness):
     """The notebook, open in a person's browser."""
-    desk.write("n.ipynb", "a = 1", ("markdown", "# Title"), "print('old')")
-    return await desk.room("n.ipynb")
+    harness.write("n.ipynb", "a = 1", ("markdown", "# Title"), "print('old')")
+    return await harness.room("n.ipynb")
 
 
 def sources(live):
@@ -27,8 +27,10 @@ def sources(live):
 
 
 @pytest.mark.proves("ext:rtc")
-async def test_an_agents_edits_and_outputs_are_in_the_open_notebook_at_once(desk, live):
-    await desk.call("insert_and_execute_cell", notebook="n.ipynb", source="print(6 * 7)", index=0)
+async def test_an_agents_edits_and_outputs_are_in_the_open_notebook_at_once(harness, live):
+    await harness.call(
+        "insert_and_execute_cell", notebook="n.ipynb", source="print(6 * 7)", index=0
+    )
     assert sources(live)[0] == "print(6 * 7)"
     outputs = live.source["cells"][0]["outputs"]
     assert [output["text"] for output in outputs] in (["42\n"], [["42\n"]])
@@ -37,47 +39,49 @@ async def test_an_agents_edits_and_outputs_are_in_the_open_notebook_at_once(desk
 
 
 @pytest.mark.proves("ext:rtc")
-async def test_a_persons_typing_in_the_same_cell_survives_an_agents_edit(desk, live):
-    await desk.call("read_notebook", notebook="n.ipynb")
+async def test_a_persons_typing_in_the_same_cell_survives_an_agents_edit(harness, live):
+    await harness.call("read_notebook", notebook="n.ipynb")
     text = live.ycells[2]["source"]
-    await desk.call("edit_cell", notebook="n.ipynb", cell=2, old="old", new="new")
+    await harness.call("edit_cell", notebook="n.ipynb", cell=2, old="old", new="new")
     text.insert(len(str(text)), "  # typed")
     assert sources(live)[2] == "print('new')  # typed"
     with pytest.raises(Conflict) as raised:
-        await desk.call("overwrite_cell", notebook="n.ipynb", cell=2, source="lost?")
+        await harness.call("overwrite_cell", notebook="n.ipynb", cell=2, source="lost?")
     assert raised.value.details["cells"][0]["source"] == "print('new')  # typed"
     assert sources(live)[2] == "print('new')  # typed"
 
 
 @pytest.mark.proves("ext:rtc")
-async def test_unsaved_typing_is_what_the_agent_reads_and_runs(desk, live):
+async def test_unsaved_typing_is_what_the_agent_reads_and_runs(harness, live):
     live.ycells[2]["source"].insert(0, "print('typed first')\n")
-    read = await desk.call("read_cell", notebook="n.ipynb", cell=2)
+    read = await harness.call("read_cell", notebook="n.ipynb", cell=2)
     assert read.source == "print('typed first')\nprint('old')"
-    result = await desk.call("execute_cell", notebook="n.ipynb", cell=2)
+    result = await harness.call("execute_cell", notebook="n.ipynb", cell=2)
     assert result.runs[0].output == "typed first\nold"
 
 
 @pytest.mark.proves("exec:saved")
-async def test_a_running_cell_is_saved_within_two_seconds_though_it_prints_all_the_time(desk, live):
+async def test_a_running_cell_is_saved_within_two_seconds_though_it_prints_all_the_time(
+    harness, live
+):
     code = "import time\nfor i in range(60):\n    print('tick', i, flush=True)\n    time.sleep(0.1)"
-    await desk.call("use_notebook", notebook="n.ipynb")
-    running = await desk.call("insert_and_execute_cell", source=code, wait=3.5)
+    await harness.call("use_notebook", notebook="n.ipynb")
+    running = await harness.call("insert_and_execute_cell", source=code, wait=3.5)
     assert running.status == "running"
-    stored = desk.on_disk("n.ipynb").cells[-1].outputs
+    stored = harness.on_disk("n.ipynb").cells[-1].outputs
     assert int(stored[0].text.split()[-1]) >= 8
-    await desk.call("interrupt_kernel", execution_id=running.execution_id)
+    await harness.call("interrupt_kernel", execution_id=running.execution_id)
 
 
-async def test_typing_goes_on_while_a_cell_runs(desk, live):
-    await desk.call("use_notebook", notebook="n.ipynb")
+async def test_typing_goes_on_while_a_cell_runs(harness, live):
+    await harness.call("use_notebook", notebook="n.ipynb")
     code = "import time\nfor i in range(10):\n    print(i, flush=True)\n    time.sleep(0.1)"
-    running = await desk.call("insert_and_execute_cell", source=code, index=0, wait=0.2)
+    running = await harness.call("insert_and_execute_cell", source=code, index=0, wait=0.2)
     for letter in "typed":
         text = live.ycells[1]["source"]
         text.insert(len(str(text)), letter)
         await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(_tick())), 1)
-    ended = await desk.call("wait_execution", execution_id=running.execution_id)
+    ended = await harness.call("wait_execution", execution_id=running.execution_id)
     assert ended.status == "ok"
     assert sources(live)[1] == "a = 1typed"
     output = live.source["cells"][0]["outputs"][0]["text"]
@@ -89,19 +93,19 @@ async def _tick():
 
 
 @pytest.mark.proves("edit:history")
-async def test_undo_in_a_room_leaves_a_persons_later_work(desk, live):
-    await desk.call("read_notebook", notebook="n.ipynb")
-    await desk.call("overwrite_cell", notebook="n.ipynb", cell=0, source="a = 2")
-    await desk.call("insert_cell", notebook="n.ipynb", source="b = 3")
+async def test_undo_in_a_room_leaves_a_persons_later_work(harness, live):
+    await harness.call("read_notebook", notebook="n.ipynb")
+    await harness.call("overwrite_cell", notebook="n.ipynb", cell=0, source="a = 2")
+    await harness.call("insert_cell", notebook="n.ipynb", source="b = 3")
     live.ycells[0]["source"].insert(0, "# typed\n")
-    result = await desk.call("undo", notebook="n.ipynb", steps=2)
+    result = await harness.call("undo", notebook="n.ipynb", steps=2)
     assert sources(live) == ["# typed\na = 2", "# Title", "print('old')"]
     assert result.refused
 
 
-async def test_two_agents_and_a_person_insert_at_once(desk, live):
+async def test_two_agents_and_a_person_insert_at_once(harness, live):
     async def insert(caller, number):
-        await desk.call(
+        await harness.call(
             "insert_cell", caller=caller, notebook="n.ipynb", source=f"{number}", index=1
         )
 
@@ -111,11 +115,11 @@ async def test_two_agents_and_a_person_insert_at_once(desk, live):
 
 
 @pytest.mark.proves("edit:effects-of-the-commit")
-async def test_parallel_inserts_at_one_index_each_answer_with_and_run_their_own_cell(desk, live):
-    await desk.call("use_notebook", notebook="n.ipynb")
+async def test_parallel_inserts_at_one_index_each_answer_with_and_run_their_own_cell(harness, live):
+    await harness.call("use_notebook", notebook="n.ipynb")
     results = await asyncio.gather(
         *(
-            desk.call("insert_and_execute_cell", source=f"print('run {number}')", index=0)
+            harness.call("insert_and_execute_cell", source=f"print('run {number}')", index=0)
             for number in range(8)
         )
     )
@@ -128,28 +132,28 @@ async def test_parallel_inserts_at_one_index_each_answer_with_and_run_their_own_
         if cell["cell_type"] == "code"
     }
     assert {run.cell: f"{run.output}\n" for run in ran}.items() <= printed.items()
-    await desk.call("undo", steps=8)
+    await harness.call("undo", steps=8)
     assert sources(live) == ["a = 1", "# Title", "print('old')"]
 
 
 @pytest.mark.proves("edit:effects-of-the-commit")
 async def test_an_edit_that_another_programs_file_replaced_before_it_was_saved_is_made_again(
-    desk, live, monkeypatch
+    harness, live, monkeypatch
 ):
-    path = desk.root / "n.ipynb"
+    path = harness.root / "n.ipynb"
     save = LiveRoom.save
 
     async def taken_in_first(room: LiveRoom) -> int:
         monkeypatch.setattr(LiveRoom, "save", save)
-        notebook = desk.on_disk("n.ipynb")
+        notebook = harness.on_disk("n.ipynb")
         notebook.cells.append(nbformat.v4.new_code_cell("theirs = 1"))
         path.write_text(nbformat.writes(notebook), encoding="utf-8")
         await room.reload_if_changed()
         return await room.save()
 
     monkeypatch.setattr(LiveRoom, "save", taken_in_first)
-    answer = await desk.call("insert_cell", notebook="n.ipynb", source="ours = 1", index=0)
-    stored = [cell.source for cell in desk.on_disk("n.ipynb").cells]
+    answer = await harness.call("insert_cell", notebook="n.ipynb", source="ours = 1", index=0)
+    stored = [cell.source for cell in harness.on_disk("n.ipynb").cells]
     assert sources(live) == stored
     assert stored[0] == "ours = 1"
     assert stored[-1] == "theirs = 1"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.desk import Desk
+from tests.harness import ToolHarness
 from tests.notebooks.test_large_files import LONGEST_STALL, stalls
 
 CELLS = 100_000
@@ -37,8 +37,10 @@ def write(file: Path) -> None:
 
 @pytest.mark.usefixtures("no_collection")
 @pytest.mark.proves("fault:many-cells")
-async def test_very_many_cells_are_listed_changed_and_undone_off_the_loop(desk: Desk) -> None:
-    await asyncio.to_thread(write, desk.root / "many.ipynb")
+async def test_very_many_cells_are_listed_changed_and_undone_off_the_loop(
+    harness: ToolHarness,
+) -> None:
+    await asyncio.to_thread(write, harness.root / "many.ipynb")
     many: dict[str, Any] = {"notebook": "many.ipynb"}
     longest: dict[str, float] = {}
     steps: list[tuple[str, dict[str, Any]]] = [
@@ -51,7 +53,7 @@ async def test_very_many_cells_are_listed_changed_and_undone_off_the_loop(desk: 
     ]
     for tool, arguments in steps:
         async with stalls() as watch:
-            await desk.call(tool, **arguments)
+            await harness.call(tool, **arguments)
             await asyncio.sleep(0)
         longest[tool] = watch.longest
     assert max(longest.values()) < LONGEST_STALL, longest

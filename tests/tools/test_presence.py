@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.desk import ALICE, BOB, Desk
+from tests.harness import ALICE, BOB, ToolHarness
 from tk_ai_extension.notebooks.rooms import presence
 
 SLEEPS = "print('begun', flush=True)\nimport time\ntime.sleep(60)"
@@ -28,8 +28,8 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 class Watcher:
     """Somebody who sees who is in a notebook's room."""
 
-    def __init__(self, desk: Desk, path: str) -> None:
-        store: Any = desk.workspace.store
+    def __init__(self, harness: ToolHarness, path: str) -> None:
+        store: Any = harness.workspace.store
         self._awareness = store._rooms.find(path).room.awareness
 
     def names(self) -> list[str]:
@@ -49,17 +49,17 @@ class Watcher:
 @pytest.mark.proves("ext:presence")
 @pytest.mark.parametrize("end", ["error", "cancelled", "kernel"])
 async def test_nobody_is_left_behind_by_an_error_a_cancellation_or_a_lost_kernel(
-    desk: Desk, end: str
+    harness: ToolHarness, end: str
 ) -> None:
-    desk.write("n.ipynb", "1 / 0" if end == "error" else SLEEPS, "2")
-    used = await desk.call("use_notebook", notebook="n.ipynb")
-    await desk.call("use_notebook", notebook="n.ipynb", caller=BOB)
-    ours = await desk.call("execute_cell", notebook="n.ipynb", cell=0, wait=0)
+    harness.write("n.ipynb", "1 / 0" if end == "error" else SLEEPS, "2")
+    used = await harness.call("use_notebook", notebook="n.ipynb")
+    await harness.call("use_notebook", notebook="n.ipynb", caller=BOB)
+    ours = await harness.call("execute_cell", notebook="n.ipynb", cell=0, wait=0)
     # It waits for its turn in a kernel that may be no more when that comes.
-    theirs = await desk.call("execute_cell", notebook="n.ipynb", cell=1, wait=0, caller=BOB)
-    watcher = Watcher(desk, "n.ipynb")
+    theirs = await harness.call("execute_cell", notebook="n.ipynb", cell=1, wait=0, caller=BOB)
+    watcher = Watcher(harness, "n.ipynb")
     await watcher.sees(lambda names: ALICE.name in names)
-    executions = desk.workspace.executions
+    executions = harness.workspace.executions
     runs = [
         executions.get(ALICE, ours.execution_id),
         executions.get(BOB, theirs.execution_id),
@@ -67,21 +67,21 @@ async def test_nobody_is_left_behind_by_an_error_a_cancellation_or_a_lost_kernel
     if end == "cancelled":
         await executions.cancel(runs[0])
     elif end == "kernel":
-        await desk.app.kernel_manager.shutdown_kernel(used.kernel_id, now=True)
+        await harness.app.kernel_manager.shutdown_kernel(used.kernel_id, now=True)
     for run in runs:
         assert await run.wait(60)
     await watcher.sees(lambda names: not names)
     # And nobody who opens the notebook now is told that something runs.
-    assert desk.workspace.activity.running("n.ipynb") == []
+    assert harness.workspace.activity.running("n.ipynb") == []
 
 
 @pytest.mark.proves("ext:presence")
-async def test_who_edits_is_there_and_who_only_reads_is_not(desk: Desk) -> None:
-    desk.write("n.ipynb", "a = 1", "b = 2")
-    await desk.room("n.ipynb")
-    await desk.call("read_notebook", notebook="n.ipynb", caller=BOB)
-    await desk.call("read_notebook", notebook="n.ipynb")
-    await desk.call("overwrite_cell", notebook="n.ipynb", cell=0, source="a = 3")
-    watcher = Watcher(desk, "n.ipynb")
+async def test_who_edits_is_there_and_who_only_reads_is_not(harness: ToolHarness) -> None:
+    harness.write("n.ipynb", "a = 1", "b = 2")
+    await harness.room("n.ipynb")
+    await harness.call("read_notebook", notebook="n.ipynb", caller=BOB)
+    await harness.call("read_notebook", notebook="n.ipynb")
+    await harness.call("overwrite_cell", notebook="n.ipynb", cell=0, source="a = 3")
+    watcher = Watcher(harness, "n.ipynb")
     await watcher.sees(lambda names: names == [ALICE.name])
     await watcher.sees(lambda names: not names)

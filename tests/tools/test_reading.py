@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tests.desk import NOBODY
+from tests.harness import NOBODY
 from tk_ai_extension.model.errors import (
     CellNotFound,
     Conflict,
@@ -25,56 +25,58 @@ FIFTY_CELLS = Path(__file__).parents[1] / "data" / "fifty_cells.ipynb"
 
 
 @pytest.fixture
-def notebook(desk):
-    desk.write("n.ipynb", "import math", ("markdown", "# Title\ntext"), "x = 3\nprint(x)")
+def notebook(harness):
+    harness.write("n.ipynb", "import math", ("markdown", "# Title\ntext"), "x = 3\nprint(x)")
     return "n.ipynb"
 
 
-async def test_list_cells_is_a_line_a_cell(desk, notebook):
-    await desk.call("execute_cell", notebook=notebook, cell=2, wait=60)
-    listed = await desk.call("list_cells", notebook=notebook)
+async def test_list_cells_is_a_line_a_cell(harness, notebook):
+    await harness.call("execute_cell", notebook=notebook, cell=2, wait=60)
+    listed = await harness.call("list_cells", notebook=notebook)
     lines = listed.as_text().split("\n")
     assert lines[0] == "n.ipynb: 3 cells"
     assert lines[1].endswith("code never: import math")
     assert lines[2] == "1 @cellb markdown: # Title (+1 lines)"
     assert "[1] fresh: x = 3 (+1 lines) -> 2 chars text" in lines[3]
-    part = await desk.call("list_cells", notebook=notebook, start=1, limit=1)
+    part = await harness.call("list_cells", notebook=notebook, start=1, limit=1)
     assert part.as_text().endswith("[1 more: start=2]")
 
 
-async def test_read_cell_shows_source_outputs_and_a_versioned_address(desk, notebook):
-    await desk.call("execute_cell", notebook=notebook, cell=2)
-    read = await desk.call("read_cell", notebook=notebook, cell="@cellc")
+async def test_read_cell_shows_source_outputs_and_a_versioned_address(harness, notebook):
+    await harness.call("execute_cell", notebook=notebook, cell=2)
+    read = await harness.call("read_cell", notebook=notebook, cell="@cellc")
     assert read.source == "x = 3\nprint(x)"
     assert read.output == "3"
     assert re.fullmatch(r"cellc\w*\.[0-9a-f]{8}", read.address)
-    assert (await desk.call("read_cell", notebook=notebook, cell=2, outputs=False)).output is None
+    assert (
+        await harness.call("read_cell", notebook=notebook, cell=2, outputs=False)
+    ).output is None
 
 
 @pytest.mark.proves("edit:resolve")
 @pytest.mark.parametrize("address", ["cellc000", "cell-2", 2, "2", -1, "-1", "@cellc000", "cellc0"])
-async def test_every_form_of_an_address_finds_the_cell(desk, notebook, address):
-    assert (await desk.call("read_cell", notebook=notebook, cell=address)).index == 2
+async def test_every_form_of_an_address_finds_the_cell(harness, notebook, address):
+    assert (await harness.call("read_cell", notebook=notebook, cell=address)).index == 2
 
 
 @pytest.mark.parametrize("address", [3, -4, "cell-9", "nothere", "", 10**9, "99999999999999999999"])
-async def test_an_unknown_cell_is_an_error_that_lists_the_cells(desk, notebook, address):
+async def test_an_unknown_cell_is_an_error_that_lists_the_cells(harness, notebook, address):
     with pytest.raises(CellNotFound) as raised:
-        await desk.call("read_cell", notebook=notebook, cell=address)
+        await harness.call("read_cell", notebook=notebook, cell=address)
     assert "import math" in raised.value.message
     assert len(raised.value.details["cells"]) == 3
 
 
-async def test_read_notebook_and_write_it_back(desk, notebook):
-    read = await desk.call("read_notebook", notebook=notebook)
+async def test_read_notebook_and_write_it_back(harness, notebook):
+    read = await harness.call("read_notebook", notebook=notebook)
     assert read.text.startswith(f"# %% notebook: n.ipynb rev:{read.revision}\n")
-    before = (desk.root / notebook).read_bytes()
-    await desk.call("write_notebook", text=read.text)
-    assert (desk.root / notebook).read_bytes() == before
+    before = (harness.root / notebook).read_bytes()
+    await harness.call("write_notebook", text=read.text)
+    assert (harness.root / notebook).read_bytes() == before
     changed = read.text.replace("x = 3", "x = 4") + "# %% [code]\nprint('new')\n"
-    result = await desk.call("write_notebook", text=changed)
+    result = await harness.call("write_notebook", text=changed)
     assert [change.action for change in result.changes] == ["replace", "insert"]
-    assert desk.sources(notebook) == [
+    assert harness.sources(notebook) == [
         "import math",
         "# Title\ntext",
         "x = 4\nprint(x)",
@@ -82,103 +84,107 @@ async def test_read_notebook_and_write_it_back(desk, notebook):
     ]
 
 
-async def test_what_others_changed_meanwhile_stays(desk, notebook):
-    read = await desk.call("read_notebook", notebook=notebook)
-    desk.write("n.ipynb", "import math, os", ("markdown", "# Title\ntext"), "x = 3\nprint(x)")
-    await desk.call("write_notebook", text=read.text.replace("x = 3", "x = 4"))
-    assert desk.sources(notebook) == ["import math, os", "# Title\ntext", "x = 4\nprint(x)"]
-    before = (desk.root / notebook).read_bytes()
+async def test_what_others_changed_meanwhile_stays(harness, notebook):
+    read = await harness.call("read_notebook", notebook=notebook)
+    harness.write("n.ipynb", "import math, os", ("markdown", "# Title\ntext"), "x = 3\nprint(x)")
+    await harness.call("write_notebook", text=read.text.replace("x = 3", "x = 4"))
+    assert harness.sources(notebook) == ["import math, os", "# Title\ntext", "x = 4\nprint(x)"]
+    before = (harness.root / notebook).read_bytes()
     with pytest.raises(Conflict):
-        await desk.call("write_notebook", text=read.text.replace("import math", "import sys"))
-    assert (desk.root / notebook).read_bytes() == before
+        await harness.call("write_notebook", text=read.text.replace("import math", "import sys"))
+    assert (harness.root / notebook).read_bytes() == before
 
 
-async def test_a_missing_notebook_is_made_by_writing(desk):
-    result = await desk.call("write_notebook", notebook="made.ipynb", text="# %% [code]\na = 1\n")
+async def test_a_missing_notebook_is_made_by_writing(harness):
+    result = await harness.call(
+        "write_notebook", notebook="made.ipynb", text="# %% [code]\na = 1\n"
+    )
     assert result.total_cells == 1
-    assert desk.on_disk("made.ipynb").nbformat_minor == 5
+    assert harness.on_disk("made.ipynb").nbformat_minor == 5
 
 
 @pytest.mark.parametrize("text", ["", "a = 1", "\n# %% [code]\na", "# %% [python]\na"])
 async def test_text_that_is_no_cell_marked_text_is_refused_and_changes_nothing(
-    desk, notebook, text
+    harness, notebook, text
 ):
-    before = (desk.root / notebook).read_bytes()
+    before = (harness.root / notebook).read_bytes()
     with pytest.raises((InvalidText, InvalidArguments)):
-        await desk.call("write_notebook", notebook=notebook, text=text)
-    assert (desk.root / notebook).read_bytes() == before
+        await harness.call("write_notebook", notebook=notebook, text=text)
+    assert (harness.root / notebook).read_bytes() == before
     with pytest.raises(InvalidText):
-        await desk.call("write_notebook", notebook="unmade.ipynb", text=text)
-    assert not (desk.root / "unmade.ipynb").exists()
+        await harness.call("write_notebook", notebook="unmade.ipynb", text=text)
+    assert not (harness.root / "unmade.ipynb").exists()
 
 
-async def test_a_revision_that_is_not_known_is_refused(desk, notebook):
+async def test_a_revision_that_is_not_known_is_refused(harness, notebook):
     with pytest.raises(InvalidArguments):
-        await desk.call("write_notebook", notebook=notebook, text="# %% [code]\na\n")
+        await harness.call("write_notebook", notebook=notebook, text="# %% [code]\na\n")
     with pytest.raises(InvalidArguments):
-        await desk.call(
+        await harness.call(
             "write_notebook", notebook=notebook, text="# %% [code]\na\n", base="000000000000"
         )
 
 
-async def test_a_budget_cuts_between_cells_and_says_where_to_go_on(desk):
-    desk.write("long.ipynb", *(f"x = {'1' * 400}" for _ in range(8)))
-    read = await desk.call("read_notebook", notebook="long.ipynb", budget=1_000)
+async def test_a_budget_cuts_between_cells_and_says_where_to_go_on(harness):
+    harness.write("long.ipynb", *(f"x = {'1' * 400}" for _ in range(8)))
+    read = await harness.call("read_notebook", notebook="long.ipynb", budget=1_000)
     assert len(read.cells) == 2
     assert read.next_range == "2-"
     assert "cells:0-1" in read.text.split("\n")[0]
-    rest = await desk.call("read_notebook", notebook="long.ipynb", cells=read.next_range)
+    rest = await harness.call("read_notebook", notebook="long.ipynb", cells=read.next_range)
     assert len(rest.cells) == 6
 
 
-async def test_the_raw_view_is_json(desk, notebook):
-    raw = await desk.call("read_notebook", notebook=notebook, view="raw")
+async def test_the_raw_view_is_json(harness, notebook):
+    raw = await harness.call("read_notebook", notebook=notebook, view="raw")
     assert len(json.loads(raw.text)["cells"]) == 3
 
 
-async def test_search_finds_in_sources_and_outputs_of_many_notebooks(desk, notebook):
-    desk.write("sub/m.ipynb", "print('needle')")
-    await desk.call("execute_cell", notebook="sub/m.ipynb", cell=0)
-    found = await desk.call("search_cells", pattern="needle|math", notebook="")
+async def test_search_finds_in_sources_and_outputs_of_many_notebooks(harness, notebook):
+    harness.write("sub/m.ipynb", "print('needle')")
+    await harness.call("execute_cell", notebook="sub/m.ipynb", cell=0)
+    found = await harness.call("search_cells", pattern="needle|math", notebook="")
     assert [(m.notebook, m.index, m.line) for m in found.matches] == [
         ("n.ipynb", 0, 1),
         ("sub/m.ipynb", 0, 1),
     ]
-    outputs = await desk.call("search_cells", pattern="^needle$", notebook="sub", where="outputs")
+    outputs = await harness.call(
+        "search_cells", pattern="^needle$", notebook="sub", where="outputs"
+    )
     assert [m.where for m in outputs.matches] == ["outputs"]
     for pattern in ("(", ""):
         with pytest.raises(InvalidArguments):
-            await desk.call("search_cells", pattern=pattern, notebook=notebook)
+            await harness.call("search_cells", pattern=pattern, notebook=notebook)
 
 
 @pytest.mark.proves("text:ranges")
-async def test_lines_of_the_text_are_looked_at_and_license_no_overwrite(desk):
-    desk.write("n.ipynb", "a = 1\nb = 2", "c = 3")
-    some = await desk.call("read_notebook", notebook="n.ipynb", lines="3,5-")
+async def test_lines_of_the_text_are_looked_at_and_license_no_overwrite(harness):
+    harness.write("n.ipynb", "a = 1\nb = 2", "c = 3")
+    some = await harness.call("read_notebook", notebook="n.ipynb", lines="3,5-")
     assert some.text.splitlines() == ["a = 1", some.text.splitlines()[1], "c = 3"]
     assert some.text.splitlines()[1].startswith("# %% [code] @")
     assert (some.cells, some.next_range) == ([], None)
     with pytest.raises(Conflict):
-        await desk.call("overwrite_cell", cell=1, source="d", notebook="n.ipynb")
+        await harness.call("overwrite_cell", cell=1, source="d", notebook="n.ipynb")
     for wrong in ({"lines": "0"}, {"lines": "x"}, {"lines": "1", "view": "raw"}):
         with pytest.raises(InvalidArguments):
-            await desk.call("read_notebook", notebook="n.ipynb", **wrong)
+            await harness.call("read_notebook", notebook="n.ipynb", **wrong)
 
 
 @pytest.mark.proves("text:read", "text:ranges")
-async def test_the_raw_view_shows_the_cells_asked_for_within_the_budget(desk):
-    desk.write("long.ipynb", *(f"a = '{letter * 900}'" for letter in "abcde"))
-    some = await desk.call("read_notebook", notebook="long.ipynb", view="raw", cells="1,3-")
+async def test_the_raw_view_shows_the_cells_asked_for_within_the_budget(harness):
+    harness.write("long.ipynb", *(f"a = '{letter * 900}'" for letter in "abcde"))
+    some = await harness.call("read_notebook", notebook="long.ipynb", view="raw", cells="1,3-")
     sources = [cell["source"] for cell in json.loads(some.text)["cells"]]
     assert ["".join(source)[5] for source in sources] == ["b", "d", "e"]
-    short = await desk.call(
+    short = await harness.call(
         "read_notebook", notebook="long.ipynb", view="raw", cells="0,2,4", budget=2_500
     )
     assert len(json.loads(short.text)["cells"]) == len(short.cells) == 2
     assert short.next_range == "4-"
     assert "cells='4-'" in short.as_text()
-    desk.write("one.ipynb", f"a = '{'a' * 9_000}'")
-    one = await desk.call("read_notebook", notebook="one.ipynb", view="raw", budget=500)
+    harness.write("one.ipynb", f"a = '{'a' * 9_000}'")
+    one = await harness.call("read_notebook", notebook="one.ipynb", view="raw", budget=500)
     assert "read_output" in one.text
     assert len(one.text) < 800
 
@@ -199,8 +205,8 @@ async def test_the_raw_view_shows_the_cells_asked_for_within_the_budget(desk):
         ("latin.ipynb", b'{"cells": [], "x": "\xe9"}', InvalidNotebook),
     ],
 )
-async def test_a_broken_file_is_refused_and_left_untouched(desk, name, content, error):
-    (desk.root / name).write_bytes(content)
+async def test_a_broken_file_is_refused_and_left_untouched(harness, name, content, error):
+    (harness.root / name).write_bytes(content)
     for tool, arguments in (
         ("list_cells", {}),
         ("read_notebook", {}),
@@ -209,9 +215,9 @@ async def test_a_broken_file_is_refused_and_left_untouched(desk, name, content, 
         ("execute_cell", {"cell": 0}),
     ):
         with pytest.raises(error) as raised:
-            await desk.call(tool, notebook=name, **arguments)
+            await harness.call(tool, notebook=name, **arguments)
         assert name in raised.value.message
-    assert (desk.root / name).read_bytes() == content
+    assert (harness.root / name).read_bytes() == content
 
 
 @pytest.mark.proves("threat:path")
@@ -229,12 +235,12 @@ async def test_a_broken_file_is_refused_and_left_untouched(desk, name, content, 
     ],
 )
 async def test_a_path_that_is_no_notebook_below_the_root_is_refused(
-    desk, tmp_path_factory, path, error
+    harness, tmp_path_factory, path, error
 ):
     outside = tmp_path_factory.mktemp("outside") / "secret.ipynb"
     outside.write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
-    (desk.root / "link.ipynb").symlink_to(outside)
-    (desk.root / "folder.ipynb").mkdir()
+    (harness.root / "link.ipynb").symlink_to(outside)
+    (harness.root / "folder.ipynb").mkdir()
     before = outside.read_bytes()
     for tool, arguments in (
         ("read_notebook", {}),
@@ -244,17 +250,17 @@ async def test_a_path_that_is_no_notebook_below_the_root_is_refused(
         ("list_cells", {"caller": NOBODY}),
     ):
         with pytest.raises(error):
-            await desk.call(tool, notebook=path, **arguments)
+            await harness.call(tool, notebook=path, **arguments)
     assert outside.read_bytes() == before
 
 
 @pytest.mark.proves("mcp:reading-size")
-async def test_the_fifty_cell_notebook_reads_below_12_500_characters(desk):
-    (desk.root / "fifty.ipynb").write_bytes(FIFTY_CELLS.read_bytes())
-    read = await desk.call("read_notebook", notebook="fifty.ipynb", view="reading")
+async def test_the_fifty_cell_notebook_reads_below_12_500_characters(harness):
+    (harness.root / "fifty.ipynb").write_bytes(FIFTY_CELLS.read_bytes())
+    read = await harness.call("read_notebook", notebook="fifty.ipynb", view="reading")
     assert read.next_range is None
     assert len(read.full_text()) < 12_500
-    notebook = nbformat.read(desk.root / "fifty.ipynb", as_version=4)
+    notebook = nbformat.read(harness.root / "fifty.ipynb", as_version=4)
     for cell in notebook.cells:
         assert all(line in read.text for line in cell.source.split("\n"))
         for output in cell.get("outputs", ()):
@@ -264,7 +270,7 @@ async def test_the_fifty_cell_notebook_reads_below_12_500_characters(desk):
 
 @pytest.mark.proves("text:reading-once")
 @pytest.mark.parametrize("documents", ["file", "room"])
-async def test_outputs_are_digested_once_until_they_change(desk, monkeypatch):
+async def test_outputs_are_digested_once_until_they_change(harness, monkeypatch):
     cells = [
         nbformat.v4.new_code_cell(
             f"print({number})",
@@ -273,7 +279,7 @@ async def test_outputs_are_digested_once_until_they_change(desk, monkeypatch):
         )
         for number in range(20)
     ]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), desk.root / "n.ipynb")
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), harness.root / "n.ipynb")
     digests = []
 
     async def counted(outputs):
@@ -284,22 +290,22 @@ async def test_outputs_are_digested_once_until_they_change(desk, monkeypatch):
 
     async def read():
         digests.clear()
-        return (await desk.call("read_notebook", notebook="n.ipynb", view="reading")).text
+        return (await harness.call("read_notebook", notebook="n.ipynb", view="reading")).text
 
     # The first edit reads a file once more, to know where each cell stands.
-    await desk.call("insert_cell", notebook="n.ipynb", source="y = 1")
+    await harness.call("insert_cell", notebook="n.ipynb", source="y = 1")
     first = await read()
     assert len(digests) == 20
     assert await read() == first
     assert not digests
-    await desk.call("read_notebook", notebook="n.ipynb")
+    await harness.call("read_notebook", notebook="n.ipynb")
     # What changes nothing in a cell leaves what is known of it.
-    await desk.call("insert_cell", notebook="n.ipynb", source="x = 1", index=0)
+    await harness.call("insert_cell", notebook="n.ipynb", source="x = 1", index=0)
     assert len(set((await read()).splitlines()) - set(first.splitlines())) <= 3
     assert not digests
-    await desk.call("execute_cell", notebook="n.ipynb", cell="cell0003")
+    await harness.call("execute_cell", notebook="n.ipynb", cell="cell0003")
     assert "#> 3" in await read()
     assert len(digests) == 1
-    await desk.call("clear_outputs", notebook="n.ipynb", cells="cell0003")
+    await harness.call("clear_outputs", notebook="n.ipynb", cells="cell0003")
     assert "#> 3\n" not in await read()
     assert not digests

@@ -17,25 +17,25 @@ def cells_of(path: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize("source", REAL, ids=lambda path: path.stem.replace(" ", "-"))
-async def test_an_agent_works_in_a_real_notebook(desk, source):
+async def test_an_agent_works_in_a_real_notebook(harness, source):
     name = "work.ipynb"
-    shutil.copyfile(source, desk.root / name)
-    path = desk.root / name
+    shutil.copyfile(source, harness.root / name)
+    path = harness.root / name
     before = path.read_bytes()
     original = cells_of(path)
 
-    used = await desk.call("use_notebook", notebook=name, kernel_name="python3")
+    used = await harness.call("use_notebook", notebook=name, kernel_name="python3")
     assert used.total_cells == len(original)
-    listed = await desk.call("list_cells", limit=2000)
+    listed = await harness.call("list_cells", limit=2000)
     assert len(listed.cells) == len(original)
-    reading = await desk.call("read_notebook", view="reading", budget=2_000_000)
+    reading = await harness.call("read_notebook", view="reading", budget=2_000_000)
     assert len(reading.text) < 300_000
-    read = await desk.call("read_notebook", budget=2_000_000)
-    await desk.call("write_notebook", text=read.text)
+    read = await harness.call("read_notebook", budget=2_000_000)
+    await harness.call("write_notebook", text=read.text)
     assert path.read_bytes() == before
 
-    await desk.call("overwrite_cell", cell=0, source="# changed by a test", cell_type="markdown")
-    result = await desk.call("insert_and_execute_cell", source="print('ran', 6 * 7)", index=1)
+    await harness.call("overwrite_cell", cell=0, source="# changed by a test", cell_type="markdown")
+    result = await harness.call("insert_and_execute_cell", source="print('ran', 6 * 7)", index=1)
     assert result.status == "ok", result.full_text()
     assert result.runs[0].output == "ran 42"
     changed = cells_of(path)
@@ -43,5 +43,5 @@ async def test_an_agent_works_in_a_real_notebook(desk, source):
     assert changed[2:] == original[1:]
     nbformat.validate(nbformat.read(path, as_version=4))
 
-    await desk.call("undo", steps=2)
+    await harness.call("undo", steps=2)
     assert cells_of(path) == original

@@ -51,23 +51,23 @@ table = Table()
 
 
 @pytest.fixture
-async def used(desk):
-    desk.write("n.ipynb", "a = 1")
-    return await desk.call("use_notebook", notebook="n.ipynb")
+async def used(harness):
+    harness.write("n.ipynb", "a = 1")
+    return await harness.call("use_notebook", notebook="n.ipynb")
 
 
-async def inspect(desk, name):
-    return (await desk.call("inspect_variable", name=name)).detail
+async def inspect(harness, name):
+    return (await harness.call("inspect_variable", name=name)).detail
 
 
-async def evaluate(desk, code):
-    return (await desk.call("execute_ipython", code=code)).runs[0].output
+async def evaluate(harness, code):
+    return (await harness.call("execute_ipython", code=code)).runs[0].output
 
 
 @pytest.mark.proves("perm:plan")
-async def test_no_code_of_a_users_classes_runs(desk, used):
-    assert (await desk.call("execute_ipython", code=TRAPS)).status == "ok"
-    listed = {v.name: v.type for v in (await desk.call("list_variables")).variables}
+async def test_no_code_of_a_users_classes_runs(harness, used):
+    assert (await harness.call("execute_ipython", code=TRAPS)).status == "ok"
+    listed = {v.name: v.type for v in (await harness.call("list_variables")).variables}
     assert (listed["trap"], listed["lies"]) == ("Trap", "Lies")
     details = {
         "trap": "<Trap object>\nkept = [1, <Trap>]",
@@ -86,56 +86,58 @@ async def test_no_code_of_a_users_classes_runs(desk, used):
         "function": "function(x: <Trap object> = <Trap object>, *, y: int = 2) -> <Trap object>\n"
         "Its docstring.",
     }
-    assert {name: await inspect(desk, name) for name in details} == details
-    assert "deque object" in await inspect(desk, "many")
+    assert {name: await inspect(harness, name) for name in details} == details
+    assert "deque object" in await inspect(harness, "many")
     for missing in ("trap.nothing", "slots.b", "nothing.kept"):
         with pytest.raises(VariableNotFound):
-            await inspect(desk, missing)
-    assert await evaluate(desk, "ran") == "[]"
+            await inspect(harness, missing)
+    assert await evaluate(harness, "ran") == "[]"
 
 
 @pytest.mark.proves("perm:plan")
 async def test_a_table_whose_cells_loop_is_interrupted_and_the_kernel_goes_on(
-    desk, used, monkeypatch
+    harness, used, monkeypatch
 ):
     monkeypatch.setattr(variables, "ANSWER_WITHIN", 1.0)
-    assert (await desk.call("execute_ipython", code=TABLE)).status == "ok"
+    assert (await harness.call("execute_ipython", code=TABLE)).status == "ok"
     with pytest.raises(KernelBusy, match="Timed out after 1 seconds"):
-        await inspect(desk, "table")
-    assert await evaluate(desk, "6 * 7") == "42"
+        await inspect(harness, "table")
+    assert await evaluate(harness, "6 * 7") == "42"
 
 
 @pytest.mark.parametrize("backend", ["direct", "stack"])
 async def test_a_look_that_nobody_waits_for_leaves_the_kernel_free(
-    desk, used, backend, monkeypatch
+    harness, used, backend, monkeypatch
 ):
     monkeypatch.setattr(variables, "ANSWER_WITHIN", 1.0)
-    assert (await desk.call("execute_ipython", code=TABLE)).status == "ok"
+    assert (await harness.call("execute_ipython", code=TABLE)).status == "ok"
     busy = asyncio.Event()
-    stop = desk.workspace.kernels.subscribe(lambda event: event.state == "busy" and busy.set())
-    look = asyncio.create_task(inspect(desk, "table"))
+    stop = harness.workspace.kernels.subscribe(lambda event: event.state == "busy" and busy.set())
+    look = asyncio.create_task(inspect(harness, "table"))
     async with asyncio.timeout(20):
         await busy.wait()
     stop()
     look.cancel()
     await asyncio.wait({look})
     async with asyncio.timeout(20):
-        assert await evaluate(desk, "6 * 7") == "42"
+        assert await evaluate(harness, "6 * 7") == "42"
 
 
 @pytest.mark.proves("perm:plan")
-async def test_a_look_leaves_count_history_and_the_last_results_as_they_are(desk, used):
-    await desk.call("execute_ipython", code="kept = 41")
-    assert await evaluate(desk, "kept + 1") == "42"
+async def test_a_look_leaves_count_history_and_the_last_results_as_they_are(harness, used):
+    await harness.call("execute_ipython", code="kept = 41")
+    assert await evaluate(harness, "kept + 1") == "42"
     plan = Caller("alice", "session-plan", "mcp", mode="plan")
-    await desk.call("list_variables", caller=plan, notebook="n.ipynb")
-    await desk.call("inspect_variable", caller=plan, notebook="n.ipynb", name="kept")
-    inputs, last, out = eval(await evaluate(desk, "(In[-2:], _, list(Out.values())[-1])"))
+    await harness.call("list_variables", caller=plan, notebook="n.ipynb")
+    await harness.call("inspect_variable", caller=plan, notebook="n.ipynb", name="kept")
+    inputs, last, out = eval(await evaluate(harness, "(In[-2:], _, list(Out.values())[-1])"))
     assert inputs[0] == "kept + 1"
     assert (last, out) == (42, 42)
-    counts = [int(await evaluate(desk, "get_ipython().execution_count")) for _ in range(2)]
-    await desk.call("list_variables")
-    counts.append(int(await evaluate(desk, "get_ipython().execution_count")))
+    counts = [int(await evaluate(harness, "get_ipython().execution_count")) for _ in range(2)]
+    await harness.call("list_variables")
+    counts.append(int(await evaluate(harness, "get_ipython().execution_count")))
     assert counts[2] - counts[1] == counts[1] - counts[0]
-    history = await evaluate(desk, "[row[2] for row in get_ipython().history_manager.get_range()]")
+    history = await evaluate(
+        harness, "[row[2] for row in get_ipython().history_manager.get_range()]"
+    )
     assert "answer" not in history

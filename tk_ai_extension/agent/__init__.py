@@ -1,1 +1,1 @@
-"""Claude in the notebook: sessions, transcripts, providers, and the tour for those who have none."""
+"""Claude in the notebook: sessions, transcripts, providers, and the tour for servers without a model."""

@@ -1,7 +1,7 @@
-"""The interface between chats and an agent: what is sent, what comes back, and who calls what.
+"""The interface between chats and an agent.
 
-Chats know these types alone. An agent is one package with an `AgentBackend` (`agent.claude` for the
-Claude Agent SDK), registered where the chats are put together. `testing.echo_agent` is the smallest.
+Chats use these types only. An agent is one package with an `AgentBackend` (`agent.claude` for the
+Claude Agent SDK), registered where the chats are built. `testing.echo_agent` is the smallest.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from tk_ai_extension.tools.results import Image
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 STOP_TIMEOUT = 5.0
-"""Seconds that an agent gets to end a turn, or itself, when it is interrupted."""
+"""Grace period, in seconds, for an agent to end a turn, or itself, when it is interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextBlock:
-    """A text in a message to an agent."""
+    """Text in a message to an agent."""
 
     text: str
 
 
 ContentBlock = TextBlock | Image
-"""A part of a message to an agent."""
+"""Part of a message to an agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where the agent keeps the history of the chat.
+    """Position in the history that the agent keeps of the chat.
 
     Attributes:
         session: The id of the agent's session.
-        position: Its last entry now, in the agent's terms: `History` may end there later. None at the
+        position: Id of its last entry; `History` can end there later. None at the
             start of a turn.
     """
 
@@ -58,15 +58,15 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """The agent is at work, with nothing to show: it restarts the timeout for silence."""
+    """The agent is working and has nothing to show; restarts the idle timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """The last event of a turn, also of one that was interrupted.
+    """Last event of a turn, also of an interrupted one.
 
     Attributes:
-        error: Why the agent could not answer; None where it did, or was interrupted.
+        error: Why the agent could not answer; None if it answered or was interrupted.
     """
 
     error: ToolError | None = None
@@ -84,18 +84,18 @@ AgentEvent = (
     | Working
     | TurnEnded
 )
-"""What an agent reports. A call is reported when the agent decides on it, and may be reported again; its
-answer is reported only where the agent made it up itself (a tool that does not exist)."""
+"""Events that an agent emits. A call is emitted when the agent decides on it, and may be emitted again; its
+answer is emitted only if it came from the agent itself (a tool that does not exist)."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What an agent remembers when it starts.
+    """History that an agent resumes when it starts.
 
     Attributes:
-        session: The id of a session, of a `Checkpoint`; None for no history.
-        position: The last entry of it that counts, of a `Checkpoint`; None for all. With a position, the
-            session is forked: what came after it is not remembered.
+        session: Session id of a `Checkpoint`; None for no history.
+        position: Last entry to resume, of a `Checkpoint`; None for all. With a position, the
+            session is forked: later entries are forgotten.
     """
 
     session: str | None = None
@@ -103,22 +103,22 @@ class History:
 
 
 ToolCall = Callable[[str, str, str, Mapping[str, Any]], Awaitable[types.CallToolResult]]
-"""Carries out a call: the token of its turn's credential, the call's id, the tool's name, its arguments."""
+"""Carries out a call; takes the token of its turn's credential, the call's id, the tool and its arguments."""
 
 
 @dataclass(frozen=True)
 class SessionConfig:
-    """What a session is started with.
+    """Settings of an agent session.
 
     Attributes:
         provider: What `AgentBackend.provider` returned last.
         model: The model of the first turn.
         instructions: The system prompt.
         registry: The tools: all that the agent may call.
-        call: Carries out a call of an agent in this process. It raises nothing but a cancellation. An
+        call: Carries out a call of an agent in this process. It raises only `CancelledError`. An
             agent in another process calls by MCP over HTTP, with the credential in the header `mcp.TURN`.
-        history: What the agent remembers.
-        cost: What the history has cost in dollars; None where that is not known.
+        history: History that the agent resumes.
+        cost: Cost of the history in US dollars; None if unknown.
     """
 
     provider: ModelProvider
@@ -131,13 +131,13 @@ class SessionConfig:
 
 
 class AgentSession(Protocol):
-    """An agent that answers in one chat, one turn after the other. Belongs to that chat's session."""
+    """An agent that answers in one chat, one turn at a time; owned by that chat's session."""
 
     @property
     def alive(self) -> bool:
-        """Whether it can take another turn, as far as is known.
+        """Whether the agent can take another turn, as far as is known.
 
-        Called before each turn; the chat closes one that is not, and starts another.
+        Called before each turn; the chat replaces an agent that is not alive.
         """
         ...
 
@@ -150,13 +150,13 @@ class AgentSession(Protocol):
     ) -> None:
         """Begin a turn.
 
-        Called when the turn before has ended. `receive` gives the turn's events from then on.
+        Called after the previous turn has ended. `receive` returns the turn's events from then on.
 
         Args:
             content: The person's message.
             model: The model that answers.
-            credential: What the calls of this turn carry, whichever way they come in. It counts until
-                the turn is stopped or has ended; a call without it, or after that, is refused.
+            credential: Authenticates the calls of this turn, over any interface. It is valid until
+                the turn is stopped or has ended; a call without it, or later, is refused.
 
         Raises:
             AgentDied: The agent has ended.
@@ -166,18 +166,18 @@ class AgentSession(Protocol):
     async def receive(self) -> AgentEvent:
         """Return the next event.
 
-        Called until `TurnEnded` is there. A cancellation loses no event.
+        Called until it returns `TurnEnded`. Cancelling it loses no event.
 
         Raises:
-            AgentDied: The agent has ended, and no event is left.
+            AgentDied: The agent has ended and no event is left.
         """
         ...
 
     async def interrupt(self) -> None:
-        """End the turn under way.
+        """End the running turn.
 
-        Called at any time, also between turns. `TurnEnded` follows soon, and the calls of the turn are
-        cancelled; the session can take another turn.
+        Called at any time, also between turns. `TurnEnded` follows, the calls of the turn are
+        cancelled, and the session can take another turn.
 
         Raises:
             AgentDied: The agent has ended, or does not respond.
@@ -187,26 +187,26 @@ class AgentSession(Protocol):
     async def close(self) -> None:
         """End the agent.
 
-        Called once, also in the middle of a turn. No process and no task is left.
+        Called once, also during a turn. It leaves no process and no task.
         """
         ...
 
 
 class AgentBackend(Protocol):
-    """A kind of agent. One object for all chats of a server."""
+    """A kind of agent; one instance serves all chats of a server."""
 
     @property
     def name(self) -> str:
-        """What the agent is called, in history and in messages."""
+        """Display name of the agent, in the history and in messages."""
         ...
 
     async def provider(self) -> ModelProvider:
-        """Return where the model is, as configured now.
+        """Return the provider of the model, as configured now.
 
-        Called when a message is sent and before each turn, with the context variables of the sender.
+        Called when a message is sent and before each turn, in the sender's context (`contextvars`).
 
         Raises:
-            NoModel: None is connected.
+            NoModel: No model is connected.
             FolderNotTrusted: The only key is in a folder that is not trusted.
         """
         ...
@@ -214,17 +214,17 @@ class AgentBackend(Protocol):
     async def start(self, config: SessionConfig) -> AgentSession:
         """Start an agent for a chat.
 
-        Called before the first turn, and before one that needs another provider or another history.
+        Called before the first turn, and before a turn with another provider or history.
 
         Raises:
-            AgentUnavailable: There is no such agent on this machine, or it does not start.
-            AgentDied: It ended while it started; without the history it may start.
+            AgentUnavailable: The agent is not installed on this machine, or does not start.
+            AgentDied: It ended while starting; it may start without the history.
         """
         ...
 
     async def forget(self, session: str) -> None:
-        """Remove all that is kept of a session; one that is not there is no error.
+        """Remove all data of a session; idempotent.
 
-        Called when its chat is deleted, or goes on in another session. Nothing goes on in it then.
+        Called when its chat is deleted or continues in another session. No turn is running then.
         """
         ...

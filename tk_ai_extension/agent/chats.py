@@ -1,7 +1,7 @@
-"""The chats of a server: which there are, which are used just now, and who follows them.
+"""The chats of a server.
 
-Several servers may share the transcripts. A chat is one server's from a message to the end of the
-last turn that waits, and each goes on where the other ended.
+Several servers may share the transcripts. One server owns a chat from a message to the end of the
+last queued turn; another server can then continue it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from tk_ai_extension.agent.events import Done, Event, Failed, PlanSettled
 from tk_ai_extension.agent.log import ChatLog
-from tk_ai_extension.agent.requests import Asking, ChatRequest, Message, PlanAnswer
+from tk_ai_extension.agent.requests import AskingCell, ChatRequest, Message, PlanAnswer
 from tk_ai_extension.agent.session import ChatServices, ChatSession
 from tk_ai_extension.agent.transcripts import MAX_CHAT, Chat, storable
 from tk_ai_extension.model.agent_errors import (
@@ -35,12 +35,12 @@ from tk_ai_extension.workspace.undo_entries import TakenBack, undo_entries
 logger = logging.getLogger(__name__)
 
 MAX_TITLE = 80
-"""Characters of a title."""
+"""Maximum length of a title, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartedTurn:
-    """A turn that was queued, and how its events are followed."""
+    """A queued turn and the stream of its events."""
 
     chat: str
     turn: str
@@ -50,43 +50,43 @@ class StartedTurn:
 class Chats:
     """Every chat of a server, by user.
 
-    Chats are kept in the transcripts; those that are used are sessions besides, each with an agent at
-    most, and bounded in number.
+    Chats are stored in the transcripts. Active chats also have a `ChatSession` with at most one agent;
+    the number of sessions is bounded.
 
     Args:
-        services: What all chats share.
+        services: Services that all chats share.
     """
 
     def __init__(self, services: ChatServices) -> None:
         self._services = services
         self._transcripts = services.transcripts
         self._live: dict[str, ChatSession] = {}
-        # What happens in a chat, as long as somebody answers in it or follows it.
+        # Event logs of chats that have a session or a follower.
         self._logs: WeakValueDictionary[str, ChatLog] = WeakValueDictionary()
-        # Held by those who open or end a chat just now, and by nobody afterwards.
+        # Held while a chat is opened or closed.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        # Sessions that are ending: what happens in them last has to be written down first.
+        # Sessions that are closing: their last events have to be saved first.
         self._ending: dict[str, asyncio.Task[None]] = {}
-        # Chats in which nothing goes on any more: they are released to other servers.
+        # Idle chats that are being released to other servers.
         self._releasing = BackgroundTasks(logger)
         self._closing: asyncio.Task[None] | None = None
-        # Held by those who replace a turn just now, and by nobody afterwards.
+        # Held while a turn is replaced.
         self._replacing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def send(
-        self, user: str, request: ChatRequest, *, asking: Asking | None = None
+        self, user: str, request: ChatRequest, *, asking: AskingCell | None = None
     ) -> StartedTurn:
-        """Queues a turn in a chat of the user's, or in a new one.
+        """Queue a turn in one of the user's chats, or in a new one.
 
         Args:
-            user: Whose chat.
-            request: What is sent.
-            asking: The running cell that sends it.
+            user: The owner of the chat.
+            request: The message.
+            asking: The running cell that sends it, if any.
 
         Raises:
             ChatNotFound, ChatElsewhere, NoModel, PathRefused, NotANotebook, NotebookNotFound,
             LimitReached.
-            InvalidArguments: what it is to take the place of is no turn of the chat.
+            InvalidArguments: the chat has no turn `request.replaces`.
         """
         workspace = self._services.workspace
         model = await self._services.model(request.model)
@@ -112,12 +112,12 @@ class Chats:
         return begun
 
     async def answer_plan(self, user: str, chat_id: str, answer: PlanAnswer) -> StartedTurn:
-        """Has the plan of a chat carried out, or made anew; queues the turn that does so.
+        """Approve or reject the plan of a chat, and queue the turn that follows from it.
 
         Raises:
             ChatNotFound, ChatElsewhere.
-            PlanNotFound: that plan does not wait: it was answered, or another message was sent.
-            PermissionDenied: the server allows no more than plans.
+            PlanNotFound: the plan was already answered, or another message was sent.
+            PermissionDenied: the server only allows the mode `plan`.
             NoModel, NotebookNotFound, LimitReached.
         """
         services = self._services
@@ -130,8 +130,8 @@ class Chats:
         mode = answer.mode if approved else "plan"
         if approved and services.workspace.policy.mode(Caller(user, mode=mode)) == "plan":
             raise PermissionDenied(
-                "This server only lets plans be made.",
-                hint="Its administrator has set `mode_cap` to `plan`.",
+                "This server only allows the permission mode `plan`.",
+                hint="Ask its administrator to raise `mode_cap`.",
             )
         model = await self._services.model(answer.model, usual=str(plan.data["model"]))
         if chat.notebook is not None:
@@ -142,22 +142,22 @@ class Chats:
         return await self._send(chat, message, settled)
 
     async def list(self, user: str) -> list[tuple[Chat, bool]]:
-        """The user's chats, the one used last first, and whether each is busy."""
+        """List the user's chats, most recently used first, and whether each is busy."""
         chats = await self._transcripts.list(user)
         elsewhere = await self._transcripts.elsewhere()
         return [(chat, chat.id in elsewhere or self._busy(chat.id)) for chat in chats]
 
     @property
     def working(self) -> int:
-        """In how many chats a turn goes on or waits here."""
+        """Number of chats with a running or queued turn in this server."""
         return sum(live.busy for live in self._live.values())
 
     async def busy(self, chat: Chat) -> bool:
-        """Whether a turn of a chat goes on or waits, here or in another server."""
+        """Whether a turn of a chat is running or queued, in this server or another."""
         return self._busy(chat.id) or chat.id in await self._transcripts.elsewhere()
 
     async def get(self, user: str, chat_id: str) -> Chat:
-        """One of the user's chats.
+        """Return one of the user's chats.
 
         Raises:
             ChatNotFound.
@@ -165,7 +165,7 @@ class Chats:
         return await self._transcripts.get(user, chat_id)
 
     async def events(self, user: str, chat_id: str, after: int = 0) -> list[Event]:
-        """What happened in a chat so far.
+        """Return the events of a chat so far.
 
         Raises:
             ChatNotFound.
@@ -175,7 +175,7 @@ class Chats:
         return await self._transcripts.events(chat.id, after)
 
     async def page(self, user: str, chat_id: str, after: int = 0) -> tuple[list[Event], bool]:
-        """The first events after one, of about `PAGE_BYTES`, and whether more are there.
+        """Return a page of about `PAGE_BYTES` of the events after one, and whether more follow.
 
         Raises:
             ChatNotFound.
@@ -186,13 +186,13 @@ class Chats:
         return events, bool(events) and events[-1].id < await self._transcripts.last(chat.id)
 
     async def follow(self, user: str, chat_id: str, after: int = 0) -> AsyncIterator[Event]:
-        """What happens in a chat after an event, until it is deleted or the server ends.
+        """Yield the events of a chat after one, until the chat is deleted or the server stops.
 
-        Who follows takes no place among the chats that are answered.
+        A follower does not count towards `max_chats`.
 
         Raises:
             ChatNotFound.
-            InvalidArguments: no event of that number has happened.
+            InvalidArguments: there is no event of that number yet.
         """
         chat = await self.get(user, chat_id)
         async with self._lock(chat.id):
@@ -202,17 +202,17 @@ class Chats:
                 await self._close_interrupted_turns(chat, log)
         if not 0 <= after <= log.last:
             raise InvalidArguments(
-                f"{after} is no event's number of this chat.",
-                hint="Leave Last-Event-ID out to be told everything.",
+                f"This chat has no event {after} yet.",
+                hint="Omit Last-Event-ID to receive all events.",
             )
         return log.after(after)
 
     async def stop(self, user: str, chat_id: str, turn: str | None = None) -> bool:
-        """Stops the turn that goes on and those that wait, or one of them; whether there were any.
+        """Stop the running and queued turns, or one of them; return whether there were any.
 
         Raises:
             ChatNotFound.
-            ChatElsewhere: they are another server's.
+            ChatElsewhere: another server runs them.
         """
         chat = await self.get(user, chat_id)
         if (live := self._live.get(chat.id)) is not None and live.busy:
@@ -222,7 +222,7 @@ class Chats:
         return False
 
     async def rename(self, user: str, chat_id: str, title: str) -> None:
-        """Gives a chat another title.
+        """Rename a chat.
 
         Raises:
             ChatNotFound.
@@ -230,14 +230,14 @@ class Chats:
         await self._transcripts.rename(await self.get(user, chat_id), storable(title)[:MAX_TITLE])
 
     async def delete(self, user: str, chat_id: str) -> None:
-        """Ends a chat and removes its transcript; what it did in notebooks stays.
+        """End a chat and remove its transcript; its changes to notebooks are kept.
 
         Raises:
             ChatNotFound, ChatElsewhere.
         """
         await self._remove(await self.get(user, chat_id))
 
-    async def take_back(
+    async def undo_turn(
         self,
         user: str,
         chat_id: str,
@@ -246,17 +246,17 @@ class Chats:
         cells: frozenset[str] | None = None,
         onwards: bool = False,
     ) -> list[TakenBack]:
-        """Undo what a turn changed, in each notebook all or none, where nobody has worked on since.
+        """Undo a turn's changes that nobody has edited since; in each notebook all or none.
 
         Args:
-            user: Whose chat.
+            user: The owner of the chat.
             chat_id: The chat.
             turn: The turn.
-            cells: Only the changes of these cells, by their keys; None for all.
-            onwards: What the chat changed after that turn as well.
+            cells: Keys of the cells to undo; None for all.
+            onwards: Also undo what the chat changed after that turn.
 
         Raises:
-            ChatNotFound, NothingToUndo, and whatever a notebook refuses.
+            ChatNotFound, NothingToUndo, or an error of the notebook.
         """
         caller = _caller(await self.get(user, chat_id))
         workspace = self._services.workspace
@@ -266,7 +266,7 @@ class Chats:
         return await undo_entries(workspace, caller, entries, cells=cells, of="of a turn")
 
     async def standing(self, user: str, chat_id: str) -> list[Touched]:
-        """The cells that a chat changed and nobody has taken back, the newest first.
+        """List the chat's changes that nobody has undone, newest first.
 
         Raises:
             ChatNotFound.
@@ -275,39 +275,39 @@ class Chats:
         return await self._services.workspace.journal.touched(caller)
 
     async def renamed(self, old: str, new: str) -> None:
-        """A notebook, or a folder above some, has another path now."""
+        """Handle the rename of a notebook or of a folder above notebooks."""
         await self._transcripts.renamed(old, new)
 
     async def close(self) -> None:
-        """Ends all sessions; transcripts are complete then. A second time changes nothing."""
+        """End all sessions and save their transcripts; idempotent."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(), name="tk-ai chats end")
         await asyncio.shield(self._closing)
 
     async def _known(self, user: str, request: ChatRequest, notebook: str | None) -> Chat | None:
-        """The chat that a message belongs to; None for a new one."""
+        """Return the chat that a message belongs to; None for a new one."""
         if request.chat is not None:
             return await self.get(user, request.chat)
         chats = await self._transcripts.list(user) if request.latest else []
         return next((chat for chat in chats if chat.notebook == notebook), None)
 
     async def _replace(self, chat: Chat, turn: str, message: Message) -> StartedTurn:
-        """Sends a message that takes the place of a turn and of those after it.
+        """Send a message that replaces a turn and the turns after it.
 
-        They are stopped, where the message can be sent.
+        They are stopped if the message can be sent.
 
         Raises:
-            InvalidArguments: the chat has no such turn, or another one has taken its place.
+            InvalidArguments: the chat has no such turn, or it was already replaced.
             ChatNotFound, ChatElsewhere, LimitReached.
         """
-        # Of two that would take the place of one, the second finds it taken.
+        # Of two messages that replace one turn, the second fails.
         async with self._replacing.setdefault(chat.id, asyncio.Lock()):
             await self._saved(chat.id)
             turns = await self._transcripts.turns(chat.id)
             if turn not in turns:
                 raise InvalidArguments(
-                    f"The chat has no turn `{turn[:80]}` to take the place of.",
-                    hint="Another message may have taken it: look at the chat again.",
+                    f"The chat has no turn `{turn[:80]}` to replace.",
+                    hint="Another message may have replaced it: reload the chat.",
                 )
             replaced = tuple(turns[turns.index(turn) :])
             session = await self._open(chat, message.notebook)
@@ -323,7 +323,7 @@ class Chats:
                 Sentence("chat_large", size=MAX_CHAT // 1_000_000), hint=Sentence("chat_large_hint")
             )
         session = await self._open(chat, message.notebook)
-        # From here on nothing waits: the session may be let go whenever it is idle.
+        # No await from here on: an idle session may be released at any await.
         before = session.log.last
         try:
             turn = session.send(message, answer)
@@ -333,13 +333,13 @@ class Chats:
         return StartedTurn(chat.id, turn, session.log.after(before, turn=turn))
 
     async def _remove(self, chat: Chat) -> None:
-        """Ends a chat, and removes all that is kept of it."""
+        """End a chat and remove all its data."""
         async with self._lock(chat.id):
             await self._transcripts.claim(chat)
             if (live := self._live.pop(chat.id, None)) is not None:
                 await live.close("The chat was deleted.")
             await self._until_ended(chat.id)
-            # The agent's session may have got its id since the chat was looked up.
+            # The agent's session may have received its id after the chat was read.
             chat = await self._transcripts.get(chat.user, chat.id)
             await self._transcripts.delete(chat)
             if (log := self._logs.pop(chat.id, None)) is not None:
@@ -349,14 +349,14 @@ class Chats:
         self._services.workspace.forget(_caller(chat))
 
     async def _open(self, chat: Chat, notebook: str | None) -> ChatSession:
-        """The session of a chat to which a message about a notebook is sent now, without waiting.
+        """Return the session of a chat for a message that is sent without any await in between.
 
-        One that is idle may be let go later: `_on_idle` where nothing is sent after all.
+        An idle session may be released later: call `_on_idle` if nothing is sent after all.
 
         Raises:
-            ChatNotFound: it was deleted meanwhile.
-            ChatElsewhere: another server answers in it.
-            LimitReached: too many chats are answered.
+            ChatNotFound: it was deleted in the meantime.
+            ChatElsewhere: another server is running a turn in it.
+            LimitReached: too many chats are active.
         """
         async with self._lock(chat.id):
             await self._until_ended(chat.id)
@@ -368,22 +368,22 @@ class Chats:
                 if not self._busy(chat.id):
                     await self._transcripts.release(chat.id)
                 raise
-            # The one used last goes last.
+            # Least recently used first.
             self._live.pop(chat.id, None)
             self._live[chat.id] = live
             return live
 
     def _busy(self, chat_id: str) -> bool:
-        """Whether a turn of a chat goes on or waits here."""
+        """Whether a turn of a chat is running or queued in this server."""
         return (live := self._live.get(chat_id)) is not None and live.busy
 
     async def _saved(self, chat_id: str) -> None:
-        """Waits until the transcript has all that happened here."""
+        """Wait until the transcript has all events of this server."""
         if (log := self._logs.get(chat_id)) is not None:
             await log.save()
 
     def _on_idle(self, session: ChatSession) -> None:
-        """Releases the chat of a session in which nothing goes on any more to other servers."""
+        """Release the chat of an idle session to other servers."""
         self._releasing.spawn(self._release(session), "tk-ai chat rests")
 
     async def _close(self) -> None:
@@ -396,13 +396,13 @@ class Chats:
         await self._transcripts.close()
 
     async def _current(self, chat: Chat) -> ChatSession:
-        """The session of a chat that is this server's: the one that there is, or a new one."""
+        """Return the session of a chat that this server owns, creating it if needed."""
         last = await self._transcripts.last(chat.id)
         live = self._live.get(chat.id)
         if live is not None and last <= live.log.last:
             return live
         if live is not None:
-            # Another server went on with the chat since: its history is another one now.
+            # Another server continued the chat: its history has changed.
             self._detach(live)
         await self._until_ended(chat.id)
         # The agent's session may have got its id since the chat was looked up.
@@ -431,14 +431,14 @@ class Chats:
                     await session.log.save()
                     await self._transcripts.release(session.id)
         except ToolError as error:
-            # Nobody waits for it: it is this server's until the next turn, or until the server ends.
-            logger.warning("A chat was not released: %s", error.message)
+            # Nobody awaits it: the chat stays this server's until the next turn, or until the server stops.
+            logger.warning("A chat could not be released: %s", error.message)
 
     def _lock(self, chat_id: str) -> asyncio.Lock:
         return self._locks.setdefault(chat_id, asyncio.Lock())
 
     async def _log(self, chat_id: str) -> ChatLog:
-        """What happens in a chat, for whoever holds its lock."""
+        """Return the event log of a chat; the caller holds its lock."""
         last = await self._transcripts.last(chat_id)
         if (log := self._logs.get(chat_id)) is None:
             self._logs[chat_id] = log = ChatLog(chat_id, self._transcripts, last)
@@ -446,25 +446,25 @@ class Chats:
         return log
 
     async def _until_ended(self, chat_id: str) -> None:
-        """Waits until a session of a chat that is ending has ended."""
+        """Wait until a closing session of a chat has closed."""
         if (ending := self._ending.get(chat_id)) is not None:
             await asyncio.wait((ending,))
 
     async def _close_interrupted_turns(self, chat: Chat, log: ChatLog) -> None:
-        """Ends what was cut in a chat in which nobody answers."""
+        """End interrupted turns of a chat in which no server is running a turn."""
         if not await self._transcripts.unended(chat.id):
             return
         try:
             await self._transcripts.claim(chat)
         except ChatElsewhere:
-            # What has no end goes on there.
+            # A turn without an end is running there.
             return
         await self._end_interrupted_turns(chat.id, log)
         await log.save()
         await self._transcripts.release(chat.id)
 
     async def _end_interrupted_turns(self, chat_id: str, log: ChatLog) -> None:
-        """A server that was killed left turns without an end: they get one."""
+        """Add the missing end to turns of a server that was killed."""
         await log.save()
         for turn in await self._transcripts.unended(chat_id):
             log.add(turn, Failed.of(AgentDied(Sentence("server_stopped_turn"))))
@@ -495,5 +495,5 @@ class Chats:
 
 
 def _caller(chat: Chat) -> Caller:
-    """A chat as a caller, in no turn: what a person does with its changes needs no approval."""
+    """Return a chat as a caller outside of any turn, for a person's own actions on its changes."""
     return Caller(user=chat.user, key=chat.id, interface="chat", name=chat.user)

@@ -1,8 +1,8 @@
-"""What happens in a chat, as plain data: each event is numbered within its chat, and is JSON.
+"""Events of a chat: plain data, numbered within the chat, JSON-serializable.
 
-A client is shown these and nothing else; the transcript keeps them. Deltas name the block that they
-belong to and where in it they begin, so that one who reconnects in the middle of a block, or reads
-it from the transcript as one piece, puts it where it belongs.
+Clients receive these and nothing else; the transcript stores them. Deltas name their block
+and their offset in it, so that a client that reconnects in the middle of a block, or reads
+it from the transcript as one piece, can place them.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.sentences import SentenceInfo
 
 End = Literal["done", "stopped", "failed"]
-"""How a turn ended: by itself, because somebody stopped it, or with an error."""
+"""How a turn ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A person's message: the beginning of a turn.
+    """A person's message; begins a turn.
 
     Attributes:
         chat: The chat's id.
         text: As the person wrote it.
         notebook: The path of the notebook that the turn is bound to, or None.
-        mode: The permission mode that holds in it.
+        mode: The permission mode of the turn.
         model: The model that answers.
-        attachments: What went with it, a line each.
-        waits: How many turns of this chat come first.
-        active_cell: The cell that the person was in, as it was sent.
-        replaces: The turn whose place it takes, with all that came after that turn; None for none.
+        attachments: One line for each attachment.
+        waits: Number of turns of this chat that are ahead of it.
+        active_cell: The active cell when it was sent.
+        replaces: The turn that it replaces, with all later turns; None for none.
     """
 
     kind: ClassVar[str] = "message"
@@ -50,18 +50,18 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """The turn's time has come: Claude is asked."""
+    """The turn started: Claude is asked."""
 
     kind: ClassVar[str] = "began"
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of what Claude writes.
+    """A piece of Claude's text.
 
     Attributes:
-        block: The block's number in this turn, from 0; thinking counts, too.
-        start: Characters of the block before this piece.
+        block: Number of the block in this turn, from 0, counting thinking blocks.
+        start: Offset of the piece in the block, in characters.
         text: The piece.
     """
 
@@ -74,7 +74,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
-    """A piece of what Claude thinks; as `TextDelta`."""
+    """A piece of Claude's thinking; see `TextDelta`."""
 
     kind: ClassVar[str] = "thinking"
 
@@ -85,7 +85,7 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """The model's stream was cut and begins anew: blocks from this number on are void."""
+    """The model's stream was interrupted and restarts: discard the blocks from this number on."""
 
     kind: ClassVar[str] = "discarded"
 
@@ -99,7 +99,7 @@ class ToolCalled:
     Attributes:
         call: The call's id; progress, permission, changes and the result name it.
         tool: The tool's name in the registry.
-        arguments: Exactly what it was given.
+        arguments: The arguments, unchanged.
     """
 
     kind: ClassVar[str] = "tool_call"
@@ -111,7 +111,7 @@ class ToolCalled:
 
 @dataclass(frozen=True, slots=True)
 class ToolProgressed:
-    """A line that says what a running call is doing; by its code in ``sentence``, where it has one."""
+    """Progress of a running call, one line; its code is in ``sentence``, if it has one."""
 
     kind: ClassVar[str] = "tool_progress"
 
@@ -127,11 +127,11 @@ class ToolAnswered:
     Attributes:
         call: The call.
         tool: The tool's name.
-        ok: Whether it did what was asked.
-        text: What Claude reads.
-        structured: The structured answer, or ``{"error": …}``.
-        images: Pictures: ``{"data": base64, "mime": …}``.
-        seconds: How long it took; a person's thinking about a permission counts.
+        ok: Whether it succeeded.
+        text: The text that Claude reads.
+        structured: The structured result, or ``{"error": …}``.
+        images: Images, ``{"data": base64, "mime": …}``.
+        seconds: Duration, including the time that a person took to approve it.
         notices: Of each of the answer's notices its code, where it has one.
     """
 
@@ -155,11 +155,11 @@ class PermissionAsked:
         call: The call that waits.
         id: The request's.
         tool: The tool's name.
-        effect: What it does: WRITE or EXECUTE.
-        notebook: The path it concerns, or None.
+        effect: The tool's effect: WRITE or EXECUTE.
+        notebook: The notebook's path, or None.
         preview: The proposal as plain text.
-        proposal: What will happen: the diff or the code (`model.proposals.Proposal.as_dict`).
-        answers: The answers that mean something here.
+        proposal: The diff or the code (`model.proposals.Proposal.as_dict`).
+        answers: The possible answers.
     """
 
     kind: ClassVar[str] = "permission"
@@ -176,10 +176,10 @@ class PermissionAsked:
 
 @dataclass(frozen=True, slots=True)
 class PermissionSettled:
-    """A request for permission waits no more: it was answered, or its call was stopped.
+    """A permission request is no longer pending: it was answered, or its call was stopped.
 
     Attributes:
-        call: The call that waited; its result says what came of it.
+        call: The call that waited; its result has the outcome.
         id: The request's.
     """
 
@@ -191,13 +191,13 @@ class PermissionSettled:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A turn in the mode `plan` has made a plan; ``POST /api/tk-ai/chats/{id}/plan`` answers it.
+    """A turn in the mode `plan` made a plan; ``POST /api/tk-ai/chats/{id}/plan`` answers it.
 
-    It waits until it is answered, or until another message is sent. Its turn names it.
+    It is pending until it is answered or another message is sent. The turn's id identifies it.
 
     Attributes:
         text: The plan.
-        notebook: The notebook that it is about: the turn that carries it out is bound to it.
+        notebook: Path of the notebook of the plan and of the turn that carries it out.
         model: The model that made it.
     """
 
@@ -210,11 +210,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class PlanSettled:
-    """A plan waits no more; the message of this turn says what comes of it.
+    """A plan is no longer pending; the message of this turn has the answer.
 
     Attributes:
         plan: The turn that made the plan.
-        answer: ``approved``, ``rejected``, or ``passed`` where another message was sent instead.
+        answer: ``approved``, ``rejected``, or ``passed`` if another message was sent instead.
     """
 
     kind: ClassVar[str] = "plan_settled"
@@ -232,10 +232,10 @@ class CellChanged:
         notebook: The path.
         action: insert, replace, delete, move or outputs.
         cell: The cell's key.
-        index: Its index after the change; before it, where it was deleted.
+        index: Its index after the change; before it, if it was deleted.
         cell_type: code, markdown or raw.
-        diff: The lines that went and came, with ``-`` and ``+`` before them.
-        entry: The journal's number of the change.
+        diff: The removed and added lines, with ``-`` and ``+`` before them.
+        entry: Number of the change in the journal.
     """
 
     kind: ClassVar[str] = "cell_change"
@@ -252,14 +252,14 @@ class CellChanged:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What the turn took.
+    """Usage of the turn.
 
     Attributes:
         input_tokens, output_tokens, cache_read_tokens, cache_write_tokens: Of the turn.
-        cost_usd: Of the turn, as the model's prices say; None where they are not known.
-        session_cost_usd: Of Claude's session up to the end of the turn, as its process reports it.
-        seconds: From the question to the end.
-        requests: How often the model was asked.
+        cost_usd: Cost of the turn by the model's prices; None if unknown.
+        session_cost_usd: Cost of Claude's session up to the end of the turn, as its process reports it.
+        seconds: Duration from the message to the end.
+        requests: Number of requests to the model.
     """
 
     kind: ClassVar[str] = "usage"
@@ -276,14 +276,14 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """The model could not be asked and is asked again.
+    """A request to the model failed and is retried.
 
     Attributes:
         attempt: The number of this attempt, from 1.
-        attempts: How many there will be at most.
-        seconds: Until the next one.
-        status: The HTTP status that the model's server answered with, where it answered.
-        reason: What it said, in a word.
+        attempts: Maximum number of attempts.
+        seconds: Delay until the next attempt.
+        status: The HTTP status of the provider's response, if there was one.
+        reason: The reason, in a word.
     """
 
     kind: ClassVar[str] = "retry"
@@ -297,7 +297,7 @@ class Retried:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """Something that the person has to know besides; by its code in ``sentence``, where it has one."""
+    """A notice for the person; its code is in ``sentence``, if it has one."""
 
     kind: ClassVar[str] = "notice"
 
@@ -307,7 +307,7 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The turn cannot go on; ``error`` is `error_info`."""
+    """The turn failed; ``error`` is `error_info`."""
 
     kind: ClassVar[str] = "error"
 
@@ -325,7 +325,7 @@ class Done:
 
     Attributes:
         end: How it ended.
-        text: Claude's last words: all text after the last call.
+        text: Claude's final text: all text after the last call.
     """
 
     kind: ClassVar[str] = "done"
@@ -354,19 +354,19 @@ EventPayload = (
     | Failed
     | Done
 )
-"""Everything that can happen."""
+"""Payload of an event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened in a chat.
+    """An event of a chat.
 
     Attributes:
-        id: Rises by one within the chat.
+        id: Sequence number within the chat.
         turn: The turn that it belongs to.
         time: Seconds since the epoch.
-        kind: Which of the kinds (`EventPayload`).
-        data: Its attributes as JSON.
+        kind: Kind of the payload (`EventPayload`).
+        data: Attributes of the payload as JSON.
     """
 
     id: int
@@ -377,10 +377,10 @@ class Event:
 
     @classmethod
     def of(cls, number: int, turn: str, time: float, what: EventPayload) -> Event:
-        """The event of something that happened."""
+        """Create the event of a payload."""
         return cls(number, turn, time, what.kind, asdict(what))
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON; ``number`` is the event's also where ``id`` is a request's."""
+        """Return the event as JSON; ``number`` is the event's even if ``id`` is a request's."""
         head = {"id": self.id, "number": self.id, "turn": self.turn, "time": self.time}
         return {**head, "kind": self.kind, **self.data}

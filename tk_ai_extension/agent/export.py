@@ -1,4 +1,4 @@
-"""A chat as a document: Markdown to read, or a notebook."""
+"""Export of a chat as Markdown or as a notebook."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.transcripts import Chat
 
 MAX_RESULT = 2_000
-"""Characters of a tool's answer that are shown."""
+"""Maximum length of a tool's result in an export, in characters."""
 
 
 def as_markdown(chat: Chat, events: Sequence[Event]) -> str:
-    """The chat as Markdown: who said what, which tools were called, what they answered."""
+    """Return the chat as Markdown: messages, tool calls and their results."""
     parts = [f"# {' '.join(chat.title.split())}", *_parts(events)]
     return "\n\n".join(parts) + "\n"
 
 
 def as_notebook(chat: Chat, events: Sequence[Event]) -> str:
-    """The chat as a notebook's JSON; a Markdown cell for each part.
+    """Return the chat as the JSON of a notebook, with a Markdown cell for each part.
 
-    What tools ran is quoted and not made into code cells: a copy that runs by accident would do it
-    twice.
+    Code that tools ran is quoted in Markdown: code cells could run it again by accident.
     """
     parts = [f"# {' '.join(chat.title.split())}", *_parts(events)]
     cells = [nbformat.v4.new_markdown_cell(part) for part in parts]  # pyright: ignore[reportUnknownMemberType]
@@ -54,7 +53,7 @@ def _parts(events: Sequence[Event]) -> Iterator[str]:
 
 
 def _void(events: Sequence[Event]) -> set[int]:
-    """What does not count any more: discarded pieces of text, turns that others took the place of."""
+    """Return what is void: discarded pieces of text, and replaced turns."""
     replaced = _replaced(events)
     found = {event.id for event in events if event.turn in replaced}
     for position, event in enumerate(events):
@@ -70,12 +69,12 @@ def _void(events: Sequence[Event]) -> set[int]:
 
 
 def _replaced(events: Sequence[Event]) -> set[str]:
-    """The turns whose place later messages took."""
+    """Return the turns that later messages replaced."""
     counting: list[str] = []
     found: set[str] = set()
     for event in events:
         if event.kind == "message":
-            # Transcripts of older versions do not have it.
+            # Missing in transcripts of older versions.
             replaces = event.data.get("replaces")
             if replaces in counting:
                 found.update(counting[counting.index(replaces) :])
@@ -112,7 +111,7 @@ def _part(event: Event) -> str:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """A fenced block that its text cannot end."""
+    """Return a fenced block whose fence is longer than any in its text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"

@@ -1,4 +1,4 @@
-"""Imports that take long, in a thread, so that they hold the event loop no longer than they must."""
+"""Slow imports in a thread without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Generator[None]:
-    """Keeps the garbage collector from what is imported meanwhile, and from then on.
+def gc_paused() -> Generator[None]:
+    """Pause the garbage collector during imports, then freeze the imported objects.
 
-    So many new classes make it look at every object there is, more than once, a third of a second
-    each time, in which the loop of another thread stands still. Classes stay, collected or not.
+    Importing many classes triggers several full collections of a third of a second
+    each, which hold the GIL and so block the event loop. Classes are never freed anyway.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -1,6 +1,6 @@
-"""Which servers live: each holds a lock that the system lets go of when its process ends, however.
+"""Leases of running servers: file locks that the system releases when a process ends.
 
-A number of a process would not do: it is given to another one, and means nothing in a container.
+A process id would not do: ids are reused, and have no meaning in another container.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ _ID = re.compile(r"[0-9a-f]{24}")
 
 
 class ServerLease:
-    """One server among those that use a folder; blocking, for the moment that a file takes.
+    """Lease of one server among those that share a folder. All methods block.
 
     Args:
-        folder: Where each server's file is; made when it is needed.
+        folder: Folder of the lock files; created when needed.
     """
 
     def __init__(self, folder: Path) -> None:
         self.id = secrets.token_hex(12)
-        """The server's name; a new one each time it starts."""
+        """The server's name; a new one at each start."""
         self._folder = folder
         self._held: int | None = None
 
     def begin(self) -> None:
-        """Lives from now on; a second time changes nothing.
+        """Acquire the lease; idempotent.
 
         Raises:
-            OSError: the folder cannot be written.
+            OSError: the folder is not writable.
         """
         if self._held is not None:
             return
@@ -43,7 +43,7 @@ class ServerLease:
         self._held = held
 
     def lives(self, server: str) -> bool:
-        """Whether a server lives; the file of one that does not goes."""
+        """Whether a server is running; removes the file of one that is not."""
         if server == self.id:
             return True
         if _ID.fullmatch(server) is None:
@@ -63,14 +63,14 @@ class ServerLease:
         return False
 
     def end(self) -> None:
-        """Lives no more."""
+        """Release the lease."""
         held, self._held = self._held, None
         if held is not None:
             os.close(held)
             self._remove(self._path(self.id))
 
     def _remove(self, path: Path) -> None:
-        """Removes the file of a server that does not live; Windows refuses while others look at it."""
+        """Remove the file of a server that is not running; Windows refuses while others have it open."""
         with suppress(FileNotFoundError, PermissionError):
             path.unlink()
 

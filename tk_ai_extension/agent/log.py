@@ -1,4 +1,4 @@
-"""The events of one chat as they happen: numbered, kept, and followed by whoever wants to."""
+"""Event log of one chat: numbers the events, stores them and notifies followers."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from tk_ai_extension.model.errors import ToolError
 logger = logging.getLogger(__name__)
 
 MAX_KEPT = 10_000
-"""Events of a chat that are kept at hand; older ones come from the transcript."""
+"""Maximum number of events in memory; older ones are read from the transcript."""
 MAX_WEIGHT = 20_000_000
-"""Characters of those events: pictures are heavy."""
+"""Maximum size of those events, in characters: images are large."""
 DELTAS = 100
-"""Pieces of text that are written down together at the latest."""
+"""Maximum number of text deltas that are coalesced in one write."""
 
 _PIECES = ("text", "thinking")
 
 
 class ChatLog:
-    """What happened in a chat.
+    """Event log of a chat.
 
-    Events reach followers at once and the transcript a moment later, pieces of text as one. It lasts
-    as long as somebody answers in the chat or follows it.
+    Followers receive events at once; the transcript is written later, with text deltas coalesced. The
+    log lives as long as the chat has a session or a follower.
 
     Args:
         chat_id: The chat.
-        transcripts: Where they are kept.
-        last: The number of the last event that is there already.
+        transcripts: Where events are stored.
+        last: Number of the last stored event.
     """
 
     def __init__(self, chat_id: str, transcripts: Transcripts, last: int) -> None:
@@ -51,7 +51,7 @@ class ChatLog:
         self._over = False
 
     def add(self, turn: str, what: EventPayload) -> Event:
-        """Notes what happened, and wakes those who follow."""
+        """Add an event and wake the followers."""
         self.last += 1
         event = Event.of(self.last, turn, time.time(), what)
         self._keep(event)
@@ -62,11 +62,11 @@ class ChatLog:
         return event
 
     async def after(self, last: int = 0, *, turn: str | None = None) -> AsyncIterator[Event]:
-        """The events after this one, then those to come.
+        """Yield the events after one, then new ones.
 
         Args:
-            last: The number of the last event that is known.
-            turn: Ends with the last event of this turn, and gives only its events; None: all,
+            last: Number of the last known event.
+            turn: Yield only this turn's events, up to its last one; None: all events,
                 until the log is closed.
         """
         while True:
@@ -78,7 +78,7 @@ class ChatLog:
                     yield event
                     if turn is not None and event.kind == "done":
                         return
-            # What could not be kept, and is at hand no more, comes no more.
+            # Events that could not be stored and have left memory are lost.
             last = max(last, present) if is_all else last
             if self.last <= last:
                 if self._over:
@@ -86,7 +86,7 @@ class ChatLog:
                 await self._changed.wait()
 
     def catch_up(self, last: int) -> None:
-        """Another server has added events to the transcript, up to this number."""
+        """Continue after events that another server added to the transcript."""
         if last > self.last:
             self._kept.clear()
             self._weight = 0
@@ -94,9 +94,9 @@ class ChatLog:
             self._wake()
 
     async def _since(self, last: int) -> tuple[list[Event], bool]:
-        """Events after this one, and whether there are no more now.
+        """Return events after one, and whether they are all there are.
 
-        The older of them are in the transcript alone, which gives a page at a time.
+        Older events are only in the transcript, which returns them in pages.
         """
         first = self._kept[0].id if self._kept else self.last + 1
         if last >= first - 1:
@@ -107,7 +107,7 @@ class ChatLog:
         return [event for event in self._kept if event.id > last], True
 
     async def save(self) -> None:
-        """Writes down what is not written down yet."""
+        """Flush unsaved events."""
         while self._unsaved or self._saving is not None:
             if self._saving is None:
                 self._save_soon()
@@ -115,7 +115,7 @@ class ChatLog:
                 await asyncio.shield(self._saving)
 
     async def close(self) -> None:
-        """Lets followers go, and writes down the rest."""
+        """End all followers and flush unsaved events."""
         self._over = True
         self._wake()
         await self.save()
@@ -140,14 +140,14 @@ class ChatLog:
                 events, self._unsaved = self._unsaved, []
                 await self._transcripts.add(self._chat_id, joined(events))
         except ToolError as error:
-            # The chat goes on without; it must not end because the disk is full.
-            logger.warning("A chat's transcript was not kept: %s", error.message)
+            # A full disk must not end the chat.
+            logger.warning("Cannot save the transcript of a chat: %s", error.message)
         finally:
             self._saving = None
 
 
 def _weight(value: Any) -> int:
-    """About how many characters a JSON value has."""
+    """Estimate the characters of a JSON value."""
     match value:
         case str():
             return len(value)
@@ -160,7 +160,7 @@ def _weight(value: Any) -> int:
 
 
 def joined(events: Sequence[Event]) -> list[Event]:
-    """The events with pieces of one block that follow each other as one, under the last one's number."""
+    """Coalesce consecutive deltas of a block into one event with the last one's number."""
     found: list[Event] = []
     for event in events:
         before = found[-1] if found else None

@@ -1,6 +1,6 @@
-"""The models of an agent: which there are, whether one is connected, and what is missing.
+"""Models of an agent: the available ones, the connected one, and what is missing.
 
-Needs nothing that chats import: a server is asked for it before there is a chat.
+Without the imports of chats: a server is asked for models before there is a chat.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from tk_ai_extension.model.sentences import SentenceInfo
 
 
 class ModelsInfo(TypedDict):
-    """What answers in chats.
+    """Models that answer in chats.
 
     Attributes:
         configured: Names of the variables that were found.
-        missing: Names of those that have to be set.
-        source: Who gave the credentials: settings, environment, user or project.
+        missing: Names of the variables that have to be set.
+        source: Source of the credentials: settings, environment, user or project.
+        untrusted: A folder whose file of keys is ignored until the folder is trusted.
         hint_sentence: The hint by its code; None where it has none.
-        untrusted: A folder whose file of keys is not used before it is trusted.
     """
 
     provider: str
@@ -40,7 +40,7 @@ class ModelsInfo(TypedDict):
 
 
 class ModelProvider(Protocol):
-    """Where an agent's model is, as configured now. Equal for two that need no new session."""
+    """Configured provider of an agent's model. Equal providers can share a session."""
 
     @property
     def model(self) -> str:
@@ -49,22 +49,22 @@ class ModelProvider(Protocol):
 
     @property
     def models(self) -> Sequence[str]:
-        """The models that a chat may name."""
+        """The models that a chat may choose."""
         ...
 
 
 class ModelSource(Protocol):
-    """Finds the model of an agent, each time it is asked: a key is used as soon as it is there."""
+    """Finds the provider of an agent at each call, so that a new key is used at once."""
 
     async def health(self) -> ModelsInfo:
         """Return what is configured and what is missing, without values."""
         ...
 
     async def trust(self, *, trusted: bool = True) -> ModelsInfo:
-        """Use the keys in the root folder from now on, or no more; return what `health` says then.
+        """Trust the keys in the root folder, or stop trusting them; return the new `health`.
 
         Raises:
-            ReadOnly: That cannot be kept.
+            ReadOnly: The decision cannot be saved.
             NoModel: Keys in this folder are never used.
         """
         ...

@@ -1,4 +1,4 @@
-"""What a person sends: the message, what they look at, and what goes with it."""
+"""Requests to a chat: messages with their context, and answers to plans."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.tools.schemas import parsed
 
 MAX_MESSAGE = 200_000
-"""Characters of a message."""
+"""Maximum length of a message, in characters."""
 MAX_ATTACHMENTS = 20
-"""How many attachments go with one message."""
+"""Maximum number of attachments of a message."""
 MAX_SELECTED = 100
-"""How many selected cells go with one message."""
+"""Maximum number of selected cells of a message."""
 MAX_IMAGE = 7_000_000
-"""Characters of an attached image, as base64: about 5 MB."""
+"""Maximum length of an attached image, in characters of base64: about 5 MB."""
 
 APPROVED = "The plan is approved: carry it out."
-"""What Claude is told of a plan that a person approves."""
+"""Message to Claude when a plan is approved."""
 
 _Address = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -38,21 +38,21 @@ class CellAttachment(_Strict):
 
     @property
     def label(self) -> str:
-        """What it is, in a few words."""
+        """Short label."""
         return f"cell {self.cell}"
 
 
 class OutputAttachment(_Strict):
-    """One output of a cell, with its picture where it is one."""
+    """One output of a cell, with its image if it is one."""
 
     kind: Literal["output"]
     cell: _Address
     output: Annotated[int, Field(ge=0, le=100_000)]
-    """Its number among the cell's outputs, from 0."""
+    """Index among the cell's outputs, from 0."""
 
     @property
     def label(self) -> str:
-        """What it is, in a few words."""
+        """Short label."""
         return f"output {self.output} of cell {self.cell}"
 
 
@@ -64,12 +64,12 @@ class FileAttachment(_Strict):
 
     @property
     def label(self) -> str:
-        """What it is, in a few words."""
+        """Short label."""
         return self.path
 
 
 class ImageAttachment(_Strict):
-    """A picture."""
+    """An image."""
 
     kind: Literal["image"]
     mime: Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
@@ -77,7 +77,7 @@ class ImageAttachment(_Strict):
 
     @property
     def label(self) -> str:
-        """What it is, in a few words."""
+        """Short label."""
         return "picture"
 
 
@@ -88,38 +88,38 @@ class ChatRequest(_Strict):
     """The body of ``POST /api/tk-ai/mcp/chat``."""
 
     message: Annotated[str, Field(min_length=1, max_length=MAX_MESSAGE)]
-    """What the person writes."""
+    """The text of the message."""
     chat: Annotated[str, Field(max_length=100)] | None = None
-    """The chat that it belongs to; a new one where left out."""
+    """The chat; a new one if omitted."""
     notebook: Annotated[str, Field(max_length=4096)] | None = None
-    """The notebook that the person looks at: its path. The whole turn is about it."""
+    """Path of the notebook that the person has open; the turn's current notebook."""
     active_cell: _Address | None = None
-    """The cell that they are in."""
+    """The active cell."""
     selected_cells: Annotated[list[_Address], Field(max_length=MAX_SELECTED)] = []
-    """The cells that they have selected."""
+    """The selected cells."""
     attachments: Annotated[
         list[Annotated[Attachment, Field(discriminator="kind")]], Field(max_length=MAX_ATTACHMENTS)
     ] = []
-    """What goes with it."""
+    """Attachments."""
     mode: Mode = "ask"
     """The permission mode of this turn."""
     model: Annotated[str, Field(max_length=200)] | None = None
-    """The model that answers; the server's usual one where left out."""
+    """The model that answers; the server's default if omitted."""
     replaces: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    """The turn of the chat that it takes the place of: Claude goes on from before it. What goes on in
-    the chat is stopped; what the replaced turns changed in notebooks stays."""
+    """The turn of the chat that it replaces: Claude continues from before it. Running turns of
+    the chat are stopped; changes of the replaced turns to notebooks are kept."""
     latest: bool = False
-    """Where no chat is named: go on with the newest one that was last about this notebook (or, where
-    none is named, about none), if there is one."""
+    """Without `chat`: continue the newest one whose last message was about this notebook (or,
+    without `notebook`, about none), if there is one."""
     on_disconnect: Literal["continue", "stop"] = "continue"
-    """What becomes of the turn when the line is cut."""
+    """Whether a lost connection stops the turn."""
 
     @model_validator(mode="after")
     def _check(self) -> ChatRequest:
         if not self.message.strip():
-            raise PydanticCustomError("empty_message", "Write something in `message`")
+            raise PydanticCustomError("empty_message", "`message` is empty")
         if self.replaces is not None and self.chat is None:
-            raise PydanticCustomError("no_chat", "`replaces` is a turn of a `chat`: name it, too")
+            raise PydanticCustomError("no_chat", "`replaces` requires `chat`")
         return self
 
 
@@ -139,11 +139,11 @@ class PlanAnswer(_Strict):
     mode: Literal["ask", "edit", "auto"] = "ask"
     """The permission mode in which an approved plan is carried out."""
     words: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
-    """What Claude is told besides; required when rejecting a plan."""
+    """Further instructions for Claude; required when rejecting a plan."""
     model: Annotated[str, Field(max_length=200)] | None = None
-    """The model that goes on; the one that made the plan where left out."""
+    """The model that continues; the one that made the plan if omitted."""
     on_disconnect: Literal["continue", "stop"] = "continue"
-    """What becomes of the turn when the line is cut."""
+    """Whether a lost connection stops the turn."""
 
     @model_validator(mode="after")
     def _check(self) -> PlanAnswer:
@@ -153,7 +153,7 @@ class PlanAnswer(_Strict):
 
     @property
     def message(self) -> str:
-        """What Claude is told."""
+        """The message to Claude."""
         words = self.words.strip()
         if self.answer == "reject":
             return words
@@ -161,12 +161,12 @@ class PlanAnswer(_Strict):
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """A running cell that asks, and waits for the answer (`%tk`).
+class AskingCell:
+    """A running cell that sends a message and waits for the response (`%tk`).
 
     Attributes:
-        kernel_id: The kernel that it runs in, which runs nothing else meanwhile.
-        error: The error that it asks about, with its traceback; empty where it asks about none.
+        kernel_id: Its kernel, which runs nothing else until the response.
+        error: The error that the message is about, with its traceback; empty for none.
     """
 
     kernel_id: str
@@ -175,36 +175,36 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message that is ready to be sent.
+    """A validated message.
 
     Attributes:
-        request: What the person sent.
+        request: The person's request.
         notebook: The path below the root that it is about, or None.
         model: The model that answers.
         asking: The running cell that sends it, or None.
-        replaces: The turns that it takes the place of, the first first.
+        replaces: The turns that it replaces, in order.
     """
 
     request: ChatRequest
     notebook: str | None
     model: str
-    asking: Asking | None = None
+    asking: AskingCell | None = None
     replaces: tuple[str, ...] = ()
 
 
 def parse_request(body: dict[str, Any]) -> ChatRequest:
-    """The request of a JSON body.
+    """Parse the JSON body of a message.
 
     Raises:
-        InvalidArguments: names each field that is wrong, and why.
+        InvalidArguments: names each invalid field and the reason.
     """
-    return parsed(ChatRequest, body, "The message cannot be sent")
+    return parsed(ChatRequest, body, "Invalid message")
 
 
 def parse_plan_answer(body: dict[str, Any]) -> PlanAnswer:
-    """The answer to a plan of a JSON body.
+    """Parse the JSON body of an answer to a plan.
 
     Raises:
-        InvalidArguments: names each field that is wrong, and why.
+        InvalidArguments: names each invalid field and the reason.
     """
-    return parsed(PlanAnswer, body, "This does not answer a plan")
+    return parsed(PlanAnswer, body, "Invalid answer to a plan")

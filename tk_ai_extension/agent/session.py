@@ -1,4 +1,4 @@
-"""A chat that is under way: its turns in order, and the agent that answers them."""
+"""Session of an active chat: the queue of its turns and the agent that answers them."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ from tk_ai_extension.workspace.workspace import Workspace
 logger = logging.getLogger(__name__)
 
 MAX_TURNS = 20
-"""How many messages of one chat may wait."""
+"""Maximum number of queued messages of a chat."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
-    """How chats behave; the app's traits say what each is for."""
+    """Settings of chats; see the app's traits."""
 
     silence: float = 120.0
     idle: float = 900.0
@@ -69,14 +69,14 @@ class ChatSettings:
 
 @dataclass(frozen=True)
 class ChatServices:
-    """What all chats of a server share.
+    """Services that all chats of a server share.
 
     Attributes:
         workspace: What the tools work on.
         registry: The tools.
-        transcripts: Where chats are kept.
+        transcripts: Where chats are stored.
         backend: The agent that answers.
-        settings: How chats behave.
+        settings: Settings of chats.
     """
 
     workspace: Workspace
@@ -89,11 +89,11 @@ class ChatServices:
         """Return the model that answers.
 
         Args:
-            asked: One that has to be there.
-            usual: The one to take where none is asked for, if it is still there.
+            asked: The requested model, which has to exist.
+            usual: The model to use if none is requested, if it still exists.
 
         Raises:
-            NoModel: None is connected, or none of that name.
+            NoModel: No model is connected, or none of that name.
             FolderNotTrusted: The only key is in a folder that is not trusted.
         """
         provider = await self.backend.provider()
@@ -107,20 +107,19 @@ class ChatServices:
 
 
 class ChatSession:
-    """One chat, while it is used.
+    """Session of an active chat.
 
-    Turns are answered one after the other by one session of the agent, which is started with the first
-    one and let go when the chat has been idle for a while; its history stays, and the next turn
-    goes on with it.
+    One agent session answers the turns in order. It is started with the first turn and closed when the
+    chat has been idle for a while; the next turn resumes its history.
 
     Args:
-        services: What all chats share.
-        chat: The chat as it is kept.
-        log: What happens in it.
-        plan: The turn whose plan waits for an answer, or None.
-        forgotten: The turns that the agent is to forget before it is asked the next time.
-        on_idle: Called when no turn goes on or waits any more.
-        on_expired: Called when it has been idle for long.
+        services: Services that all chats share.
+        chat: The stored chat.
+        log: The event log of the chat.
+        plan: The turn with the pending plan, or None.
+        forgotten: Turns to remove from the agent's history before the next one.
+        on_idle: Called when no turn is running or queued.
+        on_expired: Called after a long idle time.
     """
 
     def __init__(
@@ -140,7 +139,7 @@ class ChatSession:
         self._services = services
         self._session = chat.session
         self._plan = plan
-        # The turns that the agent is to forget; some as long as it was not asked without them.
+        # Turns to remove from the agent's history, until it has been started without them.
         self._replaced = tuple(forgotten)
         self._on_idle = on_idle
         self._on_expired = on_expired
@@ -148,25 +147,25 @@ class ChatSession:
         self._turn: Turn | None = None
         self._agent: AgentSession | None = None
         self._provider: ModelProvider | None = None
-        # How long the agent's next event is waited for; None where none is.
+        # Timeout for the agent's next event; None if none is awaited.
         self._limit: asyncio.Timeout | None = None
         self._working = asyncio.create_task(self._work(), name="tk-ai chat")
 
     @property
     def busy(self) -> bool:
-        """Whether a turn goes on or waits."""
+        """Whether a turn is running or queued."""
         return self._turn is not None or not self._waiting.empty()
 
     def send(self, message: Message, answer: PlanSettled | None = None) -> str:
-        """Queues a turn; its id.
+        """Queue a turn and return its id.
 
         Args:
-            message: What is sent.
-            answer: What it says to the plan that waits; a plan is passed over without.
+            message: The message.
+            answer: Its answer to the pending plan; None passes the plan over.
 
         Raises:
-            PlanNotFound: that plan does not wait for an answer.
-            LimitReached: too many wait.
+            PlanNotFound: that plan is not pending.
+            LimitReached: too many messages are queued.
         """
         if answer is not None and answer.plan != self._plan:
             raise PlanNotFound(Sentence("plan_missing"))
@@ -206,11 +205,11 @@ class ChatSession:
     async def stop(
         self, only: str | None = None, why: str = Sentence("call_stopped_by_user")
     ) -> bool:
-        """Stops the turn that goes on, wherever it is, and those that wait; whether there were any.
+        """Stop the running and queued turns; return whether there were any.
 
         Args:
-            only: Stop this one of them, and no other.
-            why: What the calls under way answer, a sentence.
+            only: Stop only this turn.
+            why: Reason for the results of the running calls, a sentence.
         """
         stopped = False
         waiting = [self._waiting.get_nowait() for _ in range(self._waiting.qsize())]
@@ -233,12 +232,12 @@ class ChatSession:
                     logger.info("%s", error.message)
             turn.cancel_calls()
         if not self.busy:
-            # All that there was waited: no turn's end will say so.
+            # All turns were queued, so that no end of a turn calls it.
             self._on_idle(self)
         return stopped
 
     async def close(self, why: str) -> None:
-        """Ends the turn that goes on and the agent; all that happened is written down."""
+        """Stop the running turn, close the agent and flush the log."""
         await self.stop(why=why)
         self._working.cancel()
         await asyncio.wait((self._working,))
@@ -282,7 +281,7 @@ class ChatSession:
                 self._on_idle(self)
 
     def _offer_plan(self, turn: Turn, end: End) -> None:
-        """What a turn in the mode `plan` ends with is a plan, unless a message waits already."""
+        """Publish the final text of a turn in the mode `plan` as a plan, unless a message is queued."""
         plans = self._services.workspace.policy.mode(turn.caller) == "plan"
         text = turn.text.strip()
         if plans and end == "done" and text and not self.busy:
@@ -292,7 +291,7 @@ class ChatSession:
     async def _answer(self, turn: Turn) -> End:
         turn.publish(Began())
         services, message = self._services, turn.message
-        # Where the message before took the place of some and was never asked, those go first.
+        # If the previous message replaced turns and was never sent, those come first.
         self._replaced += message.replaces
         if message.notebook is not None:
             await self._bind(turn.caller, message.notebook)
@@ -309,7 +308,7 @@ class ChatSession:
             self._replaced = ()
             ended = await self._listen(agent, turn)
         except ToolError as error:
-            # What it says from now on would be taken for the next turn's.
+            # Its further events would be taken for the next turn's.
             await self._close_agent()
             if isinstance(error, AgentDied) and turn.stopped is not None:
                 return "stopped"
@@ -321,7 +320,7 @@ class ChatSession:
         return "done"
 
     async def _bind(self, caller: Caller, path: str) -> None:
-        """Makes the message's notebook the chat's current one, for this turn.
+        """Make the message's notebook the chat's current one, for this turn.
 
         Raises:
             NotebookNotFound, InvalidNotebook.
@@ -337,27 +336,27 @@ class ChatSession:
 
         Raises:
             AgentDied.
-            ModelSilent: nothing came for so long, and no call of ours is under way.
+            ModelSilent: no event arrived within the idle timeout, and no call is running.
         """
-        patience = self._services.settings.silence
+        idle_timeout = self._services.settings.silence
         clock = asyncio.get_running_loop().time
         while True:
             if turn.stopped is not None:
                 until = turn.stopped + STOP_TIMEOUT
             else:
-                until = None if turn.calls else clock() + patience
+                until = None if turn.calls else clock() + idle_timeout
             try:
                 async with asyncio.timeout_at(until) as self._limit:
                     event = await agent.receive()
             except TimeoutError:
                 if turn.stopped is not None:
-                    # It may have been stopped before it received the turn, and go on regardless.
+                    # It may have been interrupted before it received the turn, and continue.
                     name = self._services.backend.name
                     raise AgentDied(Sentence("agent_not_stopped", agent=name)) from None
                 if turn.calls:
                     continue
                 await self._close_agent()
-                raise ModelSilent(Sentence("model_silent", seconds=f"{patience:.0f}")) from None
+                raise ModelSilent(Sentence("model_silent", seconds=f"{idle_timeout:.0f}")) from None
             finally:
                 self._limit = None
             match event:
@@ -369,14 +368,14 @@ class ChatSession:
                     pass
                 case _:
                     turn.receive(event)
-            patience = self._services.settings.silence
+            idle_timeout = self._services.settings.silence
             if isinstance(event, Retried):
-                patience += event.seconds
+                idle_timeout += event.seconds
 
     # -- the agent
 
     async def _ready(self, turn: Turn) -> AgentSession:
-        """The agent; started where there is none, or where another provider answers now."""
+        """Return the agent, started if there is none or if the provider has changed."""
         backend = self._services.backend
         provider = await asyncio.create_task(_provider(backend), context=turn.context)
         goes_on = self._agent is not None and self._agent.alive and not self._replaced
@@ -398,22 +397,22 @@ class ChatSession:
             except AgentDied as error:
                 if config.history.session is None:
                     raise
-                logger.warning("A chat's history could not be resumed: %s", error.message)
+                logger.warning("Cannot resume the history of a chat: %s", error.message)
                 self._agent = await backend.start(replace(config, history=History(), cost=0.0))
                 self._publish_forgotten(turn)
         return self._agent
 
     async def _cost_so_far(self) -> float | None:
-        """What the agent's session has cost, in dollars, by the last result of it; 0 for a new one."""
+        """Return the cost of the agent's session so far, in US dollars; 0 for a new one."""
         if self._session is None:
             return 0.0
         await self.log.save()
         usage = await self._services.transcripts.usage(self.id)
-        # Before the total had a field of its own it stood for the turn's.
+        # Older transcripts have the total in the field of the turn's cost.
         return None if usage is None else usage.get("session_cost_usd", usage["cost_usd"])
 
     async def _history(self, turn: Turn) -> History:
-        """The history that the agent goes on with: up to the last turn before those that are replaced."""
+        """Return the history to resume: up to the last turn before the replaced ones."""
         if self._session is None or not self._replaced:
             return History(self._session)
         await self.log.save()
@@ -424,7 +423,7 @@ class ChatSession:
         if position is not None:
             return History(self._session, position)
         if await self._services.transcripts.answered(self.id, kept):
-            # By a version that kept no positions, or by a process that died in the middle.
+            # Written by a version without positions, or by a process that died during a turn.
             self._publish_forgotten(turn)
         return History()
 
@@ -442,15 +441,15 @@ class ChatSession:
                 self.id, checkpoint.session, turn.id, checkpoint.position
             )
         except ToolError as error:
-            # The turn goes on; only after a restart its history would be missed, and that is said then.
-            logger.warning("Where a chat's history is was not kept: %s", error.message)
+            # Not fatal for the turn: a later restart reports the missing history.
+            logger.warning("Cannot save the position in a chat's history: %s", error.message)
             return
         if left is not None and left != self._session:
             await self._services.backend.forget(left)
 
     async def _close_agent(self) -> None:
         if self._turn is not None:
-            # The agent cannot say any more that they are cancelled.
+            # The agent can no longer receive their cancellation.
             self._turn.cancel_calls()
         agent, self._agent = self._agent, None
         if agent is not None:

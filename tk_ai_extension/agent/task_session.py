@@ -1,4 +1,4 @@
-"""What agents that answer on a task of this process have in common."""
+"""Base class of agents that answer in an asyncio task of this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TaskSession:
 
     Attributes:
         alive: See `AgentSession.alive`.
-        events: What `receive` returns, in this order.
+        events: Queue of the events that `receive` returns.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class TaskSession:
         self._answering: asyncio.Task[None] | None = None
 
     def begin(self, answer: Coroutine[None, None, None]) -> None:
-        """Answer on a task of its own. `TurnEnded` follows, also where it is cancelled before it begins."""
+        """Answer in a task. `TurnEnded` follows, even if the task is cancelled before it starts."""
         self._answering = asyncio.create_task(answer, name="tk-ai agent")
         self._answering.add_done_callback(self._on_end)
 
@@ -32,7 +32,7 @@ class TaskSession:
         return await self.events.get()
 
     async def interrupt(self) -> None:
-        """End the turn under way."""
+        """End the running turn."""
         if self._answering is not None:
             self._answering.cancel()
 

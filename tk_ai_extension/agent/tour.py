@@ -1,6 +1,6 @@
-"""The tour: the agent that answers where no model is connected. A script, and it says so in each turn.
+"""The tour: a scripted agent for servers without a model. It says so in each turn.
 
-All the rest is real: the tools, the approvals, the kernel and the notebook. It keeps nothing of a chat.
+The tools, the approvals, the kernel and the notebook are real. It stores no history.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tk_ai_extension.model.cells import Json
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 NOTEBOOK: Final = "tour.ipynb"
-"""The notebook that it makes where the person has none open."""
+"""The notebook that it creates if the person has none open."""
 
 _MODE = re.compile(r"Permission mode: (\w+)")
 _CONNECT = re.compile(
@@ -34,10 +34,10 @@ _REFUSALS = frozenset({"permission_denied", "permission_required"})
 
 
 class TourSession(TaskSession):
-    """The tour in one chat: an `AgentSession`.
+    """`AgentSession` of the tour in one chat.
 
     Args:
-        call: Carries out its calls.
+        call: Carries out tool calls.
     """
 
     def __init__(self, call: ToolCall) -> None:
@@ -64,7 +64,7 @@ class _Ended(Exception):
     """The tour ends early.
 
     Attributes:
-        text: What it says last.
+        text: The final text.
     """
 
     def __init__(self, text: str) -> None:
@@ -73,36 +73,36 @@ class _Ended(Exception):
 
 
 class _Turn:
-    """What the tour says and does in one turn."""
+    """One turn of the tour."""
 
     def __init__(self, call: ToolCall, token: str, events: asyncio.Queue[AgentEvent]) -> None:
         self._call = call
         self._token = token
         self._events = events
         self._texts = 0
-        # Before the first text of the turn.
+        # Prefix of the first text of the turn.
         self.heading = f"{texts.LABEL} "
 
     def say(self, text: str) -> None:
-        """Write a text of its own."""
+        """Write a text block."""
         heading, self.heading = self.heading, ""
         self._events.put_nowait(TextDelta(self._texts, 0, heading + text))
         self._texts += 1
 
     async def call(self, say: str, tool: str, *, may_fail: bool = False, **arguments: Any) -> Json:
-        """Say what comes, and call a tool.
+        """Announce and make a tool call.
 
         Args:
-            say: What is said before.
+            say: The announcement.
             tool: The tool.
-            may_fail: Whether code that fails is part of the tour.
+            may_fail: Whether an error of the code is expected.
             arguments: The tool's arguments.
 
         Returns:
-            The structured answer of code that failed; empty where nothing did.
+            The structured result of code that failed; empty if nothing did.
 
         Raises:
-            _Ended: The call was refused, or failed where it should not.
+            _Ended: The call was denied, or failed unexpectedly.
         """
         self.say(say)
         call = f"tour-{secrets.token_hex(8)}"
@@ -135,7 +135,7 @@ async def _answer(turn: _Turn, seen: str, message: str, *, is_first: bool) -> No
 
 
 async def _reply(turn: _Turn, seen: str, message: str, *, is_first: bool) -> str:
-    """Do what a message asks for, and return what is said last."""
+    """Carry out a message and return the final text."""
     mode = _MODE.search(seen)
     has_notebook = "\nNotebook " in seen
     begins = is_first and mode is not None and mode[1] == "auto"

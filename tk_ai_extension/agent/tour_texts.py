@@ -1,78 +1,78 @@
-"""What the tour says, and the cells that it writes."""
+"""Texts and cells of the tour."""
 
 from __future__ import annotations
 
 from typing import Final
 
 LABEL: Final = "**[The tour: a script, not a model]**"
-"""At the beginning of each turn's answer."""
+"""Prefix of each response."""
 
 INTRO: Final = """\
-No model is connected to this server yet, so this is the built-in tour that answers. It understands \
-next to nothing; but the notebook, the kernel, the tools and the approvals are real."""
+No model is connected to this server yet, so a built-in tour answers. It follows a script, but the \
+notebook, the kernel, the tools and the approvals are real."""
 
 MENU: Final = """\
-Write `start`, and I work in your notebook: I read it, run a few cells, draw a plot, break a cell \
-and fix it, and ask for your approval where the permission mode says so. Write `connect`, and I say \
-how to connect a model. I cannot answer anything else."""
+Type `start`, and I work in your notebook: I read it, run a few cells, draw a plot, break a cell and \
+fix it, and ask for your approval where the permission mode requires it. Type `connect` to see how to \
+connect a model. I cannot answer anything else."""
 
 PLAN: Final = """\
-In the mode `plan` I only read. This is what I would do: add a heading at the end of the notebook; \
-add a cell that makes a few numbers, and run it; add a cell that draws them; add a cell with a \
-mistake, and fix it. Approve it, and I do it; or choose the mode `ask` or `auto` and write `start`."""
+In the mode `plan` I only read. My plan: add a heading at the end of the notebook; add a cell that \
+computes a few numbers, and run it; add a cell that plots them; add a cell with a mistake, and fix it. \
+Approve the plan to continue, or choose the mode `ask` or `auto` and type `start`."""
 
 CONNECT: Final = """\
-Put one of these into the environment of the server, or as lines of `NAME=value` into a file \
-`.secrets.env` in its root folder, and begin a new chat; with the file, nothing has to be restarted:
+Set one of these in the server's environment, or as lines of `NAME=value` in a file `.secrets.env` in \
+its root folder. Then start a new chat; with the file, no restart is needed:
 
-- `ANTHROPIC_API_KEY`: a key of Anthropic's API.
+- `ANTHROPIC_API_KEY`: an Anthropic API key.
 - `CLAUDE_CODE_OAUTH_TOKEN`: the token of a subscription, as `claude setup-token` prints it.
-- `ANTHROPIC_BASE_URL` and `ANTHROPIC_MODEL`: any server that speaks the Messages API, such as \
-Ollama (`http://localhost:11434`) or LiteLLM; with `ANTHROPIC_AUTH_TOKEN` where it wants a key.
-- `CLAUDE_CODE_USE_BEDROCK=1` and `AWS_REGION`: Amazon Bedrock, with the credentials of AWS.
+- `ANTHROPIC_BASE_URL` and `ANTHROPIC_MODEL`: any server with the Messages API, such as Ollama \
+(`http://localhost:11434`) or LiteLLM; with `ANTHROPIC_AUTH_TOKEN` if it requires a key.
+- `CLAUDE_CODE_USE_BEDROCK=1` and `AWS_REGION`: Amazon Bedrock, with AWS credentials.
 - `CLAUDE_CODE_USE_VERTEX=1`, `CLOUD_ML_REGION` and `ANTHROPIC_VERTEX_PROJECT_ID`: Google Vertex AI.
 
-Keys go to Claude's own process alone: no kernel, notebook or log gets them. \
-`/api/tk-ai/health` says what was found and what is missing."""
+Only the Claude process gets keys: no kernel, notebook or log sees them. `/api/tk-ai/health` says \
+what was found and what is missing."""
 
-OPEN: Final = "You have no notebook open, so I make one, `tour.ipynb`, with a kernel of its own."
+OPEN: Final = "You have no notebook open, so I create `tour.ipynb` with its own kernel."
 READ: Final = "First I read the notebook, as a model would. Reading needs no approval."
 TITLE: Final = (
-    "Now I add a heading at its end. Where the mode is `ask`, you are asked now, and see the text."
+    "Now I add a heading at the end. In the mode `ask`, you see the text and approve it first."
 )
-DATA: Final = "Next a cell with a few numbers. It runs in the same kernel that you use."
-PLOT: Final = "The numbers are in the kernel, so I can draw them."
+DATA: Final = "Next, a cell with a few numbers. It runs in the kernel that you use."
+PLOT: Final = "The numbers are in the kernel, so I can plot them."
 REDRAW: Final = (
-    "That did not work here: it takes matplotlib and a Python kernel. A drawing without it, then: I "
-    "overwrite the cell."
+    "That did not work here: it requires matplotlib and a Python kernel. I overwrite the cell with a "
+    "drawing that does not."
 )
 FAIL: Final = (
-    "Now a mistake, on purpose: I misspell a name. The cell fails, and I get to read the traceback."
+    "Now a mistake, on purpose: I misspell a name. The cell fails, and I receive the traceback."
 )
 FIX: Final = (
-    "The traceback names the line. I overwrite the cell; had you changed it meanwhile, I would be "
-    "told, and nothing of yours would be lost."
+    "The traceback names the line. I overwrite the cell. If you had edited it, I would be told and "
+    "your edit would be kept."
 )
-RERUN: Final = "And run it again."
+RERUN: Final = "Now I run it again."
 
 END: Final = """\
-That was the tour. All of it is in your notebook, as if you had written it, and you can take it \
-back, the whole turn or single cells. A model does the same with your data and your questions: \
-write `connect`, and I say how to connect one."""
+That was the tour. Everything is in your notebook, and you can undo it: the whole turn or single \
+cells. A model does the same with your data and your questions: type `connect` to see how to connect \
+one."""
 
 REFUSED: Final = """\
-That call was refused, so nothing was changed by it, and the tour ends here. That is how it is with \
-a model, too: what you do not allow does not happen. Write `start` to begin again, or `connect`."""
+That call was denied, so it changed nothing, and the tour ends here. It is the same with a model: \
+what you deny does not happen. Type `start` to begin again, or `connect`."""
 
 BROKEN: Final = """\
-That did not work, and what the tool answered above says why. A model would read it and try another \
-way; a script cannot. (The tour's cells are Python: in a kernel of another language they fail.) \
-Write `start` to try again, or `connect` to connect a model."""
+That did not work; the tool's result above says why. A model would read it and try another way; a \
+script cannot. (The tour's cells are Python: they fail in a kernel of another language.) Type `start` \
+to try again, or `connect` to connect a model."""
 
 TITLE_CELL: Final = """\
 ## A cup of coffee cools
 
-This part was written by the tour of the notebook tools."""
+The tour of the notebook tools wrote this part."""
 
 DATA_CELL: Final = """\
 tour_minutes = list(range(0, 31, 3))

@@ -1,7 +1,7 @@
-"""The chats of each user and all that happened in them, in SQLite.
+"""Transcripts of each user's chats, in SQLite.
 
-Pieces of text are kept joined, as far as they came together. Several servers of one root share the
-file: while one of them answers in a chat, that chat is its own.
+Text deltas are stored coalesced. Several servers of one root share the file; a server claims a chat
+while it is running turns in it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.database import Database
 
 MAX_CHATS = 500
-"""How many chats of one user are kept; the one that was used least recently goes first."""
+"""Maximum number of chats of one user; the least recently used is deleted first."""
 
 MAX_BYTES = 500_000_000
-"""How many bytes one user's chats may have together; the one that was used least recently goes first."""
+"""Maximum size of one user's chats, in bytes; the least recently used is deleted first."""
 
 MAX_CHAT = 100_000_000
-"""Bytes that a chat may have and still take a message."""
+"""Maximum size of a chat that accepts messages, in bytes."""
 
 PAGE_BYTES = 2_000_000
-"""Bytes of events that are read at once, about: at least one event."""
+"""Approximate size of a page of events, in bytes; a page has at least one event."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS chats (
@@ -60,7 +60,7 @@ CREATE TABLE IF NOT EXISTS answering (
 ) STRICT;
 """
 
-# Bytes of a chat's events. Triggers, since a server of the version before may write the same file;
+# Size of a chat's events, in bytes. Triggers, since a server of an older version may write the same file;
 # REPLACE deletes without firing any.
 _SIZES = """
 ALTER TABLE chats ADD COLUMN size INTEGER NOT NULL DEFAULT 0;
@@ -86,7 +86,7 @@ CREATE TABLE positions (
 """
 
 MIGRATIONS = (_TABLES, _SIZES, _POSITIONS)
-"""See `Database`. The first one also takes in files of before there were versions."""
+"""See `Database`. The first migration also accepts files without a version."""
 
 _COLUMNS = "id, user, title, notebook, session, created, updated"
 
@@ -107,14 +107,14 @@ FROM events WHERE chat = ?1 AND kind = 'message' ORDER BY id
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A chat as it is listed.
+    """Metadata of a chat.
 
     Attributes:
-        id: Random; names the chat, and is no authority.
-        user: Whose it is.
-        title: As the person named it, else how the first message begins.
-        notebook: The path that its last message was about, or None.
-        session: The id of the agent's session that holds its history; None before the first answer.
+        id: Random id; not a credential.
+        user: The owner.
+        title: Given by the person, else the beginning of the first message.
+        notebook: Path of the notebook of the last message, or None.
+        session: Id of the agent's session with its history; None before the first response.
         created, updated: Seconds since the epoch.
     """
 
@@ -128,10 +128,10 @@ class Chat:
 
 
 class Transcripts:
-    """The chats of a server: one SQLite file of mode 0600, used on a thread of its own.
+    """Store of chats: one SQLite file of mode 0600, accessed from one thread.
 
     Args:
-        database: The file; what says which servers live is in a folder beside it.
+        database: The file; the leases of servers are in a folder beside it.
     """
 
     def __init__(self, database: Path) -> None:
@@ -139,36 +139,36 @@ class Transcripts:
         self._lease = ServerLease(database.with_name("servers"))
 
     async def create(self, user: str, chat_id: str, title: str, notebook: str | None) -> Chat:
-        """Begins a chat."""
+        """Create a chat."""
         now = time.time()
         chat = Chat(chat_id, user, title, notebook, None, now, now)
 
         await self._write(
             f"INSERT INTO chats ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 (names)
             *(chat_id, user, title, notebook, None, now, now),
-            failed="The chat was not begun.",
+            failed="The chat was not created.",
         )
         return chat
 
     async def over(self, user: str) -> list[Chat]:
-        """A user's chats beyond the bounds, in number and bytes: those used least recently."""
+        """List a user's chats beyond the limits of number and size, least recently used."""
         return [Chat(*row) for row in await self._rows(_OVER, user, MAX_CHATS, MAX_BYTES)]
 
     async def size(self, chat_id: str) -> int:
-        """Bytes of all that happened in a chat; 0 where it is not there."""
+        """Return the size of a chat's events in bytes; 0 if it does not exist."""
         rows = await self._rows("SELECT coalesce(sum(size), 0) FROM chats WHERE id = ?", chat_id)
         return int(rows[0][0])
 
     async def get(self, user: str, chat_id: str) -> Chat:
-        """A user's own chat.
+        """Return one of a user's own chats.
 
         Raises:
-            ChatNotFound: there is none, or it is somebody else's.
+            ChatNotFound: it does not exist or belongs to another user.
         """
         return await self._database.read(lambda db: _chat(db, user, chat_id))
 
     async def list(self, user: str) -> list[Chat]:
-        """A user's chats, the one used last first."""
+        """List a user's chats, most recently used first."""
         rows = await self._rows(
             f"SELECT {_COLUMNS} FROM chats WHERE user = ? ORDER BY updated DESC",  # noqa: S608 (names)
             user,
@@ -176,22 +176,22 @@ class Transcripts:
         return [Chat(*row) for row in rows]
 
     async def rename(self, chat: Chat, title: str) -> None:
-        """Gives a chat another title."""
+        """Rename a chat."""
         await self._set(chat.id, "title = ?", title)
 
     async def used(self, chat_id: str, notebook: str | None) -> None:
-        """A message was sent, about this notebook."""
+        """Record that a message about a notebook was sent."""
         await self._set(chat_id, "notebook = ?, updated = ?", notebook, time.time())
 
     async def session(
         self, chat_id: str, session: str, turn: str, position: str | None = None
     ) -> None:
-        """Keeps the id of the agent's session that holds the chat's history now.
+        """Store the id of the agent's session with the chat's history.
 
         Args:
             chat_id: The chat.
             session: The session.
-            turn: The turn under way.
+            turn: The running turn.
             position: The session's last entry after that turn; None before its end.
         """
 
@@ -206,7 +206,7 @@ class Transcripts:
         await self._database.run(update)
 
     async def position(self, chat_id: str, session: str, turns: Sequence[str]) -> str | None:
-        """Return the session's last entry after the last of these turns that has one."""
+        """Return the session's last entry after the latest of these turns that has one."""
         rows = await self._rows(
             "SELECT turn, position FROM positions WHERE chat = ? AND session = ?",
             *(chat_id, session),
@@ -215,17 +215,17 @@ class Transcripts:
         return next((found[turn] for turn in reversed(turns) if turn in found), None)
 
     async def claim(self, chat: Chat) -> Chat:
-        """Makes a chat this server's until it is released; the chat as it is now.
+        """Claim a chat for this server until it is released; return the chat.
 
         Raises:
-            ChatElsewhere: it is another living server's.
-            ChatNotFound: it was deleted meanwhile.
+            ChatElsewhere: another running server has claimed it.
+            ChatNotFound: it was deleted in the meantime.
         """
         server, lease = self._lease.id, self._lease
 
         def take(db: sqlite3.Connection) -> Chat:
             lease.begin()
-            # Nobody else may look before this one has written.
+            # No other server may read before this one has written.
             db.execute("BEGIN IMMEDIATE")
             row = db.execute("SELECT server FROM answering WHERE chat = ?", (chat.id,)).fetchone()
             if row is not None and not lease.lives(row[0]):
@@ -242,13 +242,13 @@ class Transcripts:
         return await self._database.run(take)
 
     async def release(self, chat_id: str) -> None:
-        """Lets other servers answer in a chat; what is not this server's stays as it is."""
+        """Release a chat to other servers; does nothing if another server has claimed it."""
         await self._write(
             "DELETE FROM answering WHERE chat = ? AND server = ?", chat_id, self._lease.id
         )
 
     async def elsewhere(self) -> frozenset[str]:
-        """The chats in which another living server answers just now."""
+        """Return the chats that other running servers have claimed."""
         server, lease = self._lease.id, self._lease
 
         def select(db: sqlite3.Connection) -> frozenset[str]:
@@ -258,13 +258,13 @@ class Transcripts:
         return await self._database.read(select)
 
     async def delete(self, chat: Chat) -> None:
-        """Removes a chat with all that happened in it."""
+        """Delete a chat with its events."""
         await self._write(
-            "DELETE FROM chats WHERE id = ?", chat.id, failed="The chat is still there."
+            "DELETE FROM chats WHERE id = ?", chat.id, failed="The chat was not deleted."
         )
 
     async def add(self, chat_id: str, events: Sequence[Event]) -> None:
-        """Keeps events; those of a chat that was deleted meanwhile are let go."""
+        """Store events; those of a deleted chat are dropped."""
         rows = [
             (chat_id, event.id, event.turn, event.time, event.kind, _json(event.data), chat_id)
             for event in events
@@ -275,21 +275,21 @@ class Transcripts:
                 " WHERE EXISTS (SELECT 1 FROM chats WHERE id = ?)",
                 rows,
             ),
-            "The chat's transcript lacks what happened last.",
+            "The last events of the chat were not saved.",
         )
 
     async def events(self, chat_id: str, after: int = 0) -> list[Event]:
-        """What happened in a chat after this event; see `pages` for a long one."""
+        """Return the events of a chat after one; use `pages` for a long chat."""
         return [event async for page in self.pages(chat_id, after) for event in page]
 
     async def pages(self, chat_id: str, after: int = 0) -> AsyncIterator[list[Event]]:
-        """What happened in a chat after this event, about `PAGE_BYTES` at a time."""
+        """Yield the events of a chat after one, in pages of about `PAGE_BYTES`."""
         while page := await self.page(chat_id, after):
             yield page
             after = page[-1].id
 
     async def page(self, chat_id: str, after: int = 0) -> list[Event]:
-        """The first events of a chat after this one, of about `PAGE_BYTES`."""
+        """Return a page of about `PAGE_BYTES` of the events after one."""
 
         def select(db: sqlite3.Connection) -> list[Event]:
             found: list[Event] = []
@@ -310,7 +310,7 @@ class Transcripts:
         return await self._database.read(select)
 
     async def plan(self, chat_id: str) -> Event | None:
-        """The plan that waits in a chat for an answer: nothing was sent since it was made."""
+        """Return the pending plan of a chat: no message was sent since it was made."""
         rows = await self._rows(
             "SELECT id, turn, time, kind, data FROM events"
             " WHERE chat = ? AND kind IN ('plan', 'message') ORDER BY id DESC LIMIT 1",
@@ -330,7 +330,7 @@ class Transcripts:
         return json.loads(rows[0][0]) if rows else None
 
     async def turns(self, chat_id: str) -> Sequence[str]:
-        """The turns of a chat that no later message has taken the place of, the oldest first."""
+        """Return the turns of a chat that were not replaced, oldest first."""
         found: list[str] = []
         for turn, replaces in await self._rows(
             "SELECT turn, json_extract(data, '$.replaces') FROM events"
@@ -343,7 +343,7 @@ class Transcripts:
         return found
 
     async def forgotten(self, chat_id: str) -> Sequence[str]:
-        """The turns whose place later messages have taken, where no answer has begun since."""
+        """Return the replaced turns, if no response has begun since."""
         found: list[str] = []
         forgotten: list[str] = []
         for turn, replaces, answered in await self._rows(_ANSWERED, chat_id):
@@ -356,7 +356,7 @@ class Transcripts:
         return forgotten
 
     async def answered(self, chat_id: str, turns: Sequence[str]) -> bool:
-        """Return whether an answer to one of these turns has begun."""
+        """Whether a response to one of these turns has begun."""
         rows = await self._rows(
             "SELECT 1 FROM events WHERE chat = ? AND kind IN ('text', 'thinking', 'tool_call')"
             " AND turn IN (SELECT value FROM json_each(?)) LIMIT 1",
@@ -365,7 +365,7 @@ class Transcripts:
         return bool(rows)
 
     async def unended(self, chat_id: str) -> Sequence[str]:
-        """The turns of a chat that have no end, the oldest first."""
+        """Return the turns of a chat without an end, oldest first."""
         rows = await self._rows(
             "SELECT turn FROM events WHERE chat = ? GROUP BY turn"
             " HAVING sum(kind = 'done') = 0 ORDER BY min(id)",
@@ -374,12 +374,12 @@ class Transcripts:
         return [row[0] for row in rows]
 
     async def last(self, chat_id: str) -> int:
-        """The number of the last event of a chat; 0 where there is none."""
+        """Return the number of the last event of a chat; 0 if there is none."""
         rows = await self._rows("SELECT coalesce(max(id), 0) FROM events WHERE chat = ?", chat_id)
         return int(rows[0][0])
 
     async def renamed(self, old: str, new: str) -> None:
-        """A notebook, or a folder above some, has another path now; chats follow."""
+        """Update the paths of chats after the rename of a notebook or folder."""
 
         def update(db: sqlite3.Connection) -> None:
             paths = [row[0] for row in db.execute("SELECT DISTINCT notebook FROM chats")]
@@ -390,7 +390,7 @@ class Transcripts:
         await self._database.run(update)
 
     async def close(self) -> None:
-        """Ends what is under way and closes the file."""
+        """Finish running operations and close the file."""
         await self._database.close()
         self._lease.end()
 
@@ -407,10 +407,10 @@ class Transcripts:
 
 
 def _chat(db: sqlite3.Connection, user: str, chat_id: str) -> Chat:
-    """A user's own chat.
+    """Return one of a user's own chats.
 
     Raises:
-        ChatNotFound: there is none, or it is somebody else's.
+        ChatNotFound: it does not exist or belongs to another user.
     """
     row = db.execute(
         f"SELECT {_COLUMNS} FROM chats WHERE id = ? AND user = ?",  # noqa: S608 (names)
@@ -422,10 +422,10 @@ def _chat(db: sqlite3.Connection, user: str, chat_id: str) -> Chat:
 
 
 def _json(value: object) -> str:
-    """As SQLite can hold it: half a surrogate pair stays an escape."""
+    """Return JSON that SQLite can store: lone surrogates stay escaped."""
     return json.dumps(value)
 
 
 def storable(text: str) -> str:
-    """The text as SQLite can hold it: half a surrogate pair becomes a question mark."""
+    """Return text that SQLite can store: lone surrogates become question marks."""
     return text.encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""One turn of a chat: a person's message, and the calls that the agent makes because of it."""
+"""Turn of a chat: a person's message and the agent's calls in response."""
 
 from __future__ import annotations
 
@@ -43,29 +43,29 @@ from tk_ai_extension.workspace.turn_credentials import TurnCredential
 from tk_ai_extension.workspace.workspace import Workspace
 
 KNOWN = 5.0
-"""Seconds for which a call waits until the agent has reported it."""
+"""Timeout for the agent to report a call before it runs, in seconds."""
 
 SETTLE = 2.0
-"""Seconds for which the end of a turn waits for its calls: a cell may not heed an interrupt."""
+"""Grace period for the calls at the end of a turn, in seconds: a cell may ignore an interrupt."""
 
 
 @dataclass
 class Turn:
-    """A turn, queued or under way.
+    """A queued or running turn.
 
     Attributes:
-        id: Random; the journal and the events name it.
-        message: What was asked.
-        caller: Who acts in it: the chat, in its mode, in this turn.
+        id: Random id, used in the journal and in events.
+        message: The message.
+        caller: The chat as a caller, with the turn's mode and id.
         workspace: What the tools work on.
         registry: The tools.
-        log: Takes the events.
-        text: What the agent has written since its last call.
-        stopped: When somebody has stopped it, on the event loop's clock; None where nobody has.
-        calls: The calls under way.
-        context: The context variables of who sent the message: the provider is chosen by them, also
-            where the message has waited for other turns.
-        over: Whether its end was told: nothing is told after it.
+        log: The event log.
+        text: The agent's text since its last call.
+        stopped: When it was stopped, on the event loop's clock; None if it was not.
+        calls: The running calls.
+        context: The sender's context variables, which select the provider, even
+            if the message was queued.
+        over: Whether its end was published: no event follows it.
     """
 
     id: str
@@ -89,15 +89,15 @@ class Turn:
     _credential: TurnCredential | None = None
 
     def begin(self) -> TurnCredential:
-        """Issues the credential of its calls, which counts until it is stopped or settled."""
+        """Issue the credential of its calls, valid until the turn is stopped or settled."""
         self._credential = self.workspace.turns.issue(self)
         return self._credential
 
     def stop(self, why: str) -> float:
-        """Mark it as stopped; the calls under way answer with the reason, a sentence.
+        """Mark the turn as stopped; running calls return the reason, a sentence.
 
         Returns:
-            When it was stopped first, on the event loop's clock.
+            The time at which it was first stopped, on the event loop's clock.
         """
         self._revoke()
         if self.stopped is None:
@@ -106,7 +106,7 @@ class Turn:
         return self.stopped
 
     def receive(self, what: EventPayload) -> None:
-        """Takes what the agent reports; what is known of a call already is nothing new."""
+        """Handle an event of the agent; known calls and results are ignored."""
         match what:
             case ToolCalled(call=call):
                 if call in self._known and self._known[call].is_set():
@@ -125,7 +125,7 @@ class Turn:
         self.publish(what)
 
     def publish(self, what: EventPayload) -> None:
-        """Tells what happened, unless it comes too late: a cell may not heed an interrupt."""
+        """Publish an event unless the turn is over: a cell may ignore an interrupt."""
         if self.over:
             return
         self.log.add(self.id, what)
@@ -145,7 +145,7 @@ class Turn:
     async def call(
         self, call: str | None, tool: str, arguments: Mapping[str, Any]
     ) -> types.CallToolResult:
-        """Carries out a call of the agent's, and tells of it; its failure is an answer, too."""
+        """Carry out a call of the agent and publish its result; an error is a result as well."""
         if call is None:
             call = f"call-{secrets.token_hex(8)}"
             self.receive(ToolCalled(call, tool, dict(arguments)))
@@ -161,12 +161,12 @@ class Turn:
         return task.result()
 
     def cancel_calls(self) -> None:
-        """Ends the calls under way: their cells are interrupted, their questions withdrawn."""
+        """Cancel the running calls: interrupts their cells and withdraws their permission requests."""
         for task in list(self.calls):
             task.cancel()
 
     async def settle(self) -> None:
-        """End the calls under way, wait briefly for each, and report what they changed before."""
+        """Cancel the running calls, wait briefly, and publish what they changed."""
         self._revoke()
         self.cancel_calls()
         if self.calls:
@@ -208,7 +208,7 @@ class Turn:
         return content
 
     async def _until_known(self, call: str, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Waits until the agent has reported this call: the text before it comes first."""
+        """Wait until the agent has reported this call, so that the text before it is published first."""
         known = self._known.setdefault(call, asyncio.Event())
         try:
             async with asyncio.timeout(KNOWN):
@@ -217,13 +217,13 @@ class Turn:
             self.receive(ToolCalled(call, tool, dict(arguments)))
 
     async def _publish_changes(self, call: str) -> None:
-        """Tells what the journal has of this turn and was not told yet."""
+        """Publish the turn's changes in the journal that were not published yet."""
         try:
             entries = await self.workspace.journal.undoable(
                 self.caller, None, turn=self.id, since=self._journalled
             )
         except ToolError:
-            # The change itself is in the answer; only its diff is not shown.
+            # The result has the change; only its diff is missing.
             return
         for entry in reversed(entries):
             self._journalled = max(self._journalled, entry.id)
@@ -257,14 +257,14 @@ class Turn:
 
 
 class ChatApprover:
-    """Asks the person in the chat; the answer comes by `PermissionPolicy.answer`."""
+    """Approver that asks in the chat; the answer arrives through `PermissionPolicy.answer`."""
 
     def __init__(self, turn: Turn, call: str) -> None:
         self._turn = turn
         self._call = call
 
     async def ask(self, request: PermissionRequest) -> Reply | None:
-        """Shows the request and waits: whoever answers it ends the wait, and so does a stop."""
+        """Publish the request and wait until it is cancelled by an answer or a stop."""
         self._turn.publish(
             PermissionAsked(
                 self._call,

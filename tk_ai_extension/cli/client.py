@@ -1,4 +1,4 @@
-"""A command's end of the conversation with a server: says what was asked, prints what comes."""
+"""Client side of a command: sends it to a server and prints the output."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class OutputFailed(Exception):
-    """What is printed cannot be written where it goes, as on a full disk; the message says why."""
+    """The output cannot be written, for example on a full disk; the message has the reason."""
 
 
 class Redirect:
-    """Where a command belongs: the address of a server; empty for the project's own, which is started."""
+    """Redirect to another server; an empty address means the project's own, which is started if needed."""
 
     def __init__(self, url: str, token: str, notebook: str | None) -> None:
         self.url = url
@@ -39,59 +39,59 @@ def forward(
     started: bool = False,
     notebook: str | None = None,
 ) -> int | Redirect:
-    """Has a server run a command, and is its terminal meanwhile.
+    """Run a command in a server and act as its terminal.
 
-    Ctrl-C interrupts what runs; a second one only stops waiting for it. A command that is killed
-    stops waiting, too: what it started runs on.
+    Ctrl-C interrupts the running code; a second Ctrl-C only stops waiting. A command that is killed
+    stops waiting as well: the code continues.
 
     Args:
-        connection: To the server.
+        connection: Connection to the server.
         argv: The command.
-        project: The folder of the project that it is typed in.
-        console: Reads and edits what the command asks for.
-        own: Whether it is the project's own server, which runs here as the same user: no other one is
-            told keys and tokens, nor opens pages.
-        started: Whether the server was started for this command: if it fails and nothing runs, the
-            server ends with it.
-        notebook: The current notebook, where another server has said it.
+        project: The project's folder.
+        console: Reads and edits input for the command.
+        own: Whether it is the project's own server, which runs here as the same user: only this one
+            receives keys and tokens and opens pages.
+        started: Whether the server was started for this command: if the command fails and nothing runs, the
+            server stops with it.
+        notebook: The current notebook, if a redirecting server named it.
 
     Returns:
-        The exit status, or the server that the command belongs to; nothing was done then.
+        The exit status, or a redirect if the command belongs to another server and nothing was done.
     """
     lines = connection.makefile("r", encoding="utf-8")
     greeting = _greeting(argv, project, own)
-    _say(connection, {**greeting, "notebook": notebook, "started": started})
+    _send(connection, {**greeting, "notebook": notebook, "started": started})
     interrupted = False
     while True:
         try:
-            frame = _heard(lines)
+            frame = _receive(lines)
             if frame is None:
                 console.clear(done=False)
-                return unreachable("The server ended before it had answered; see its log.", argv)
+                return unreachable("The server stopped before it answered; see its log.", argv)
             if "redirect" in frame and own:
                 return Redirect(frame["redirect"], frame["token"], frame["notebook"])
             _print(frame, own=own)
             if "ask" in frame:
                 if not _answer(connection, frame, console, argv):
                     return wire.INTERRUPTED
-                # Who was asked has seen what came of it.
+                # The person who answered has seen the result.
                 interrupted = False
             if "exit" in frame:
                 return _exit(frame, lines, console)
         except KeyboardInterrupt:
             if interrupted:
                 sys.stderr.write(
-                    "Not waiting any more; it runs on, its outputs go into the notebook.\n"
+                    "Stopped waiting. The code is still running; its output goes to the notebook.\n"
                 )
                 return wire.INTERRUPTED
             interrupted = True
-            _say(connection, {"interrupt": True})
+            _send(connection, {"interrupt": True})
         except BrokenPipeError:
-            return nobody_reads()
+            return discard_output()
 
 
 def _exit(frame: Mapping[str, Any], lines: TextIO, console: Console) -> int:
-    """Ends a command as the server says; the exit status."""
+    """End a command as the server requests; return the exit status."""
     if frame.get("ending"):
         lines.readline()
     console.clear(done=frame["exit"] == wire.OK)
@@ -99,7 +99,7 @@ def _exit(frame: Mapping[str, Any], lines: TextIO, console: Console) -> int:
 
 
 def unreachable(why: str, argv: list[str]) -> int:
-    """Says that a server does not answer, as a server says an error; the exit status."""
+    """Print that a server does not answer, as a server prints errors; return the exit status."""
     if "--json" in argv:
         error = {"code": "server_unreachable", "message": why, "hint": "", "retryable": True}
         sys.stdout.write(json.dumps({"error": error}) + "\n")
@@ -108,8 +108,8 @@ def unreachable(why: str, argv: list[str]) -> int:
     return wire.UNREACHABLE
 
 
-def nobody_reads(failure: OutputFailed | None = None) -> int:
-    """Print nothing more, nor flush it at exit: who read it has enough, or it cannot be written.
+def discard_output(failure: OutputFailed | None = None) -> int:
+    """Discard further output, also at exit: the reader closed the pipe, or writing fails.
 
     Returns:
         The exit status.
@@ -141,14 +141,14 @@ def _greeting(argv: list[str], project: str, own: bool) -> dict[str, object]:
 
 
 def browse(url: str) -> None:
-    """Opens a page in the person's browser, where there is one."""
+    """Open a page in the person's browser, if there is one."""
     import webbrowser
 
     webbrowser.open(url)
 
 
-def _heard(lines: TextIO) -> dict[str, Any] | None:
-    """Read the next message of the server; None where it ends, or sends what is not of the protocol."""
+def _receive(lines: TextIO) -> dict[str, Any] | None:
+    """Read the server's next message; None at the end, or after an invalid message."""
     try:
         frame = json.loads(lines.readline() or "null")
     except (ConnectionError, ValueError):
@@ -156,14 +156,14 @@ def _heard(lines: TextIO) -> dict[str, Any] | None:
     return frame if isinstance(frame, dict) else None  # type: ignore[return-value]
 
 
-def _say(connection: socket.socket, message: Mapping[str, object]) -> None:
+def _send(connection: socket.socket, message: Mapping[str, object]) -> None:
     line = json.dumps(message).encode() + b"\n"
     if len(line) > wire.LONGEST_LINE:
         line = b'{"too_long": true}\n'
     try:
         connection.sendall(line)
     except (BrokenPipeError, ConnectionResetError):
-        return  # what the server has sent before it ended can still be read
+        return  # what the server sent before it stopped can still be read
 
 
 def _print(frame: Mapping[str, Any], *, own: bool) -> None:
@@ -175,10 +175,10 @@ def _print(frame: Mapping[str, Any], *, own: bool) -> None:
 
 
 def write(stream: TextIO, text: str) -> None:
-    """Writes and flushes text; what the stream's encoding does not have becomes an escape.
+    """Write and flush text; characters outside the stream's encoding are escaped.
 
     Raises:
-        BrokenPipeError: nobody reads it.
+        BrokenPipeError: the reader closed the pipe.
         OutputFailed: it cannot be written.
     """
     try:
@@ -197,9 +197,9 @@ def write(stream: TextIO, text: str) -> None:
 def _answer(
     connection: socket.socket, question: Mapping[str, Any], console: Console, argv: list[str]
 ) -> bool:
-    """Answers what a server asks; False where Ctrl-C did: nothing is sent then, and nothing done.
+    """Answer a server's question; return False on Ctrl-C: then nothing is sent or done.
 
-    A server gets what the command names, and nothing else of this machine.
+    A server receives what the command names, and nothing else from this machine.
     """
     if question["ask"] == "line":
         _answer_line(connection, question["prompt"])
@@ -213,15 +213,15 @@ def _answer(
             case {"ask": "edit", "text": str(text), "name": str(name)} if "--editor" in argv:
                 answer = console.edit(text, os.path.basename(name) or "text")
             case _:
-                _say(connection, {"problem": "The command does not name that."})
+                _send(connection, {"problem": "The command does not name this file."})
                 return True
     except OSError as error:
-        _say(connection, {"problem": error.strerror})
+        _send(connection, {"problem": error.strerror})
         return True
     except KeyboardInterrupt:
         sys.stderr.write("Nothing was changed.\n")
         return False
-    _say(connection, {"answer": answer})
+    _send(connection, {"answer": answer})
     return True
 
 
@@ -231,24 +231,24 @@ def _names_stdin(argv: list[str]) -> bool:
 
 
 def read_file(path: str) -> str:
-    """A text file, as UTF-8; bytes that are none survive to be refused by name."""
+    """Read a text file as UTF-8; invalid bytes become surrogates, which the call refuses."""
     with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
         return file.read()
 
 
 def _answer_line(connection: socket.socket, prompt: str) -> None:
-    """Sends the line that a person types; Ctrl-C is said, too, and no line."""
+    """Send the line that a person types; on Ctrl-C an interrupt and no line."""
     line = None
     try:
         line = read_line(prompt)
     except KeyboardInterrupt:
         sys.stdout.write("\n")
-        _say(connection, {"interrupt": True})
-    _say(connection, {"answer": line})
+        _send(connection, {"interrupt": True})
+    _send(connection, {"answer": line})
 
 
 def read_line(prompt: str) -> str | None:
-    """A line that a person types; None where they end it, or nobody is there."""
+    """Read a line from the person; None at the end of input, or without a terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         return None
     write(sys.stdout, prompt)
@@ -261,15 +261,15 @@ def read_line(prompt: str) -> str | None:
 
 
 def _wait_for_line() -> None:
-    """Waits until a line can be read from the terminal.
+    """Wait until a line can be read from the terminal.
 
-    `input` would miss a Ctrl-C between its prompt and its read: the read goes on then. Here it wakes what
-    waits, whenever it comes.
+    `input` misses a Ctrl-C between its prompt and its read: the read continues. Here it wakes the
+    wait at any time.
 
     Raises:
         KeyboardInterrupt.
     """
-    if os.name == "nt":  # no select for a console there
+    if os.name == "nt":  # Windows: no select for a console
         return
     import select
     import signal
@@ -287,10 +287,10 @@ def _wait_for_line() -> None:
 
 
 class Console:
-    """What a command reads: standard input, and what a person edits in ``$VISUAL`` or ``$EDITOR``.
+    """Input of a command: standard input, and text that a person edits in ``$VISUAL`` or ``$EDITOR``.
 
-    Standard input can be read once, and is kept for the server that a command is redirected to. What
-    was edited is kept in its file until it has arrived.
+    Standard input can be read only once; it is kept for a redirect to another server. The edited file
+    is kept until the server has received it.
     """
 
     def __init__(self) -> None:
@@ -299,13 +299,13 @@ class Console:
         self._path = ""
 
     def read(self) -> str:
-        """All of standard input, as UTF-8; bytes that are none survive to be refused by name."""
+        """Read standard input as UTF-8; invalid bytes become surrogates, which the call refuses."""
         if self._stdin is None:
             self._stdin = _read_stdin()
         return self._stdin
 
     def edit(self, text: str, name: str) -> str | None:
-        """The text after it was edited as a file of this name; None where that failed."""
+        """Edit text as a file of this name; return None if that failed."""
         import shlex
         import signal
         import subprocess
@@ -316,7 +316,7 @@ class Console:
         self._path = os.path.join(self._folder, name)
         with open(self._path, "w", encoding="utf-8", newline="") as file:
             file.write(text)
-        # Ctrl-C is the editor's meanwhile: a handler, unlike SIG_IGN, is not handed down to it.
+        # The editor handles Ctrl-C: unlike SIG_IGN, a handler is not inherited by the child.
         before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
         try:
             ended = subprocess.run([*shlex.split(editor), self._path], check=False)
@@ -331,11 +331,11 @@ class Console:
             return file.read()
 
     def clear(self, *, done: bool) -> None:
-        """Removes the file, or says where it is if what was written in it has not arrived."""
+        """Remove the file, or print its path if the server has not received it."""
         if not self._path:
             return
         if not done:
-            sys.stderr.write(f"What you wrote is kept in {self._path}\n")
+            sys.stderr.write(f"Your text is saved in {self._path}\n")
             return
         os.unlink(self._path)
         os.rmdir(self._folder)
@@ -346,7 +346,9 @@ def _read_stdin() -> str:
     if sys.stdin is None:  # closed by who called
         return ""
     if sys.stdin.isatty():
-        sys.stderr.write("Type the text; Ctrl-D at the start of a line ends it, Ctrl-C drops it.\n")
-    # One read at a time: a whole one would not hear of Ctrl-C between two of its own.
+        sys.stderr.write(
+            "Type the text; Ctrl-D at the start of a line ends it, Ctrl-C discards it.\n"
+        )
+    # One read at a time: a single `read()` would miss a Ctrl-C between two system calls.
     stdin: Any = sys.stdin.buffer
     return b"".join(iter(stdin.read1, b"")).decode("utf-8", "surrogateescape")

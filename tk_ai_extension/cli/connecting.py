@@ -1,9 +1,9 @@
-"""Finding the server that a command is for, and opening a connection of lines to it.
+"""Discovery of a command's server, and line-based connections to it.
 
 A connection begins as a request to the server's extension (``Upgrade: tk-ai-lines``) and carries lines
 in both directions from then on, over the socket of a project's own server or the port of a person's.
-By the standard library's sockets alone: `http.client` takes longer to import than all else that a
-command does.
+It uses the standard library's sockets: importing `http.client` takes longer than the rest of a
+command.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import socket
 from tk_ai_extension.cli.project import Project, Refused
 
 PROTOCOL = "tk-ai-lines"
-"""The protocol that a connection is upgraded to: a line for each message."""
+"""Protocol that a connection is upgraded to: one line per message."""
 COMMANDS = "api/tk-ai/commands"
-"""Where a command runs; see `wire`."""
+"""Path for commands; see `wire`."""
 MCP = "api/tk-ai/mcp/stdio"
-"""Where a line is a message of MCP, as over stdio."""
+"""Path for MCP, one message per line as over stdio."""
 ANSWER_TIMEOUT = 10.0
-"""Seconds in which a person's server must begin to answer; what a command does may take longer."""
+"""Timeout for the response head of a person's server, in seconds; a command itself may take longer."""
 IMPORT_TIMEOUT = 60.0
-"""The same for a project's own, which has perhaps just been started, and imports what it needs."""
+"""The same for a project's own server, which may still be importing modules."""
 TOKEN_HEADER = "x-tk-token"  # noqa: S105 - a name
-"""The header with the token of the server that a project's own one redirects to."""
+"""Header with the token of the server of a redirect."""
 REFUSALS = (400, 401, 403, 503)
-"""The statuses with which the extension says in the body why it refuses a request."""
+"""Statuses of refusals with an error of the extension in the body."""
 MAX_HEAD = 1 << 16
-"""Bytes of the head of an answer."""
+"""Maximum size of a response head, in bytes."""
 
 
 def answer_timeout() -> float:
@@ -42,10 +42,10 @@ def answer_timeout() -> float:
 
 
 class NoAnswer(Exception):
-    """A server is not there, has no extension, or does not answer; the message says which.
+    """A server is not running, has no extension, or does not answer; the message says which.
 
     Attributes:
-        timed_out: Whether it was waited for in vain.
+        timed_out: Whether the timeout expired.
     """
 
     def __init__(self, message: str, *, timed_out: bool = False) -> None:
@@ -58,7 +58,7 @@ class ServerEndpoint:
 
     Attributes:
         url: Its address, ending in a slash.
-        token: What lets in.
+        token: Its token.
         project: The project whose socket it listens on; None for one that listens on a port.
     """
 
@@ -68,13 +68,13 @@ class ServerEndpoint:
         self.project = project
 
     def open(self, path: str) -> socket.socket:
-        """Open a connection of lines.
+        """Open a line-based connection.
 
         Args:
             path: `COMMANDS` or `MCP`, perhaps with a query.
 
         Raises:
-            NoAnswer: nobody listens, or without this extension.
+            NoAnswer: no server listens, or it has no extension.
             Refused: the server refuses the request.
         """
         netloc, _, base = self.url.partition("://")[2].partition("/")
@@ -84,7 +84,7 @@ class ServerEndpoint:
         except TimeoutError:
             raise self._no_answer(timeout) from None
         if connection is None:
-            raise NoAnswer(f"{self.url} does not answer: nobody listens.")
+            raise NoAnswer(f"{self.url} does not answer: no server is listening.")
         head = (
             f"GET /{base}{path} HTTP/1.1\r\nHost: {netloc}\r\nConnection: Upgrade\r\n"
             f"Upgrade: {PROTOCOL}\r\nAuthorization: token {self.token}\r\n\r\n"
@@ -93,11 +93,11 @@ class ServerEndpoint:
             connection.settimeout(timeout)
             connection.sendall(head.encode("latin-1", "replace"))
             status, said, headers = _head(connection)
-            if status == 101:  # and nothing comes before this end has spoken
+            if status == 101:  # the server sends nothing before the client does
                 connection.settimeout(None)
                 return connection
             if status == 307 and self.project is not None:
-                # Only the project's own server is believed, over its socket: it says the token, too.
+                # Only trust a redirect of the project's own server, over its socket: it includes the token.
                 connection.close()
                 return ServerEndpoint(headers["location"], headers[TOKEN_HEADER]).open(path)
             refused = _message(connection, said, headers) if status in REFUSALS else ""
@@ -115,10 +115,10 @@ class ServerEndpoint:
         return NoAnswer(f"{self.url} does not answer within {timeout:.0f} s.", timed_out=True)
 
     def connect(self) -> socket.socket | None:
-        """Open a connection; None where nobody listens.
+        """Open a socket; None if no server listens.
 
         Raises:
-            TimeoutError: who listens there does not answer.
+            TimeoutError: the server does not answer.
         """
         if self.project is not None and hasattr(socket, "AF_UNIX"):
             return self.project.connect()
@@ -143,29 +143,29 @@ class ServerEndpoint:
 
 
 def _head(connection: socket.socket) -> tuple[int, bytes, dict[str, str]]:
-    """Read the head of an answer: its status, the bytes of the body that came with it, its headers.
+    """Read a response head: status, bytes of the body received so far, headers.
 
     Raises:
-        OSError: it is none.
+        OSError: it is not HTTP.
     """
     data = b""
     while (end := data.find(b"\r\n\r\n")) < 0:
         piece = connection.recv(MAX_HEAD)
         if not piece or len(data) > MAX_HEAD:
-            raise OSError("no answer of HTTP")
+            raise OSError("not an HTTP response")
         data += piece
     first, *rest = data[:end].decode("latin-1").split("\r\n")
     words = first.split(maxsplit=2)
     if len(words) < 2 or not words[0].startswith("HTTP/") or not words[1].isdigit():
-        raise OSError("no answer of HTTP")
+        raise OSError("not an HTTP response")
     pairs = (line.partition(":") for line in rest)
     return int(words[1]), data[end + 4 :], {name.lower(): value.strip() for name, _, value in pairs}
 
 
 def _message(connection: socket.socket, body: bytes, headers: dict[str, str]) -> str:
-    """Read why a server refuses a request; empty where it does not say so as the extension does.
+    """Read the reason of a refusal; empty if it is not an error of the extension.
 
-    The server may keep the connection open after its answer: no more than that is read.
+    The server may keep the connection open after its response: read only the response.
     """
     said = headers.get("content-length", "")
     length = min(int(said), MAX_HEAD) if said.isdigit() else 0
@@ -185,8 +185,8 @@ class Connected:
     """A connection to the server that a command is for.
 
     Attributes:
-        connection: It.
-        own: Whether the server is the project's own.
+        connection: The connection.
+        own: Whether it is the project's own server.
         started: Whether it was started for this command.
     """
 
@@ -211,23 +211,23 @@ class NoServer:
 def find_server(
     project: Project, folder: str, path: str, *, starts: bool, own: bool = False
 ) -> Connected | NoServer:
-    """Open a connection to the server that a command is for.
+    """Open a connection to the server of a command.
 
-    It is the project's own where that runs or has left kernels, else one of a person in whose folder
-    this one is, else the project's own, which is started where the command needs one.
+    This is the project's own server if it runs or has left kernels, else a person's server whose folder
+    contains this one, else the project's own, started if the command needs a server.
 
     Args:
         project: The project.
-        folder: Where the command was typed.
-        path: What the connection is for, as `ServerEndpoint.open` takes it.
-        starts: Whether a server is started where there is none.
-        own: Whether no other than the project's own is meant.
+        folder: The working directory of the command.
+        path: See `ServerEndpoint.open`.
+        starts: Whether to start a server if there is none.
+        own: Whether only the project's own server will do.
 
     Returns:
         The connection; `NoServer` where the command is to run in this process.
 
     Raises:
-        Refused: the project's server refuses, or cannot be started.
+        Refused: the project's server refuses the request or cannot be started.
     """
     server = own_server(project)
     if server is not None:
@@ -262,18 +262,18 @@ def start_server(project: Project, path: str) -> Connected:
     started = launch(project)
     server = own_server(project)
     if server is None:
-        raise Refused(f"the server ended at once; {project.log} has its last words.")
+        raise Refused(f"the server stopped at once; see {project.log}.")
     try:
         return Connected(server.open(path), own=True, started=started)
     except NoAnswer:
-        raise Refused(f"the server does not answer; {project.log} may say why.") from None
+        raise Refused(f"the server does not answer; see {project.log}.") from None
 
 
 def own_server(project: Project) -> ServerEndpoint | None:
-    """Return the project's own server; None where none has run, or it was shut down.
+    """Return the project's own server; None if none has run, or it was shut down.
 
-    Where there are no Unix sockets it is one of those that Jupyter's runtime files name, and not one
-    that a file in the project names: that may have come with what was downloaded.
+    Without Unix sockets, only servers in Jupyter's runtime files are considered: a file in the project
+    may have been downloaded with it.
     """
     known = project.server() if project.is_open() else None
     if known is None:
@@ -285,15 +285,15 @@ def own_server(project: Project) -> ServerEndpoint | None:
 
 
 def server_at(url: str) -> ServerEndpoint | None:
-    """Return this user's running server of this address; None where Jupyter's files name none."""
+    """Return this user's running server at an address; None if Jupyter's files name none."""
     named = (each for each in running_servers() if each.url == url)
     return next((ServerEndpoint(each.url, each.token) for each in named), None)
 
 
 def servers_over(folder: str) -> list[ServerEndpoint]:
-    """Return the servers of this user in whose folder a folder is, the deepest first.
+    """Return this user's servers whose root contains a folder, the deepest first.
 
-    Those that ended badly are among them: nobody answers there.
+    They may include crashed servers, which do not answer.
     """
     place = os.path.join(os.path.realpath(folder), "")
     over = [each for each in running_servers() if place.startswith(os.path.join(each.root, ""))]
@@ -302,14 +302,14 @@ def servers_over(folder: str) -> list[ServerEndpoint]:
 
 
 class RunningServer:
-    """What Jupyter's runtime files say of a server, which may have ended badly since.
+    """A server in Jupyter's runtime files; it may have crashed since.
 
     Attributes:
         root: The folder of its notebooks, without links.
         url: Its address.
-        token: What lets in.
-        pid: Its process; 0 where that is not said.
-        started: When it wrote that it runs, in ns.
+        token: Its token.
+        pid: Its process id; 0 if unknown.
+        started: Time of its runtime file, in ns.
     """
 
     def __init__(self, root: str, url: str, token: str, pid: int, started: int) -> None:
@@ -324,7 +324,7 @@ def running_servers(runtime: str | None = None) -> list[RunningServer]:
     """Return the servers of this user that runtime files name.
 
     Args:
-        runtime: The folder of the files; Jupyter's unless given.
+        runtime: The folder of the files; by default Jupyter's.
     """
     runtime = runtime or runtime_folder()
     try:
@@ -339,7 +339,7 @@ def running_servers(runtime: str | None = None) -> list[RunningServer]:
         try:
             status = os.stat(path)
             if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
-                continue  # who wrote it is to receive no token
+                continue  # the file's owner must not receive a token
             with open(path, "rb") as file:
                 entry = json.load(file)
             root, url, token = entry["root_dir"], str(entry["url"]), str(entry["token"])

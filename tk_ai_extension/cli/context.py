@@ -1,4 +1,4 @@
-"""What commands work with: the workspace and the tools of the server that they run in."""
+"""Context of commands: the workspace and the tools of their server."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tk_ai_extension.workspace.permissions import Effect
 from tk_ai_extension.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from tk_ai_extension.cli.talk import ChatClient
+    from tk_ai_extension.cli.chat_client import ChatClient
 
 MEMORY = "nb.json"
-"""What commands must know of those before them, beside the journal."""
+"""Name of the file with the state that commands share, beside the journal."""
 
 
 async def no_chats(_user: str, _models: Mapping[str, str]) -> ChatClient:
-    """Refuse, where no server runs.
+    """Refuse chats, as no server runs.
 
     Raises:
         AgentUnavailable.
@@ -35,18 +35,18 @@ async def no_chats(_user: str, _models: Mapping[str, str]) -> ChatClient:
 
 @dataclass
 class CommandContext:
-    """What commands work with.
+    """Context of commands.
 
     Attributes:
         root: The folder that paths of notebooks are relative to.
         user: The name of the user.
         workspace: The notebooks and kernels.
         registry: The default tools.
-        memory: What commands must know of those before them.
-        project: What a project's own server can do besides; None in a person's.
-        host: The process of the project's server; None in a person's, and where there is none.
-        url: The address of a person's server; empty in a project's own.
-        chats: Gives a user's chats, where the model is what a command's environment says of models.
+        memory: State that commands share.
+        project: Services of a project's own server; None in a person's.
+        host: Process id of the project's server; None in a person's, and without a server.
+        url: Address of a person's server; empty in a project's own.
+        chats: Returns a user's chats, with the models of the command's environment.
     """
 
     root: str
@@ -60,26 +60,26 @@ class CommandContext:
     chats: Callable[[str, Mapping[str, str]], Awaitable[ChatClient]] = no_chats
 
     def caller(self, key: str | None = None) -> Caller:
-        """Who types commands here: one caller, unless ``NB_CALLER`` names another."""
+        """Return the caller of commands; ``NB_CALLER`` names another one."""
         return Caller(user=self.user, key=key or "nb", interface="nb", name="nb")
 
     def for_user(self, user: str) -> CommandContext:
-        """The same for another user of the server."""
+        """Return the context for another user of the server."""
         return self if user == self.user else replace(self, user=user)
 
     @property
     def attached(self) -> Server | None:
-        """The server that all commands of the project work in; None where there is none."""
+        """The server that the project is attached to; None if there is none."""
         return None if self.project is None else self.project.ownership.attached
 
     async def owner_of(self, path: str, effect: Effect = "READ") -> Server | None:
-        """The Jupyter Server that a notebook belongs to; None where it belongs here.
+        """Return the Jupyter Server that a notebook belongs to; None if it belongs here.
 
         Raises:
-            OpenElsewhere: a server without the extension has it open, and it is to be changed or run.
+            OpenElsewhere: it would be changed or run while a server without the extension has it open.
         """
         if self.project is None or self.workspace.executions.active(path=path):
-            # A run that began here ends here, and the notebook stays here meanwhile.
+            # A notebook stays here while a run that began here is active.
             return None
         return await self.project.ownership.owner_of(path, effect)
 
@@ -94,10 +94,10 @@ class CommandContext:
             raise belongs_to(server, path)
 
     def last_run(self, caller: Caller) -> str:
-        """The execution that a caller means who names none: the one under way, else their newest.
+        """Return a caller's running execution, else their newest.
 
         Raises:
-            ExecutionNotFound: they have had none since this process began.
+            ExecutionNotFound: they have started none since this process began.
         """
         latest = self.workspace.executions.latest(caller)
         if latest is not None:
@@ -108,6 +108,6 @@ class CommandContext:
             if run.caller.user == caller.user
         ]
         raise ExecutionNotFound(
-            "You have run nothing here that is still known.",
-            hint=f"Others run: {', '.join(others)}." if others else None,
+            "You have no recent execution here.",
+            hint=f"Running executions of others: {', '.join(others)}." if others else None,
         )

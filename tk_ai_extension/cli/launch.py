@@ -1,4 +1,4 @@
-"""Starting a project's server: a process of its own, that outlives the command and its terminal."""
+"""Start of a project's server: a separate process that outlives the command and its terminal."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tk_ai_extension.cli.project import LAUNCH_LOCK, Project, Refused
 from tk_ai_extension.model import file_locks
 
 MODULE = "tk_ai_extension.server.headless"
-"""What runs as the project's server."""
+"""Module of the project's server."""
 
 LISTENS = "listens"
-"""What a server says on its standard output when it does; else it says why it cannot."""
+"""Output of a server that is listening; any other output is the reason why it cannot."""
 
 
 def launch(project: Project) -> bool:
-    """Starts the project's server, unless another command has just done so, and waits until it listens.
+    """Start the project's server unless another command has done so, and wait until it listens.
 
     Returns:
-        Whether it was started.
+        Whether this command started it.
 
     Raises:
-        Refused: ``.nb`` cannot be written, or the server did not start; the message has its own words.
+        Refused: ``.nb`` cannot be written, or the server did not start; the message has the reason.
     """
     project.make()
     try:
@@ -67,6 +67,6 @@ def _start(project: Project) -> None:
     with process.stdout as words:
         said = words.readline().decode().strip()
     if said != LISTENS:
-        raise Refused(said or f"the server ended at once; {project.log} has its last words.")
-    # It lives on: nobody here waits for it.
+        raise Refused(said or f"the server stopped at once; see {project.log}.")
+    # It keeps running: do not wait for it.
     process.returncode = 0

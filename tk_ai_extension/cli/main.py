@@ -1,8 +1,8 @@
-"""`nb`: where every command begins.
+"""Entry point of `nb`.
 
-A command is a thin client of the Jupyter Server that has the notebook, the project's own or a person's,
-which has imported everything: it says what was typed, and prints what comes back. Without a server,
-reading and editing happen right here, more slowly; what runs code needs one (`nb open` starts it).
+A command is a thin client of the Jupyter Server that owns the notebook, the project's own or a person's,
+which has imported everything: it sends the command line and prints the output. Without a server,
+the command reads and edits in this process, more slowly; running code needs one (`nb open` starts it).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tk_ai_extension.cli.client import (
     Console,
     OutputFailed,
     Redirect,
+    discard_output,
     forward,
-    nobody_reads,
     unreachable,
     write,
 )
@@ -33,14 +33,14 @@ from tk_ai_extension.cli.connecting import (
 from tk_ai_extension.cli.project import Project, Refused
 
 STARTS_SERVER = ("open", "chat", "mcp", "lab")
-"""The commands that start a server where there is none; those that run code do it where they are right."""
+"""Commands that start a server if there is none; those that run code do so once their arguments are valid."""
 
 OF_THE_PROJECT = ("shutdown", "serve", "lab", "doctor")
-"""The commands that are about the project's own server, whoever else has the notebook."""
+"""Commands for the project's own server, even if another server has the notebook."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command.
+    """Run one command.
 
     Returns:
         The exit status: 0, 1 where the cell failed, 2 for any refusal, 3 where no kernel or server
@@ -67,13 +67,13 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return wire.INTERRUPTED
     except BrokenPipeError:
-        return nobody_reads()
+        return discard_output()
     except OutputFailed as failure:
-        return nobody_reads(failure)
+        return discard_output(failure)
 
 
 def _run(project: Project, folder: str, argv: list[str]) -> int:
-    """Runs a command in the server that it belongs to, else right here; the exit status."""
+    """Run a command in its server, else in this process; return the exit status."""
     name = argv[0] if argv else ""
     asks_for_help = bool({"-h", "--help"} & set(argv))
     found = find_server(
@@ -99,14 +99,14 @@ def _run(project: Project, folder: str, argv: list[str]) -> int:
                 done = forward(there, argv, project.root, console, own=False, notebook=place)
         except NoAnswer as error:
             return unreachable(str(error), argv)
-    assert isinstance(done, int)  # only the project's own server redirects
+    assert isinstance(done, int)  # only the project's own server sends redirects
     return done
 
 
 def _forward(
     found: Connected, project: Project, argv: list[str], console: Console
 ) -> int | Redirect:
-    """Runs a command in a server; the exit status, or the server that it belongs to."""
+    """Run a command in a server; return the exit status or a redirect."""
     with found.connection as connection:
         return forward(
             connection, argv, project.root, console, own=found.own, started=found.started
@@ -114,12 +114,12 @@ def _forward(
 
 
 def _folder(argv: list[str]) -> tuple[str, list[str]]:
-    """The folder to work in (``-C FOLDER`` before the command, else the current one), and the rest."""
+    """Return the working folder (``-C FOLDER``, else the current one) and the other words."""
     if argv[:2] == ["complete", "--"]:
         words = [_unquoted(word) for word in argv[2:]]
         folder = os.getcwd()
         if words[:1] == ["-C"] and len(words) > 2:
-            # What is completed is a command for that folder.
+            # Complete the command in that folder.
             folder, words = _folder(words)
         return folder, ["complete", "--", *words]
     if argv[:1] != ["-C"]:
@@ -134,7 +134,7 @@ def _folder(argv: list[str]) -> tuple[str, list[str]]:
 
 
 def _unquoted(word: str) -> str:
-    """A word as a shell has it, without its quotes, of which the last may be open."""
+    """Remove the shell's quotes from a word; the last one may be unclosed."""
     import shlex
 
     for end in ("", "'", '"'):

@@ -1,4 +1,4 @@
-"""What commands must know of the ones before them, though each is a process: what was seen and opened."""
+"""State shared by commands, each of which is a process: open notebooks and seen cells."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.workspace.workspace import Workspace
 
 MAX_NOTEBOOKS = 50
-"""How many notebooks one caller's memory holds."""
+"""Maximum number of notebooks per caller."""
 MAX_CALLERS = 100
-"""How many callers are remembered; who has changed nothing for longest goes first."""
+"""Maximum number of callers; the least recently changed is dropped first."""
 
 
 class Memory:
-    """A file with the open notebooks and the seen cells of each caller who types commands.
+    """File with the open notebooks and the seen cells of each caller of commands.
 
-    To forget is safe: it costs a command that names its notebook, or a conflict that shows the
-    source. So a file that cannot be read or written is none.
+    Losing the file is safe: a command has to name its notebook again, or gets a conflict that shows the
+    source. So errors of reading and writing are ignored.
 
     Args:
-        file: Where; its folder is its user's alone.
+        file: The file, in a private folder.
     """
 
     def __init__(self, file: Path) -> None:
@@ -33,7 +33,7 @@ class Memory:
         self._recalled: set[str] = set()
 
     def recall(self, workspace: Workspace, caller: Caller) -> None:
-        """Tells a workspace what this caller knew when it was last saved, once."""
+        """Restore a caller's saved state in a workspace, once."""
         if caller.identity in self._recalled:
             return
         self._recalled.add(caller.identity)
@@ -43,15 +43,15 @@ class Memory:
                 workspace.seen.mark(caller, path, cell, source_hash)
         for entry in known.get("notebooks", ()):
             try:
-                # One that was shut down since is none that has died.
+                # A kernel that was shut down since has not died.
                 kernel = entry["kernel"] if entry["kernel"] in workspace.kernels.ids() else None
                 workspace.notebooks.add(caller, entry["name"], entry["path"], kernel)
-            except ToolError:  # its name is none any more
+            except ToolError:  # the name is no longer valid
                 continue
 
     def save(self, workspace: Workspace, caller: Caller) -> None:
-        """Writes down what this caller knows now, if that is news."""
-        # The current one last: whoever is added last is current.
+        """Save a caller's state if it has changed."""
+        # The current one last: the last one added becomes current.
         notebooks = sorted(workspace.notebooks.list(caller), key=lambda managed: managed.current)
         seen = workspace.seen.of(caller)
         known = {

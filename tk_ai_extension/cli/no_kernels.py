@@ -1,4 +1,4 @@
-"""The kernels of a command without a server: none."""
+"""Kernel services of a command without a server."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tk_ai_extension.model.errors import KernelNotFound
 
 
 class ServerRequired(KernelNotFound):
-    """What runs code needs the project's server, which is started when a kernel is; nothing was done."""
+    """Running code needs the project's server, which is started with a kernel; nothing was done."""
 
     default_hint = "`nb open NOTEBOOK` starts the server and the notebook's kernel."
 
 
 class NoKernels:
-    """`kernels.base.Kernels` where nobody could keep a kernel: reading and editing need none."""
+    """`kernels.base.Kernels` without kernels: reading and editing need none."""
 
     async def kernelspecs(self) -> list[Kernelspec]:
-        """The installed kernelspecs."""
+        """Return the installed kernelspecs."""
         from jupyter_client.kernelspec import KernelSpecManager
 
         return [
@@ -36,7 +36,7 @@ class NoKernels:
         return []
 
     async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:  # noqa: ARG002 - the protocol's
-        """Refuses.
+        """Refuse.
 
         Raises:
             ServerRequired: always.
@@ -44,39 +44,39 @@ class NoKernels:
         _refuse()
 
     async def wait_ready(self, kernel_id: str) -> float:  # noqa: ARG002
-        """Refuses, as `start` does."""
+        """Refuse, as `start` does."""
         _refuse()
 
     async def info(self, kernel_id: str) -> KernelInfo:  # noqa: ARG002
-        """Refuses, as `start` does."""
+        """Refuse, as `start` does."""
         _refuse()
 
     def executor(self, kernel_id: str) -> Executor:  # noqa: ARG002
-        """Refuses, as `start` does."""
+        """Refuse, as `start` does."""
         _refuse()
 
     async def interrupt(self, kernel_id: str) -> None:  # noqa: ARG002
-        """Refuses, as `start` does."""
+        """Refuse, as `start` does."""
         _refuse()
 
     async def restart(self, kernel_id: str) -> None:  # noqa: ARG002
-        """Refuses, as `start` does."""
+        """Refuse, as `start` does."""
         _refuse()
 
     async def shutdown(self, kernel_id: str) -> None:  # noqa: ARG002
-        """Refuses, as `start` does."""
+        """Refuse, as `start` does."""
         _refuse()
 
     def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:  # noqa: ARG002
-        """Nothing ever happens to none."""
+        """Do nothing: there are no events."""
         return lambda: None
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 class NoSessions:
-    """`kernels.base.Sessions` there: no notebook has a kernel."""
+    """`kernels.base.Sessions` without kernels."""
 
     async def kernel_of(self, path: str) -> str | None:  # noqa: ARG002 - the protocol's
         """None."""

@@ -1,7 +1,7 @@
-"""Which of a project's calls belong to another Jupyter Server.
+"""Ownership of notebooks: which calls of a project belong to another Jupyter Server.
 
-Two programs must not write one notebook: while a server runs that has the extension, what concerns a
-notebook in its folder is its business, and people see it there as it happens.
+Two programs must not write one notebook: while a server with the extension runs, it handles all calls
+for notebooks in its folder, and people see the changes there.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tk_ai_extension.workspace.permissions import Effect
 
 
 class Ownership:
-    """Refuses the calls that belong to another server, and names it.
+    """Refuses calls that belong to another server, and names it.
 
     Args:
         root: The project's folder.
         servers: The servers that run on this machine.
-        settings: The project's: the server that all of it works in, whether it has a sandbox.
+        settings: The project's settings: the server that it is attached to, and its sandbox.
     """
 
     def __init__(self, root: Path, servers: Servers, settings: SettingsFile) -> None:
@@ -33,23 +33,23 @@ class Ownership:
 
     @property
     def attached(self) -> Server | None:
-        """The server that the whole project works in; None to go by where notebooks are."""
+        """The server that the project is attached to; None: the notebook's path decides."""
         server = self._settings.now.server
         return None if server is None else Server(*server)
 
     async def check(self, tool: Tool, parsed: Any, context: ToolContext) -> list[str]:
         """Check that a call belongs here.
 
-        What began here ends here, whatever server has started since.
+        Executions and kernels of this process stay here, even if another server has started since.
 
         Returns:
-            What its caller should know besides.
+            A notice for the caller.
 
         Raises:
             OpenElsewhere: it belongs to another server, which ``details["server"]`` names where it has
                 the extension.
-            SandboxUnavailable: it would run code in a server's kernel, and the project's kernels are
-                to run in a sandbox.
+            SandboxUnavailable: it would run code in a server's kernel, but the project requires a
+                sandbox.
         """
         if _is_ours(parsed, context):
             return []
@@ -58,36 +58,36 @@ class Ownership:
         if attached is None:
             path = await tool.concerns(context, parsed)
             if path is None or context.workspace.executions.active(path=path):
-                # While a run here writes its outputs, nobody else is to write that notebook.
+                # While a run here writes its outputs, no other process may write that notebook.
                 return []
         server = attached or await self.owner_of(path or "", effect)
         if server is None:
             assert path is not None
             return [
                 f"{silent.url} does not answer: this is {path} as it is on disk."
-                for silent in self._servers.silent_over(self._root / path)
+                for silent in self._servers.unresponsive_over(self._root / path)
             ]
         if effect == "EXECUTE" and self._settings.now.sandbox:
             raise SandboxUnavailable(
                 f"{path or 'This'} belongs to the Jupyter Server at {server.url}, whose kernels have "
-                "no sandbox, and the kernels of this project are to have one.",
-                hint="Stop that server, or end it by `nb open --no-sandbox`.",
+                "no sandbox, but this project requires one.",
+                hint="Stop that server, or run `nb open --no-sandbox`.",
             )
         if tool.name == "use_notebook" and path is not None:
-            # What the caller names no notebook for from now on belongs there, too.
+            # Further calls that name no notebook belong there as well.
             name = getattr(parsed, "name", None)
             context.workspace.notebooks.add(context.caller, name, path, kernel_id=None)
         details: dict[str, Any] = {}
         if path is not None and tool.notebook_argument in tool.parameters:
-            # How that server finds it, whatever the folder that its paths are relative to.
+            # The absolute path: that server's root may differ.
             details["arguments"] = {tool.notebook_argument: str((self._root / path).resolve())}
         raise belongs_to(server, path, **details)
 
     async def owner_of(self, path: str, effect: Effect = "READ") -> Server | None:
-        """The server that a notebook belongs to; None where it is this process's.
+        """Return the server that a notebook belongs to; None if it belongs to this process.
 
         Raises:
-            OpenElsewhere: it is to be changed or run, and is open in a server without the extension.
+            OpenElsewhere: it would be changed or run while a server without the extension has it open.
         """
         return self.attached or await self._servers.owner_of(self._root / path, effect)
 
@@ -102,7 +102,7 @@ def belongs_to(server: Server, path: str | None, **details: Any) -> OpenElsewher
 
 
 def _is_ours(parsed: Any, context: ToolContext) -> bool:
-    """Whether a call names an execution or a kernel of this process, and no notebook by its name."""
+    """Whether a call names an execution or a kernel of this process, and no notebook."""
     execution_id: str | None = getattr(parsed, "execution_id", None)
     if execution_id is not None:
         try:
@@ -110,7 +110,7 @@ def _is_ours(parsed: Any, context: ToolContext) -> bool:
         except ExecutionNotFound:
             return False
         return True
-    # A notebook that is to get a kernel goes by where the notebook is.
+    # The notebook's path decides where it gets a kernel.
     is_named = getattr(parsed, "notebook", None) is not None
     kernel_id: str | None = getattr(parsed, "kernel_id", None)
     return kernel_id in context.workspace.kernels.ids() and not is_named

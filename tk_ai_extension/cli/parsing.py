@@ -1,4 +1,4 @@
-"""What is typed, as a tool's arguments: each tool's command and its parser, made from the registry."""
+"""Parsing of command lines into a tool's arguments; the parsers are generated from the registry."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tk_ai_extension.tools.glossary import meaning
 from tk_ai_extension.tools.registry import Tool
 
 STDIN = "-"
-"""Stands for standard input wherever a text is expected."""
+"""Stands for standard input in place of a text."""
 
 
 class WrongCall(Exception):
-    """What was typed is no call; the message says how it goes."""
+    """The command line is invalid; the message has the usage."""
 
 
 class HelpAsked(Exception):
@@ -32,29 +32,29 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **kwargs, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        """Raises `WrongCall` with the usage."""
+        """Raise `WrongCall` with the usage."""
         raise WrongCall(f"{self.prog}: {message}\n{self.format_usage()}")
 
     def print_help(self, file: Any = None) -> NoReturn:  # noqa: ARG002 - argparse's signature
-        """Raises `HelpAsked` with the help."""
+        """Raise `HelpAsked` with the help."""
         raise HelpAsked(self.format_help())
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """How a tool is called on the command line: ``@tool(..., command="insert index source")``.
+class CommandSignature:
+    """Signature of a tool on the command line: ``@tool(..., command="insert index source")``.
 
     Attributes:
-        name: The command.
-        positionals: The arguments that are given by place; the others are options.
+        name: The command's name.
+        positionals: The positional arguments; the others are options.
     """
 
     name: str
     positionals: tuple[str, ...]
 
     @classmethod
-    def of(cls, tool: Tool) -> Words:
-        """A tool's own words, else its name with dashes, what it requires by place."""
+    def of(cls, tool: Tool) -> CommandSignature:
+        """Return a tool's signature: its own, else its name with dashes and its required arguments."""
         if tool.command:
             name, *positionals = tool.command.split()
             return cls(name, tuple(positionals))
@@ -63,7 +63,7 @@ class Words:
 
 
 class _OneNotebook(argparse.Action):
-    """A notebook that is given by place or by ``-n``; two different ones are refused."""
+    """A notebook as a positional argument or by ``-n``; two different ones are refused."""
 
     def __call__(
         self,
@@ -74,7 +74,7 @@ class _OneNotebook(argparse.Action):
     ) -> None:
         given = getattr(namespace, self.dest, None)
         if values is None:
-            # The place was left empty: that takes nothing away.
+            # The positional was omitted: keep the value of -n.
             values = given
         elif given not in (None, values):
             parser.error(f"two notebooks are given: {given} and {values}")
@@ -86,9 +86,9 @@ def add_notebook(
     *,
     by_place: bool = True,
     required: bool = False,
-    help: str = "path or name (default: the open one)",  # noqa: A002 - argparse's name for it
+    help: str = "path or name (default: the current notebook)",  # noqa: A002 - argparse's name for it
 ) -> None:
-    """Add the notebook that a command is about: ``-n`` everywhere, by its place too where it has one."""
+    """Add a command's notebook argument: ``-n``, and a positional unless `by_place` is false."""
     described: dict[str, Any] = {"action": _OneNotebook, "metavar": "NOTEBOOK"}
     if by_place:
         nargs = None if required else "?"
@@ -103,20 +103,20 @@ def add_tool_arguments(
     tool: Tool,
     positionals: Sequence[str],
     *,
-    leave: Sequence[str] = (),
+    exclude: Sequence[str] = (),
 ) -> None:
-    """Adds a tool's arguments to a parser.
+    """Add a tool's arguments to a parser.
 
     Args:
-        parser: Where to.
+        parser: The parser.
         tool: The tool.
-        positionals: The arguments given by place, in this order.
-        leave: Arguments that are given in another way.
+        positionals: The positional arguments, in order.
+        exclude: Arguments to leave out.
     """
     properties: Mapping[str, Mapping[str, Any]] = tool.input_schema["properties"]
     names = [*positionals, *(name for name in properties if name not in positionals)]
     for name in names:
-        if name in leave:
+        if name in exclude:
             continue
         schema = properties[name]
         required = tool.arguments.model_fields[name].is_required()
@@ -169,11 +169,11 @@ def _add(
 
 def _help(tool: Tool, name: str, schema: Mapping[str, Any]) -> str:
     text = str(schema.get("description") or meaning(tool.name, name))
-    # As a phrase of a list, without the links of the documentation.
+    # As a phrase in a list, without links to the documentation.
     text = re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", text).replace("%", "%%").replace("`", "")
     text = text[:1].lower() + text[1:].removesuffix(".")
     if name == "wait":
-        # A command waits by itself: see `Session.run`.
+        # Commands wait without a limit: see `Session.run`.
         return f"{text} (default: until it ends)"
     if "default" in schema and schema["default"] not in (None, "", False):
         text = f"{text} (default: {schema['default']})".strip()
@@ -183,7 +183,7 @@ def _help(tool: Tool, name: str, schema: Mapping[str, Any]) -> str:
 def _converter(schema: Mapping[str, Any]) -> Callable[[str], Any]:
     kinds = schema.get("type")
     if isinstance(kinds, list):
-        # A cell: an id or an index; the tool knows which.
+        # A cell: an id or an index; the tool tells them apart.
         return str
     return {"string": str, "integer": _integer, "number": _number}.get(str(kinds), _json)
 
@@ -203,18 +203,18 @@ def _number(text: str) -> float:
 
 
 class FromStdin:
-    """A value that is JSON on standard input."""
+    """An argument whose JSON value is read from standard input."""
 
     def parse(self, text: str) -> Any:
-        """The value.
+        """Return the parsed value.
 
         Raises:
-            WrongCall: it is no JSON.
+            WrongCall: the input is not JSON.
         """
         try:
             return json.loads(text)
         except ValueError as error:
-            raise WrongCall(f"nb: standard input is no JSON: {error}\n") from None
+            raise WrongCall(f"nb: standard input is not JSON: {error}\n") from None
 
 
 def _json(text: str) -> Any:

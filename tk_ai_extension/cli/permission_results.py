@@ -1,4 +1,4 @@
-"""The calls that need a person's approval, as the command line lists them."""
+"""Results of `nb approve`: pending requests and answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tk_ai_extension.workspace.permissions import PermissionRequest
 
 
 class PendingRequest(BaseModel):
-    """A call that needs approval, with all that it would do."""
+    """A call that needs approval, with its proposal."""
 
     id: str
     author: str
@@ -27,13 +27,13 @@ class PendingRequest(BaseModel):
     created: float
 
     def heading(self) -> str:
-        """Who asks for what, and since when."""
+        """Return who wants to call what, and since when."""
         where = f" in {self.notebook}" if self.notebook else ""
         ago = max(time.time() - self.created, 0)
         return f"{self.author} ({self.face}) wants to call {self.tool}{where}, {ago:.0f} s ago"
 
     def ways(self) -> str:
-        """The commands that answer it."""
+        """Return the commands that answer the request."""
         lasting = "|".join(answer for answer in self.answers if answer not in ("once", "deny"))
         longer = f" [--for {lasting}]" if lasting else ""
         return f"nb approve {self.id}{longer}\nnb approve {self.id} --deny [MESSAGE]"
@@ -46,22 +46,22 @@ class PendingRequests(Result):
 
     @classmethod
     def of(cls, requests: list[PermissionRequest]) -> PendingRequests:
-        """These requests, to be shown."""
+        """Create the list of requests."""
         return cls(
             permissions=[PendingRequest.model_validate(request.as_dict()) for request in requests]
         )
 
     def as_text(self) -> str:
-        """Each with its preview and how to answer it."""
+        """Return each request with its preview and the commands that answer it."""
         asked = [
             "\n".join((one.heading(), *(line for line, _ in lines_of(one.proposal)), one.ways()))
             for one in self.permissions
         ]
-        return "\n\n".join(asked) or "Nothing needs your approval."
+        return "\n\n".join(asked) or "No requests are waiting."
 
 
 class Answered(Result):
-    """An answer that was given."""
+    """A given answer."""
 
     id: str
     answer: str
@@ -70,11 +70,11 @@ class Answered(Result):
     author: str
 
     def as_text(self) -> str:
-        """What holds from now on."""
+        """Return the effect of the answer."""
         what = f"{self.tool} in {self.notebook}" if self.notebook else self.tool
         who = self.author
         return {
-            "once": f"{who} may call {what}, this once.",
-            "chat": f"{who} may call {what}, and what has the same effect, in this session.",
-            "notebook": f"{self.tool} and what has the same effect are allowed in {self.notebook}.",
+            "once": f"{who} may call {what} once.",
+            "chat": f"{who} may call {what}, and tools with the same effect, in this session.",
+            "notebook": f"{self.tool} and tools with the same effect are approved in {self.notebook}.",
         }.get(self.answer, f"{who} may not call {what}.")

@@ -1,4 +1,4 @@
-"""Pictures inside a terminal, where it can show them; a line that says what there is, elsewhere."""
+"""Images in a terminal that supports them; elsewhere a line of text."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from tk_ai_extension.cli.terminal import TerminalInfo
 from tk_ai_extension.tools.results import Image
 
 CHUNK = 4096
-"""Characters of base64 in one escape sequence, as kitty's protocol has it."""
+"""Maximum characters of base64 in one escape sequence of kitty's graphics protocol."""
 
 
-def picture(image: Image, surroundings: TerminalInfo) -> str:
-    """What to print for a picture: kitty's or iTerm2's escape sequences, else a line of text."""
+def picture(image: Image, terminal: TerminalInfo) -> str:
+    """Return what to print for an image: escape sequences of kitty or iTerm2, else a line of text."""
     try:
         picture = base64.b64decode(image.data)
     except ValueError:
         return f"[{image.mime}, not readable]\n"
-    # Encoded anew: what stands in a notebook could end the sequence, and give the terminal orders.
+    # Encode again: base64 from a notebook could contain the end of the sequence and inject escapes.
     data = base64.b64encode(picture).decode()
-    if surroundings.tty and image.mime == "image/png" and _is_kitty(surroundings.env):
+    if terminal.tty and image.mime == "image/png" and _is_kitty(terminal.env):
         return _kitty(data)
-    if surroundings.tty and _is_iterm(surroundings.env):
+    if terminal.tty and _is_iterm(terminal.env):
         return f"\x1b]1337;File=inline=1;preserveAspectRatio=1:{data}\a\n"
     return f"[{image.mime}, {len(picture):,} bytes]\n"
 

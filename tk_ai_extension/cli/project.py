@@ -1,6 +1,6 @@
-"""Where a project keeps what `nb` needs to find again: the folder ``.nb`` beside its notebooks.
+"""A project: a folder with notebooks, and `nb`'s state in its folder ``.nb``.
 
-Imports nothing that a thin command would have to wait for.
+Only fast imports: thin commands use this module.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ FOLDER = ".nb"
 KERNELS = "kernels"
 """The folder in ``.nb`` with the connection files of kernels."""
 HOST_LOCK = "host.lock"
-"""Locked by the project's server as long as it lives."""
+"""Lock file that the project's server holds while it runs."""
 LAUNCH_LOCK = "launch.lock"
-"""Held while a server is being started, so that two commands at once start one."""
+"""Lock file held during the start of a server, so that concurrent commands start only one."""
 BINDINGS = "notebooks.json"
-"""A file beside them of older versions, which is removed with the rest."""
+"""A file of older versions, removed with the others."""
 SOCKET = "nb.sock"
-"""The socket on which the project's server listens."""
+"""Socket of the project's server."""
 SERVER = "server.json"
-"""The file with the server's process and the token that it lets in, for its user alone."""
+"""Private file with the server's process id and token."""
 NOTE = ".process"
-"""How the name of what says that a kernel runs ends."""
+"""Suffix of files of running kernels."""
 SETTINGS = "project.json"
-"""The file that says whether the project's kernels run in a sandbox."""
+"""File with the setting whether kernels run in a sandbox."""
 OWN_FILES = (
     os.path.join(KERNELS, BINDINGS),
     HOST_LOCK,
@@ -41,21 +41,21 @@ OWN_FILES = (
     ".gitignore",
 )
 WRITTEN = (*OWN_FILES, KERNELS, SETTINGS, "project.new", "shared", "external", "relay.log")
-"""What `nb` writes, or writes in, without making it anew: none of it may be a link."""
+"""Existing files and folders that `nb` writes to: none may be a symbolic link."""
 PEER = struct.Struct("3i")  # pid, uid, gid (unix(7))
 
 
 class Refused(Exception):
-    """What `nb` cannot do, in a sentence with what to do about it; the command exits with 2."""
+    """`nb` cannot do something; the message says what to do. The command exits with 2."""
 
 
 class Project:
-    """A folder with notebooks, and its ``.nb``.
+    """A folder with notebooks and its ``.nb``.
 
     Attributes:
         root: The folder; absolute. Paths of notebooks are relative to it.
         folder: Its ``.nb``: the server's socket, kernels, log.
-        notice: What whoever works in it should know, in a sentence; empty where there is nothing.
+        notice: A notice for the user, one sentence; empty for none.
     """
 
     def __init__(self, root: str) -> None:
@@ -65,27 +65,27 @@ class Project:
 
     @classmethod
     def find(cls, start: str) -> Project:
-        """The project that a folder is in: of the nearest ``.nb`` upwards, else the folder's own.
+        """Return the project of a folder: with the nearest ``.nb`` upwards, else the folder itself.
 
-        Somebody else's ``.nb`` is passed over. Where a project further up has a sandbox it is that
-        one, the outermost: what runs in a sandbox writes below, and must not be able to end it there.
+        Another user's ``.nb`` is skipped. If a project further up has a sandbox, the outermost such
+        project is used: sandboxed code can write below it, and must not be able to disable it there.
         """
         found = [project for project in map(cls, _upwards(start)) if project.is_open()]
         nearest = found[0] if found else cls(start)
         for outer in reversed(found):
             if outer is not nearest and outer.has_sandbox():
                 outer.notice = (
-                    f"the kernels of {outer.root} have a sandbox, and {nearest.root} is in it: this "
-                    f"is about {outer.root}. `nb open --no-sandbox` there ends that."
+                    f"{nearest.root} is inside {outer.root}, whose kernels run in a sandbox: using "
+                    f"{outer.root}. `nb open --no-sandbox` there disables the sandbox."
                 )
                 return outer
         problem = cls(start).problem()
         if problem:
-            nearest.notice = f"{problem} It is passed over."
+            nearest.notice = f"{problem} It is ignored."
         return nearest
 
     def below(self) -> Iterator[Project]:
-        """The projects of this user in folders below this one; looks through all of them."""
+        """Find this user's projects in all folders below this one."""
         for folder, names, _ in os.walk(self.root):
             if FOLDER in names:
                 names.remove(FOLDER)
@@ -94,11 +94,11 @@ class Project:
 
     @property
     def log(self) -> str:
-        """Where the server writes its log."""
+        """Path of the server's log."""
         return os.path.join(self.folder, "host.log")
 
     def is_open(self) -> bool:
-        """Whether there is an ``.nb``, of this user's own."""
+        """Whether there is an ``.nb`` that belongs to this user."""
         try:
             found = os.lstat(self.folder)
         except OSError:
@@ -106,7 +106,7 @@ class Project:
         return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
     def has_sandbox(self) -> bool:
-        """Whether it is said in ``.nb`` that the kernels have a sandbox, or cannot be read there."""
+        """Whether ``.nb`` requires a sandbox for kernels, or cannot be read."""
         try:
             with open(os.path.join(self.folder, SETTINGS), "rb") as file:
                 known = json.load(file)
@@ -121,25 +121,25 @@ class Project:
                 return True
 
     def problem(self) -> str:
-        """Why nothing may be said or written in ``.nb``, in a sentence; empty where nothing is wrong."""
+        """Why ``.nb`` cannot be trusted, one sentence; empty if it can."""
         try:
             found = os.lstat(self.folder)
         except OSError:
             return ""
         if stat.S_ISLNK(found.st_mode):
-            return f"{self.folder} is a link, and nb makes none: what it writes would be elsewhere."
+            return f"{self.folder} is a symbolic link: nb would write elsewhere."
         if found.st_uid != os.geteuid():
             return (
                 f"{self.folder} belongs to another user (uid {found.st_uid}), who could read and "
-                "answer what is said there."
+                "forge its content."
             )
         return ""
 
     def make(self) -> None:
-        """Makes ``.nb``, for its owner alone, and kept out of version control.
+        """Create ``.nb``, private and ignored by version control.
 
         Raises:
-            Refused: it cannot be written, belongs to somebody else, or has links in it.
+            Refused: it cannot be written, belongs to another user, or contains links.
         """
         problem = self.problem() or self._link()
         if problem:
@@ -154,12 +154,12 @@ class Project:
                     file.write("*\n")
         except OSError as error:
             raise Refused(
-                f"{self.folder} cannot be written ({error.strerror}): the server keeps its kernels "
-                "there. Free or allow some space, or open the project in another folder."
+                f"{self.folder} cannot be written ({error.strerror}): the server stores its kernels' "
+                "files there. Free some space, or open the project in another folder."
             ) from None
 
     def _link(self) -> str:
-        """What in ``.nb`` is a link, in a sentence: it may have come with what was downloaded."""
+        """Describe a symbolic link in ``.nb``, which may have been downloaded with the project."""
         names = [os.path.join(self.folder, name) for name in WRITTEN]
         try:
             with os.scandir(os.path.join(self.folder, KERNELS)) as entries:
@@ -168,11 +168,11 @@ class Project:
             pass
         for name in names:
             if os.path.islink(name):
-                return f"{name} is a link, and nb makes none: what it writes would be elsewhere."
+                return f"{name} is a symbolic link: nb would write elsewhere."
         return ""
 
     def has_kernels(self) -> bool:
-        """Whether there are kernels that a former server has left running."""
+        """Whether a previous server has left kernels running."""
         if not self.is_open():
             return False
         try:
@@ -182,7 +182,7 @@ class Project:
             return False
 
     def clean(self) -> None:
-        """Removes what `nb` has made in ``.nb``, and ``.nb`` where nothing else is in it."""
+        """Remove `nb`'s files from ``.nb``, and ``.nb`` itself if it is empty."""
         if not self.is_open():
             return
         for name in OWN_FILES:
@@ -197,7 +197,7 @@ class Project:
                 return
 
     def server(self) -> dict[str, object] | None:
-        """Return what the project's server says of itself (`SERVER`); None where none has run."""
+        """Return the content of the server's file (`SERVER`); None if none has run."""
         try:
             with open(os.path.join(self.folder, SERVER), "rb") as file:
                 known = json.load(file)
@@ -210,7 +210,7 @@ class Project:
                 return None
 
     def connect(self) -> socket.socket | None:
-        """A connection to the server's socket; None where no server of this user listens."""
+        """Connect to the server's socket; None if no server of this user listens."""
         if not self.is_open():
             return None
         connection = socket.socket(socket.AF_UNIX)
@@ -225,7 +225,7 @@ class Project:
         return connection
 
     def bind(self) -> socket.socket:
-        """The server's end of the socket; whatever was left there before is replaced."""
+        """Bind the server's socket; replaces a stale one."""
         path = os.path.join(self.folder, SOCKET)
         if os.path.lexists(path):
             os.unlink(path)
@@ -236,10 +236,10 @@ class Project:
 
 
 def at_socket(folder: str, act: object) -> None:
-    """Binds or connects a socket by its bare name, from inside its folder.
+    """Bind or connect a socket by its bare name, with its folder as the working directory.
 
-    A socket's path may be 104 bytes long, and a project's is what it is. The process must have no
-    other thread that minds where it is.
+    A socket's path is limited to 104 bytes, and a project's may be longer. No other thread of the
+    process may depend on the working directory.
     """
     here = os.getcwd()
     os.chdir(folder)
@@ -250,7 +250,7 @@ def at_socket(folder: str, act: object) -> None:
 
 
 def _is_own(connection: socket.socket) -> bool:
-    """Whether this user listens at the other end, as far as the system says it."""
+    """Whether the peer is a process of this user, as far as the system tells."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return True

@@ -1,4 +1,4 @@
-"""What a project's own server can do besides: share kernels, keep them in a sandbox, work elsewhere."""
+"""Services of a project's own server: sharing kernels, sandboxes, attaching to another server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tk_ai_extension.cli.ownership import Ownership
 from tk_ai_extension.cli.project import FOLDER, KERNELS, Project, Refused
 from tk_ai_extension.cli.servers import Servers, ServerUnreachable
 from tk_ai_extension.cli.settings import SettingsFile
-from tk_ai_extension.cli.writing import written
+from tk_ai_extension.cli.write_errors import translate_write_errors
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
 from tk_ai_extension.kernels.sandbox.detection import find_sandbox
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 
 class LabMissing(ToolError):
-    """JupyterLab is to be opened, and is not there."""
+    """JupyterLab is not installed."""
 
     code = "lab_missing"
     status = 501
-    default_hint = "Install it in the environment that `nb` is in: `pip install jupyterlab`."
+    default_hint = "Install it in `nb`'s environment: `pip install jupyterlab`."
 
 
 def private_folder(root: Path, data: Path | None = None) -> Path:
-    """Return the folder of a project's journal and chats, which is made where it is missing.
+    """Return the folder of a project's journal and chats, created if missing.
 
     Args:
         root: The project's folder.
-        data: The folder below which it is; the usual one unless given.
+        data: Its parent folder; by default the usual one.
 
     Raises:
         Refused: it cannot be written.
@@ -49,21 +49,21 @@ def private_folder(root: Path, data: Path | None = None) -> Path:
         return state_folder(data, root)
     except OSError as error:
         raise Refused(
-            f"{data} cannot be written ({error.strerror}), where the history of changes is kept. "
-            "JUPYTER_DATA_DIR names another folder."
+            f"{data} cannot be written ({error.strerror}); it stores the history of changes. "
+            "Set JUPYTER_DATA_DIR to another folder."
         ) from None
 
 
 class ProjectServices:
-    """What was decided about a project, and what follows from it.
+    """Services of a project's own server.
 
     Attributes:
-        settings: What was decided.
+        settings: The project's settings.
         servers: The Jupyter Servers of this user.
-        ownership: Says which calls belong to them.
-        stopping: Whether the project's server is to end.
-        cleans: Whether it removes what it has made when it ends.
-        open_lab: Has the project's server show JupyterLab, and gives its address; None without one.
+        ownership: Decides which calls belong to other servers.
+        stopping: Whether the server is to stop.
+        cleans: Whether it removes its files when it stops.
+        open_lab: Loads JupyterLab in the server and returns its address; None without a server.
 
     Args:
         project: The project.
@@ -78,23 +78,23 @@ class ProjectServices:
         self.project = project
         self._root = Path(project.root)
         self._folder = Path(project.folder)
-        # What is somebody else's says nothing here.
+        # Ignore files of another user.
         self.settings = SettingsFile(None if project.problem() else self._folder, state)
         self.servers = Servers()
         self.ownership = Ownership(self._root, self.servers, self.settings)
         self.stopping = False
         self.cleans = False
-        # What is decided about the project is decided by one command after the other.
+        # Commands change the settings one at a time.
         self._deciding = asyncio.Lock()
 
     def stop(self, *, clean: bool) -> None:
-        """Has the server end when the command that says so is answered.
+        """Stop the server once the current command has its answer.
 
         Args:
-            clean: Whether it removes what it has made; kernels that still run would not be found.
+            clean: Whether it removes its files; running kernels could not be found any more.
 
         Raises:
-            DiskFull, ReadOnly, SaveFailed: not all of that could be removed.
+            DiskFull, ReadOnly, SaveFailed: not all files could be removed.
         """
         self.cleans = clean
         self.stopping = True
@@ -102,22 +102,22 @@ class ProjectServices:
             self.settings.forget()
 
     def stop_unused(self) -> None:
-        """Have the server end that was started for a command which has failed; decisions hold."""
+        """Stop a server that was started for a failed command; settings are kept."""
         self.cleans = self.stopping = True
 
-    # -- where it works
+    # -- attached server
 
     async def attach(self, address: str | None, token: str = "") -> None:
-        """Works in a Jupyter Server from now on, wherever it is; None: no more.
+        """Attach the project to a Jupyter Server, or detach it (None).
 
         Args:
-            address: Of the server; with its token in it, or without.
-            token: What lets in where the address has none and the server does not run here.
+            address: The server's address, with or without its token.
+            token: The token, if the address has none and the server does not run here.
 
         Raises:
-            ServerUnreachable: it does not answer, or not to this token, or has no extension.
+            ServerUnreachable: it does not answer, refuses the token, or has no extension.
             InvalidArguments: the project's kernels run in a sandbox.
-            DiskFull, ReadOnly, SaveFailed: that cannot be kept.
+            DiskFull, ReadOnly, SaveFailed: the setting cannot be saved.
         """
         async with self._deciding:
             if address is None:
@@ -125,8 +125,8 @@ class ProjectServices:
                 return
             if self.settings.now.sandbox:
                 raise InvalidArguments(
-                    "The kernels of this project run in a sandbox, and those of a server do not.",
-                    hint="`nb open --no-sandbox` ends that for kernels that are started from then on.",
+                    "The kernels of this project run in a sandbox; a server's kernels do not.",
+                    hint="`nb open --no-sandbox` disables the sandbox for new kernels.",
                 )
             server = self.servers.at(address, token)
             if not await self.servers.is_extended(server):
@@ -139,62 +139,62 @@ class ProjectServices:
     # -- the sandbox
 
     async def confinement(self, _path: str | None) -> Confinement | None:
-        """Return the sandbox that a kernel which is about to start is to have; None for none."""
+        """Return the sandbox for a new kernel; None for none."""
         if not self.settings.now.sandbox:
             return None
         hidden = [self._folder, default_data_folder(), Path(jupyter_runtime_dir())]
         return await asyncio.to_thread(Confinement.of, self._root, hidden=hidden, names=[FOLDER])
 
     async def confine(self, kernels: Kernels, *, sandbox: bool) -> None:
-        """Has kernels that are started from now on run in a sandbox, or no more.
+        """Enable or disable the sandbox for new kernels.
 
         Args:
-            kernels: Those of the project.
-            sandbox: Whether they are to.
+            kernels: The project's kernels.
+            sandbox: Whether to use a sandbox.
 
         Raises:
             SandboxUnavailable: no sandbox works on this machine.
-            InvalidArguments: the project works in a server, or has kernels outside of a sandbox.
-            DiskFull, ReadOnly, SaveFailed: that cannot be kept, or nothing be tried.
+            InvalidArguments: the project is attached to a server, or has kernels outside of a sandbox.
+            DiskFull, ReadOnly, SaveFailed: the setting cannot be saved, or the trial failed.
         """
         async with self._deciding:
             if sandbox and not self.settings.now.sandbox:
                 self._refuse_kernels_outside(kernels)
                 await asyncio.to_thread(self._refuse_kernels_below)
-                with written("a file for the sandbox's trial"):
+                with translate_write_errors("a file for the sandbox's trial"):
                     await asyncio.to_thread(find_sandbox, self._root)
-                # One that was started meanwhile; one that is still being started looks again.
+                # Check for kernels started in the meantime; a starting kernel checks the setting again.
                 self._refuse_kernels_outside(kernels)
             self.settings.change(sandbox=sandbox)
 
     def _refuse_kernels_outside(self, kernels: Kernels) -> None:
         if self.settings.now.server is not None or kernels.ids():
             raise InvalidArguments(
-                "This project has kernels that do not run in a sandbox.",
-                hint="`nb shutdown` stops them; then `nb open --sandbox` starts again.",
+                "This project has kernels outside of a sandbox.",
+                hint="Run `nb shutdown`, then `nb open --sandbox`.",
             )
 
     def _refuse_kernels_below(self) -> None:
         for below in self.project.below():
             if below.has_kernels():
                 raise InvalidArguments(
-                    f"The project {below.root} is in this one, and has kernels outside of a sandbox.",
+                    f"The project {below.root}, inside this one, has kernels outside of a sandbox.",
                     hint=f"`nb -C {shlex.quote(below.root)} shutdown` stops them.",
                 )
 
     # -- sharing
 
     async def share(self, kernels: Kernels, path: str, kernel_id: str | None) -> InstalledShare:
-        """Shares the kernel of a notebook with people's programs, and each that takes its place.
+        """Share a notebook's kernel, and its later replacements, with other programs.
 
         Args:
-            kernels: Those of the project.
+            kernels: The project's kernels.
             path: The notebook.
-            kernel_id: Its kernel; None where it has none.
+            kernel_id: Its kernel; None if it has none.
 
         Raises:
-            KernelNotFound: it has none, or one that cannot be shared.
-            DiskFull, ReadOnly, SaveFailed: what leads people to it cannot be written.
+            KernelNotFound: it has no kernel, or one that cannot be shared.
+            DiskFull, ReadOnly, SaveFailed: the kernelspec cannot be written.
         """
         from tk_ai_extension.kernels.sharing.kernelspec import unshare_kernel
 
@@ -205,29 +205,29 @@ class ProjectServices:
             try:
                 self.settings.change(shared=path)
             except ToolError:
-                with contextlib.suppress(OSError):  # the first error is the one to tell
+                with contextlib.suppress(OSError):  # report the first error
                     await asyncio.to_thread(unshare_kernel, self._folder)
                 raise
             return installed
 
     async def unshare(self) -> bool:
-        """Shares no kernel any more; whether one was shared.
+        """Stop sharing; return whether a kernel was shared.
 
         Raises:
-            DiskFull, ReadOnly, SaveFailed: not all of it could be removed.
+            DiskFull, ReadOnly, SaveFailed: not all files could be removed.
         """
         async with self._deciding:
             if self.settings.now.shared is None:
                 return False
             from tk_ai_extension.kernels.sharing.kernelspec import unshare_kernel
 
-            with written("the kernelspec of the shared kernel"):
+            with translate_write_errors("the kernelspec of the shared kernel"):
                 await asyncio.to_thread(unshare_kernel, self._folder)
             self.settings.change(shared=None)
             return True
 
     async def bound(self, kernels: Kernels, path: str, kernel_id: str) -> None:
-        """A notebook has got a kernel: where its last one was shared, this one is."""
+        """Share a notebook's new kernel if its previous one was shared."""
         async with self._deciding:
             if path == self.settings.now.shared:
                 await self._share(kernels, kernel_id)
@@ -239,7 +239,7 @@ class ProjectServices:
         language = (await kernels.info(kernel_id)).language or "python"
         file = self._folder / KERNELS / f"kernel-{kernel_id}.json"
         try:
-            with written("the kernelspec of the shared kernel"):
+            with translate_write_errors("the kernelspec of the shared kernel"):
                 return await asyncio.to_thread(share_kernel, self._folder, file, language=language)
         except NoConnection as problem:
             raise KernelNotFound(f"It cannot be shared: {problem}") from problem

@@ -1,4 +1,4 @@
-"""A proposal (`model.proposals`) as lines of a terminal, from its JSON."""
+"""Text lines of a proposal (`model.proposals`) from its JSON."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ LEFT_OUT = "… and {:,} more characters"
 
 
 def lines_of(proposal: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Each line and what it is: ``title``, ``note``, or the mark of a line of code.
+    """Return each line with its kind: ``title``, ``note``, or the mark of a line of code.
 
-    A title begins with no mark, so that no line of code reads as one.
+    Lines of code begin with a mark, so that none looks like a title.
     """
     if where := place_of(proposal):
         yield where, "note"
@@ -26,7 +26,7 @@ def lines_of(proposal: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def place_of(proposal: Mapping[str, Any]) -> str:
-    """The kernel that runs it; empty where nothing runs."""
+    """Return the kernel that runs the code; empty if none does."""
     kernel = proposal["kernel"]
     if kernel is None:
         return ""

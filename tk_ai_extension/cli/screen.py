@@ -1,4 +1,4 @@
-"""Showing answers on a terminal: drawn for a person who looks on, plain in a pipe."""
+"""Output of results: rendered on a terminal, plain text in a pipe."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _WHOLE = re.compile(r"(\[[^\[\]\n]*)read_output (?=[\w-]{12}\])")
-"""Where an answer points to what was too long to show."""
+"""Matches the reference to an output that was too long."""
 
 _FOLLOW = re.compile(r'(Still \w+: follow it with )wait_execution\("(\w+)"\)')
-"""Where an answer says how to follow what goes on."""
+"""Matches the reference to a running execution."""
 
 _CLEAR = "\r\x1b[2K"
 
 
 class Screen:
-    """Shows answers on one terminal.
+    """Shows results on a terminal.
 
     Args:
-        terminal: Where.
-        live: Whether a person looks on.
+        terminal: The terminal.
+        live: Whether the output is a terminal.
     """
 
     def __init__(self, terminal: Terminal, *, live: bool) -> None:
@@ -39,7 +39,7 @@ class Screen:
         self._line = False
 
     async def progress(self, message: str) -> None:
-        """Shows what a running call is doing, on a line that gives way to what comes next."""
+        """Show the progress of a running call, on a line that later output replaces."""
         if self.live:
             width = max(self._terminal.info.columns - 3, 20)
             line = harmless(" ".join(message.split())[:width])
@@ -47,45 +47,45 @@ class Screen:
             self._line = True
 
     def clear_progress(self) -> None:
-        """Takes the line of progress away."""
+        """Clear the line of progress."""
         if self._line:
             self._terminal.err(_CLEAR)
             self._line = False
 
     def show(self, result: Result) -> None:
-        """Shows an answer."""
+        """Show a result."""
         if not self.live:
-            text = _in_words(result.full_text())
+            text = _with_commands(result.full_text())
             self._terminal.out(text if text.endswith("\n") else text + "\n")
             return
-        from tk_ai_extension.cli import drawing  # takes long to import, and a pipe does without
+        from tk_ai_extension.cli import rendering  # slow to import, and not needed in a pipe
 
         for notice in result.notices:
-            self._print(drawing.plain(f"Note: {notice}", "yellow"))
-        self._print(drawing.answer(result))
+            self._print(rendering.plain(f"Note: {notice}", "yellow"))
+        self._print(rendering.render_result(result))
         self._show_images(result)
 
     def print_text(self, text: str) -> None:
-        """Prints a part of an answer, where nobody looks on."""
-        self._terminal.out(_in_words(text).rstrip("\n") + "\n")
+        """Print a part of a result as plain text."""
+        self._terminal.out(_with_commands(text).rstrip("\n") + "\n")
 
     def show_part(self, result: ExecutionResult) -> None:
-        """Shows what is new in an execution that goes on."""
-        from tk_ai_extension.cli import drawing
+        """Show new output of a running execution."""
+        from tk_ai_extension.cli import rendering
 
         for run in result.runs:
             if run.output:
-                self._print(drawing.plain(run.output))
+                self._print(rendering.plain(run.output))
         self._show_images(result)
 
     def refuse(self, error: ToolError) -> None:
-        """Shows an error: what is wrong, and what to do."""
+        """Show an error with its hint."""
         if self.live:
-            from tk_ai_extension.cli import drawing
+            from tk_ai_extension.cli import rendering
 
-            self._terminal.err(self._rendered(drawing.refusal(error)))
+            self._terminal.err(self._rendered(rendering.render_error(error)))
         else:
-            # Standard error may be a terminal though the output is not.
+            # Standard error may be a terminal even if the output is not.
             self._terminal.err(f"{harmless(error.as_text())}\n")
 
     def _show_images(self, result: Result) -> None:
@@ -93,7 +93,7 @@ class Screen:
             self._terminal.out(picture(image, self._terminal.info))
 
     def _print(self, what: RenderableType) -> None:
-        self._terminal.out(_in_words(self._rendered(what)))
+        self._terminal.out(_with_commands(self._rendered(what)))
 
     def _rendered(self, what: RenderableType) -> str:
         from rich.console import Console
@@ -113,13 +113,13 @@ class Screen:
         return file.getvalue()
 
 
-def _in_words(text: str) -> str:
-    """The same text, with what it says of whole outputs and of what goes on as commands."""
+def _with_commands(text: str) -> str:
+    """Replace references to tools by commands."""
     return _FOLLOW.sub(r"\1nb watch \2", _WHOLE.sub(r"\1nb output ", text))
 
 
 def _colours(env: Mapping[str, str]) -> Literal["standard", "256", "truecolor"] | None:
-    """How many colours a terminal has, as far as it says."""
+    """Return the number of colours that a terminal reports."""
     if env.get("TERM") == "dumb":
         return None
     if env.get("COLORTERM") in ("truecolor", "24bit"):

@@ -1,4 +1,4 @@
-"""A command where no server runs: it reads and edits right here, and starts no kernel."""
+"""Commands without a server: they read and edit in this process, and start no kernel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tk_ai_extension.workspace.workspace import Workspace
 def run(
     project: Project, argv: list[str], console: Console, silent: tuple[str, ...] = ()
 ) -> int | Redirect:
-    """Run a command; the exit status, or the server that it belongs to.
+    """Run a command; return the exit status or a redirect.
 
     Args:
         project: The project.
@@ -60,7 +60,7 @@ async def _run(
 
 
 def local_context(project: Project) -> CommandContext:
-    """Put together what a command works with where no server runs.
+    """Build the context of a command without a server.
 
     Raises:
         Refused: the folder of the history cannot be written.

@@ -1,4 +1,4 @@
-"""The Jupyter Servers of this user: which of them a notebook belongs to while it runs."""
+"""This user's running Jupyter Servers, and which of them a notebook belongs to."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from tk_ai_extension.model.masking import masked
 from tk_ai_extension.workspace.permissions import Effect
 
 NOT_ASKED = 30.0
-"""Seconds in which a server is not asked again that did not answer, or has no extension."""
+"""Seconds before a server that did not answer, or has no extension, is asked again."""
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
-"""This machine's names for itself."""
+"""Names of this machine."""
 
 
 class ServerUnreachable(ToolError):
-    """A Jupyter Server does not answer, or not to us."""
+    """A Jupyter Server does not answer, or refuses us."""
 
     code = "server_unreachable"
     status = 502
     retryable = True
-    default_hint = "See that the server runs, and give its address with the token in it."
+    default_hint = "Check that the server runs, and give its address with the token."
 
 
 class ServerGone(ServerUnreachable):
-    """Nobody listens where a Jupyter Server was."""
+    """A Jupyter Server has stopped: nothing listens at its address."""
 
 
 class ServerSilent(ServerUnreachable):
-    """A Jupyter Server takes a request and does not answer it."""
+    """A Jupyter Server accepts a request and does not answer."""
 
-    default_hint = "It hangs, or works hard: see what it does, or stop it."
+    default_hint = "The server is hung or overloaded: check or restart it."
 
 
 class ServerRefused(ServerUnreachable):
@@ -56,7 +56,7 @@ STRANGER = (
     "Install tk-ai-extension where that server runs and restart it, or close the notebook there: what is "
     "written underneath an open tab is lost, or takes its work away."
 )
-"""What to do about a server without the extension that has a notebook open."""
+"""Hint for a notebook that is open in a server without the extension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class Server:
 
     Attributes:
         url: Its address with the base URL, ending in a slash.
-        token: What it lets in.
-        root: The folder of its notebooks; None where that is not on this machine.
-        started: When it wrote that it runs, in ns; tells it from the one before at that address.
+        token: Its token.
+        root: The folder of its notebooks; None if it is not on this machine.
+        started: Time of its runtime file, in ns; identifies it among servers at that address.
     """
 
     url: str
@@ -77,21 +77,21 @@ class Server:
 
     @classmethod
     def at(cls, address: str, token: str = "") -> Server:
-        """The server at an address as Jupyter prints it, token and all.
+        """Parse a server's address as Jupyter prints it, with the token.
 
         Args:
-            address: It.
-            token: What lets in where the address has none.
+            address: The address.
+            token: The token, if the address has none.
 
         Raises:
-            ServerUnreachable: it is no such address.
+            ServerUnreachable: the address is invalid.
         """
         try:
             parts = urlsplit(address)
         except ValueError:
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
-            raise ServerUnreachable(f"`{masked(address)}` is no address of a Jupyter Server.")
+            raise ServerUnreachable(f"`{masked(address)}` is not an address of a Jupyter Server.")
         path = parts.path
         for page in ("/lab", "/tree", "/notebooks"):
             path = path.split(page)[0] if page in path else path
@@ -99,12 +99,12 @@ class Server:
         return cls(f"{parts.scheme}://{parts.netloc}{path.rstrip('/')}/", token)
 
     async def get(self, path: str) -> Any:
-        """What the server answers there, as JSON; None where there is nothing.
+        """Send a GET request; return the JSON, or None for 404.
 
         Raises:
-            ServerGone: nobody listens there.
+            ServerGone: nothing listens there.
             ServerSilent: it does not answer in time.
-            ServerUnreachable: it does not answer, or not to us.
+            ServerUnreachable: it does not answer, or refuses us.
         """
         from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
         from tornado.simple_httpclient import HTTPTimeoutError
@@ -120,7 +120,7 @@ class Server:
         try:
             return json.loads((await AsyncHTTPClient().fetch(request)).body)
         except HTTPTimeoutError as error:
-            raise ServerSilent(f"{self.url} does not answer within {timeout:.0f} s.") from error
+            raise ServerSilent(f"{self.url} did not answer within {timeout:.0f} s.") from error
         except HTTPClientError as error:
             if error.code == 404:
                 return None
@@ -134,11 +134,11 @@ class Server:
 
 
 class Servers:
-    """Finds the server that a path belongs to, by the files in Jupyter's runtime folder.
+    """Finds the server that a path belongs to, from Jupyter's runtime files.
 
     Args:
-        runtime: That folder, where it is another one.
-        clock: Seconds, for how long ago a server was asked.
+        runtime: The folder of runtime files; by default Jupyter's.
+        clock: Returns seconds; measures the time since a server was asked.
     """
 
     def __init__(
@@ -146,25 +146,25 @@ class Servers:
     ) -> None:
         self._runtime = str(runtime or runtime_folder())
         self._clock = clock
-        # A project's own server, once people can find it, is none of the others.
+        # A project's own server is not among the others, even with a runtime file.
         self._process = os.getpid() if runtime is None else 0
-        # Whether a server has the extension, and when it said so.
+        # Whether a server has the extension, and when that was asked.
         self._extended: dict[Server, tuple[bool, float]] = {}
-        # When a server did not answer: each further question would take as long again.
+        # When a server did not answer: each further request would take the whole timeout.
         self._silent: dict[Server, float] = {}
 
     async def owner_of(self, path: Path, effect: Effect = "READ") -> Server | None:
-        """The server that has the extension and in whose folder a path is; None where there is none.
+        """Return the server with the extension whose root contains a path; None if there is none.
 
         The one with the deepest folder wins.
 
         Args:
             path: A notebook.
-            effect: What is to be done with it: a mere look disturbs nobody.
+            effect: The effect of the call: reading is always possible.
 
         Raises:
-            OpenElsewhere: it is to be changed or run, and a server without the extension has a
-                session for it, or a server cannot be asked whether it has.
+            OpenElsewhere: it would be changed or run, and a server without the extension has a
+                session for it, or a server does not say whether it has.
         """
         path = await asyncio.to_thread(path.resolve)
         found = [
@@ -187,11 +187,11 @@ class Servers:
                     strangers.append((server, answer or None))
         if effect != "READ":
             for server, error in strangers:
-                await self._leave_alone(server, path, error)
+                await self._refuse_if_open(server, path, error)
         return None
 
-    def silent_over(self, path: Path) -> list[Server]:
-        """The servers in whose folder a notebook is, and which did not answer just now."""
+    def unresponsive_over(self, path: Path) -> list[Server]:
+        """Return the servers whose root contains a notebook and which recently did not answer."""
         if not self._silent:
             return []
         path = path.resolve()
@@ -200,33 +200,33 @@ class Servers:
             for server in self.running()
             if server.root is not None
             and path.is_relative_to(server.root)
-            and self._silent_for(server) is not None
+            and self._unresponsive_for(server) is not None
         ]
 
-    def fell_silent(self, server: Server) -> None:
-        """A server does not answer: for a while it is not asked again."""
+    def mark_unresponsive(self, server: Server) -> None:
+        """Record that a server does not answer: it is not asked again for a while."""
         self._silent[server] = self._clock()
 
     def did_not_answer(self, urls: Collection[str]) -> None:
         """The servers of these addresses did not answer just now: they are not asked for a while."""
         for server in self.running():
             if server.url in urls:
-                self.fell_silent(server)
+                self.mark_unresponsive(server)
 
     def check(self, server: Server) -> None:
-        """Returns unless a server did not answer just now.
+        """Check that a server has not recently failed to answer.
 
         Raises:
             ServerSilent.
         """
-        ago = self._silent_for(server)
+        ago = self._unresponsive_for(server)
         if ago is not None:
             raise ServerSilent(
                 f"{server.url} did not answer {ago:.0f} s ago; it is asked again in "
                 f"{NOT_ASKED - ago:.0f} s."
             )
 
-    def _silent_for(self, server: Server) -> float | None:
+    def _unresponsive_for(self, server: Server) -> float | None:
         since = self._silent.get(server)
         if since is None:
             return None
@@ -237,7 +237,7 @@ class Servers:
         return None
 
     def at(self, address: str, token: str = "") -> Server:
-        """The server at an address, as `Server.at`; of one that runs here the token is known."""
+        """Return the server at an address, as `Server.at`, with the token of one that runs here."""
         named = Server.at(address, token)
         if not named.token:
             for server in self.running():
@@ -246,7 +246,7 @@ class Servers:
         return named
 
     def running(self) -> list[Server]:
-        """The servers of this user that run on this machine."""
+        """Return this user's servers that run on this machine."""
         return [
             Server(each.url, each.token, Path(each.root), each.started)
             for each in running_servers(self._runtime)
@@ -254,20 +254,20 @@ class Servers:
         ]
 
     async def has_extension(self, server: Server) -> bool:
-        """Whether this extension answers there; False, too, where the server does not answer."""
+        """Whether a server has the extension; False if it does not answer."""
         try:
             return await self.is_extended(server)
         except ServerUnreachable:
             return False
 
     async def is_extended(self, server: Server) -> bool:
-        """Whether this extension answers there.
+        """Whether a server has the extension.
 
         Raises:
-            ServerUnreachable: the server does not answer, or not to this token.
+            ServerUnreachable: the server does not answer, or refuses the token.
         """
         extended, since = self._extended.get(server, (False, -NOT_ASKED))
-        # What has none may get it; what has it keeps it until it is started anew.
+        # A server without the extension may get it later; one with it keeps it until its restart.
         if not extended and self._clock() - since >= NOT_ASKED:
             answer = await self._get(server, "api/tk-ai/health")
             extended = isinstance(answer, dict) and "version" in answer
@@ -282,32 +282,32 @@ class Servers:
             return error
 
     async def _get(self, server: Server, path: str) -> Any:
-        """What a server answers, as `Server.get`; at once where it did not answer just now."""
+        """Send a request, as `Server.get`; fail at once if the server recently did not answer."""
         self.check(server)
         try:
             return await server.get(path)
         except ServerSilent:
-            self.fell_silent(server)
+            self.mark_unresponsive(server)
             raise
 
-    async def _leave_alone(
-        self, server: Server, path: Path, unheard: ServerUnreachable | None
+    async def _refuse_if_open(
+        self, server: Server, path: Path, problem: ServerUnreachable | None
     ) -> None:
-        """Refuses where a server without the extension has a notebook open, or does not say.
+        """Refuse a change if a server without the extension has the notebook open, or does not say.
 
         Raises:
             OpenElsewhere.
         """
         try:
-            if unheard is not None:
-                raise unheard
+            if problem is not None:
+                raise problem
             if not await self._is_open(server, path):
                 return
         except ServerGone:
             return
         except ServerUnreachable as error:
             raise OpenElsewhere(
-                f"{path.name} may be open in a Jupyter Server that cannot be asked: {error}",
+                f"{path.name} may be open in a Jupyter Server that does not answer: {error}",
                 hint="Give its address with a token, `nb open NOTEBOOK --server URL`, or stop that "
                 "server: what is written underneath an open tab is lost, or takes its work away.",
             ) from error
@@ -325,7 +325,7 @@ class Servers:
 
 
 def _place(url: str) -> tuple[str, str, int | None, str]:
-    """An address for comparison: this machine has several names for itself."""
+    """Normalize an address for comparison: this machine has several names."""
     parts = urlsplit(url)
     host = "localhost" if parts.hostname in LOCAL else str(parts.hostname)
     return parts.scheme, host, parts.port, parts.path

@@ -1,4 +1,4 @@
-"""One command under way: who calls, from where, and how the answer is shown."""
+"""Session of one command: its caller, its terminal, and the output of results."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from tk_ai_extension.tools.execution_results import ExecutionResult
 from tk_ai_extension.tools.results import Result
 
 UNREACHABLE_CODES = frozenset({"kernel_not_found", "kernel_start_failed", "server_unreachable"})
-"""The errors that mean that no kernel or server answers."""
+"""Errors that mean that no kernel or server answers."""
 
 FIRST = 0.25
-"""Seconds after which an execution is one to be followed."""
+"""Seconds after which an execution is followed."""
 SLICE = 1.0
-"""Seconds after which new output is shown to a person who waits."""
+"""Interval at which new output is shown on a terminal, in seconds."""
 LONG = 3600.0
-"""Seconds of one wait where nobody looks on."""
+"""Duration of one wait without a terminal, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What every command takes.
+    """Options of every command.
 
     Attributes:
-        json: Answer with the structured reading.
+        json: Print the structured result.
     """
 
     json: bool = False
 
 
 class Session:
-    """One command: calls tools for its caller and shows what they answer.
+    """Session of one command: calls tools for its caller and shows the results.
 
     Args:
-        context: The workspace and tools that it works with.
-        terminal: Where it was typed.
-        caller: Who typed it.
-        options: What every command takes.
+        context: The workspace and tools.
+        terminal: Its terminal.
+        caller: The caller.
+        options: Options of every command.
     """
 
     def __init__(
@@ -65,15 +65,15 @@ class Session:
         self.screen = Screen(terminal, live=terminal.info.tty and not options.json)
 
     def path(self, given: str) -> str:
-        """A path on the command line, as one that does not depend on where it was typed."""
+        """Return a path of the command line independent of the working directory."""
         return self._naming.given(given)
 
     def shown(self, path: str) -> str:
-        """A path of the server, as one of the project."""
+        """Return a path of the server relative to the project."""
         return self._naming.shown(path)
 
     def located(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The same arguments with paths relative to the project's root; names stay names."""
+        """Return the arguments with paths relative to the project's root; names are unchanged."""
         located = dict(arguments)
         if located.get("path"):
             located["path"] = self.path(located["path"])
@@ -87,10 +87,10 @@ class Session:
         return notebook.endswith(".ipynb") or "/" in notebook or os.path.exists(here)
 
     async def call(self, tool: str, **arguments: Any) -> Result:
-        """Call a tool, with its progress on the terminal meanwhile.
+        """Call a tool and show its progress on the terminal.
 
-        Bytes of the command line, standard input or a file that are not UTF-8 are refused. (What
-        comes as JSON gets replacement characters instead: its sender can see what was written.)
+        Text of the command line, standard input or a file that is not UTF-8 is refused. (JSON gets
+        replacement characters instead: its sender can see what was written.)
         """
         return await self._call_for(self.caller, tool, arguments)
 
@@ -109,7 +109,7 @@ class Session:
         return self._shown(result)
 
     def _shown(self, result: Result) -> Result:
-        """The answer with its notebook named as the project does."""
+        """Return the result with the notebook's path relative to the project."""
         named = {
             name: self._naming.shown(value)
             for name in ("notebook", "path")
@@ -126,7 +126,7 @@ class Session:
         return result
 
     def text_for_server(self, text: str) -> str:
-        """A notebook's text whose header names it as the project does, as the server finds it."""
+        """Replace the project's path in the header of a notebook's text by the server's."""
         first, newline, rest = text.partition("\n")
         header = re.fullmatch(r"(# %% notebook: )(.+?)( rev:\S*.*)?", first)
         if header is None or self._naming.is_same:
@@ -135,17 +135,17 @@ class Session:
         return f"{header[1]}{there}{header[3] or ''}{newline}{rest}"
 
     async def run(self, tool: str, **arguments: Any) -> ExecutionResult:
-        """Call a tool that runs code, and show what it prints until it ends.
+        """Call a tool that runs code, and show the output until it ends.
 
-        A person who looks on sees each part as it comes; everybody else gets each cell when it has
-        ended, as the notebook holds it: parts put together would keep what was cleared or overwritten.
-        ``wait`` bounds the time, as for every caller; without it there is no bound. Ctrl-C interrupts.
+        A terminal shows output as it arrives. A pipe gets the final output of each cell once it has
+        ended: concatenated parts would keep output that was cleared or overwritten.
+        ``wait`` limits the time; without it there is no limit. Ctrl-C interrupts.
         """
         bound: float | None = arguments.pop("wait", None)
         clock = asyncio.get_running_loop().time
         deadline = math.inf if bound is None else clock() + bound
         first = FIRST if bound is None else min(FIRST, bound)
-        # Nothing counts as shown to a caller without a key: each answer is the whole.
+        # For a caller without a key no output counts as shown: each result is complete.
         caller = self.caller if self.screen.live else replace(self.caller, key=None)
         beginner = caller if tool == "wait_execution" else self.caller
         result = cast(
@@ -159,7 +159,7 @@ class Session:
             wait = min(deadline - clock(), SLICE if gradual else LONG)
             later = await self._wait(result.execution_id, wait, caller)
             if not self.screen.live:
-                # What was said to the caller besides was said once.
+                # The notices were already shown.
                 later.notices = result.notices + later.notices
                 later.total_cells = result.total_cells
                 if gradual:
@@ -168,7 +168,7 @@ class Session:
         return result
 
     def _show_ended(self, result: ExecutionResult, shown: int) -> int:
-        """Prints the cells that have ended since the last look; how many are printed now."""
+        """Print newly ended cells; return the number of printed cells."""
         ended = 0
         while (text := result.first_ended()) is not None:
             ended += 1
@@ -177,7 +177,7 @@ class Session:
         return max(ended, shown)
 
     async def _wait(self, execution_id: str, wait: float, caller: Caller) -> ExecutionResult:
-        """Wait for an execution; interrupt it at Ctrl-C."""
+        """Wait for an execution; interrupt it on Ctrl-C."""
         waiting = asyncio.create_task(
             self._call_for(caller, "wait_execution", {"execution_id": execution_id, "wait": wait})
         )
@@ -193,13 +193,13 @@ class Session:
             waiting.cancel()
 
     def redirect(self, server: Server) -> None:
-        """Has the command run in another server instead; it has done nothing here."""
+        """Redirect the command to another server; nothing was done here."""
         current = self.context.workspace.notebooks.current(self.caller)
         path = None if current is None else os.path.join(self.context.root, current.path)
         self.terminal.redirect(server.url, server.token, path)
 
     def finish(self, result: Result) -> int:
-        """Shows an answer; the exit status."""
+        """Show a result; return the exit status."""
         if self.options.json:
             self.terminal.out(as_json(result.structured()))
         else:
@@ -211,7 +211,7 @@ class Session:
         return wire.FAILED if result.is_error else wire.OK
 
     def refuse(self, error: ToolError) -> int:
-        """Shows an error; the exit status."""
+        """Show an error; return the exit status."""
         if self.options.json:
             self.terminal.out(as_json({"error": error.as_dict()}))
         else:
@@ -220,11 +220,11 @@ class Session:
 
 
 class Naming:
-    """How notebooks are called where a command was typed, and in the server that it runs in.
+    """Maps paths between the command line and the server.
 
     Args:
         root: The server's folder.
-        info: Where the command was typed.
+        info: Where the command was called.
     """
 
     def __init__(self, root: str, info: TerminalInfo) -> None:
@@ -235,18 +235,18 @@ class Naming:
         """Whether the project's folder is the server's."""
 
     def given(self, path: str) -> str:
-        """A path as it was typed, as the server finds it: whole, or as it is where it is elsewhere."""
+        """Map a path of the command line to the server; unchanged if the project is elsewhere."""
         whole = os.path.normpath(os.path.join(self._cwd, os.path.expanduser(path)))
         inside = any(_is_in(os.path.realpath(each), self._root) for each in (whole, self._cwd))
         return whole if inside else path
 
     def in_project(self, path: str) -> str:
-        """A path of the project, as the server finds it."""
+        """Map a path of the project to the server."""
         whole = os.path.join(self._project, path)
         return whole if _is_in(whole, self._root) else path
 
     def shown(self, path: str) -> str:
-        """A path of the server, as one of the project; as it is where the project does not have it."""
+        """Map a path of the server to the project; unchanged if it is outside the project."""
         if self.is_same:
             return path
         whole = os.path.join(self._root, path)
@@ -258,6 +258,6 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def as_json(value: Mapping[str, Any]) -> str:
-    """A value as a line of JSON, in which nothing commands a terminal."""
+    """Serialize a value as a line of JSON without control characters."""
     line = json.dumps(value, ensure_ascii=False)
     return re.sub("[\x7f-\x9f]", lambda m: f"\\u{ord(m[0]):04x}", line) + "\n"

@@ -1,4 +1,4 @@
-"""What was decided about a project, for the servers that come after, in files only its user reads."""
+"""Settings of a project, in private files, for its later servers."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from tk_ai_extension.cli.project import SETTINGS, Refused
-from tk_ai_extension.cli.writing import written
+from tk_ai_extension.cli.write_errors import translate_write_errors
 
 SERVER = "server.json"
-"""The file, outside of the project, that says which server it works in."""
+"""File outside of the project with the server that it is attached to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a project's kernels are started, and who shares them.
+    """Settings of a project.
 
     Attributes:
-        server: The address of the Jupyter Server that the project works in, and its token.
+        server: Address and token of the Jupyter Server that the project is attached to.
         sandbox: Whether its kernels run in a sandbox.
-        shared: The notebook whose kernel people share.
+        shared: The notebook whose kernel is shared.
     """
 
     server: tuple[str, str] | None = field(default=None, repr=False)
@@ -32,12 +32,12 @@ class Settings:
 class SettingsFile:
     """A project's settings, read once and written at each change.
 
-    Two files: ``.nb`` may have come with what was downloaded, or been written by code that ran in the
-    project, so the address to which notebooks and a token are sent is not taken from there.
+    There are two files: ``.nb`` may have been downloaded, or written by code that ran in the
+    project, so the address that receives notebooks and a token is stored elsewhere.
 
     Args:
-        folder: The project's ``.nb``, which need not be there; None where it is somebody else's.
-        private: The folder of the project's history, where nothing of the project can write.
+        folder: The project's ``.nb``, which may be missing; None if it belongs to another user.
+        private: The folder of the project's history, which the project's code cannot write.
     """
 
     def __init__(self, folder: Path | None, private: Path) -> None:
@@ -46,7 +46,7 @@ class SettingsFile:
         self.now = Settings() if self._file is None else self._load(self._file)
 
     def change(self, **changes: Any) -> None:
-        """Sets some of them; none where that cannot be written.
+        """Change settings, all or none.
 
         Raises:
             DiskFull, ReadOnly, SaveFailed.
@@ -66,9 +66,9 @@ class SettingsFile:
         self.now = after
 
     def forget(self) -> None:
-        """The project is closed: what was decided for its kernels ends, but for the sandbox.
+        """Reset the settings when the project is closed, except the sandbox.
 
-        Who has asked for one once is not to get kernels without it by opening the project again.
+        Opening a sandboxed project again must not start kernels without the sandbox.
 
         Raises:
             DiskFull, ReadOnly, SaveFailed.
@@ -88,19 +88,19 @@ class SettingsFile:
             case {"sandbox": bool(sandbox), "shared": str() | None as shared}:
                 pass
             case _:
-                raise _unreadable(file, "it says something else")
+                raise _unreadable(file, "unexpected content")
         match _read(self._server):
             case None:
                 server = None
             case [str(url), str(token)]:
                 server = (url, token)
             case _:
-                raise _unreadable(self._server, "it says something else")
+                raise _unreadable(self._server, "unexpected content")
         return Settings(server, sandbox, shared)
 
 
 def _read(file: Path) -> Any:
-    """What a file holds; None where there is none."""
+    """Read a file; None if it is missing."""
     try:
         return json.loads(file.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
@@ -110,13 +110,13 @@ def _read(file: Path) -> Any:
 
 
 def _unreadable(file: Path, why: str) -> Refused:
-    return Refused(f"{file} cannot be read ({why}): mend or remove it.")
+    return Refused(f"{file} cannot be read ({why}): fix or remove it.")
 
 
 def _keep(file: Path, content: Any) -> None:
-    """Writes a file, whole or not at all, for its user alone; removes it where there is no content."""
+    """Write a private file atomically, or remove it if there is no content."""
     new = file.with_suffix(".new")
-    with written(file.name):
+    with translate_write_errors(file.name):
         if content is None:
             file.unlink(missing_ok=True)
             return

@@ -1,7 +1,7 @@
-"""`nb mcp`: MCP over stdio, handed on line by line to the server that has the notebooks, which speaks it.
+"""`nb mcp`: relay between stdio and the MCP of the server that owns the notebooks.
 
-The process that a client starts and ends holds nothing: kernels and what runs in them are the server's.
-Where a call belongs to another server (a person has started one meanwhile), it is sent there.
+The relay process has no state of its own: kernels and executions belong to the server. If a call belongs
+to another server (a person has started one since), it is sent there.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ CHUNK = 1 << 16
 OPTIONS = ("--toolsets", "--mode", "--caller")
 
 ELSEWHERE = "notebook_open_elsewhere"
-"""The code of the error with which a server says that another one has the notebook."""
+"""Error code for a notebook that belongs to another server."""
 UNKNOWN = ("execution_not_found", "artifact_not_found")
-"""The codes of errors about what another server may know."""
+"""Error codes for ids that another server may know."""
 
 
 def relay(project: Project, argv: list[str]) -> int:
-    """Connects standard input and output to the MCP of a server until one side ends.
+    """Relay MCP between stdio and a server until one side closes.
 
     Args:
-        project: Whose server, or a person's over its folder; it is started where there is none.
+        project: The project; its server, or a person's above its folder, is used or started.
         argv: ``--toolsets default,omp``, ``--mode ask``.
 
     Returns:
         The exit status.
 
     Raises:
-        Refused: a wrong call, or no server can be started.
+        Refused: invalid options, or no server can be started.
     """
     path = MCP + _query(argv)
     found = find_server(project, os.getcwd(), path, starts=True)
@@ -50,7 +50,7 @@ def relay(project: Project, argv: list[str]) -> int:
 
 
 def _query(argv: list[str]) -> str:
-    """What was typed, as a query."""
+    """Return the options as a query string."""
     from urllib.parse import quote
 
     wanted: list[str] = []
@@ -58,7 +58,7 @@ def _query(argv: list[str]) -> str:
     while rest:
         name, _, value = rest.pop(0).partition("=")
         if name not in OPTIONS:
-            raise Refused(f"nb mcp does not know {name}; it takes --toolsets, --mode and --caller.")
+            raise Refused(f"nb mcp: unknown option {name}; use --toolsets, --mode or --caller.")
         if not value:
             if not rest:
                 raise Refused(f"nb mcp: {name} needs a value.")
@@ -68,30 +68,30 @@ def _query(argv: list[str]) -> str:
 
 
 class _Relay:
-    """Carries lines between the client and the servers that its calls belong to.
+    """Relays messages between the client and the servers that its calls belong to.
 
     Args:
-        connection: To the first server, which gets all that belongs nowhere else.
-        path: What a connection to another one is opened for.
+        connection: Connection to the first server, the default for calls.
+        path: Path for connections to other servers.
     """
 
     def __init__(self, connection: socket.socket, path: str) -> None:
         self._first = connection
         self._path = path
-        # By address, those that calls were sent to besides.
+        # Further servers by address.
         self._others: dict[str, socket.socket] = {}
-        # The pieces of a line that is not whole yet, by where they come from.
+        # Incomplete lines, by connection.
         self._unfinished: dict[socket.socket | int, list[bytes]] = {}
-        # By id as JSON, the requests that are not answered yet, and where each was sent.
+        # Pending requests and their server, by id as JSON.
         self._requests: dict[str, tuple[bytes, set[socket.socket]]] = {}
-        # By the id that the client has seen, the questions of the other servers, and their ids there.
+        # Requests of other servers and their ids there, by the id that the client has seen.
         self._questions: dict[str, tuple[socket.socket, Any]] = {}
         self._asked = 0
         self._opening: list[bytes] = []
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> int:
-        """Carries lines until one side ends; the exit status."""
+        """Relay messages until one side closes; return the exit status."""
         incoming = sys.stdin.fileno()
         ended = False
         self._selector.register(self._first, selectors.EVENT_READ)
@@ -104,7 +104,7 @@ class _Relay:
                         for line in self._lines(incoming, data):
                             self._from_client(line)
                         if not data:
-                            # The client is gone, or has said all: what it still waits for may come.
+                            # The client has closed its side; pending responses may still arrive.
                             ended = True
                             self._selector.unregister(incoming)
                             for server in (self._first, *self._others.values()):
@@ -117,7 +117,7 @@ class _Relay:
                 server.close()
 
     def _lines(self, source: socket.socket | int, data: bytes) -> list[bytes]:
-        """The lines that are whole now; at the end of a source, what is left counts as one."""
+        """Return the complete lines; at the end of a source, the remainder as well."""
         pieces = self._unfinished.setdefault(source, [])
         if not data:
             left = b"".join(self._unfinished.pop(source))
@@ -132,7 +132,7 @@ class _Relay:
     # -- from the client
 
     def _from_client(self, line: bytes) -> None:
-        """Hands on a message: a request to the first server, an answer to the one that asked."""
+        """Forward a message: a request to the first server, a response to the server that asked."""
         if len(self._opening) < 2 and (b'"initialize"' in line or b"/initialized" in line):
             self._opening.append(line)
         if b'"tools/call"' in line:
@@ -147,7 +147,7 @@ class _Relay:
                 server.sendall(json.dumps(message).encode() + b"\n")
                 return
             if "method" in message and "id" not in message:
-                # The end of a call, say: whichever server it means knows.
+                # For example a cancellation: send it to all servers.
                 for server in self._others.values():
                     server.sendall(line)
         self._first.sendall(line)
@@ -155,7 +155,7 @@ class _Relay:
     # -- from servers
 
     def _from_server(self, server: socket.socket) -> bool:
-        """Carries what a server says; False where the first one has ended."""
+        """Forward a server's messages; return False if the first server has closed."""
         try:
             data = server.recv(CHUNK)
         except ConnectionError:
@@ -173,9 +173,9 @@ class _Relay:
         return True
 
     def _for_client(self, server: socket.socket, line: bytes) -> bytes:
-        """A message as the client gets it: a question of another server under an id of its own.
+        """Return a message for the client, with a new id for a request of another server.
 
-        Servers count their questions independently, and an answer must not reach another one's.
+        Servers number their requests independently, and a response must reach the right one.
         """
         if server is self._first or b'"method"' not in line:
             return line
@@ -188,7 +188,7 @@ class _Relay:
         return json.dumps({**message, "id": name}).encode() + b"\n"
 
     def _belongs_elsewhere(self, line: bytes) -> bool:
-        """Sends a call on where its answer says that another server has what it is about."""
+        """Forward a call to the server that its error names."""
         if not self._requests or b'"id"' not in line:
             return False
         answer = _parsed(line)
@@ -212,7 +212,7 @@ class _Relay:
         return True
 
     def _server(self, url: object) -> socket.socket | None:
-        """A connection to the server that an error names; None where there is none to be had."""
+        """Connect to the server that an error names; None if that fails."""
         if not isinstance(url, str):
             return None
         if url not in self._others:
@@ -230,7 +230,7 @@ class _Relay:
 
 
 def _introduce(connection: socket.socket, opening: list[bytes]) -> None:
-    """Opens a session as the client opened its first one; its answer is nobody's."""
+    """Initialize a session as the client did; the response is discarded."""
     for line in opening:
         connection.sendall(line)
     if opening:
@@ -239,7 +239,7 @@ def _introduce(connection: socket.socket, opening: list[bytes]) -> None:
 
 
 def _with_arguments(request: bytes, arguments: dict[str, Any]) -> bytes:
-    """A call with some of its arguments replaced."""
+    """Return a call with some arguments replaced."""
     message = _parsed(request)
     params = message["params"]
     params["arguments"] = {**params.get("arguments", {}), **arguments}
@@ -247,7 +247,7 @@ def _with_arguments(request: bytes, arguments: dict[str, Any]) -> bytes:
 
 
 def _error(answer: dict[str, Any]) -> dict[str, Any]:
-    """The typed error in the answer to a call; empty where there is none."""
+    """Return the typed error in a response; empty if there is none."""
     match answer:
         case {"result": {"structuredContent": {"error": {"code": str()} as error}}}:
             return error
@@ -258,7 +258,7 @@ def _error(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
-    """A message; empty where it is none."""
+    """Parse a message; empty if it is invalid."""
     try:
         message: Any = json.loads(line)
     except ValueError:
@@ -271,7 +271,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
 
 
 def _broken_off() -> int:
-    sys.stderr.write("nb: the server ended the connection; see .nb/host.log.\n")
+    sys.stderr.write("nb: the server closed the connection; see .nb/host.log.\n")
     return wire.UNREACHABLE
 
 

@@ -1,4 +1,4 @@
-"""What a command is typed into: a terminal or a pipe, here or at the other end of a socket."""
+"""Terminal of a command: a terminal or a pipe, in this process or at the other end of a socket."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _CONTROLS = {
     **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
     **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
 }
-"""What a notebook could tell the terminal to do, as the pictures of what it is; also what would show
-code in another order than it runs in."""
+"""Translation of control characters to visible symbols; also of bidirectional controls, which would show
+code in another order than it runs."""
 
 
 def harmless(text: str) -> str:
-    """The same text without what a terminal would obey."""
+    """Replace control characters in a text by visible symbols."""
     return text.translate(_CONTROLS)
 
 
 class NothingRead(Exception):
-    """The command went away before it had answered: that is not an empty input."""
+    """The command disconnected before it sent its input: that is not an empty input."""
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalInfo:
-    """How and where a command was called.
+    """Where and how a command was called.
 
     Attributes:
         cwd: The folder that paths on the command line are relative to.
-        project: The folder of the project that it is in.
-        notebook: The whole path of the caller's current notebook, where another server has said it.
+        project: The project's folder.
+        notebook: Absolute path of the caller's current notebook, if a redirecting server named it.
         columns: The terminal's width; 0 for a pipe.
         tty: Whether the output goes to a terminal.
-        env: What is known of the environment (`wire.ENVIRONMENT`).
+        env: Part of its environment (`wire.ENVIRONMENT`).
     """
 
     cwd: str
@@ -52,7 +52,7 @@ class TerminalInfo:
 
 
 class UnreadableFile(Exception):
-    """A file that is named on the command line cannot be read; the message says why."""
+    """A file of the command line cannot be read; the message has the reason."""
 
 
 class Terminal(Protocol):
@@ -60,26 +60,26 @@ class Terminal(Protocol):
 
     info: TerminalInfo
     interrupted: asyncio.Event
-    """Set by Ctrl-C; whoever acts on it clears it."""
+    """Set by Ctrl-C; cleared by its handler."""
 
     def out(self, text: str) -> None:
-        """Prints what was asked for."""
+        """Print to standard output."""
         ...
 
     def err(self, text: str) -> None:
-        """Prints what is said besides."""
+        """Print to standard error."""
         ...
 
     async def read(self) -> str:
-        """All of standard input.
+        """Read all of standard input.
 
         Raises:
-            NothingRead: nobody is there any more who could say what it is.
+            NothingRead: the command has disconnected.
         """
         ...
 
     async def read_file(self, path: str) -> str:
-        """A text file where the command was typed.
+        """Read a text file relative to the command's folder.
 
         Raises:
             UnreadableFile: it cannot be read.
@@ -87,25 +87,25 @@ class Terminal(Protocol):
         ...
 
     async def edit(self, text: str, name: str) -> str | None:
-        """The text after a person has edited it as a file of this name; None where they gave up."""
+        """Let the person edit text as a file of this name; return None if they cancel."""
         ...
 
     def browse(self, url: str) -> None:
-        """Opens a page in the person's browser."""
+        """Open a page in the person's browser."""
         ...
 
     def redirect(self, url: str, token: str, notebook: str | None = None) -> None:
-        """Has the command run in another server instead; it has done nothing here.
+        """Redirect the command to another server; nothing was done here.
 
         Args:
-            url: The server's address; empty for the project's own, which is started.
-            token: What lets in there.
-            notebook: The whole path of the caller's current notebook.
+            url: The server's address; empty for the project's own, which is started if needed.
+            token: The server's token.
+            notebook: Absolute path of the caller's current notebook.
         """
         ...
 
     async def ask(self, prompt: str) -> str | None:
-        """A line that a person types; None where they end it, or nobody is there."""
+        """Read a line from the person; None at the end of input, or without a terminal."""
         ...
 
 
@@ -126,16 +126,16 @@ class LocalTerminal:
         self._console = console
 
     def out(self, text: str) -> None:
-        """Prints what was asked for."""
+        """Print to standard output."""
         client.write(sys.stdout, text)
 
     def err(self, text: str) -> None:
-        """Prints what is said besides."""
+        """Print to standard error."""
         client.write(sys.stderr, text)
 
     async def read(self) -> str:
-        """All of standard input."""
-        # In this thread, since nothing else goes on, and for Ctrl-C to end it at once.
+        """Read all of standard input."""
+        # In this thread, since nothing else runs, and so that Ctrl-C ends it at once.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             return self._console.read()
@@ -143,24 +143,24 @@ class LocalTerminal:
             signal.signal(signal.SIGINT, before)
 
     async def edit(self, text: str, name: str) -> str | None:
-        """The text after a person has edited it."""
+        """Let the person edit text."""
         return self._console.edit(text, name)
 
     async def read_file(self, path: str) -> str:
-        """A text file."""
+        """Read a text file."""
         try:
             return client.read_file(path)
         except OSError as error:
             raise UnreadableFile(error.strerror) from None
 
     def browse(self, url: str) -> None:
-        """Opens a page in the person's browser."""
+        """Open a page in the person's browser."""
         client.browse(url)
 
     def redirect(self, url: str, token: str, notebook: str | None = None) -> None:
-        """Has the command run in a server instead."""
+        """Redirect the command to a server."""
         self.elsewhere = client.Redirect(url, token, notebook)
 
     async def ask(self, prompt: str) -> str | None:
-        """A line that a person types; None where they end it, or nobody is there."""
+        """Read a line from the person; None at the end of input, or without a terminal."""
         return client.read_line(prompt)

@@ -1,16 +1,16 @@
-"""What a command and a server say to each other: a JSON object a line (see `connecting`).
+"""Protocol between a command and a server: one JSON object per line (see `connecting`).
 
-The command says once what it was called with::
+The command begins with its call::
 
     {"argv": [...], "cwd": "/...", "columns": 100, "tty": true, "env": {"TERM": ...}, "version": "..."}
 
-and ``{"interrupt": true}`` for each Ctrl-C, in lines of at most `LONGEST_LINE` bytes. The server answers
+and sends ``{"interrupt": true}`` for each Ctrl-C, in lines of at most `LONGEST_LINE` bytes. The server sends
 with any number of ``{"out": text}``, ``{"err": text}`` and ``{"browse": url}``, asks with ``{"ask":
 "stdin"}``, ``{"ask": "file", "path": ...}``, ``{"ask": "edit", "text": ..., "name": ...}`` or ``{"ask":
 "line", "prompt": ...}`` (answered with ``{"answer": ...}``, ``{"problem": ...}`` or ``{"too_long":
-true}``), and ends with ``{"exit": status}``. Where ``"ending": true`` is with it the server ends, too,
+true}``), and ends with ``{"exit": status}``. With ``"ending": true`` the server stops as well,
 and the command waits for the end of the connection. ``{"redirect": url, "token": ..., "notebook": ...}``
-comes in place of all that where the command belongs to another server.
+is sent instead if the command belongs to another server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from tk_ai_extension.model.agent_variables import FOR_CHATS
 
 LONGEST_LINE = 1 << 28
-"""Bytes of one line: what a command read from standard input, or a message of MCP."""
+"""Maximum length of a line, in bytes: input of a command, or a message of MCP."""
 
 ENVIRONMENT = (
     "COLORTERM",
@@ -32,16 +32,16 @@ ENVIRONMENT = (
     "TERM_PROGRAM",
     "TMUX",
 )
-"""What a server receives of a command's environment: how to draw, and who calls; the project's own also
-what lets in at the server that the command names. It is kept nowhere."""
+"""Variables that a server receives from a command's environment: the terminal and the caller; the
+project's own server also receives the token of the server that the command names. They are not stored."""
 
 
 def environment(argv: list[str], *, own: bool) -> tuple[str, ...]:
-    """The names of what a server receives of a command's environment.
+    """Return the names of the environment variables that a server receives.
 
     Args:
         argv: The command.
-        own: Whether it is the project's own server: no other one gets tokens and keys.
+        own: Whether it is the project's own server: only this one receives tokens and keys.
     """
     if not own:
         return tuple(name for name in ENVIRONMENT if name != "JUPYTER_TOKEN")
@@ -49,8 +49,8 @@ def environment(argv: list[str], *, own: bool) -> tuple[str, ...]:
 
 
 OK, FAILED, REFUSED, UNREACHABLE, RUNNING = 0, 1, 2, 3, 4
-"""Exit statuses: done; the cell failed; refused (a wrong call, an unknown cell, a conflict); no
-kernel or server answers; it still runs, and the time to wait is over."""
+"""Exit statuses: success; the cell failed; refused (invalid call, unknown cell, conflict); no
+kernel or server answers; still running after ``--wait``."""
 
 INTERRUPTED = 130
-"""Exit status after a second Ctrl-C: nobody waits any more."""
+"""Exit status after a second Ctrl-C: the command has stopped waiting."""

@@ -1,9 +1,9 @@
-"""What the SDK's session manager leaves to its host: whose session gives way, which message is one.
+"""Admission of MCP requests before the SDK's session manager: session limit and message checks.
 
-The SDK refuses a new session at its bound, takes a request's id for a notification's where it is no
-id, lets a second request with an id of one under way take the first one's stream, and refuses a
-stream for a session that has one. Clients that go away without a DELETE, and those that reconnect
-through a proxy which has not seen the end of the connection before, are ordinary.
+The SDK refuses a new session at its limit, treats a request with an invalid id as a notification,
+lets a second request with the id of a running one take over the first one's stream, and refuses a
+stream for a session that has one. Yet clients often disconnect without a DELETE, or reconnect
+through a proxy that has not noticed the end of the previous connection.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ SESSION_HEADER = b"mcp-session-id"
 
 @dataclass(eq=False)
 class OpenSession:
-    """A session as its requests show it.
+    """An open session.
 
     Attributes:
-        id: Its name in the protocol.
-        user: Who opened it.
+        id: Its id in the protocol.
+        user: The user who opened it.
         used: When its last request ended, in seconds of the monotonic clock.
-        requests: How many requests are being answered, its stream among them.
-        ids: The JSON-RPC ids of the calls being answered, as text: the SDK compares them so.
-        stream: Sets the end of the session's own stream (GET); None where it has none.
-        streaming: Held while a stream takes the place of the one before it.
+        requests: Number of running requests, including its stream.
+        ids: JSON-RPC ids of the running requests, as text, as the SDK compares them.
+        stream: Event that ends the session's stream (GET); None without a stream.
+        streaming: Lock for replacing a stream.
     """
 
     id: str
@@ -53,11 +53,11 @@ class OpenSession:
 
 
 class Admission:
-    """An ASGI application before the SDK's own.
+    """ASGI middleware in front of the SDK's session manager.
 
     Args:
         app: The SDK's session manager.
-        max_sessions: How many sessions there may be; beyond, one that nobody uses is ended.
+        max_sessions: Maximum number of sessions; beyond it, an idle one is ended.
     """
 
     def __init__(self, app: ASGIApp, max_sessions: int) -> None:
@@ -67,11 +67,11 @@ class Admission:
         self._opening = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request.
+        """Handle a request.
 
         Raises:
-            InvalidArguments: it is no message of the protocol.
-            LimitReached: every session is in use.
+            InvalidArguments: the body is not a message of the protocol.
+            LimitReached: all sessions are in use.
         """
         headers = dict(cast("list[tuple[bytes, bytes]]", scope["headers"]))
         message: Any = None
@@ -93,7 +93,7 @@ class Admission:
             await self._use(session, message, scope, receive, send)
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lets a request open a session; where there are too many, one that nobody uses ends."""
+        """Handle a request that opens a session; ends an idle one at the limit."""
         while len(self._sessions) + self._opening >= self._max_sessions:
             idle = self._longest_idle()
             if idle is None:
@@ -119,7 +119,7 @@ class Admission:
     async def _use(
         self, session: OpenSession, message: Any, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Passes a request of a session on, and knows what the session is doing."""
+        """Forward a request of a session and track the session's activity."""
 
         async def watched(sent: Message) -> None:
             if sent["type"] == "http.response.start" and sent["status"] == 404:
@@ -131,8 +131,8 @@ class Admission:
             if request_id is not None:
                 if request_id in session.ids:
                     raise InvalidArguments(
-                        f"A request with the id {request_id} is being answered.",
-                        hint="Give each request of a session an id of its own.",
+                        f"A request with the id {request_id} is already running.",
+                        hint="Use a unique id for each request of a session.",
                     )
                 session.ids.add(request_id)
                 stack.callback(session.ids.discard, request_id)
@@ -148,7 +148,7 @@ class Admission:
     async def _stream(
         self, session: OpenSession, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Gives a session its stream; one that it had before ends, as its client has reconnected."""
+        """Open a session's stream and end the previous one: the client has reconnected."""
         if session.stream is not None:
             session.stream.set()
         ends: asyncio.Event = scope[GONE]
@@ -163,13 +163,13 @@ class Admission:
                     session.stream = None
 
     def _longest_idle(self) -> OpenSession | None:
-        """The session that gives way: of the user who has the most, the one not used for longest."""
+        """Return the session to evict: the longest idle one of the user with the most sessions."""
         counts = Counter(session.user for session in self._sessions.values())
         idle = [session for session in self._sessions.values() if not session.requests]
         return min(idle, key=lambda each: (-counts[each.user], each.used), default=None)
 
     async def _end(self, session: OpenSession, scope: Scope) -> None:
-        """Ends a session as its client's DELETE would."""
+        """End a session as its client's DELETE would."""
         del self._sessions[session.id]
         named = [(SESSION_HEADER, session.id.encode("latin-1"))]
         delete = {**scope, "method": "DELETE", "headers": named, "user": user_of(session.user)}
@@ -178,13 +178,13 @@ class Admission:
             return {"type": "http.request", "body": b"", "more_body": False}
 
         async def send(_message: Message) -> None:
-            """The session's client is answered by 404 when it comes back."""
+            """Discard the response; the session's client gets a 404 later."""
 
         await self._app(delete, receive, send)
 
 
 def user_of(name: str) -> AuthenticatedUser:
-    """A user as the SDK has sessions belong to one."""
+    """Return the SDK's authenticated user for a name."""
     return AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[]))
 
 
@@ -203,7 +203,7 @@ async def _body(receive: Receive) -> bytes:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """The same body once more, then what comes after it."""
+    """Return a `receive` that replays the body, then continues with the original."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:
@@ -213,27 +213,29 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 def _checked(body: bytes) -> Any:
-    """A body as a message; None where it is no JSON, which the SDK says in its own way.
+    """Parse and check a body; None if it is not JSON, which the SDK reports itself.
 
     Raises:
-        InvalidArguments: it is JSON, and no message.
+        InvalidArguments: it is JSON, but not a message.
     """
     try:
         message = from_json(body)
     except ValueError:
         return None
     if not isinstance(message, Mapping):
-        raise InvalidArguments("A message is a JSON object.", hint="Send one message at a time.")
+        raise InvalidArguments(
+            "A message must be a JSON object.", hint="Send one message at a time."
+        )
     found = cast("Mapping[str, Any]", message)
-    _require(found.get("jsonrpc") == "2.0", '`jsonrpc` has to be "2.0".')
+    _require(found.get("jsonrpc") == "2.0", '`jsonrpc` must be "2.0".')
     is_answer = "result" in found or "error" in found
-    _require(is_answer or isinstance(found.get("method"), str), "`method` has to be a string.")
-    _require(isinstance(found.get("params", {}), Mapping), "`params` has to be an object.")
+    _require(is_answer or isinstance(found.get("method"), str), "`method` must be a string.")
+    _require(isinstance(found.get("params", {}), Mapping), "`params` must be an object.")
     if "id" in found:
         identifier = found["id"]
         is_id = isinstance(identifier, str | int) and not isinstance(identifier, bool)
         nobody = is_answer and identifier is None
-        _require(is_id or nobody, "`id` has to be a string or a whole number.")
+        _require(is_id or nobody, "`id` must be a string or an integer.")
     return found
 
 
@@ -243,7 +245,7 @@ def _require(holds: bool, said: str) -> None:
 
 
 def _request_id(message: Any) -> str | None:
-    """The id of a request that waits for an answer, as text."""
+    """Return the id of a request that expects a response, as text."""
     if not isinstance(message, Mapping):
         return None
     found = cast("Mapping[str, Any]", message)

@@ -1,4 +1,4 @@
-"""Asking the person at the client, where the client can ask them (elicitation)."""
+"""Approvals through the client by elicitation."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _QUESTIONS = {
 
 
 class ElicitingApprover:
-    """Asks through the client: within the call in a session, by a second round without one.
+    """Approver that asks through the client: within the call in a session, else in a second round.
 
-    Without sessions a server cannot ask; it answers with the question, and the client repeats the
-    call with the person's answer. `question` is then what to answer with.
+    Without sessions a server cannot send requests: it responds with the question, and the client
+    repeats the call with the person's answer. `question` is then the response.
 
     Args:
         context: The call's request.
-        responses: What the client brought from the first round.
+        responses: The client's answers from the first round.
     """
 
     def __init__(self, context: Context, responses: types.InputResponses | None) -> None:
@@ -43,17 +43,17 @@ class ElicitingApprover:
 
     @staticmethod
     def can_ask(context: Context) -> bool:
-        """Whether the client declared that it shows forms to a person."""
+        """Whether the client declared support for forms."""
         capabilities = context.session.client_capabilities
         elicitation = capabilities.elicitation if capabilities else None
-        # An empty declaration means forms; it was all there was before there were URLs.
+        # An empty declaration means forms: earlier protocols had no URL mode.
         return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
     async def ask(self, request: PermissionRequest) -> Reply | None:
-        """The person's answer, or None where it comes with the next round."""
+        """Return the person's answer, or None if it comes with the next round."""
         if not is_modern(self._context):
             return await self._ask_now(request)
-        # The key says what was asked: an answer to another question is none to this one.
+        # The key identifies the question: ignore answers to other ones.
         key = f"permission:{request.arguments_hash}"
         response = self._responses.get(key)
         if isinstance(response, types.ElicitResult):
@@ -75,10 +75,10 @@ class ElicitingApprover:
         leaving = asyncio.create_task(gone_of(self._context).wait())
         try:
             await asyncio.wait((asking, leaving), return_when=asyncio.FIRST_COMPLETED)
-            # Where the client has gone, the request waits for an answer elsewhere.
+            # After a disconnect the request stays pending for an answer elsewhere.
             return _answer(asking.result()) if asking.done() else None
         except MCPError as error:
-            logger.warning("The client could not ask: %s", error)
+            logger.warning("The client cannot ask: %s", error)
             return None
         finally:
             for task in (asking, leaving):
@@ -121,7 +121,7 @@ def _schema(request: PermissionRequest) -> dict[str, Any]:
 
 
 def _answer(result: types.ElicitResult) -> Reply | None:
-    """What the person said; None where they closed the form without saying anything."""
+    """Return the person's answer; None if they closed the form."""
     content = result.content or {}
     said = content.get("message", "")
     message = said[:MAX_MESSAGE] if isinstance(said, str) else ""

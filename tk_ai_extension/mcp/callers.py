@@ -1,4 +1,4 @@
-"""Who is acting, as MCP tells it, and until when: a caller is forgotten with its session."""
+"""Callers of MCP requests, and their end with the session."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tk_ai_extension.workspace.turn_credentials import ActiveTurn, TurnCredentia
 from tk_ai_extension.workspace.workspace import Workspace
 
 CallerOf = Callable[[Context], Caller]
-"""Says who makes a request; a composition root chooses how."""
+"""Returns the caller of a request; set by the composition root."""
 
 
 def turn_of(credentials: TurnCredentials, context: Context) -> ActiveTurn | None:
-    """The turn whose credential a request carries; None where it carries none.
+    """Return the turn of a request's credential; None without a credential.
 
     Raises:
         InvalidTurnCredential.
@@ -34,10 +34,10 @@ def turn_of(credentials: TurnCredentials, context: Context) -> ActiveTurn | None
 
 
 def http_caller(credentials: TurnCredentials, context: Context) -> Caller:
-    """The caller of a request over HTTP.
+    """Return the caller of a request over HTTP.
 
     The user is the one that Jupyter Server authenticated. A request with the credential of a turn acts
-    in that turn. Otherwise the key is the session's id where the protocol has sessions, else
+    in that turn. Otherwise the key is the session's id, or without sessions
     ``?caller=`` or the header ``X-TK-Caller``, else None.
 
     Raises:
@@ -46,7 +46,7 @@ def http_caller(credentials: TurnCredentials, context: Context) -> Caller:
     """
     request = context.request
     if request is None:
-        raise TypeError("A request over HTTP was expected.")
+        raise TypeError("Expected a request over HTTP.")
     turn = turn_of(credentials, context)
     if turn is not None:
         return turn.caller
@@ -59,7 +59,7 @@ def http_caller(credentials: TurnCredentials, context: Context) -> Caller:
 
 
 def in_mode(caller: Caller, mode: object) -> Caller:
-    """The caller in a mode that the call names; never in a more permissive one than theirs.
+    """Return the caller with the call's mode, which cannot be more permissive than theirs.
 
     Raises:
         InvalidArguments: there is no such mode.
@@ -67,14 +67,12 @@ def in_mode(caller: Caller, mode: object) -> Caller:
     if mode is None:
         return caller
     if mode not in MODES:
-        raise InvalidArguments(
-            f"There is no mode `{mode}`.", hint=f"The modes are {', '.join(MODES)}."
-        )
+        raise InvalidArguments(f"Unknown mode `{mode}`.", hint=f"The modes are {', '.join(MODES)}.")
     return replace(caller, mode=capped(mode, caller.mode))
 
 
 def client_name(context: Context) -> str:
-    """What the client calls itself, with its version; an empty string where it does not say."""
+    """Return the client's name and version; empty if unknown."""
     client = context.session.client_params
     if client is None:
         return ""
@@ -83,7 +81,7 @@ def client_name(context: Context) -> str:
 
 
 def gone_of(context: Context) -> asyncio.Event:
-    """The event that says that nobody waits for the answer any more."""
+    """Return the event that is set when the client disconnects."""
     request = context.request
     return asyncio.Event() if request is None else request.scope.get(GONE) or asyncio.Event()
 
@@ -92,18 +90,18 @@ _STATE = "tk_ai.session"
 
 
 class Sessions:
-    """Has the workspace forget the callers whose sessions end."""
+    """Removes callers from the workspace when their sessions end."""
 
     def __init__(self, workspace: Workspace, caller_of: CallerOf) -> None:
         self._workspace = workspace
         self._caller_of = caller_of
 
     async def observe(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """The SDK's middleware: at a session's first request, sees to its end."""
+        """SDK middleware: at a session's first request, register its clean-up."""
         connection = connection_of(ctx)
         if connection.session_id is not None and _STATE not in connection.state:
             caller = connection.state[_STATE] = self._caller_of(ctx)
-            # A chat outlives the connections of its agent.
+            # A chat outlives its agent's connections.
             if caller.turn is None:
                 connection.exit_stack.callback(self._workspace.forget, caller)
         return await call_next(ctx)

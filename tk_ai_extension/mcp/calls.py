@@ -1,9 +1,8 @@
-"""Tool calls under way, and the two ways in which their request can end before they do.
+"""Running tool calls, and the two ways in which their request can end first.
 
-A client that goes away ends its wait, and the call goes on: a dropped line must not kill a training
-run. A client that says ``notifications/cancelled`` ends the call, and the tool interrupts what it
-runs. The SDK cancels the handler in both cases; only the notification says which it was
-(docs/adr/0009).
+After a disconnect the call continues: a lost connection must not kill a training run.
+``notifications/cancelled`` cancels the call, and the tool interrupts its code. The SDK cancels the
+handler in both cases; only the notification tells them apart (docs/adr/0009).
 """
 
 from __future__ import annotations
@@ -22,42 +21,42 @@ from tk_ai_extension.mcp.sdk import Context, connection_of
 logger = logging.getLogger(__name__)
 
 GRACE = 0.5
-"""Seconds that calls get to answer when the server stops."""
+"""Grace period for calls when the server stops, in seconds."""
 
 Outcome = types.CallToolResult | types.InputRequiredResult
-"""What a tool's call answers with."""
+"""Result of a tool call."""
 
 Name = tuple[str, str]
-"""A session and the id of a request in it."""
+"""Session id and request id."""
 
 
 class Calls:
-    """The calls of one MCP server."""
+    """Running calls of one MCP server."""
 
     def __init__(self) -> None:
         self._named: dict[Name, asyncio.Task[Outcome]] = {}
         self._all: set[asyncio.Task[Outcome]] = set()
 
     async def run(self, context: Context, call: Coroutine[Any, Any, Outcome]) -> Outcome:
-        """Runs a call to its end, whether or not somebody still waits for it."""
+        """Run a call to its end, even after a disconnect."""
         task = asyncio.create_task(call)
         self._all.add(task)
         task.add_done_callback(self._ended)
         name = _name(context, context.request_id)
         if name is not None:
-            # It keeps its name until it ends: the notification that cancels it is handled just
-            # after the SDK has cancelled the handler.
+            # Keep it registered until it ends: the cancelling notification is handled just after
+            # the SDK has cancelled the handler.
             self._named[name] = task
             task.add_done_callback(lambda _: self._forget(name, task))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.done():
-                logger.info("Nobody waits for %s any more; it goes on", context.method)
+                logger.info("The client of %s has disconnected; the call continues", context.method)
             raise
 
     async def observe(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """The SDK's middleware: hears what a client cancels."""
+        """SDK middleware: handle cancellations by the client."""
         if ctx.method == "notifications/cancelled":
             request_id = cancelled_request_id_from_params(ctx.params)
             name = _name(ctx, request_id)
@@ -67,7 +66,7 @@ class Calls:
         return await call_next(ctx)
 
     async def close(self) -> None:
-        """Ends all calls: those whose run has ended answer by themselves, the others are cancelled."""
+        """End all calls: calls with ended executions return by themselves, the others are cancelled."""
         if self._all:
             await asyncio.wait(self._all, timeout=GRACE)
         tasks = list(self._all)
@@ -82,15 +81,15 @@ class Calls:
     def _ended(self, task: asyncio.Task[Outcome]) -> None:
         self._all.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Where somebody waits they get it too; where nobody does, this is the only trace.
+            # A waiting client gets the exception as well; otherwise this is the only trace.
             logger.error("A tool call failed", exc_info=error)
 
 
 def _name(context: Context, request_id: types.RequestId | None) -> Name | None:
-    """How a cancellation would name a request; None where none can.
+    """Return the key by which a cancellation refers to a request; None if none can.
 
-    A request over HTTP without a session stands alone: what ends it is that its stream closes. On a
-    pipe there is one client, and no session has an id.
+    A request over HTTP without a session is cancelled by closing its stream. A pipe has one client
+    and no session id.
     """
     session_id = connection_of(context).session_id
     if session_id is None and context.request is not None:

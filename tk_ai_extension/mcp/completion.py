@@ -7,27 +7,27 @@ from collections.abc import Sequence
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from tk_ai_extension.mcp.places import (
+from tk_ai_extension.mcp.prompts import PROMPT_TEMPLATES
+from tk_ai_extension.mcp.resources import Resources
+from tk_ai_extension.mcp.sdk import Context
+from tk_ai_extension.mcp.uris import (
     ARTIFACT_TEMPLATE,
     CELL_TEMPLATE,
     NOTEBOOK_TEMPLATE,
     OUTPUT_TEMPLATE,
 )
-from tk_ai_extension.mcp.prompts import JOBS
-from tk_ai_extension.mcp.resources import Resources
-from tk_ai_extension.mcp.sdk import Context
 
 MAX_VALUES = 100
-"""How many values the protocol allows in one answer."""
+"""The protocol's limit of values in a response."""
 
 _TEMPLATES = frozenset({NOTEBOOK_TEMPLATE, CELL_TEMPLATE, OUTPUT_TEMPLATE, ARTIFACT_TEMPLATE})
-_PROMPTS = frozenset(job.name for job in JOBS)
+_PROMPTS = frozenset(template.name for template in PROMPT_TEMPLATES)
 _NOTEBOOK_ARGUMENTS = frozenset({"notebook", "path"})
 _CELL_ARGUMENTS = frozenset({"cell", "id"})
 
 
 class Completion:
-    """``completion/complete``: notebooks below the root, and the cells of the notebook named."""
+    """``completion/complete``: notebooks below the root, and cells of a notebook."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -35,7 +35,7 @@ class Completion:
     async def complete(
         self, context: Context, params: types.CompleteRequestParams
     ) -> types.CompleteResult:
-        """The values that begin with what was typed, then those that contain it.
+        """Return the values that start with the text, then those that contain it.
 
         Raises:
             MCPError: there is no such prompt or template.
@@ -47,7 +47,7 @@ class Completion:
             isinstance(params.ref, types.ResourceTemplateReference)
             and "artifact:" in params.ref.uri
         )
-        # Artifacts are named by what their outputs say; nobody may look for others'.
+        # Artifact ids must not be enumerable: they come with the outputs.
         values: Sequence[str] = ()
         if name in _NOTEBOOK_ARGUMENTS:
             values = await self._resources.notebooks(context)
@@ -68,8 +68,8 @@ class Completion:
 
 def _check(ref: types.PromptReference | types.ResourceTemplateReference) -> None:
     if isinstance(ref, types.PromptReference):
-        known, said = ref.name in _PROMPTS, f"There is no prompt `{ref.name}`."
+        known, said = ref.name in _PROMPTS, f"Unknown prompt `{ref.name}`."
     else:
-        known, said = ref.uri in _TEMPLATES, f"There is no resource template `{ref.uri}`."
+        known, said = ref.uri in _TEMPLATES, f"Unknown resource template `{ref.uri}`."
     if not known:
         raise MCPError(types.INVALID_PARAMS, said)

@@ -1,4 +1,4 @@
-"""The MCP server behind Streamable HTTP: an ASGI application, run by the SDK's own session manager."""
+"""MCP over Streamable HTTP: an ASGI application over the SDK's session manager."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
 from tk_ai_extension.mcp.admission import Admission, user_of
-from tk_ai_extension.mcp.answers import LoneAnswer
 from tk_ai_extension.mcp.callers import http_caller
 from tk_ai_extension.mcp.sdk import Context
 from tk_ai_extension.mcp.server import BuiltServer, build_server
+from tk_ai_extension.mcp.single_response import SingleResponse
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -23,17 +23,17 @@ logger = logging.getLogger(__name__)
 
 
 class McpHttp:
-    """Serves MCP over HTTP, with sessions and without, whichever a request speaks.
+    """MCP over HTTP, with or without sessions, as a request's protocol version requires.
 
-    Who the user is has to be settled before a request gets here; a session belongs to the user who
-    opened it, and to others it does not exist.
+    Requests must be authenticated already. A session belongs to the user who opened it, and does not
+    exist for others.
 
     Args:
         workspace: What the tools work on.
-        registry: Gives the tools of the toolsets named in ``?toolsets=``, of the default ones for None.
-        session_timeout: Seconds after which a session that nobody uses is forgotten.
-        max_sessions: How many sessions there may be; beyond, one that nobody uses ends.
-        max_body: Bytes of a request's body.
+        registry: Returns the tools of ``?toolsets=``, or of the default toolsets for None.
+        session_timeout: Seconds after which an idle session ends.
+        max_sessions: Maximum number of sessions; beyond it, an idle one ends.
+        max_body: Maximum size of a request's body, in bytes.
     """
 
     def __init__(
@@ -61,29 +61,29 @@ class McpHttp:
         self._manager = StreamableHTTPSessionManager(
             self._built.server,
             session_idle_timeout=session_timeout,
-            # The bound is kept before it, where the sessions that nobody uses are known.
+            # `Admission` keeps the limit, since it knows the idle sessions.
             max_sessions=None,
             max_request_body_size=max_body,
         )
         self._admission = Admission(self._manager.asgi_app, max_sessions)
         self.others: set[BuiltServer] = set()
-        """The servers of clients that do not come over HTTP; they end with this one."""
+        """Servers of clients that do not use HTTP; they are closed with this one."""
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def default_registry(self) -> Registry:
-        """The tools of the default toolset."""
+        """Tools of the default toolsets."""
         return self._registry("default")
 
     async def start(self) -> None:
-        """Makes it ready for requests."""
+        """Start the session manager."""
         _watch_no_uvicorn()
         ready = asyncio.Event()
         self._task = asyncio.create_task(self._run(ready), name="tk-ai MCP sessions")
         await ready.wait()
 
     async def close(self) -> None:
-        """Ends all sessions and calls."""
+        """Close all sessions and calls."""
         for built in (self._built, *self.others):
             await built.close()
         self._stop.set()
@@ -91,28 +91,28 @@ class McpHttp:
             await self._task
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request; the scope's ``user`` is the name of the user.
+        """Handle a request; the scope's ``user`` is the name of the user.
 
         Raises:
             InvalidArguments: it is no message of the protocol.
             LimitReached: every session is in use.
         """
         if scope["method"] == "POST":
-            send = LoneAnswer(send)
+            send = SingleResponse(send)
         await self._admission({**scope, "user": user_of(scope["user"])}, receive, send)
 
     async def _run(self, ready: asyncio.Event) -> None:
-        # One task from start to end: a task group has to be left by the task that entered it.
+        # One task from start to end: a task group must be exited by the task that entered it.
         async with self._manager.run():
             ready.set()
             await self._stop.wait()
 
 
 def _watch_no_uvicorn() -> None:
-    """Keeps sse-starlette from asking twice a second whether uvicorn stops: there is no uvicorn.
+    """Keep sse-starlette from polling uvicorn's shutdown twice a second: there is no uvicorn.
 
-    Its task would run as long as the loop, and the loop would say so when it ends. Streams end with
-    their sessions (`McpHttp.close`).
+    Its task would never end, and asyncio would warn about it at the end of the loop. Streams end
+    with their sessions (`McpHttp.close`).
     """
     state = getattr(sse_starlette.sse, "_get_shutdown_state", None)
     if state is not None:

@@ -1,4 +1,4 @@
-"""Notifications that go with an answer: progress, and log messages where a client asked for them."""
+"""Notifications with a response: progress, and log messages for clients that request them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mcp.server.session import ServerSession
 from tk_ai_extension.mcp.sdk import Context, connection_of, is_modern
 
 MAX_WAITING = 100
-"""How many reports wait for a slow client; the oldest go first, the answer has everything."""
+"""Maximum number of queued reports for a slow client; the oldest are dropped: the result is complete."""
 DRAIN = 1.0
-"""Seconds for which the answer waits for the reports before it."""
+"""Grace period for queued reports before the result, in seconds."""
 
 
 class ProgressReporter:
-    """Sends what a tool reports, in order, as fast as the client takes it; the tool never waits.
+    """Sends a tool's progress in order, as fast as the client reads; never blocks the tool.
 
-    Does nothing where the client gave no progress token.
+    Does nothing without a progress token.
     """
 
     def __init__(self, session: ServerSession) -> None:
@@ -30,7 +30,7 @@ class ProgressReporter:
         self._closed = False
 
     async def __call__(self, message: str) -> None:
-        """Takes a report and returns at once."""
+        """Queue a report; does not block."""
         if self._closed:
             return
         if self._waiting.full():
@@ -41,7 +41,7 @@ class ProgressReporter:
             self._task = asyncio.create_task(self._send())
 
     async def close(self) -> None:
-        """Lets waiting reports go out for a moment, then drops them: the answer comes next."""
+        """Flush queued reports for a moment, then drop the rest: the result follows."""
         self._closed = True
         task = self._task
         if task is None:
@@ -69,18 +69,18 @@ _STATE = "tk_ai.log_level"
 class ClientLog:
     """``logging/setLevel`` in a session, the request's own level in the protocol without them.
 
-    Nothing is sent to a client that did not ask.
+    Nothing is sent to a client that did not set a level.
     """
 
     async def set_level(
         self, context: Context, params: types.SetLevelRequestParams
     ) -> types.EmptyResult:
-        """The session wants messages of this level and above."""
+        """Set the session's minimum level."""
         connection_of(context).state[_STATE] = params.level
         return types.EmptyResult()
 
     async def send(self, context: Context, level: types.LoggingLevel, data: dict[str, Any]) -> None:
-        """Sends a message along with the answer to this request, if the client wants it."""
+        """Send a message with the response to this request if the client wants it."""
         wanted = _wanted(context)
         if wanted is None or _LEVELS.index(level) < _LEVELS.index(wanted):
             return

@@ -12,18 +12,18 @@ from tk_ai_extension.mcp.resources import Resources, one_page
 from tk_ai_extension.mcp.sdk import Context
 
 _NOTEBOOK = types.PromptArgument(
-    name="notebook", description="The notebook's path; the current one if left out", required=False
+    name="notebook", description="The notebook's path; default: the current one", required=False
 )
 _CELL = types.PromptArgument(
     name="cell",
-    description="The cell's id or index; the whole notebook if left out",
+    description="The cell's id or index; default: the whole notebook",
     required=False,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A prompt: what it asks for, about a notebook or one of its cells."""
+class PromptTemplate:
+    """A prompt about a notebook or one of its cells."""
 
     name: str
     description: str
@@ -31,7 +31,7 @@ class Job:
     takes_cell: bool = False
 
     def describe(self) -> types.Prompt:
-        """The entry in ``prompts/list``."""
+        """Return the entry in ``prompts/list``."""
         return types.Prompt(
             name=self.name,
             title=self.name.replace("_", " ").capitalize(),
@@ -40,30 +40,30 @@ class Job:
         )
 
 
-JOBS = (
-    Job(
+PROMPT_TEMPLATES = (
+    PromptTemplate(
         "explain",
         "Explain a notebook or a cell: what it does and how",
-        "Explain {what}: what it is for, how it goes about it step by step, what its outputs show, "
+        "Explain {what}: its purpose, how it works step by step, what its outputs show, "
         "and what deserves attention. Change nothing.",
         takes_cell=True,
     ),
-    Job(
+    PromptTemplate(
         "fix",
-        "Find out why a notebook or a cell fails, and mend it",
-        "Find out what is wrong with {what} and mend it. Look at the errors in the outputs and at "
-        "the kernel's variables, say what the cause is, make the smallest change that removes it, "
-        "and run the cells concerned to show that it works.",
+        "Find out why a notebook or a cell fails, and fix it",
+        "Find out what is wrong with {what} and fix it. Check the errors in the outputs and the "
+        "kernel's variables, name the cause, make the smallest change that removes it, "
+        "and run the affected cells to show that it works.",
         takes_cell=True,
     ),
-    Job(
+    PromptTemplate(
         "clean_up",
         "Tidy a notebook without changing its results",
         "Clean up {what} without changing its results: imports together at the top, dead and "
-        "repeated code away, clear names, cells in an order that runs from top to bottom. Then run "
+        "repeated code removed, clear names, cells in an order that runs from top to bottom. Then run "
         "all cells from a fresh kernel and compare the results.",
     ),
-    Job(
+    PromptTemplate(
         "document",
         "Add headings and explanations to a notebook",
         "Document {what}: a title and a short summary at the top, a markdown heading before each "
@@ -78,22 +78,22 @@ class Prompts:
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
-        self._jobs: Mapping[str, Job] = {job.name: job for job in JOBS}
+        self._jobs: Mapping[str, PromptTemplate] = {job.name: job for job in PROMPT_TEMPLATES}
 
     async def list(
         self, _context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
-        """All prompts."""
+        """List all prompts."""
         one_page(params)
         return types.ListPromptsResult(prompts=[job.describe() for job in self._jobs.values()])
 
     async def get(
         self, context: Context, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
-        """One prompt, with what it is about as an embedded resource."""
+        """Return one prompt, with its notebook or cell as an embedded resource."""
         job = self._jobs.get(params.name)
         if job is None:
-            raise MCPError(types.INVALID_PARAMS, f"There is no prompt `{params.name}`.")
+            raise MCPError(types.INVALID_PARAMS, f"Unknown prompt `{params.name}`.")
         given = params.arguments or {}
         cell = given.get("cell") if job.takes_cell else None
         place = self._resources.place(context, given.get("notebook") or None, cell or None)

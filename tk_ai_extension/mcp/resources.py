@@ -11,17 +11,17 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from tk_ai_extension.mcp.callers import CallerOf
-from tk_ai_extension.mcp.places import (
+from tk_ai_extension.mcp.sdk import Context, is_modern
+from tk_ai_extension.mcp.uris import (
     ARTIFACT_TEMPLATE,
     CELL_TEMPLATE,
     NOTEBOOK_TEMPLATE,
     OUTPUT_TEMPLATE,
-    ArtifactPlace,
-    NotebookPlace,
+    ArtifactUri,
+    NotebookUri,
     Place,
     parse,
 )
-from tk_ai_extension.mcp.sdk import Context, is_modern
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.digest import error_text, sanitise
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
@@ -32,11 +32,11 @@ from tk_ai_extension.workspace.files import walk
 from tk_ai_extension.workspace.workspace import Workspace
 
 PAGE = 200
-"""How many resources one page of the list has."""
+"""Resources per page of the list."""
 MAX_NOTEBOOKS = 2_000
-"""How many notebooks are listed at most; the others are read all the same."""
+"""Maximum number of listed notebooks; unlisted ones can be read as well."""
 RESOURCE_NOT_FOUND = -32002
-"""The code of the protocol with sessions; the one without has retired it for -32602."""
+"""Error code of the protocol with sessions; without sessions it is -32602."""
 
 Contents = list[types.TextResourceContents | types.BlobResourceContents]
 
@@ -46,9 +46,8 @@ class Resources:
 
     Args:
         workspace: Where the notebooks are.
-        registry: Gives the registry whose ``list_notebooks``, ``read_notebook`` and ``read_cell``
-            do the reading.
-        caller_of: Who asks.
+        registry: Returns the registry with ``list_notebooks``, ``read_notebook`` and ``read_cell``.
+        caller_of: Returns the caller.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Resources:
     async def list(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        """The notebooks below the root, a page at a time."""
+        """List a page of the notebooks below the root."""
         notebooks = await self.notebooks(context)
         offset = _offset(params)
         page = notebooks[offset : offset + PAGE]
@@ -69,7 +68,7 @@ class Resources:
         return types.ListResourcesResult(
             resources=[
                 types.Resource(
-                    uri=NotebookPlace(path).uri,
+                    uri=NotebookUri(path).uri,
                     name=path.rsplit("/", 1)[-1],
                     title=path,
                     description="A notebook: its cells with their outputs, as text",
@@ -83,16 +82,16 @@ class Resources:
     async def templates(
         self, _context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        """What can be named."""
+        """List the templates."""
         one_page(params)
         described = {
             NOTEBOOK_TEMPLATE: ("notebook", "A notebook: its cells with their outputs, as text"),
             CELL_TEMPLATE: ("cell", "A cell, by id or index: its whole source and its outputs"),
             OUTPUT_TEMPLATE: (
                 "output",
-                "One output of a cell, by its index from 0: text or a picture",
+                "One output of a cell, by its index from 0: text or an image",
             ),
-            ARTIFACT_TEMPLATE: ("artifact", "An output that was too long to show, whole"),
+            ARTIFACT_TEMPLATE: ("artifact", "The whole of an output that was too long to show"),
         }
         return types.ListResourceTemplatesResult(
             resource_templates=[
@@ -104,44 +103,44 @@ class Resources:
     async def read(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """The contents of one resource."""
+        """Read one resource."""
         place = parse(params.uri)
         if place is None:
             raise no_resource(context, params.uri)
         return types.ReadResourceResult(contents=await self.contents(context, place))
 
-    def place(self, context: Context, notebook: str | None, cell: str | None) -> NotebookPlace:
-        """The place of a notebook as a caller names it (or of the current one), or of its cell."""
+    def place(self, context: Context, notebook: str | None, cell: str | None) -> NotebookUri:
+        """Return the URI of a notebook that a caller names, or of the current one, or of its cell."""
         try:
             path = self._workspace.path(self._caller_of(context), notebook, tool="this prompt")
         except ToolError as error:
             raise protocol_error(context, error) from None
-        return NotebookPlace(path, cell)
+        return NotebookUri(path, cell)
 
     async def contents(self, context: Context, place: Place) -> Contents:
-        """What is at a place.
+        """Return the contents of a URI.
 
         Raises:
-            MCPError: nothing is there, or it may not be read.
+            MCPError: it does not exist, or reading is not allowed.
         """
         try:
             match place:
-                case ArtifactPlace(artifact_id):
+                case ArtifactUri(artifact_id):
                     user = self._caller_of(context).user
                     data, mime = await self._workspace.artifacts.data(user, artifact_id)
                     return [_contents(place.uri, mime, data)]
-                case NotebookPlace(path, None):
+                case NotebookUri(path, None):
                     text = await self._call(context, "read_notebook", notebook=path, view="reading")
-                case NotebookPlace(path, str(cell), None):
+                case NotebookUri(path, str(cell), None):
                     text = await self._call(context, "read_cell", notebook=path, cell=cell)
-                case NotebookPlace(path, cell, output):
+                case NotebookUri(path, cell, output):
                     return await self._output(context, place, path, cell or "", output or 0)
         except ToolError as error:
             raise protocol_error(context, error) from None
         return [types.TextResourceContents(uri=place.uri, mime_type="text/plain", text=text)]
 
     async def notebooks(self, context: Context) -> Sequence[str]:
-        """The paths of the notebooks below the root, those that the caller holds first."""
+        """Return the paths of the notebooks below the root, the caller's managed ones first."""
         try:
             caller = self._caller_of(context)
             held = [managed.path for managed in self._workspace.notebooks.list(caller)]
@@ -155,7 +154,7 @@ class Resources:
         return list(dict.fromkeys(held))
 
     async def cells(self, context: Context, notebook: str | None) -> Sequence[str]:
-        """The short ids of a notebook's cells, in order."""
+        """Return the short ids of a notebook's cells, in order."""
         try:
             caller = self._caller_of(context)
             document = await self._workspace.open(caller, notebook, tool="completion")
@@ -171,7 +170,7 @@ class Resources:
         return result.full_text()
 
     async def _output(
-        self, context: Context, place: NotebookPlace, path: str, cell: str, index: int
+        self, context: Context, place: NotebookUri, path: str, cell: str, index: int
     ) -> Contents:
         document = await self._workspace.open(self._caller_of(context), path)
         found, _ = (await document.read()).find(cell)
@@ -184,7 +183,7 @@ class Resources:
 
 
 def _output_contents(uri: str, output: Json) -> Contents:
-    """An nbformat output as contents: one for each MIME type it has, pictures as data."""
+    """Convert an nbformat output: one content per MIME type, images as binary."""
     match output.get("output_type"):
         case "stream":
             return [_contents(uri, "text/plain", sanitise(stream_text(output)))]
@@ -221,13 +220,13 @@ def _contents(
 
 
 def one_page(params: types.PaginatedRequestParams | None) -> None:
-    """Refuses a cursor where a list has one page, so that no cursor was ever given.
+    """Refuse cursors for lists with a single page.
 
     Raises:
         MCPError.
     """
     if params is not None and params.cursor is not None:
-        raise MCPError(types.INVALID_PARAMS, "The cursor is none that this server gave.")
+        raise MCPError(types.INVALID_PARAMS, "Unknown cursor.")
 
 
 def _offset(params: types.PaginatedRequestParams | None) -> int:
@@ -235,12 +234,12 @@ def _offset(params: types.PaginatedRequestParams | None) -> int:
     if cursor is None:
         return 0
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 10):
-        raise MCPError(types.INVALID_PARAMS, "The cursor is none that this server gave.")
+        raise MCPError(types.INVALID_PARAMS, "Unknown cursor.")
     return int(cursor)
 
 
 def protocol_error(context: Context, error: ToolError) -> MCPError:
-    """A failure where MCP has no result to carry it: a JSON-RPC error with the same four things."""
+    """Return an error as a JSON-RPC error, for methods without error results; with the same fields."""
     if error.status == 404:
         return _not_found(context, error.message, error.as_dict())
     known = error.status < 500 or isinstance(error, InvalidArguments)
@@ -249,8 +248,8 @@ def protocol_error(context: Context, error: ToolError) -> MCPError:
 
 
 def no_resource(context: Context, uri: str) -> MCPError:
-    """The error for a URI that is none of ours."""
-    return _not_found(context, f"There is no resource `{uri}`.", None)
+    """Return the error for an unknown URI."""
+    return _not_found(context, f"Unknown resource `{uri}`.", None)
 
 
 def _not_found(context: Context, message: str, error: Json | None) -> MCPError:

@@ -1,4 +1,4 @@
-"""The registry as an MCP server, for any transport of the SDK."""
+"""MCP server over the registry, for any transport of the SDK."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
 
 RegistryOf = Callable[[Context], Registry]
-"""Says which tools a request sees; a composition root chooses how."""
+"""Returns the tools of a request; set by the composition root."""
 
 
 class Tools:
@@ -52,12 +52,12 @@ class Tools:
     async def list(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        """All tools of the connection's toolsets."""
+        """List the tools of the connection's toolsets."""
         one_page(params)
         return types.ListToolsResult(tools=[describe(tool) for tool in self._registry_of(context)])
 
     async def call(self, context: Context, params: types.CallToolRequestParams) -> Outcome:
-        """Calls a tool. A name that does not exist is a protocol error; all else is a result."""
+        """Call a tool. An unknown name is a protocol error; all other errors are results."""
         registry = self._registry_of(context)
         try:
             registry.get(params.name)
@@ -106,12 +106,12 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class BuiltServer:
-    """An MCP server for a transport of the SDK, and how it ends.
+    """An MCP server for a transport of the SDK.
 
     Attributes:
         server: The SDK's server.
-        close: Ends calls and streams while their clients can still be answered; comes before the
-            transport's own end.
+        close: Ends calls and streams while their clients can still receive responses; called before
+            the transport is closed.
     """
 
     server: Server[Any]
@@ -125,13 +125,13 @@ def build_server(
     default_registry: Callable[[], Registry],
     caller_of: CallerOf,
 ) -> BuiltServer:
-    """An MCP server over a workspace.
+    """Build an MCP server over a workspace.
 
     Args:
         workspace: What the tools work on.
-        registry_of: The tools that a request sees.
-        default_registry: The tools that resources are read with.
-        caller_of: Who makes a request.
+        registry_of: Returns the tools of a request.
+        default_registry: Returns the tools that read resources.
+        caller_of: Returns the caller of a request.
     """
     calls, log = Calls(), ClientLog()
     resources = Resources(workspace, default_registry, caller_of)
@@ -160,7 +160,7 @@ def build_server(
         on_get_prompt=prompts.get,
         on_completion=Completion(resources).complete,
     )
-    # Registered by name: the constructor's argument warns that the newest protocol has no such method.
+    # Registered by name: the constructor's argument warns that the newest protocol lacks this method.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, log.set_level)
     server.middleware += [calls.observe, Sessions(workspace, caller_of).observe]
     return BuiltServer(server, close)

@@ -1,4 +1,4 @@
-"""MCP over a connection of lines, by the SDK's own stdio transport."""
+"""MCP over a line-based connection, by the SDK's stdio transport."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.tools.registry import Registry
 
 
-class Lines(Protocol):
-    """A connection of lines."""
+class LineConnection(Protocol):
+    """Line-based connection."""
 
     async def read_line(self) -> bytes:
-        """Return the next line; nothing at the end.
+        """Return the next line; empty at the end.
 
         Raises:
-            ValueError: it is too long.
+            ValueError: the line is too long.
         """
         ...
 
@@ -39,14 +39,16 @@ class Lines(Protocol):
 logger = logging.getLogger(__name__)
 
 
-async def serve_lines(mcp: McpHttp, registry: Registry, caller: Caller, lines: Lines) -> None:
+async def serve_lines(
+    mcp: McpHttp, registry: Registry, caller: Caller, lines: LineConnection
+) -> None:
     """Serve MCP to one client until its connection ends.
 
     Args:
-        mcp: The server's MCP.
-        registry: The tools that the client gets.
-        caller: Who it is.
-        lines: The connection, a message a line.
+        mcp: The MCP server.
+        registry: The client's tools.
+        caller: The client as a caller.
+        lines: The connection, one message per line.
     """
 
     def caller_of(context: Context) -> Caller:
@@ -59,7 +61,7 @@ async def serve_lines(mcp: McpHttp, registry: Registry, caller: Caller, lines: L
         caller_of=caller_of,
     )
     mcp.others.add(built)
-    # The SDK's transport cancels the task that it ends in: it gets one of its own.
+    # The SDK's transport cancels the task that it ends in: run it in a separate one.
     serving = asyncio.create_task(_serve(built, lines), name="MCP over a connection of lines")
     try:
         await asyncio.wait((serving,))
@@ -70,26 +72,26 @@ async def serve_lines(mcp: McpHttp, registry: Registry, caller: Caller, lines: L
         serving.result()
 
 
-async def _serve(built: BuiltServer, lines: Lines) -> None:
-    files = cast("Any", _Files(lines))
+async def _serve(built: BuiltServer, lines: LineConnection) -> None:
+    files = cast("Any", _TextStreams(lines))
     async with stdio_server(files, files) as (incoming, outgoing):
         await built.server.run(incoming, outgoing, built.server.create_initialization_options())
 
 
-class _Files:
-    """A connection as the text files that the SDK's stdio transport reads and writes."""
+class _TextStreams:
+    """A connection as the text streams that the SDK's stdio transport uses."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: LineConnection) -> None:
         self._lines = lines
 
-    def __aiter__(self) -> _Files:
+    def __aiter__(self) -> _TextStreams:
         return self
 
     async def __anext__(self) -> str:
         try:
             line = await self._lines.read_line()
         except ValueError:
-            logger.warning("A message of MCP is too long: its connection ends")
+            logger.warning("An MCP message is too long: closing its connection")
             line = b""
         if not line:
             raise StopAsyncIteration

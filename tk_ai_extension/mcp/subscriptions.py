@@ -1,4 +1,4 @@
-"""Telling clients that a notebook they follow has changed, by whoever's hand."""
+"""Subscriptions of clients to changes of notebooks."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import mcp_types as types
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 from mcp.shared.exceptions import MCPError
 
-from tk_ai_extension.mcp.places import NotebookPlace, parse
 from tk_ai_extension.mcp.resources import no_resource, protocol_error
 from tk_ai_extension.mcp.sdk import Context, connection_of
+from tk_ai_extension.mcp.uris import NotebookUri, parse
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.workspace.workspace import Workspace
 
 INTERVAL = 0.5
-"""Seconds between two notifications of one subscription: a running cell changes more often."""
+"""Minimum interval between notifications of a subscription, in seconds."""
 MAX_SUBSCRIPTIONS = 200
-"""How many resources one session may follow."""
+"""Maximum number of subscriptions of a session."""
 
 _STATE = "tk_ai.subscriptions"
 
 
 class Throttle:
-    """Calls a function at the first of many calls, and once more after each interval that had any."""
+    """Throttle: calls a function at the first event, and once after each interval with further events."""
 
     def __init__(self, function: Callable[[], None], interval: float = INTERVAL) -> None:
         self._function = function
@@ -37,7 +37,7 @@ class Throttle:
         self._again = False
 
     def __call__(self) -> None:
-        """Something happened."""
+        """Handle an event."""
         if self._timer is not None:
             self._again = True
             return
@@ -45,7 +45,7 @@ class Throttle:
         self._timer = asyncio.get_running_loop().call_later(self._interval, self._elapsed)
 
     def close(self) -> None:
-        """Calls no more."""
+        """Stop calling the function."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -67,13 +67,14 @@ class Subscriptions:
     async def subscribe(
         self, context: Context, params: types.SubscribeRequestParams
     ) -> types.EmptyResult:
-        """Follows a resource until the session ends or unsubscribes."""
+        """Subscribe to a resource until the session ends or unsubscribes."""
         followed = _followed(context)
         if params.uri in followed:
             return types.EmptyResult()
         if len(followed) >= MAX_SUBSCRIPTIONS:
             raise MCPError(
-                types.INVALID_REQUEST, f"A session follows at most {MAX_SUBSCRIPTIONS} resources."
+                types.INVALID_REQUEST,
+                f"A session can have at most {MAX_SUBSCRIPTIONS} subscriptions.",
             )
         session = context.session
         with ExitStack() as stack:
@@ -89,7 +90,7 @@ class Subscriptions:
     async def unsubscribe(
         self, context: Context, params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
-        """Follows it no longer."""
+        """Unsubscribe from a resource."""
         stack = _followed(context).pop(params.uri, None)
         if stack is not None:
             stack.close()
@@ -98,7 +99,7 @@ class Subscriptions:
     async def listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """Follows resources for as long as the client keeps the stream open."""
+        """Subscribe to resources while the client keeps the stream open."""
         uris = (params.notifications.resource_subscriptions or [])[:MAX_SUBSCRIPTIONS]
         with ExitStack() as stack:
             for uri in dict.fromkeys(uris):
@@ -109,18 +110,18 @@ class Subscriptions:
             return await self._listen(context, params)
 
     async def close(self) -> None:
-        """Ends all streams, saying so; the server stops."""
+        """End all streams with a final message."""
         self._listen.close()
         await self._tasks.close()
 
     def _follow(
         self, context: Context, uri: str, notify: Callable[[], None], stack: ExitStack
     ) -> None:
-        """Calls ``notify`` when the notebook changes; ``stack`` ends that."""
+        """Call ``notify`` on changes of the notebook until ``stack`` is closed."""
         place = parse(uri)
         if place is None:
             raise no_resource(context, uri)
-        if not isinstance(place, NotebookPlace):
+        if not isinstance(place, NotebookUri):
             return  # an artifact never changes
         try:
             path = self._workspace.contain(place.path)
@@ -135,7 +136,7 @@ class Subscriptions:
 
 
 def _followed(context: Context) -> dict[str, ExitStack]:
-    """What this session follows, by URI, until it ends."""
+    """Return this session's subscriptions by URI."""
     connection = connection_of(context)
     followed: dict[str, ExitStack] | None = connection.state.get(_STATE)
     if followed is None:

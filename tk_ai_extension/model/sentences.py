@@ -1,8 +1,8 @@
 """Sentences that people read on the screen, each with a code by which an interface translates it.
 
-`SENTENCES` is the one place that says what a code is in English. A `Sentence` is that text, and keeps
-its code and parameters for the interface that sends it on (`sentence_info`). `scripts/typescript.py` makes of the
-table what the front end translates by; a code that it does not know is shown in English.
+`SENTENCES` defines the English text of each code. A `Sentence` is that text and keeps its code and
+parameters for the interface that sends it on (`sentence_info`). `scripts/typescript.py` generates the
+front end's table from it; a code that the front end does not know is shown in English.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ _PROGRESS: Final = {
 """What a call is doing."""
 
 _NOTICES: Final = {
-    "forgotten": "{agent} does not remember the earlier messages of this chat.",
+    "forgotten": "{agent} has lost the earlier messages of this chat.",
     "session_kernel": "The `python` session's kernel {what}. Its variables are lost.",
     "kernel_replaced": "The kernel of {path} had died and was replaced. Its variables are lost.",
     "kernel_restarted": "The kernel of {path} was restarted. Its variables are lost.",
@@ -113,50 +113,50 @@ _NOTICES: Final = {
 
 _ERRORS: Final = {
     "agent_ended": "Claude's process has ended.",
-    "agent_ended_unread": "Claude's process has ended: a message of it could not be read.",
+    "agent_ended_unread": "Claude's process has ended: one of its messages could not be read.",
     "agent_ended_why": "Claude's process has ended: {why}.",
-    "agent_ended_starting": "Claude's process ended while it started: {why}.",
+    "agent_ended_starting": "Claude's process ended while starting: {why}.",
     "agent_missing": "Claude's program was not found: {why}.",
-    "agent_silent": "Claude's process sent nothing for {seconds} s.",
+    "agent_silent": "Claude's process did not answer within {seconds} s.",
     "agent_not_stopped": "{agent} did not stop in time.",
     "agent_not_interrupted": "Claude did not respond to the interrupt: {why}.",
     "agent_unsupported": "The installed claude-agent-sdk has no `claude` for this platform.",
     "answered_already": "You have no pending request `{request}`.",
     "call_stopped_turn_over": "The turn ended before this call did.",
     "call_stopped_by_user": "The user stopped this.",
-    "chat_elsewhere": "Another server of this folder is answering in this chat.",
+    "chat_elsewhere": "Another server of this folder is running a turn in this chat.",
     "chat_failed": "The chat failed: {why}",
     "chat_large": "This chat has more than {size} MB.",
     "chat_large_hint": "Start another chat.",
     "chat_missing": "You have no chat `{chat}`.",
-    "chats_many": ("{count} chat is being answered.", "{count} chats are being answered."),
-    "chats_many_hint": "Wait until one has ended, or stop one.",
+    "chats_many": ("{count} chat is running.", "{count} chats are running."),
+    "chats_many_hint": "Wait until one ends, or stop one.",
     "folder_untrusted": "This folder has a file with a key. Trust the folder to use it.",
     "folder_untrusted_hint": (
         "Read it, then trust the folder: in the panel, or by `nb chat --trust-folder` in {folder}."
     ),
     "messages_many": (
-        "{count} message is already queued in this chat.",
-        "{count} messages are already queued in this chat.",
+        "{count} message of this chat is queued already.",
+        "{count} messages of this chat are queued already.",
     ),
-    "model_busy": "The model provider is busy ({status}): {why}.",
+    "model_busy": "The provider is busy ({status}): {why}.",
     "model_failed": "The model could not answer: {why}.",
     "model_failed_status": "The model could not answer ({status}): {why}.",
-    "model_missing": "There is no model `{model}` here.",
-    "model_missing_hint": "Choose among: {models}.",
+    "model_missing": "There is no model `{model}`.",
+    "model_missing_hint": "Choose one of: {models}.",
     "model_none": "No model is connected: there is no key.",
-    "model_not_ready": "{provider} is not ready yet.",
+    "model_not_ready": "{provider} is not configured yet.",
     "model_ready": "Ready.",
-    "model_refused": "The model provider refused the key ({status}): {why}.",
+    "model_refused": "The provider refused the key ({status}): {why}.",
     "model_sandboxed": (
-        "Kernels of this folder run in a sandbox, and could have written its file of keys."
+        "Kernels of this folder run in a sandbox and could have written its file of keys."
     ),
     "model_sandboxed_hint": "Put the key in the environment, or in {file}.",
     "model_silent": "The model sent nothing for {seconds} s.",
     "model_unset_hint": "Set {names}, in the server's environment.",
     "nothing_to_undo": "There is no change that can be undone.",
-    "plan_missing": "That turn has no pending plan in this chat.",
-    "server_stopped_turn": "The server stopped in the middle of this turn.",
+    "plan_missing": "This chat has no pending plan of that turn.",
+    "server_stopped_turn": "The server stopped during this turn.",
     "stopping": "The server is stopping.",
     "stopping_hint": "Start it again.",
     "tour_hint": "Set ANTHROPIC_API_KEY, in the server's environment or in .secrets.env.",

@@ -1,1 +1,1 @@
-"""The Jupyter Server extension: the app that wires everything, and its handlers."""
+"""The Jupyter Server extension: the app and its handlers."""

@@ -1,4 +1,4 @@
-"""Keeps a server that works for somebody from being culled as idle."""
+"""Prevents culling of a server that is working for somebody."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
 INTERVAL = 20.0
-"""Seconds between two looks: a culler counts by the minute."""
+"""Polling interval in seconds: cullers count in minutes."""
 
 NAME = "tk_ai_extension"
 
 
 class ServerActivity:
-    """Says in Jupyter's ``last_activity_times`` that the server works while it does.
+    """Reports running work in Jupyter's ``last_activity_times``.
 
-    JupyterHub and `ServerApp.shutdown_no_activity_timeout` go by requests as they arrive and by
-    kernels. A call that waits, or a turn that waits for approval, is neither.
+    JupyterHub and `ServerApp.shutdown_no_activity_timeout` only count arriving requests and
+    kernels, not a waiting call or a turn that waits for approval.
 
     Args:
         settings: The web application's settings.
-        working: How much goes on now.
+        working: Returns the number of running operations.
     """
 
     def __init__(self, settings: MutableMapping[str, Any], working: Callable[[], int]) -> None:
@@ -35,11 +35,11 @@ class ServerActivity:
         self._looking = PeriodicCallback(self._look, INTERVAL * 1_000)
 
     def start(self) -> None:
-        """Looks from now on."""
+        """Start polling."""
         self._looking.start()
 
     def stop(self) -> None:
-        """Looks no more."""
+        """Stop polling."""
         self._looking.stop()
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""Where the chats' agent finds its model; the agent itself is started by `server.chatting`."""
+"""The source of the chats' models; `server.chat_services` starts the agent itself."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 named_models: ContextVar[Mapping[str, str]] = ContextVar("models of a command", default={})  # noqa: B039
-"""What the environment of the command that chats says of models: it counts before the server's own.
+"""Variables of a command's environment that concern models; they override the server's.
 
-Commands chat at the same time: each message is sent in the context of its own.
+A context variable, since several commands can chat at the same time.
 """
 
 
 def environment() -> Mapping[str, str]:
-    """Return the server's environment, with what a command's says of models.
+    """Return the server's environment with a command's variables for models.
 
-    The command's takes the place of all that the server's says: a key of one does not go to an address
-    of the other.
+    A command's variables replace all of the server's for models: a key of one must not be sent to an
+    address of the other.
     """
     named = named_models.get()
     return {**{n: v for n, v in os.environ.items() if not (named and n in FOR_CHATS)}, **named}
 
 
 def find_models(app: TkAIExtensionApp, root: Path) -> ClaudeModels:
-    """Return what finds Claude's model, as the app's traits say."""
+    """Return the source of Claude's models, as configured by the app's traits."""
     settings = ProviderSettings(
         provider=cast("Any", app.chat_provider),
         base_url=app.chat_base_url,

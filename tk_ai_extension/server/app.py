@@ -1,4 +1,4 @@
-"""The Jupyter Server extension: its settings, its start, its end."""
+"""The Jupyter Server extension: its settings, start and stop."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tk_ai_extension.kernels.environment import keep_secrets_from_kernels
 from tk_ai_extension.model.masking import mask_failed_requests
 from tk_ai_extension.server.activity import ServerActivity
 from tk_ai_extension.server.channel import Channels
-from tk_ai_extension.server.handlers.base import SETTINGS_KEY
+from tk_ai_extension.server.components import Managers, ServerComponents
+from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
 from tk_ai_extension.server.handlers.lines import LINES
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.handlers.tabs import CHANNELS_KEY, SOCKETS, TABS_KEY
-from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.renames import Renames
-from tk_ai_extension.server.services import FaceSettings, Services
+from tk_ai_extension.server.services import InterfaceSettings, Services
 from tk_ai_extension.server.tabs import Tabs
 from tk_ai_extension.workspace.dumpable import hide_process
 from tk_ai_extension.workspace.state_folder import default_data_folder
@@ -41,12 +41,12 @@ class TkAIExtensionApp(ExtensionApp):
     description = __doc__
     load_other_extensions = True
 
-    # -- what callers may do
+    # -- permissions
 
     toolsets = List(
         Unicode(),
         ["default"],
-        help="The toolsets of a connection that does not choose its own (`?toolsets=`).",
+        help="The default toolsets of a connection (`?toolsets=` overrides them).",
     ).tag(config=True)
 
     mode_cap = Enum(
@@ -74,20 +74,20 @@ class TkAIExtensionApp(ExtensionApp):
     ).tag(config=True)
 
     kernel_start_timeout = Float(
-        30.0, help="Seconds in which a kernel that was started has to answer."
+        30.0, help="Timeout for a started kernel to answer, in seconds."
     ).tag(config=True)
 
     kernel_env_exclude = List(
         Unicode(),
-        help="""Names or patterns (`MY_KEY`, `CORP_*`) of environment variables that kernels do not get.
-        `ANTHROPIC_*` and `CLAUDE_*` are always left out.""",
+        help="""Names or patterns (`MY_KEY`, `CORP_*`) of environment variables that are removed from kernels.
+        `ANTHROPIC_*` and `CLAUDE_*` are always removed.""",
     ).tag(config=True)
 
     filter_all_kernels = Bool(
         True,
-        help="""Whether those variables are also kept from the kernels that people start, in which agents
-        may run code too, and whenever a kernel is restarted. It takes the place of Jupyter's default
-        `local-provisioner`; kernelspecs that name a provisioner are left to it.""",
+        help="""Whether those variables are also removed from the kernels that people start, in which agents
+        may run code too, and at each restart of a kernel. It replaces Jupyter's default
+        `local-provisioner`; kernelspecs that name a provisioner keep it.""",
     ).tag(config=True)
 
     # -- the chat
@@ -95,54 +95,54 @@ class TkAIExtensionApp(ExtensionApp):
     chat_provider = Enum(
         ("auto", "anthropic", "oauth", "compatible", "bedrock", "vertex", "tour"),
         "auto",
-        help="""Where the chat's model is: Anthropic's API by a key or by a subscription's token (`oauth`),
-        another server that speaks the Messages API (`compatible`: Ollama, LiteLLM, a gateway), a cloud, or
-        the tour, a script that needs none. `auto` takes the first one that is configured.""",
+        help="""The chat's provider: Anthropic's API by a key or by a subscription's token (`oauth`),
+        another server with the Messages API (`compatible`: Ollama, LiteLLM, a gateway), a cloud, or
+        the tour, a script without a model. `auto` selects the first one that is configured.""",
     ).tag(config=True)
 
     chat_base_url = Unicode(
-        help="Address of a server that speaks the Messages API; `ANTHROPIC_BASE_URL` unless given."
+        help="Address of a server with the Messages API; by default `ANTHROPIC_BASE_URL`."
     ).tag(config=True)
 
-    chat_model = Unicode(
-        help="The model that a chat asks unless it names another; the provider's own unless given."
-    ).tag(config=True)
+    chat_model = Unicode(help="The default model of a chat; by default the provider's.").tag(
+        config=True
+    )
 
-    chat_models = List(Unicode(), help="The models that a chat may name besides.").tag(config=True)
+    chat_models = List(Unicode(), help="Further models that a chat may choose.").tag(config=True)
 
     cell_chat = Bool(
         True,
-        help="""Whether cells may ask Claude (`%tk`): each Python kernel then gets a pass, which is good in
-        that kernel, for its notebook's chat. It needs `filter_all_kernels`.""",
+        help="""Whether cells may ask Claude (`%tk`): each Python kernel then receives a credential, valid in
+        that kernel only, for its notebook's chat. Requires `filter_all_kernels`.""",
     ).tag(config=True)
 
     chat_small = Bool(
         None,
         allow_none=True,
-        help="""Whether the model of another server is a small one, which is not asked to think and gets
-        no features that only Anthropic's own API knows. Unless given: whether its name lacks `claude`.""",
+        help="""Whether the model of another server is a small one, without thinking and
+        features that only Anthropic's API supports. By default true if its name lacks `claude`.""",
     ).tag(config=True)
 
     chat_secrets = Unicode(
         ".secrets.env",
-        help="""File of keys for the model, relative to the root directory; empty for none. Nothing but
-        keys is taken from it, once the user has trusted the folder, and where neither the server's
+        help="""File of keys for the model, relative to the root directory; empty for none. Only
+        keys are read from it, once the user trusts the folder, and only if neither the server's
         environment nor the user's own file has one.""",
     ).tag(config=True)
 
     hide_process = Bool(
         True,
-        help="""Whether code in kernels, which runs as the server's user, is kept from the environment and
-        the memory of the server's process (Linux; root is not kept from them). Debuggers and profilers
-        that attach to the server need root then, and it leaves no core dumps.""",
+        help="""Whether code in kernels, which runs as the server's user, is denied the environment and
+        memory of the server's process (Linux; not against root). Debuggers and profilers
+        that attach to the server then need root, and it writes no core dumps.""",
     ).tag(config=True)
 
     chat_trust_folder = Bool(
-        False, help="Whether the root directory's file of keys is used although nobody was asked."
+        False, help="Whether the root directory's file of keys is trusted without asking the user."
     ).tag(config=True)
 
     chat_cli = Unicode(
-        help="Path of the `claude` program; the one that claude-agent-sdk brings unless given."
+        help="Path of the `claude` program; by default the one of claude-agent-sdk."
     ).tag(config=True)
 
     chat_retries = Integer(
@@ -153,40 +153,36 @@ class TkAIExtensionApp(ExtensionApp):
     ).tag(config=True)
 
     chat_request_timeout = Float(
-        600.0, help="Seconds that one request to the model's server may take."
+        600.0, help="Timeout of one request to the provider, in seconds."
     ).tag(config=True)
 
     chat_silence = Float(
         120.0,
-        help="Seconds after which a turn in which the model says nothing, and nothing runs, is given up.",
+        help="Timeout of a turn in which the model sends nothing and no call is running, in seconds.",
     ).tag(config=True)
 
     chat_idle = Float(
-        900.0, help="Seconds after which the process of a chat that nobody uses is let go."
+        900.0, help="Seconds after which the process of an idle chat is stopped."
     ).tag(config=True)
 
-    max_chats = Integer(16, help="How many chats may have a process at once.").tag(config=True)
+    max_chats = Integer(16, help="Maximum number of chats with a process.").tag(config=True)
 
-    # -- bounds
+    # -- limits
 
     answer_budget = Integer(
-        8_000, help="Characters of output that an answer shows; the rest is in an artifact."
+        8_000, help="Maximum characters of output in a result; the rest is in an artifact."
     ).tag(config=True)
 
-    max_wait = Float(3_600.0, help="Seconds that one call may wait for code.").tag(config=True)
+    max_wait = Float(3_600.0, help="Maximum seconds that a call waits for code.").tag(config=True)
 
-    max_source = Integer(4_000_000, help="Characters of source that a cell may have.").tag(
-        config=True
-    )
+    max_source = Integer(4_000_000, help="Maximum characters of a cell's source.").tag(config=True)
 
     max_output = Integer(
         100_000_000,
-        help="Bytes of output that are kept of one execution; the notebook gets no more.",
+        help="Maximum bytes of output that are stored of one execution, also in the notebook.",
     ).tag(config=True)
 
-    max_body = Integer(
-        64_000_000, help="Bytes that the body of a request to the extension may have."
-    ).tag(config=True)
+    max_body = Integer(64_000_000, help="Maximum bytes of a request's body.").tag(config=True)
 
     linked_folders = List(
         Unicode(),
@@ -200,37 +196,38 @@ class TkAIExtensionApp(ExtensionApp):
         "longest time ends.",
     ).tag(config=True)
 
-    session_timeout = Float(
-        12 * 3_600.0, help="Seconds after which an MCP session that nobody uses is forgotten."
-    ).tag(config=True)
+    session_timeout = Float(12 * 3_600.0, help="Seconds after which an idle MCP session ends.").tag(
+        config=True
+    )
 
-    permission_keep = Float(
-        3_600.0, help="Seconds for which a request for permission waits for its answer."
-    ).tag(config=True)
+    permission_keep = Float(3_600.0, help="Seconds after which a permission request expires.").tag(
+        config=True
+    )
 
     artifact_max_bytes = Integer(
-        100_000_000, help="Bytes that one artifact (an output too long to show) may have."
+        100_000_000, help="Maximum bytes of one artifact (an output that is too long to show)."
     ).tag(config=True)
 
-    artifact_total_bytes = Integer(1_000_000_000, help="Bytes of all artifacts together.").tag(
+    artifact_total_bytes = Integer(
+        1_000_000_000, help="Maximum bytes of all artifacts together."
+    ).tag(config=True)
+
+    artifact_keep = Float(7 * 86_400.0, help="Seconds after which an artifact is deleted.").tag(
         config=True
     )
 
-    artifact_keep = Float(7 * 86_400.0, help="Seconds for which an artifact is kept.").tag(
-        config=True
-    )
-
-    history_keep_days = Integer(90, help="Days for which the journal of changes is kept.").tag(
-        config=True
-    )
+    history_keep_days = Integer(
+        90, help="Days after which entries of the journal of changes are deleted."
+    ).tag(config=True)
 
     history_max_bytes = Integer(
-        500_000_000, help="Bytes that the journal of changes may have; the oldest entries go first."
+        500_000_000,
+        help="Maximum bytes of the journal of changes; the oldest entries are deleted first.",
     ).tag(config=True)
 
     data_dir = Unicode(
-        help="""Where the journal and the artifacts are kept, in a folder for each root directory: below
-        Jupyter's data folder unless given. What is made there is for its user alone (0700, 0600).""",
+        help="""Folder of the journal and the artifacts, a subfolder for each root directory; by default below
+        Jupyter's data folder. Its files are private (0700, 0600).""",
     ).tag(config=True)
 
     @default("data_dir")
@@ -238,7 +235,7 @@ class TkAIExtensionApp(ExtensionApp):
         return str(default_data_folder())
 
     project: ProjectServices | None = None
-    """What a project's own server can do besides (`server.headless`); None in a person's."""
+    """Services of a project's own server (`server.headless`); None in a person's."""
 
     services: Services
 
@@ -247,13 +244,13 @@ class TkAIExtensionApp(ExtensionApp):
         """What the tools work on."""
         return self.services.workspace
 
-    # -- the life of a server
+    # -- start and stop
 
     def initialize_settings(self) -> None:
-        """Registers the server's managers, once, where every call finds them.
+        """Create the services over the server's managers.
 
-        What works on them is put together when the server is up (`Services.ready`). Only what must
-        not miss anything begins here: secrets are kept from kernels, renamed notebooks followed.
+        The workspace is built after the start (`Services.ready`). Only what must not miss an event
+        begins here: removing secrets from kernels, and following renamed notebooks.
         """
         if self.hide_process:
             hide_process()
@@ -268,12 +265,12 @@ class TkAIExtensionApp(ExtensionApp):
         )
         self.services = Services(
             managers,
-            partial(self._wire, managers),
-            partial(self._wire_chats, managers),
-            self._face_settings(),
+            partial(self._build_components, managers),
+            partial(self._build_chats, managers),
+            self._interface_settings(),
         )
         if self.filter_all_kernels:
-            passes = self.services.line if self.cell_chat else None
+            passes = self.services.kernel_chat if self.cell_chat else None
             keep_secrets_from_kernels(managers.kernels, self.kernel_env_exclude, passes)
         self._renames = Renames(server.event_logger, self.services.renamed)
         self._tabs = self.settings[TABS_KEY] = Tabs()
@@ -282,51 +279,53 @@ class TkAIExtensionApp(ExtensionApp):
         self._activity = ServerActivity(server.web_app.settings, self.services.working)
 
     def initialize_handlers(self) -> None:
-        """Adds the routes."""
+        """Add the routes."""
         cast("list[Any]", self.handlers).extend([*SOCKETS, *LINES, *ROUTES])
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:  # noqa: ARG002
-        """The server is up: what takes long to import is imported when there is time, or need."""
+        """Prepare slow imports after the server has started."""
         self._stop_on_interrupt()
         self._activity.start()
         self.services.prepare()
 
     def current_activity(self) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """How many calls, runs and turns go on; while there are any, Jupyter does not stop as idle."""
+        """Return the number of running calls, executions and turns; if any, Jupyter does not stop as idle."""
         return self.services.working() or None
 
     async def stop_extension(self) -> None:
-        """Ends what runs here."""
+        """Stop the extension."""
         self._renames.close()
         self._activity.stop()
         self._channels.close()
         await self.services.close()
         self._tabs.close()
 
-    def _wire(self, managers: Managers) -> Wired:
-        # Its imports take as long as all else that the extension does at the server's start.
-        from tk_ai_extension.server.wiring import wire
+    def _build_components(self, managers: Managers) -> ServerComponents:
+        # Its imports take as long as the rest of the extension's start.
+        from tk_ai_extension.server.composition import build_components
 
-        return wire(self, managers, self._tabs)
+        return build_components(self, managers, self._tabs)
 
-    def _wire_chats(self, managers: Managers, wired: Wired, registry: Registry) -> Chats:
-        from tk_ai_extension.server.chatting import wire_chats
+    def _build_chats(
+        self, managers: Managers, components: ServerComponents, registry: Registry
+    ) -> Chats:
+        from tk_ai_extension.server.chat_services import build_chats
 
-        return wire_chats(self, managers, wired, registry)
+        return build_chats(self, managers, components, registry)
 
     def _stop_on_interrupt(self) -> None:
-        """Lets SIGINT stop the server as SIGTERM does, where Jupyter leaves it to Python.
+        """Let SIGINT stop the server as SIGTERM does, where Jupyter leaves it to Python.
 
-        With a terminal Jupyter asks there. Without one its loop would just be left: no extension
-        would be stopped, cells and rooms would be cut off in the middle of a save.
+        With a terminal Jupyter asks for confirmation. Without one it would leave its event loop at
+        once: no extension would be stopped, and running cells and saves would be interrupted.
         """
         server: Any = self.serverapp
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, lambda _number, _frame: server.stop(from_signal=True))
 
-    def _face_settings(self) -> FaceSettings:
-        return FaceSettings(
+    def _interface_settings(self) -> InterfaceSettings:
+        return InterfaceSettings(
             toolsets=tuple(self.toolsets),
             max_body=self.max_body,
             allowed_origins=frozenset(

@@ -1,7 +1,7 @@
-"""An ASGI application behind a tornado handler.
+"""Bridge from a tornado handler to an ASGI application.
 
 Jupyter Server speaks tornado, and the MCP SDK's Streamable HTTP transport is an ASGI application.
-The bridge lets the one answer for the other, on the server's own port and behind its own
+The bridge serves the ASGI application on the server's own port and behind its own
 authentication (docs/adr/0008).
 """
 
@@ -21,9 +21,9 @@ AsgiApp = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 
 def send_at_once(handler: RequestHandler) -> None:
-    """Lets each flushed piece go when it is flushed.
+    """Disable Nagle's algorithm (TCP_NODELAY).
 
-    TCP would keep a small one back until the one before it is acknowledged, up to 40 ms later.
+    TCP would delay a small chunk until the previous one is acknowledged, up to 40 ms later.
     """
     stream: Any = getattr(handler.request.connection, "stream", None)
     if stream is not None:
@@ -33,15 +33,14 @@ def send_at_once(handler: RequestHandler) -> None:
 class AsgiExchange:
     """One request answered by an ASGI application.
 
-    What the application sends goes out at once and piece by piece: each piece waits until the one
-    before it is on its way, so that a slow client slows the application and nothing piles up. When
-    the client goes away the application receives ``http.disconnect``, and what it still sends goes
-    nowhere.
+    Chunks are sent at once, with backpressure: `send` waits until the previous chunk is flushed, so
+    that a slow client slows down the application. When the client disconnects, the application
+    receives ``http.disconnect``, and further chunks are dropped.
 
     Args:
         handler: The tornado handler of the request, which has been authenticated.
         body: The request's body.
-        extra: More entries of the ASGI scope; for example ``user``.
+        extra: Further entries of the ASGI scope, for example ``user``.
     """
 
     def __init__(
@@ -50,28 +49,28 @@ class AsgiExchange:
         self._handler = handler
         self._body: bytes | None = body
         self.gone = asyncio.Event()
-        """Set when the client has gone away, or was answered."""
+        """Set when the client has disconnected or the response is complete."""
         self.extra: Mapping[str, Any] = extra or {}
 
     @property
     def is_call(self) -> bool:
-        """Whether something is asked, and not a session's own stream that only listens."""
+        """Whether this is a request, and not the event stream of a session."""
         return self._handler.request.method == "POST"
 
     async def run(self, app: AsgiApp) -> None:
-        """Lets the application answer; returns when it has."""
+        """Run the application until its response is complete."""
         try:
             await app(self.scope(), self._receive, self._send)
         finally:
-            # The application may still wait for what comes after its answer.
+            # The application may still await messages after its response.
             self.gone.set()
 
     def disconnect(self) -> None:
-        """The client is gone (tornado calls the handler's `on_connection_close`)."""
+        """Handle the client's disconnect (from the handler's `on_connection_close`)."""
         self.gone.set()
 
     def scope(self) -> dict[str, Any]:
-        """The request in ASGI's terms."""
+        """Return the ASGI scope of the request."""
         request = self._handler.request
         path, _, query = request.uri.partition("?") if request.uri else (request.path, "", "")
         host, _, port = request.host.rpartition(":")
@@ -110,9 +109,7 @@ class AsgiExchange:
             case "http.response.body":
                 await self._write(message.get("body", b""), more=message.get("more_body", False))
             case other:
-                raise ValueError(
-                    f"An ASGI application sent `{other}`, which HTTP/1.1 has no place for."
-                )
+                raise ValueError(f"Unsupported ASGI message `{other}`.")
 
     async def _start(self, message: Message) -> None:
         self._handler.set_status(message["status"])
@@ -126,7 +123,7 @@ class AsgiExchange:
                 self._handler.set_header(name, value)
                 seen.add(name.lower())
         if "content-length" not in seen:
-            # A stream, whose first piece may be long in coming: the client waits for the headers.
+            # Flush a stream's headers: its first chunk may take long.
             send_at_once(self._handler)
             await self._write(b"", more=True)
 
@@ -137,7 +134,7 @@ class AsgiExchange:
             if more:
                 await self._handler.flush()
             else:
-                # Not the handler's own finish: Jupyter's sets a content type of its own.
+                # Not the handler's own finish: Jupyter's overrides the content type.
                 await RequestHandler.finish(self._handler)  # pyright: ignore[reportUnknownMemberType]
         except StreamClosedError:
             self.gone.set()

@@ -1,20 +1,20 @@
-"""What a page is sent over its WebSocket besides questions about its tabs: events of topics.
+"""Event channel of a page of JupyterLab: subscriptions to topics over its WebSocket.
 
-A page subscribes under a number of its own, with the id of the last event that it knows::
+A page subscribes with a number of its choice and the id of the last event that it knows::
 
     {"subscribe": 3, "chat": "c1", "after": 17}
     {"subscribe": 4, "permissions": true}
     {"subscribe": 5, "changes": "plan.ipynb", "after": "9f3a-12"}
     {"unsubscribe": 5}
 
-The server answers that nothing was missed (``live``), or that what the page knows is void
-(``reset``), then sends each event under its id; ``error`` and ``over`` end a subscription::
+The server replies that the page has missed nothing (``live``) or must discard its state
+(``reset``), then sends each event with its id; ``error`` and ``over`` end a subscription::
 
     {"subscription": 3, "live": true}
     {"subscription": 3, "id": 18, "event": {"kind": "text", ...}}
 
-Events of a chat have their numbers there, and are kept with it. Those of the other topics are
-numbered for each subscription, and the last of them kept for `KEEP` seconds after it has ended.
+Events of a chat have their number in the chat and are stored with it. Events of other topics are
+numbered for each subscription; the last of them are kept for `KEEP` seconds after its end.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ if TYPE_CHECKING:
     from tk_ai_extension.server.services import Services
 
 KEEP = 60.0
-"""Seconds for which events are kept of a subscription that has ended, and a page that is away."""
+"""Seconds for which events of an ended subscription or a disconnected page are kept."""
 
 MAX_KEPT = 500
-"""Events of a topic that are kept."""
+"""Maximum number of kept events of a topic."""
 
 MAX_IDLE_FEEDS = 50
-"""Subscriptions of one page that have ended and whose events are kept."""
+"""Maximum number of ended subscriptions of a page with kept events."""
 
 MAX_CHANNELS = 100
-"""Pages of one user whose events are kept, those among them that may come back."""
+"""Maximum number of pages of a user, including disconnected ones."""
 
 MAX_SUBSCRIPTIONS = 200
-"""How many topics one page may follow at once."""
+"""Maximum number of subscriptions of a page."""
 
 Send = Callable[[str], Awaitable[None]]
 
 
 class Feed:
-    """Events of one topic for one subscription, numbered; the last of them are kept.
+    """Numbered events of one topic for one subscription, with a buffer of the last ones.
 
     Args:
-        topic: What they are of.
-        source: The events. It begins with the state of the topic.
+        topic: The topic.
+        source: The events, beginning with the topic's state.
 
     Attributes:
-        name: What the ids of its events begin with.
-        readers: How many connections read it now: the one before may not have ended yet.
+        name: Prefix of the ids of its events.
+        readers: Number of connections that read it: a previous one may not have ended yet.
     """
 
     def __init__(self, topic: tuple[str, str], source: AsyncIterator[Json]) -> None:
@@ -77,7 +77,7 @@ class Feed:
         self._task = asyncio.create_task(self._run(source), name="tk-ai feed")
 
     def position(self, after: str) -> int | None:
-        """Return the number of the event with this id; None where it is not known what followed it."""
+        """Return the number of the event with this id; None if the next ones are no longer kept."""
         name, _, number = after.partition("-")
         if name != self.name or not number.isdecimal():
             return None
@@ -85,7 +85,7 @@ class Feed:
         return int(number) if first - 1 <= int(number) <= self._last else None
 
     async def after(self, number: int) -> AsyncIterator[tuple[str, Json]]:
-        """Yield the events after this number with their ids, until some are not kept any more.
+        """Yield the events after a number with their ids, until one is no longer kept.
 
         Raises:
             ToolError: the topic cannot be followed.
@@ -105,7 +105,7 @@ class Feed:
                 await self._changed.wait()
 
     def close(self) -> None:
-        """Follow the topic no more."""
+        """Stop following the topic."""
         self._task.cancel()
 
     async def _run(self, source: AsyncIterator[Json]) -> None:
@@ -123,14 +123,14 @@ class Feed:
 
 
 class Channel:
-    """The subscriptions of one page, over one connection after the other.
+    """Subscriptions of one page, across reconnects.
 
     Args:
-        services: Of the server.
-        user: Whose page it is.
+        services: The server's services.
+        user: The page's user.
 
     Attributes:
-        connection: The page's connection; None while it is away.
+        connection: The page's connection; None while it is disconnected.
     """
 
     def __init__(self, services: Services, user: str) -> None:
@@ -141,11 +141,11 @@ class Channel:
         self._feeds: dict[str, Feed] = {}
 
     def receive(self, message: Json, send: Send) -> bool:
-        """Begin or end a subscription; whether that is what the message says.
+        """Begin or end a subscription; return whether the message requests that.
 
         Raises:
             InvalidArguments: there is no such topic.
-            LimitReached: the page follows too many.
+            LimitReached: the page has too many subscriptions.
         """
         begun, ended = message.get("subscribe"), message.get("unsubscribe")
         if isinstance(ended, int):
@@ -154,7 +154,7 @@ class Channel:
             kind, value = _topic(message)
             self._end(begun)
             if len(self._tasks) >= MAX_SUBSCRIPTIONS:
-                raise LimitReached(f"A page may follow {MAX_SUBSCRIPTIONS} topics.")
+                raise LimitReached(f"A page can follow at most {MAX_SUBSCRIPTIONS} topics.")
             task = asyncio.create_task(
                 self._serve(begun, kind, value, message.get("after"), send), name="tk-ai channel"
             )
@@ -164,12 +164,12 @@ class Channel:
         return True
 
     def detach(self) -> None:
-        """The connection is lost: what the page follows is numbered on, and sent no more."""
+        """Handle a lost connection: events are still numbered, but not sent."""
         for number in list(self._tasks):
             self._end(number)
 
     def close(self) -> None:
-        """The page does not come back."""
+        """Close the channel of a page that will not reconnect."""
         self.detach()
         for feed in self._feeds.values():
             feed.close()
@@ -207,7 +207,7 @@ class Channel:
         try:
             events = await chats.follow(self._user, chat, known)
         except InvalidArguments:
-            # The server lost what it had not written down, and numbers anew from there.
+            # The server lost unsaved events, and numbers restart from there.
             await say(reset=True)
             return
         await say(live=True)
@@ -235,7 +235,7 @@ class Channel:
             asyncio.get_running_loop().call_later(KEEP, self._expire, feed)
 
     def _known(self, topic: tuple[str, str], after: Any) -> tuple[Feed | None, int | None]:
-        """The feed of an event's id, and the event's number in it."""
+        """Return the feed of an event id, and the event's number in it."""
         if not isinstance(after, str):
             return None, None
         feed = self._feeds.get(after.partition("-")[0])
@@ -244,13 +244,13 @@ class Channel:
         return feed, feed.position(after)
 
     def _trim(self) -> None:
-        """Keep no more than the newest of the feeds that nobody reads."""
+        """Drop the oldest feeds without readers."""
         idle = [feed for feed in self._feeds.values() if not feed.readers]
         for feed in idle[:-MAX_IDLE_FEEDS]:
             self._expire(feed)
 
     def _expire(self, feed: Feed) -> None:
-        """Keep the events of a feed no more, unless somebody has come back to it."""
+        """Drop a feed unless it has a reader again."""
         if not feed.readers and self._feeds.pop(feed.name, None) is not None:
             feed.close()
 
@@ -265,17 +265,17 @@ class Channel:
 
 
 class Channels:
-    """The channels of a server, by page."""
+    """Channels of a server, by page."""
 
     def __init__(self) -> None:
         self._channels: dict[tuple[str, str], Channel] = {}
         self._expiry: dict[tuple[str, str], asyncio.TimerHandle] = {}
 
     def attach(self, services: Services, user: str, client: str, connection: object) -> Channel:
-        """Return the channel of a page that has connected, for the first time or again.
+        """Return the channel of a page that connects or reconnects.
 
         Raises:
-            LimitReached: there are too many.
+            LimitReached: the user has too many pages.
         """
         key = (user, client)
         if (expiry := self._expiry.pop(key, None)) is not None:
@@ -285,7 +285,7 @@ class Channels:
             if sum(owner == user for owner, _ in self._channels) >= MAX_CHANNELS:
                 raise LimitReached(
                     f"You have {MAX_CHANNELS} pages of JupyterLab open.",
-                    hint="Close some of them; those that were closed count for another minute.",
+                    hint="Close some of them; closed ones count for another minute.",
                 )
             channel = self._channels[key] = Channel(services, user)
         channel.detach()
@@ -293,12 +293,12 @@ class Channels:
         return channel
 
     def lost(self, channel: Channel, connection: object, *, left: bool) -> None:
-        """The connection of a page is gone.
+        """Handle the end of a page's connection.
 
         Args:
             channel: The page's channel.
-            connection: Its connection, if it has no newer one.
-            left: Whether the page was closed or reloaded: it does not come back.
+            connection: Its connection; ignored if it has a newer one.
+            left: Whether the page was closed or reloaded and will not reconnect.
         """
         if channel.connection is not connection:
             return
@@ -314,7 +314,7 @@ class Channels:
             self._expiry[key] = loop.call_later(KEEP, self._forget, key)
 
     def close(self) -> None:
-        """The server stops."""
+        """Close all channels."""
         for timer in self._expiry.values():
             timer.cancel()
         for channel in self._channels.values():
@@ -327,10 +327,10 @@ class Channels:
 
 
 def _topic(message: Json) -> tuple[str, str]:
-    """The topic of a subscription, and what it is of.
+    """Parse the topic of a subscription and its argument.
 
     Raises:
-        InvalidArguments: there is none.
+        InvalidArguments: there is no such topic.
     """
     chat, notebook = message.get("chat"), message.get("changes")
     if isinstance(chat, str):

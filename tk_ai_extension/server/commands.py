@@ -1,4 +1,4 @@
-"""The commands of `nb`, run in the server for a terminal at the other end of a connection."""
+"""Runs commands of `nb` in the server, for a terminal at the other end of a connection."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any, Protocol, cast
 
 from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.chat_client import ChatClient
 from tk_ai_extension.cli.commands.table import Commands
 from tk_ai_extension.cli.context import MEMORY, CommandContext
 from tk_ai_extension.cli.memory import Memory
 from tk_ai_extension.cli.session import as_json
-from tk_ai_extension.cli.talk import ChatClient
 from tk_ai_extension.cli.terminal import NothingRead, TerminalInfo, UnreadableFile, harmless
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import InternalError, InvalidArguments
 from tk_ai_extension.server.agents import named_models
+from tk_ai_extension.server.components import ServerComponents
+from tk_ai_extension.server.composition import root_of
 from tk_ai_extension.server.handlers.lines import LineStream, LineTooLong
-from tk_ai_extension.server.parts import Wired
 from tk_ai_extension.server.services import Services
-from tk_ai_extension.server.wiring import root_of
 from tk_ai_extension.tools.registry import Registry
 
 logger = logging.getLogger(__name__)
@@ -31,22 +31,24 @@ logger = logging.getLogger(__name__)
 NO_COMMAND = {"err": "Invalid client message.\n", "exit": wire.REFUSED}
 
 
-def command_context(services: Services, wired: Wired, registry: Registry) -> CommandContext:
-    """Put together what commands of `nb` work with in this server."""
+def command_context(
+    services: Services, components: ServerComponents, registry: Registry
+) -> CommandContext:
+    """Build the context of `nb`'s commands in this server."""
     server = services.managers.server
-    project = wired.project
+    project = components.project
 
     async def chats(user: str, models: Mapping[str, str]) -> ChatClient:
         if project is not None:
             named_models.set(models)
-        return ChatClient(await services.chats(), wired.models, wired.workspace, user)
+        return ChatClient(await services.chats(), components.models, components.workspace, user)
 
     return CommandContext(
         root=str(root_of(services.managers.contents) or ""),
         user=services.owner,
-        workspace=wired.workspace,
+        workspace=components.workspace,
         registry=registry,
-        memory=Memory(wired.state / MEMORY),
+        memory=Memory(components.state / MEMORY),
         project=project,
         host=None if project is None else os.getpid(),
         url="" if project is not None else str(server.connection_url),
@@ -71,62 +73,62 @@ class RemoteTerminal:
         self.redirected = False
         self._lines = lines
         self._answer: asyncio.Future[str | None] | None = None
-        # Why nothing more is received: the command is gone, or sent what cannot be understood.
+        # Why nothing more is received: the command disconnected, or sent an invalid message.
         self._silent: Exception | None = None
 
     def out(self, text: str) -> None:
-        """Prints what was asked for."""
+        """Print to standard output."""
         self.send(out=text)
 
     def err(self, text: str) -> None:
-        """Prints what is said besides."""
+        """Print to standard error."""
         self.send(err=text)
 
     async def read(self) -> str:
-        """All of standard input."""
+        """Read all of standard input."""
         text = await self._ask(ask="stdin")
         if text is None:
             raise NothingRead
         return text
 
     async def read_file(self, path: str) -> str:
-        """A text file where the command was typed."""
+        """Read a text file relative to the command's folder."""
         text = await self._ask(ask="file", path=path)
         if text is None:
             raise NothingRead
         return text
 
     async def edit(self, text: str, name: str) -> str | None:
-        """The text after a person has edited it."""
+        """Let the person edit text."""
         return await self._ask(ask="edit", text=text, name=name)
 
     async def ask(self, prompt: str) -> str | None:
-        """A line that a person types; None where they end it, or nobody is there."""
+        """Read a line from the person; None at the end of input, or without a terminal."""
         return await self._ask(ask="line", prompt=prompt)
 
     def browse(self, url: str) -> None:
-        """Opens a page in the person's browser."""
+        """Open a page in the person's browser."""
         self.send(browse=url)
 
     def redirect(self, url: str, token: str, notebook: str | None = None) -> None:
-        """Has the command run in another server instead."""
+        """Redirect the command to another server."""
         self.redirected = True
         self.send(redirect=url, token=token, notebook=notebook)
 
     def send(self, **frame: object) -> None:
-        """Sends a frame; nothing happens where nobody is there any more."""
+        """Send a frame; ignored after a disconnect."""
         self._lines.write(json.dumps(frame).encode() + b"\n")
 
     def send_last(self, **frame: object) -> None:
-        """Sends a frame, and keeps the connection open until this process is no more."""
+        """Send a frame and keep the connection open until this process exits."""
         self._lines.keep_open()
         self.send(**frame)
 
     def receive(self, frame: object) -> None:
-        """Takes what the command says.
+        """Handle a message of the command.
 
         Raises:
-            TypeError: it is no message.
+            TypeError: the message is invalid.
         """
         if not isinstance(frame, dict):
             raise TypeError
@@ -142,7 +144,7 @@ class RemoteTerminal:
                 self._answer.set_result(said.get("answer"))
 
     def fail(self, why: Exception) -> None:
-        """No answer comes any more: who waits for one is told why."""
+        """Fail pending requests to the command with a reason."""
         self._silent = why
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(why)
@@ -156,19 +158,19 @@ class RemoteTerminal:
 
 
 class Stoppable(Protocol):
-    """The server that is stopped by a command."""
+    """A server that a command can stop."""
 
     def stop(self) -> None:
-        """Stop it."""
+        """Stop the server."""
         ...
 
 
 class CommandServer:
-    """Runs commands.
+    """Runs commands of `nb`.
 
     Args:
-        context: What they work with; the user is that of each connection.
-        server: Stopped by the command that says so.
+        context: Their context; each connection sets its user.
+        server: The server that `nb shutdown` stops.
     """
 
     def __init__(self, context: CommandContext, server: Stoppable) -> None:
@@ -179,21 +181,21 @@ class CommandServer:
         self._under_way = 0
 
     async def answer(self, lines: LineStream, user: str) -> None:
-        """Run the command that the first line of a connection names; it goes on without it."""
+        """Run the command in the first line of a connection; it continues after a disconnect."""
         try:
             greeting = json.loads(await lines.read_line())
             terminal = RemoteTerminal(greeting, lines)
             argv = [str(word) for word in greeting["argv"]]
             version = greeting["version"]
         except (ValueError, LookupError, TypeError, LineTooLong):
-            # Nobody of ours: a command says what it was called with.
+            # Not a client of `nb`: the first line must be the call.
             lines.write(json.dumps(NO_COMMAND).encode() + b"\n")
             await lines.drain()
             return
         if version != __version__:
             terminal.err(
-                f"The server runs version {__version__}, and this is {version}: "
-                "`nb shutdown`, then `nb open` makes them one.\n"
+                f"The server runs version {__version__}, and nb is version {version}: run "
+                "`nb shutdown`, then `nb open`.\n"
             )
         running = self._running.spawn(self._run(argv, terminal, user), "A command")
         listening = asyncio.create_task(_listen(lines, terminal))
@@ -210,7 +212,7 @@ class CommandServer:
         await self._running.close()
 
     async def _run(self, argv: list[str], terminal: RemoteTerminal, user: str) -> None:
-        """Runs a command to its end, whether or not somebody still waits for it."""
+        """Run a command to its end, even after a disconnect."""
         context = self._context.for_user(user)
         self._under_way += 1
         try:
@@ -219,7 +221,7 @@ class CommandServer:
             logger.exception("nb %s failed", argv)
             error = InternalError(
                 f"nb {argv[0]} failed: {type(problem).__name__}: {problem}",
-                hint="This is a defect of nb; the server's log has the traceback.",
+                hint="This is a bug in nb; the server's log has the traceback.",
             )
             if "--json" in argv:
                 terminal.out(as_json({"error": error.as_dict()}))
@@ -247,11 +249,11 @@ async def _listen(lines: LineStream, terminal: RemoteTerminal) -> None:
     except LineTooLong:
         terminal.fail(_too_long())
     except (ValueError, TypeError):
-        terminal.fail(InvalidArguments("What the command said cannot be understood."))
+        terminal.fail(InvalidArguments("The command sent an invalid message."))
 
 
 def _too_long() -> InvalidArguments:
     return InvalidArguments(
-        f"What was read is longer than {wire.LONGEST_LINE >> 20} MB as JSON.",
-        hint="Nothing was changed. Write less at once.",
+        f"The input is longer than {wire.LONGEST_LINE >> 20} MB as JSON.",
+        hint="Nothing was changed. Write less at a time.",
     )

@@ -1,4 +1,4 @@
-"""Files below the server's root, through Jupyter's contents manager."""
+"""Files below the server's root, read through Jupyter's contents manager."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.workspace.files import FileEntry
 
 MAX_BYTES = 20_000_000
-"""Bytes of a text file; a larger one is read by code in a kernel."""
+"""Maximum size of a text file, in bytes; read a larger one by code in a kernel."""
 
 _KINDS = {"directory": "directory", "notebook": "notebook"}
 
 
 class ContentsFiles:
-    """`workspace.files.Files` over a contents manager, so that its own rules and hooks hold.
+    """`workspace.files.Files` over a contents manager, with its rules and hooks.
 
     Args:
         contents: The contents manager.
-        contain: The path of a file below the root; raises PathRefused.
-        contain_folder: The path of a folder, the root among them; raises PathRefused.
-        max_bytes: The bound on a file that is read.
+        contain: Returns the path of a file below the root; raises PathRefused.
+        contain_folder: Returns the path of a folder, also the root; raises PathRefused.
+        max_bytes: Maximum size of a file, in bytes.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class ContentsFiles:
         self._max_bytes = max_bytes
 
     async def list(self, path: str) -> list[FileEntry]:
-        """What is in a folder, sorted by name."""
+        """List a folder, sorted by name."""
         folder = self._contain_folder(path)
         model = await self._get(folder, content=True, type="directory")
-        # The contents manager hides hidden files only where it was told to.
+        # The contents manager lists hidden files if it is configured so.
         shown = [_entry(item) for item in model["content"] if self._is_shown(item)]
         return sorted(shown, key=lambda entry: entry.path)
 
     def _is_shown(self, item: dict[str, Any]) -> bool:
-        """Whether an entry has a path that may be named: not hidden, Unicode, no way out."""
+        """Whether an entry's path is allowed: not hidden, valid Unicode, inside the root."""
         if item["name"].startswith("."):
             return False
         try:
@@ -66,14 +66,14 @@ class ContentsFiles:
         return True
 
     async def read_text(self, path: str) -> str:
-        """A text file, whole."""
+        """Read a text file."""
         path = self._contain(path)
         model = await self._get(path, content=False)
         if model["type"] == "directory":
             raise NotReadable(f"`{path}` is a folder.")
         if (model.get("size") or 0) > self._max_bytes:
             raise NotReadable(
-                f"`{path}` has {model['size']:,} bytes; at most {self._max_bytes:,} are read.",
+                f"`{path}` has {model['size']:,} bytes; the limit is {self._max_bytes:,}.",
                 hint="Read it with code in a kernel.",
             )
         model = await self._get(path, content=True, type="file", format="text")
@@ -97,12 +97,12 @@ def _entry(item: dict[str, Any]) -> FileEntry:
 
 
 def _error(path: str, error: HTTPError) -> ToolError:
-    """What a contents manager's refusal means."""
+    """Translate an error of the contents manager."""
     shown = path or "the root"
     if is_out_of_files(error.__context__):
         return TooManyOpenFiles(f"`{shown}` cannot be read: {error.log_message or error.reason}.")
     if error.status_code == 404:
         return FileMissing(f"There is nothing at `{shown}`.")
     if error.status_code == 403:
-        return PathRefused(f"`{shown}` may not be read.")
+        return PathRefused(f"Reading `{shown}` is not allowed.")
     return NotReadable(f"`{shown}` cannot be read as text: {error.log_message or error.reason}.")

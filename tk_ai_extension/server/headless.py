@@ -1,7 +1,7 @@
-"""A project's own server: a Jupyter Server with this extension alone, behind a socket in ``.nb``.
+"""A project's own server: a Jupyter Server with only this extension, on a socket in ``.nb``.
 
-``python -m tk_ai_extension.server.headless ROOT`` is how a command starts it: it writes to its standard
-output that it listens, or why it cannot. It ends at SIGTERM, or when ``nb shutdown`` says so; kernels
+A command starts it with ``python -m tk_ai_extension.server.headless ROOT``. It writes to its standard
+output that it listens, or why it cannot. It stops on SIGTERM or ``nb shutdown``; kernels
 outlive it unless they are shut down.
 """
 
@@ -30,25 +30,25 @@ from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
 from tk_ai_extension.model import file_locks
 from tk_ai_extension.model.masking import MaskingFormatter, masked
 from tk_ai_extension.server.app import TkAIExtensionApp
-from tk_ai_extension.server.handlers.base import SETTINGS_KEY
+from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
 from tk_ai_extension.workspace.python_sessions import names_session
 
 logger = logging.getLogger(__name__)
 
 REFUSED = 2
-"""Exit status where it cannot be started."""
+"""Exit status if the server cannot be started."""
 
 
 class ProjectKernelManager(PersistentMappingKernelManager):
-    """The kernels of a project, whose connection files are in its ``.nb``."""
+    """Kernel manager of a project, with connection files in its ``.nb``."""
 
-    kernels_dir: Any = Unicode(help="The folder of the kernels' files, of mode 0700.").tag(
+    kernels_dir: Any = Unicode(help="Folder of the connection files, of mode 0700.").tag(
         config=True
     )
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
-        # Jupyter Server gives its own runtime folder, which all servers of a user share.
+        # Jupyter Server passes its runtime folder, which all servers of a user share.
         self.connection_dir = self.kernels_dir
         self.adopted = self.adopt(AllowedEnvironment().environment("", None))
 
@@ -56,8 +56,8 @@ class ProjectKernelManager(PersistentMappingKernelManager):
 class ProjectServerApp(ServerApp):
     """A Jupyter Server for one project, whose kernels outlive it.
 
-    The user's own configuration of Jupyter Server and of the extension holds for it, but for where it
-    listens, whom it lets in and which folder it serves.
+    The user's configuration of Jupyter Server and of the extension applies, except the address,
+    the authentication and the root folder.
     """
 
     name = "jupyter-server"
@@ -65,11 +65,11 @@ class ProjectServerApp(ServerApp):
     _lab_url = ""
 
     def find_server_extensions(self) -> None:
-        """Load this extension only: what a person's JupyterLab needs besides takes time and memory."""
+        """Load only this extension: those for JupyterLab take time and memory."""
         self.jpserver_extensions = {"tk_ai_extension": True}
 
     def init_configurables(self) -> None:
-        """Make the managers, which take over the kernels that the server before has left."""
+        """Create the managers, which adopt the kernels that the previous server left."""
         points: Any = self.extension_manager.extension_points
         extension: TkAIExtensionApp = points["tk_ai_extension"].app
         state = private_folder(Path(self.project.root), Path(extension.data_dir))
@@ -87,10 +87,10 @@ class ProjectServerApp(ServerApp):
             super()._bind_http_server()
 
     def write_server_info_file(self) -> None:
-        """Say in ``.nb`` what lets in.
+        """Write the token to ``.nb``.
 
-        Jupyter's list of running servers has it only where it listens on a port: nobody else can do
-        anything with a private socket.
+        Jupyter's list of running servers includes it only once it listens on a port: a private socket
+        is of no use to others.
         """
         file = Path(self.project.folder, SERVER)
         file.unlink(missing_ok=True)
@@ -102,13 +102,13 @@ class ProjectServerApp(ServerApp):
             super().write_server_info_file()
 
     def remove_server_info_file(self) -> None:
-        """It ends: nobody is let in any more."""
+        """Remove the token at the end."""
         for name in (SERVER, SOCKET):
             Path(self.project.folder, name).unlink(missing_ok=True)
         super().remove_server_info_file()
 
     def open_lab(self) -> str:
-        """Load JupyterLab, and all else that is enabled for Jupyter Server, and listen on a port.
+        """Load JupyterLab and all enabled server extensions, and listen on a port.
 
         Returns:
             The address to open in a browser, with the token.
@@ -120,7 +120,7 @@ class ProjectServerApp(ServerApp):
             return self._lab_url
         super().find_server_extensions()
         if not self.jpserver_extensions.get("jupyterlab"):
-            raise LabMissing("JupyterLab is not installed where nb is.")
+            raise LabMissing("JupyterLab is not installed in nb's environment.")
         manager: Any = self.extension_manager
         for name, is_enabled in sorted(self.jpserver_extensions.items()):
             if name not in manager.extensions and manager.add_extension(name, is_enabled):
@@ -129,28 +129,28 @@ class ProjectServerApp(ServerApp):
         listeners = bind_sockets(0, "127.0.0.1")
         self.http_server.add_sockets(listeners)
         self.port = listeners[0].getsockname()[1]
-        # From now on people's programs can find it.
+        # From now on other programs can find it.
         super().write_server_info_file()
         token = cast("Any", self.identity_provider).token
         self._lab_url = f"http://127.0.0.1:{self.port}/lab?token={token}"
         return self._lab_url
 
     def write_browser_open_files(self) -> None:
-        """No browser can open a socket."""
+        """Do nothing: a browser cannot open a socket."""
 
     async def _post_start(self) -> None:
         await super()._post_start()
         await self._end_sessions()
         sys.stdout.write(f"{LISTENS}\n")
         sys.stdout.flush()
-        # Whoever has started it has read that, and goes.
+        # The command that started it has read this and closes the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         logger.info("Server %s of %s listens", os.getpid(), self.project.root)
 
     async def _end_sessions(self) -> None:
-        """End the session kernels of a server that was killed: nobody would find their sessions again.
+        """Shut down session kernels of a killed server, whose sessions are lost.
 
-        One that somebody has bound to a notebook is that notebook's.
+        A kernel that is bound to a notebook is kept.
         """
         manager = cast("ProjectKernelManager", self.kernel_manager)
         adopted = [each for each in manager.adopted if names_session(manager.started_for(each))]
@@ -162,11 +162,11 @@ class ProjectServerApp(ServerApp):
             try:
                 await cast("Any", manager).shutdown_kernel(kernel_id, now=True)
             except (OSError, RuntimeError) as error:
-                logger.warning("The session kernel %s could not be ended: %s", kernel_id, error)
+                logger.warning("Cannot shut down the session kernel %s: %s", kernel_id, error)
 
 
 def configuration(project: Project) -> Config:
-    """Return what holds for a project's server whatever the user's configuration says."""
+    """Return the configuration of a project's server that overrides the user's."""
     kernels = Path(project.folder, KERNELS)
     return Config(
         {
@@ -196,10 +196,10 @@ def configuration(project: Project) -> Config:
 
 
 def serve(project: Project) -> bool:
-    """Be the server of a project until it is stopped.
+    """Run the server of a project until it is stopped.
 
     Returns:
-        Whether what it has made is to be removed.
+        Whether to remove its files.
     """
     Path(project.folder, KERNELS).mkdir(mode=0o700, exist_ok=True)
     app = ProjectServerApp.instance(config=configuration(project))
@@ -210,7 +210,7 @@ def serve(project: Project) -> bool:
 
 
 def main() -> int:
-    """Run the server; the exit status."""
+    """Run the server; return the exit status."""
     project = Project(sys.argv[1])
     said = logging.StreamHandler()
     said.setFormatter(MaskingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -220,7 +220,7 @@ def main() -> int:
     try:
         file_locks.lock(lock, wait=False)
     except BlockingIOError:
-        sys.stdout.write("another server of this project is just ending; try again.\n")
+        sys.stdout.write("another server of this project is stopping; try again.\n")
         return REFUSED
     try:
         cleans = serve(project)

@@ -2,8 +2,8 @@
 
 Times are in seconds since the epoch.
 
-A handler names them in its signature: the type checker holds what it answers against them, the body
-is validated by them, and `server.openapi` describes the routes with them. Imported late, like pydantic.
+Handlers use them in their signatures: the type checker checks responses, bodies are validated, and
+`server.openapi` describes the routes with them. Imported lazily, like pydantic.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class ChatTitle(_Body):
 
 
 class StopRequest(_Body):
-    """What is stopped: the turn that goes on and those that wait, or one turn."""
+    """The turns to stop: the running and queued ones, or one turn."""
 
     turn: str | None = None
 
 
 class UndoTurn(_Body):
-    """What is undone: a turn's changes, of some cells or all, with those of the turns after it or not."""
+    """The changes to undo: a turn's, of some cells or all, optionally with later turns."""
 
     turn: str
     cells: list[str] | None = None
@@ -67,7 +67,7 @@ class UndoTurn(_Body):
 
 
 class UndoChanges(_Body):
-    """What is undone: changes to a notebook by their numbers, of some cells or all."""
+    """The changes to undo: by their numbers in a notebook, of some cells or all."""
 
     notebook: _Name
     entries: Annotated[list[Annotated[int, Field(ge=0, lt=2**63)]], Field(min_length=1)]
@@ -75,7 +75,7 @@ class UndoChanges(_Body):
 
 
 class PermissionAnswer(_Body):
-    """A person's answer; with `deny` a message, which the caller reads."""
+    """A person's answer; with `deny` an optional message to the caller."""
 
     answer: Answer
     message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
@@ -91,10 +91,10 @@ class TrustRequest(_Body):
 
 
 class ErrorInfo(TypedDict):
-    """What went wrong, and what to do next.
+    """An error: what happened and what to do.
 
     Attributes:
-        code: Stable; names the kind of error.
+        code: Stable code of the kind of error.
         retryable: Whether the same request can succeed later.
         sentence: The message by its code; None where it has none.
         hint_sentence: The hint by its code; None where it has none.
@@ -113,11 +113,11 @@ ErrorAnswer = TypedDict("ErrorAnswer", {"error": ErrorInfo})
 
 
 class Health(TypedDict):
-    """Whether the extension is up.
+    """Status of the extension.
 
     Attributes:
-        problems: The errors that a call would get.
-        missing_parts: By library, what it lacks of what the extension uses.
+        problems: The errors that a call would return.
+        missing_parts: By library, the features that the extension uses and it lacks.
     """
 
     status: Literal["ok", "degraded"]
@@ -151,7 +151,7 @@ class ChatInfo(TypedDict):
     """A chat.
 
     Attributes:
-        busy: Whether a turn goes on or waits.
+        busy: Whether a turn is running or queued.
     """
 
     id: str
@@ -166,11 +166,11 @@ ChatList = TypedDict("ChatList", {"chats": list[ChatInfo]})
 
 
 class EventHead(BaseModel):
-    """What each event of a chat has.
+    """Fields of every event of a chat.
 
     Attributes:
-        id: The number; of `permission` and `permission_settled` the request's id.
-        number: Rises within the chat: what Last-Event-ID takes.
+        id: The event's number; for `permission` and `permission_settled` the request's id.
+        number: Increasing number within the chat, for Last-Event-ID.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -182,7 +182,7 @@ class EventHead(BaseModel):
 
 
 class Picture(TypedDict):
-    """A picture, for a person to see.
+    """An image.
 
     Attributes:
         data: Base64.
@@ -201,7 +201,7 @@ _PARTS: dict[str, Any] = {
     "mode": Mode,
     "proposal": Proposal,
 }
-"""What fields of events hold that are plain JSON or text in the payloads."""
+"""Types of event fields that are plain JSON or text in the payloads."""
 
 
 def _event_model(payload: type[Any]) -> Any:
@@ -215,7 +215,7 @@ def _event_model(payload: type[Any]) -> Any:
 
 
 CHAT_EVENTS = tuple(_event_model(payload) for payload in get_args(events.EventPayload))
-"""A model of each kind of event in a chat, made of the class of its payload."""
+"""Create the model of an event from the class of its payload."""
 if TYPE_CHECKING:
     ChatEvent = Json
 else:
@@ -223,10 +223,10 @@ else:
 
 
 class ChatPage(TypedDict):
-    """A part of what happened in a chat.
+    """A page of the events of a chat.
 
     Attributes:
-        next: Where it goes on: the `after` of the next request.
+        next: The `after` of the next request; null at the end.
     """
 
     chat: ChatInfo
@@ -235,7 +235,7 @@ class ChatPage(TypedDict):
 
 
 class CallInfo(TypedDict):
-    """A tool call of a turn, and what Claude read."""
+    """A tool call of a turn with the result that Claude read."""
 
     tool: str
     ok: bool
@@ -243,16 +243,16 @@ class CallInfo(TypedDict):
 
 
 class TurnAnswer(TypedDict):
-    """What came of a turn.
+    """The result of a turn.
 
     Attributes:
         chat: Send it with the next message.
-        turn: What is undone as one.
-        text: Claude's last words.
-        changes: Each cell that was changed, with its diff.
-        plan: Whether the text is a plan that waits for an answer.
+        turn: The turn's id, for undo.
+        text: Claude's final text.
+        changes: Changed cells with their diffs.
+        plan: Whether the text is a pending plan.
         usage: Tokens, cost in dollars, seconds.
-        last_event: The number of the turn's last event.
+        last_event: Number of the turn's last event.
     """
 
     chat: str
@@ -267,7 +267,7 @@ class TurnAnswer(TypedDict):
 
 
 class FailedTurn(TurnAnswer):
-    """What came of a turn that failed; its status is the error's."""
+    """The result of a failed turn; the HTTP status is the error's."""
 
     error: ErrorInfo
 
@@ -277,12 +277,12 @@ Stopped = TypedDict("Stopped", {"stopped": bool})
 
 
 class ChatChange(TypedDict):
-    """A change of a chat that stands.
+    """A change of a chat that was not undone.
 
     Attributes:
         entry: As the event `cell_change` names it.
         notebook: Its path now.
-        cells: The cells of which the change stands.
+        cells: The cells whose change was not undone.
     """
 
     entry: int
@@ -293,10 +293,10 @@ class ChatChange(TypedDict):
 
 
 class ChatChanges(TypedDict):
-    """The changes of a chat that stand.
+    """The changes of a chat that were not undone.
 
     Attributes:
-        since: Earlier changes may stand without being listed.
+        since: Earlier changes are not listed.
     """
 
     changes: list[ChatChange]
@@ -312,7 +312,7 @@ class ChangedCell(TypedDict):
     """A cell of a change.
 
     Attributes:
-        diff: What its source became, as a unified diff.
+        diff: Unified diff of its source.
     """
 
     cell: str
@@ -325,8 +325,8 @@ class ChangeInfo(TypedDict):
     """A change to a notebook.
 
     Attributes:
-        entry: The change's number, to undo it by.
-        turn: Of a chat.
+        entry: The change's number, for undo.
+        turn: The turn of a chat.
         yours: Whether an agent of yours made it.
     """
 
@@ -344,11 +344,11 @@ ChangeList = TypedDict("ChangeList", {"changes": list[ChangeInfo]})
 
 
 class ChangedCells(TypedDict):
-    """Which cells hold what was written through tools.
+    """The cells that were written through tools.
 
     Attributes:
-        cells: By the cell's key the time of its last change, in seconds since the epoch.
-        unsettled: The time of the newest change of which is not known which cells it changed.
+        cells: Time of the last change by cell key, in seconds since the epoch.
+        unsettled: Time of the newest change whose cells are not known yet.
     """
 
     cells: dict[str, float]
@@ -359,10 +359,10 @@ UndoneChanges = TypedDict("UndoneChanges", {"undone": list[TakenBack]})
 
 
 class LostTabs(TypedDict):
-    """A notebook that waits for a tab with unsaved work.
+    """A notebook that waits for a lost tab with unsaved changes.
 
     Attributes:
-        seconds: For which it has waited.
+        seconds: Seconds since the tab was lost.
     """
 
     notebook: str
@@ -376,16 +376,16 @@ GivenUp = TypedDict("GivenUp", {"given_up": str})
 
 
 class PermissionInfo(TypedDict):
-    """A request for permission.
+    """A permission request.
 
     Attributes:
-        author: Who wants to act.
-        caller: The key of a caller that gives no name of its own.
-        face: The interface by which the call came.
-        proposal: What will happen: the diff or the code.
+        author: Name of the caller.
+        caller: Key of a caller without a name.
+        face: The interface of the call.
+        proposal: The diff or the code.
         preview: The proposal as plain text.
         created: Seconds since the epoch.
-        within_call: Whether somebody is asked within the call: in its chat, or by its client.
+        within_call: Whether somebody is asked in the call's chat or by its client.
     """
 
     id: str
@@ -405,28 +405,28 @@ class PermissionInfo(TypedDict):
 PermissionList = TypedDict("PermissionList", {"permissions": list[PermissionInfo]})
 Answered = TypedDict("Answered", {"id": str, "answer": Answer})
 
-# --- streams: each event is told by its kind
+# --- streams: the kind tells the events apart
 
 
 class PermissionsWaiting(TypedDict):
-    """The requests that wait: what a stream begins with."""
+    """The pending requests; first event of a stream."""
 
     kind: Literal["waiting"]
     permissions: list[PermissionInfo]
 
 
 class PermissionRequested(TypedDict):
-    """A request waits from now on."""
+    """A new pending request."""
 
     kind: Literal["asked"]
     permission: PermissionInfo
 
 
 class PermissionSettled(TypedDict):
-    """A request waits no more.
+    """A request is no longer pending.
 
     Attributes:
-        outcome: Its user's answer, through whichever interface; or it expired; or its caller is gone.
+        outcome: The user's answer, over any interface; or it expired; or its caller disconnected.
     """
 
     kind: Literal["settled"]
@@ -440,7 +440,7 @@ PermissionEvent = Annotated[
 
 
 class Output(TypedDict):
-    """One more output, as nbformat has it."""
+    """A new output, in nbformat's form."""
 
     cell: str | None
     index: int
@@ -448,7 +448,7 @@ class Output(TypedDict):
 
 
 class OutputText(TypedDict):
-    """More text of a stream output, from the character `start` on."""
+    """Text of a stream output, from the character `start` on."""
 
     cell: str | None
     index: int
@@ -458,7 +458,7 @@ class OutputText(TypedDict):
 
 
 class OutputCut(TypedDict):
-    """Everything from there on is gone; what stands there now follows."""
+    """Everything from there on is removed; the new content follows."""
 
     cell: str | None
     index: int
@@ -478,4 +478,4 @@ EXECUTION_EVENTS: dict[str, Any] = {
     "ended": CellEnded,
     "done": RunDone,
 }
-"""The data of the events of an execution, by the event's name, which is not in the data itself."""
+"""Data of an execution's events by the event's name, which is not in the data."""

@@ -1,4 +1,4 @@
-"""The OpenAPI description, made of the routes, the models of their operations, and the tools."""
+"""The OpenAPI description, generated from the routes, their models and the tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pydantic_core import core_schema
 
 from tk_ai_extension import __version__
 from tk_ai_extension.server import models
-from tk_ai_extension.server.handlers.base import TkAIHandler
+from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import CALLER, TOOLSETS, Operation
 from tk_ai_extension.server.handlers.rest import ToolHandler
 from tk_ai_extension.server.handlers.routes import ROUTES
@@ -27,7 +27,7 @@ Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
 ERROR = {"default": {"$ref": "#/components/responses/Error"}}
 SHARED = frozenset(model.__name__ for model in (*models.CHAT_EVENTS, *get_args(models.Attachment)))
-"""Models that several operations refer to, as components."""
+"""Models that are components, shared by several operations."""
 
 
 @lru_cache(maxsize=1)
@@ -37,11 +37,11 @@ def describe(registry: Registry, base_url: str) -> Mapping[str, Any]:
     It takes a tenth of a second, in which the server answers nobody else, and is made once.
 
     Args:
-        registry: The tools; each has a path of its own.
+        registry: The tools; each has its own path.
         base_url: The server's own prefix.
     """
     schemas: dict[str, Schema] = {"Error": _schema(models.ErrorAnswer, {})}
-    # The answer of a turn that failed says more.
+    # The response of a failed turn has more fields.
     del schemas["Error"]["additionalProperties"]
     paths: dict[str, Any] = {}
     for pattern, handler in ROUTES:
@@ -66,7 +66,7 @@ def describe(registry: Registry, base_url: str) -> Mapping[str, Any]:
             "schemas": schemas,
             "responses": {
                 "Error": {
-                    "description": "What went wrong, and what to do next",
+                    "description": "An error: what happened and what to do",
                     "content": _json({"$ref": "#/components/schemas/Error"}),
                 }
             },
@@ -96,7 +96,7 @@ def _operations(handler: type[TkAIHandler], schemas: dict[str, Schema]) -> dict[
 def _described(
     operation: Operation, method: Callable[..., Any], schemas: dict[str, Schema]
 ) -> dict[str, Any]:
-    """What an operation takes by its path, its query and its body, and what it answers."""
+    """Describe an operation: its path, query, body and responses."""
     hints = get_type_hints(method, {**method.__globals__, **vars(models)})
     answer = hints.pop("return")
     if NoneType in get_args(answer):
@@ -141,7 +141,7 @@ def _call(tool: Tool, schemas: dict[str, Schema]) -> dict[str, Any]:
         "requestBody": _body(_placed(tool.input_schema, schemas, component)),
         "responses": {
             "200": {
-                "description": "What happened",
+                "description": "The result",
                 "content": {**content, "text/plain": {"schema": TEXT}},
             },
             **ERROR,
@@ -169,7 +169,7 @@ def _media_schema(media: str) -> Schema:
 
 
 def _event(data: Schema) -> Schema:
-    """One server-sent event, whose data is JSON of this schema."""
+    """Describe a server-sent event whose data is JSON of this schema."""
     text = {**TEXT, "contentMediaType": "application/json", "contentSchema": data}
     return {
         "type": "object",
@@ -180,7 +180,7 @@ def _event(data: Schema) -> Schema:
 
 
 def definitions(found: Sequence[Any]) -> dict[str, Schema]:
-    """Return the schemas of models and of all that they refer to, by the names of their classes."""
+    """Return the schemas of models and of all models that they refer to, by class name."""
     inputs: list[Any] = [
         (number, "serialization", TypeAdapter(each)) for number, each in enumerate(found)
     ]
@@ -210,7 +210,7 @@ class _ModelSchema(GenerateJsonSchema):
 
 
 def _documented(schema: Schema, model: type[Any]) -> Schema:
-    """The schema of a class with the texts of its docstring."""
+    """Return the schema of a class with descriptions from its docstring."""
     summary, described = _docstring(model)
     properties: dict[str, Schema] = schema.get("properties", {})
     if is_dataclass(model):
@@ -229,7 +229,7 @@ def _documented(schema: Schema, model: type[Any]) -> Schema:
 
 
 def _docstring(model: type[Any]) -> tuple[str, dict[str, str]]:
-    """The first paragraph of a class's docstring, and what it says of attributes (Google style)."""
+    """Return the first paragraph of a class's docstring, and its attributes (Google style)."""
     text = inspect.cleandoc(model.__doc__ or "")
     summary, _, rest = text.partition("\n\n")
     section = rest.partition("Attributes:\n")[2].partition("\n\n")[0]
@@ -242,7 +242,7 @@ def _docstring(model: type[Any]) -> tuple[str, dict[str, str]]:
 
 
 def _prose(text: str) -> str:
-    """The words of a docstring in one line, as Markdown."""
+    """Return the text of a docstring in one line, as Markdown."""
     return " ".join(text.replace("``", "`").split())
 
 
@@ -251,12 +251,12 @@ def _placed(
     schemas: dict[str, Schema],
     component: Callable[[str], str | None],
 ) -> Schema:
-    """Return a schema whose definitions are components, or are written out where they are used.
+    """Return a schema whose definitions are components or inlined.
 
     Args:
         schema: A schema, perhaps with ``$defs``.
-        schemas: The components; takes those that the schema refers to.
-        component: Names the component of a definition; None where it is written out.
+        schemas: The components; receives those that the schema refers to.
+        component: Returns the component name of a definition; None to inline it.
     """
     definitions: dict[str, Any] = schema.get("$defs", {})
 
@@ -279,7 +279,7 @@ def _placed(
             choice = cast("dict[str, Any]", items.pop("discriminator"))
             targets = choice["mapping"].items()
             mapping = {kind: reference(target.rpartition("/")[2]) for kind, target in targets}
-            # It is of references only.
+            # The union contains references only.
             if None not in mapping.values():
                 return {**walk(items), "discriminator": {**choice, "mapping": mapping}}
         if isinstance(items.get("$ref"), str):

@@ -1,4 +1,4 @@
-"""Notebooks that people rename take along what is known of them."""
+"""Listener for renames of notebooks and folders."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from tk_ai_extension.notebooks.subscriptions import CONTENTS_EVENTS
 
 
 class Renames:
-    """Hears of files and folders that got another path through Jupyter's contents manager.
+    """Listens for files and folders that are renamed through Jupyter's contents manager.
 
     Args:
         event_logger: Jupyter's event logger.
-        renamed: Told the old and the new path, of a file or a folder above some.
+        renamed: Called with the old and the new path of a file or folder.
     """
 
     def __init__(self, event_logger: Any, renamed: Callable[[str, str], Awaitable[None]]) -> None:
         self._event_logger = event_logger
         self._renamed = renamed
-        event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=self._hear)
+        event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=self._on_event)
 
     def close(self) -> None:
-        """Listens no more."""
-        self._event_logger.remove_listener(schema_id=CONTENTS_EVENTS, listener=self._hear)
+        """Stop listening."""
+        self._event_logger.remove_listener(schema_id=CONTENTS_EVENTS, listener=self._on_event)
 
-    async def _hear(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002
+    async def _on_event(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002
         if data.get("action") == "rename":
             await self._renamed(data["source_path"].strip("/"), data["path"].strip("/"))

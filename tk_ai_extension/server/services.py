@@ -1,4 +1,4 @@
-"""What the extension keeps for one server: its managers, the workspace over them, and the faces."""
+"""Services of the extension in one server: the managers, the workspace and the interfaces."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tornado.web import HTTPError
 
-from tk_ai_extension.agent.imports import uncollected
+from tk_ai_extension.agent.imports import gc_paused
 from tk_ai_extension.model.callers import owner
 from tk_ai_extension.server.bridge import AsgiExchange
-from tk_ai_extension.server.kernel_line import KernelLine, Wire
-from tk_ai_extension.server.late import Late
-from tk_ai_extension.server.parts import Managers, Wired
+from tk_ai_extension.server.components import Managers, ServerComponents
+from tk_ai_extension.server.kernel_chat_server import JsonLineConnection, KernelChatServer
+from tk_ai_extension.server.lazy import Lazy
 from tk_ai_extension.server.toolsets import Registries
 from tk_ai_extension.server.users import user_of_cells
 
@@ -38,12 +38,12 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SETTLING = 1.0
-"""Seconds in which only what a request needs is imported: after the start, and again before MCP."""
+"""Delay before background imports, in seconds: after the start, and again before MCP."""
 
 
 @dataclass(frozen=True, slots=True)
-class FaceSettings:
-    """How the server answers; the app's traits say what each is for."""
+class InterfaceSettings:
+    """Settings of the interfaces; see the app's traits."""
 
     toolsets: tuple[str, ...]
     max_body: int
@@ -53,87 +53,87 @@ class FaceSettings:
 
 
 class Services:
-    """One server's extension; kept in ``web_app.settings["tk_ai_extension"]``.
+    """Services of one server, stored in ``web_app.settings["tk_ai_extension"]``.
 
-    What takes long to import is imported in a thread when the first request needs it: the workspace
-    (`ready`), the tools, the MCP SDK, the chats. All but the chats are imported without a request, too,
-    once the server has been up for a moment (`prepare`).
+    Slow imports run in a thread when the first request needs them: the workspace (`ready`), the tools,
+    the MCP SDK, the chats. All but the chats are also imported in the background shortly after the
+    start (`prepare`).
 
     Args:
         managers: Jupyter Server's own managers.
-        wire: Puts the workspace together over them.
-        wire_chats: Puts the chats together over it and the usual tools.
-        settings: How the server answers.
+        build_components: Builds the workspace over them.
+        build_chats: Builds the chats over it and the default tools.
+        settings: Settings of the interfaces.
     """
 
     def __init__(
         self,
         managers: Managers,
-        wire: Callable[[], Wired],
-        wire_chats: Callable[[Wired, Registry], Chats],
-        settings: FaceSettings,
+        build_components: Callable[[], ServerComponents],
+        build_chats: Callable[[ServerComponents, Registry], Chats],
+        settings: InterfaceSettings,
     ) -> None:
         self.managers = managers
-        self._wire = wire
-        self._wire_chats = wire_chats
+        self._build_components = build_components
+        self._build_chats = build_chats
         self.settings = settings
         self.owner = owner()
-        """Who runs the server; looked up once, which may be a question to a directory."""
-        self.registries = Registries(settings.toolsets, lambda: self._wired.ownership)
+        """The user who runs the server; looked up once, since that may query a directory service."""
+        self.registries = Registries(settings.toolsets, lambda: self._components.ownership)
         self.exchanges: set[AsgiExchange] = set()
-        """Requests that MCP answers just now."""
+        """Running MCP requests."""
         self.streams: set[asyncio.Task[None]] = set()
-        """Streams of events that are open."""
+        """Open event streams."""
         self.streaming_users: Counter[str] = Counter()
-        """How many of them each user has."""
+        """Number of open event streams by user."""
         self.calls = 0
-        """Calls of tools by REST that are not answered yet."""
-        self._loading = Late(self._load, "tk-ai late imports")
-        self._tools = Late(self._load_tools, "tk-ai tool imports")
-        self._models = Late(self._load_models, "tk-ai model imports")
-        self._mcp = Late(self._load_mcp, "tk-ai MCP imports")
-        self._chats = Late(self._load_chats, "tk-ai chat imports")
-        self._commands = Late(self._load_commands, "tk-ai command imports")
+        """Number of running tool calls over REST."""
+        self._loading = Lazy(self._load, "tk-ai late imports")
+        self._tools = Lazy(self._load_tools, "tk-ai tool imports")
+        self._models = Lazy(self._load_models, "tk-ai model imports")
+        self._mcp = Lazy(self._load_mcp, "tk-ai MCP imports")
+        self._chats = Lazy(self._load_chats, "tk-ai chat imports")
+        self._commands = Lazy(self._load_commands, "tk-ai command imports")
         self._preparing: asyncio.Task[None] | None = None
-        # Two threads that import modules with cycles may each see the other's half-made.
+        # Concurrent imports of modules with cycles may see partially initialized modules.
         self._importing = asyncio.Lock()
         self._closing = False
-        self.line = KernelLine(self._hear_cell, self._process_of)
-        """By which cells ask Claude."""
+        self.kernel_chat = KernelChatServer(self._answer_cell, self._process_of)
+        """Server for cells that ask Claude."""
 
     @cached_property
-    def _wired(self) -> Wired:
-        return self._wire()
+    def _components(self) -> ServerComponents:
+        return self._build_components()
 
     @property
     def workspace(self) -> Workspace:
-        """What the tools work on; put together when it is first asked for, `ready` at the latest."""
-        return self._wired.workspace
+        """The workspace of the tools; built on first use, at the latest by `ready`."""
+        return self._components.workspace
 
     @property
     def backends(self) -> Mapping[str, str]:
-        """What holds notebooks and what runs code here, as ``health`` says it."""
-        return self._wired.backends
+        """Names of the notebook backend and the executor, for ``health``."""
+        return self._components.backends
 
     @property
     def missing_parts(self) -> Mapping[str, list[str]]:
-        """By library, what it lacks of what the extension uses, as ``health`` says it."""
-        return self._wired.missing_parts()
+        """By library, the features that the extension uses and it lacks, for ``health``."""
+        return self._components.missing_parts()
 
     def working(self) -> int:
-        """How many calls, executions and turns of chats go on just now."""
+        """Return the number of running calls, executions and turns."""
         made = self._chats.made
         chats = made.working if made is not None else 0
-        runs = len(self.workspace.executions.active()) if "_wired" in vars(self) else 0
+        runs = len(self.workspace.executions.active()) if "_components" in vars(self) else 0
         posts = sum(exchange.is_call for exchange in self.exchanges)
         return self.calls + posts + runs + chats
 
     async def renamed(self, old: str, new: str) -> None:
-        """A notebook, or a folder above some, has another path now."""
-        if "_wired" not in vars(self):
+        """Handle the rename of a notebook or of a folder above notebooks."""
+        if "_components" not in vars(self):
             with suppress(HTTPError):
                 await self.ready()
-        # Where there is a workspace, at once: the next cell of a run looks for the new path.
+        # Without awaiting if there is a workspace: the next cell of a run uses the new path.
         if not self._closing:
             await self.workspace.renamed(old, new)
         chats = await self._chats.settled()
@@ -141,11 +141,11 @@ class Services:
             await chats.renamed(old, new)
 
     def prepare(self) -> None:
-        """Imports in the background what the first call would wait for."""
+        """Start the imports for the first call in the background."""
         self._preparing = asyncio.create_task(self._prepare(), name="tk-ai preparation")
 
     async def ready(self) -> None:
-        """Waits until the workspace is imported and put together.
+        """Wait until the workspace is imported and built.
 
         Raises:
             HTTPError: 503, the server is stopping.
@@ -153,10 +153,10 @@ class Services:
         await self._made(self._loading)
 
     async def tools(self, toolsets: str | None = None) -> Registry:
-        """The tools of the toolsets that are named with commas between; of the usual ones for None.
+        """Return the tools of comma-separated toolsets; of the default ones for None.
 
         Raises:
-            InvalidArguments: a toolset that does not exist, or none at all.
+            InvalidArguments: an unknown toolset, or none.
             HTTPError: 503, the server is stopping.
         """
         await self.ready()
@@ -164,7 +164,7 @@ class Services:
         return self.registries.get(toolsets)
 
     async def models(self) -> ModuleType:
-        """`server.models`, which stands on pydantic.
+        """Return the module `server.models`, which imports pydantic.
 
         Raises:
             HTTPError: 503, the server is stopping.
@@ -173,7 +173,7 @@ class Services:
         return await self._made(self._models)
 
     async def mcp(self) -> McpHttp:
-        """The MCP server.
+        """Return the MCP server.
 
         Raises:
             HTTPError: 503, the server is stopping.
@@ -182,16 +182,16 @@ class Services:
         return await self._made(self._mcp)
 
     async def chat_models(self) -> ModelSource:
-        """What finds the model that answers in chats; needs none of what the chats import.
+        """Return the source of models for chats; does not import the chats.
 
         Raises:
             HTTPError: 503, the server is stopping.
         """
         await self.ready()
-        return self._wired.models
+        return self._components.models
 
     async def chats(self) -> Chats:
-        """The chats; what they stand on is imported when they are first asked for.
+        """Return the chats, imported on first use.
 
         Raises:
             HTTPError: 503, the server is stopping.
@@ -201,16 +201,16 @@ class Services:
 
     @property
     def project(self) -> ProjectServices | None:
-        """What a project's own server can do besides; None in a person's."""
-        return self._wired.project
+        """Services of a project's own server; None in a person's."""
+        return self._components.project
 
     @property
     def cleans(self) -> bool:
-        """Whether a command has said that what a project's server has made is to be removed."""
-        return "_wired" in vars(self) and self.project is not None and self.project.cleans
+        """Whether a command has requested the removal of a project server's files."""
+        return "_components" in vars(self) and self.project is not None and self.project.cleans
 
     async def commands(self) -> CommandServer:
-        """What runs the commands of `nb`.
+        """Return the server of `nb`'s commands.
 
         Raises:
             HTTPError: 503, the server is stopping.
@@ -219,19 +219,19 @@ class Services:
         return await self._made(self._commands)
 
     async def close(self) -> None:
-        """Ends all calls and sessions, then the workspace. Kernels are left to their owner."""
+        """Close all calls and sessions, then the workspace; kernels stay with their owner."""
         self._closing = True
-        await self.line.close()
+        await self.kernel_chat.close()
         if self._preparing is not None:
             self._preparing.cancel()
         await self._loading.settled()
         chats = await self._chats.settled()
         if chats is not None:
-            # First: what Claude has begun ends with its turn, and nothing new begins.
+            # First: running turns end and no new ones begin.
             await chats.close()
-        if "_wired" not in vars(self):
+        if "_components" not in vars(self):
             return
-        # Runs first: what waits for them then has its answer.
+        # Executions first: callers that wait for them get their result.
         await self.workspace.executions.close()
         mcp = await self._mcp.settled()
         if mcp is not None:
@@ -249,16 +249,18 @@ class Services:
         await self.ready()
         return (await self.workspace.kernels.info(kernel_id)).pid
 
-    async def _hear_cell(self, kernel_id: str, question: dict[str, Any], wire: Wire) -> None:
+    async def _answer_cell(
+        self, kernel_id: str, question: dict[str, Any], connection: JsonLineConnection
+    ) -> None:
         chats = await self.chats()
-        from tk_ai_extension.server.cells import CellQuestion
+        from tk_ai_extension.server.cell_questions import CellQuestion
 
         user = user_of_cells(self.managers.server.identity_provider, self.owner)
-        await CellQuestion(chats, self.workspace, user, kernel_id, wire).answer(question)
+        await CellQuestion(chats, self.workspace, user, kernel_id, connection).answer(question)
 
-    async def _made(self, late: Late[T]) -> T:
+    async def _made(self, lazy: Lazy[T]) -> T:
         self._check_open()
-        value = await late.get()
+        value = await lazy.get()
         self._check_open()
         return value
 
@@ -270,18 +272,18 @@ class Services:
         await asyncio.sleep(SETTLING)
         try:
             await self.tools()
-            # Who has waited for that is answered first.
+            # Serve waiting requests first.
             await asyncio.sleep(SETTLING)
             await self.mcp()
         except HTTPError:
             return
         except Exception:
-            logger.exception("The tools and MCP could not be loaded")
+            logger.exception("Cannot load the tools and MCP")
         else:
             logger.debug("The tools and MCP are ready")
 
     async def _load(self) -> Workspace:
-        await self._import("tk_ai_extension.server.wiring")
+        await self._import("tk_ai_extension.server.composition")
         self._check_open()
         return self.workspace
 
@@ -313,17 +315,17 @@ class Services:
         self._check_open()
         from tk_ai_extension.server.commands import CommandServer, command_context
 
-        context = command_context(self, self._wired, self.registries.get())
+        context = command_context(self, self._components, self.registries.get())
         return CommandServer(context, self.managers.server)
 
     async def _load_chats(self) -> Chats:
-        await self._import("tk_ai_extension.server.chatting")
+        await self._import("tk_ai_extension.server.chat_services")
         self._check_open()
-        return self._wire_chats(self._wired, self.registries.get())
+        return self._build_chats(self._components, self.registries.get())
 
     async def _import(self, module: str, then: Callable[[], None] = lambda: None) -> None:
         def work() -> None:
-            with uncollected():
+            with gc_paused():
                 import_module(module)
                 then()
 

@@ -1,4 +1,4 @@
-"""The pages of JupyterLab that are connected, and the notebooks that they have open."""
+"""Connected pages of JupyterLab and their open notebooks."""
 
 from __future__ import annotations
 
@@ -18,53 +18,53 @@ if TYPE_CHECKING:
     from tk_ai_extension.model.cells import Json
 
 GRACE = 5.0
-"""Seconds in which a page whose line was cut may come back before its notebooks count as closed."""
+"""Grace period for a page to reconnect, in seconds; then its notebooks count as closed."""
 
 ANSWER = 20.0
-"""Seconds in which a tab has to answer; after that its line is cut, since nobody knows what it does."""
+"""Timeout for a tab's answer, in seconds; then its connection is dropped, since its state is unknown."""
 
 SAVE = 60.0
-"""Seconds in which a tab has to save, which a slow disk or a large notebook may need."""
+"""Timeout for a tab to save, in seconds: disks may be slow and notebooks large."""
 
 KEEP_LOST = 24 * 3600.0
-"""Seconds for which a notebook waits for a tab that was lost with unsaved work."""
+"""Seconds for which a notebook waits for a lost tab with unsaved changes."""
 
 MAX_LOST = 20
-"""How many of one user's lost pages are waited for; the one lost first is given up."""
+"""Maximum number of lost pages of a user; the oldest is dropped first."""
 
 MAX_PAGES = 200
 MAX_TABS = 500
-"""How many pages may be connected, and how many notebooks one of them may have open."""
+"""Maximum number of connected pages, and of open notebooks of a page."""
 
 MAX_NAME = 64
-"""Characters of a page's name for itself or for a notebook."""
+"""Maximum length of a page's or notebook's name, in characters."""
 
 MAX_ASKED = 200
-"""How many questions one page may have to answer at once."""
+"""Maximum number of pending questions to a page."""
 
 
-class Line(Protocol):
+class PageConnection(Protocol):
     """The WebSocket of a page."""
 
     def send(self, message: str) -> Awaitable[None]:
-        """Sends a message; over when the page's buffers have taken it."""
+        """Send a message; returns when it is flushed."""
         ...
 
-    def cut(self) -> None:
-        """Closes it: the page does not answer, or another one has come in its place."""
+    def drop(self) -> None:
+        """Drop the connection: the page does not answer, or a newer connection replaces it."""
         ...
 
 
 class OpenTab:
-    """One notebook, open in one page; see `notebooks.tabs.Tab`.
+    """A notebook that is open in a page; see `notebooks.tabs.Tab`.
 
     Attributes:
-        name: What the page calls it.
+        name: The page's name for it.
         page: The page.
-        reported_dirty: Whether it had something unsaved when the page last said.
-        changed_by: The number of the last question that changed it.
-        focused: Whether it is what its person works in.
-        seen: When it last became that, as a number that rises.
+        reported_dirty: Whether it had unsaved changes by the page's last report.
+        changed_by: Number of the last question that changed it.
+        focused: Whether it has the focus.
+        seen: Increasing number of its last focus.
     """
 
     def __init__(self, page: Page, name: str, tab_id: str) -> None:
@@ -79,11 +79,11 @@ class OpenTab:
 
     @property
     def dirty(self) -> bool:
-        """See `Tab.dirty`; so it is after a change of ours until the page says otherwise."""
-        return self.reported_dirty or self.changed_by > self.page.heard
+        """See `Tab.dirty`; true after our changes until the page's next report."""
+        return self.reported_dirty or self.changed_by > self.page.acknowledged
 
     def rank(self) -> tuple[bool, int]:
-        """Sorts tabs of one notebook: first the one with unsaved changes, then who was there last."""
+        """Return the sort key of a notebook's tabs: unsaved changes first, then the most recent focus."""
         return not self.dirty, -self.seen
 
     async def ask(self, method: str, **arguments: Any) -> Json:
@@ -98,15 +98,15 @@ class OpenTab:
 
 @dataclass
 class Page:
-    """One page of JupyterLab, of one user.
+    """A page of JupyterLab.
 
     Attributes:
-        user: Whose.
-        client: The page's own name for itself; another one after a reload.
+        user: Its user.
+        client: The page's name; a new one after a reload.
         tabs: Its notebooks by their ids.
-        line: Its WebSocket; None while it is away.
-        away_since: When its line was cut, on the monotonic clock.
-        heard: The number of the last question that it had seen when it last told its notebooks.
+        connection: Its WebSocket; None while it is disconnected.
+        away_since: When its connection was lost, on the monotonic clock.
+        acknowledged: Number of the last question that it had received by its last report.
     """
 
     user: str
@@ -114,43 +114,43 @@ class Page:
 
     def __post_init__(self) -> None:
         self.tabs: dict[str, OpenTab] = {}
-        self.line: Line | None = None
+        self.connection: PageConnection | None = None
         self.away_since = 0.0
-        self.heard = 0
-        self.has_told = False
+        self.acknowledged = 0
+        self.has_listed = False
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Json]] = {}
 
     def number(self) -> int:
-        """A number for a question."""
+        """Return the number of a new question."""
         return next(self._numbers)
 
     async def ask(self, number: int, question: Json, seconds: float) -> Json:
-        """Asks the page, and waits for its answer.
+        """Send a question to the page and return its answer.
 
         Raises:
             TabGone, TabRefused.
-            LimitReached: too many questions wait for answers.
+            LimitReached: too many questions are pending.
         """
-        line = self.line
-        if line is None:
+        connection = self.connection
+        if connection is None:
             raise TabGone
         if len(self._asked) >= MAX_ASKED:
-            raise LimitReached(f"A tab has {MAX_ASKED} questions to answer.")
+            raise LimitReached(f"{MAX_ASKED} questions to this page are pending.")
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         try:
             async with asyncio.timeout(seconds):
-                await line.send(json.dumps(question))
+                await connection.send(json.dumps(question))
                 return await answer
         except TimeoutError:
-            line.cut()
+            connection.drop()
             raise TabGone from None
         finally:
             del self._asked[number]
 
     def answered(self, message: Json) -> None:
-        """The page's answer to a question; one that nobody waits for any more is nothing."""
+        """Handle the page's answer to a question; ignored if it is no longer pending."""
         number: Any = message.get("answer")
         waiting = self._asked.get(number) if isinstance(number, int) else None
         if waiting is None or waiting.done():
@@ -158,27 +158,27 @@ class Page:
         error: Any = message.get("error")
         result: Any = message.get("result")
         if isinstance(error, dict):
-            told = cast("Json", error)
-            if told.get("code") == "not_open":
-                # It was closed a moment ago, which the page is about to tell.
+            fields = cast("Json", error)
+            if fields.get("code") == "not_open":
+                # It was just closed; the page is about to report that.
                 waiting.set_exception(TabGone())
                 return
-            status: Any = told.get("status")
+            status: Any = fields.get("status")
             waiting.set_exception(
                 TabRefused(
-                    str(told.get("code")),
-                    str(told.get("message"))[:1_000],
+                    str(fields.get("code")),
+                    str(fields.get("message"))[:1_000],
                     status if isinstance(status, int) else 0,
                 )
             )
         elif isinstance(result, dict):
             waiting.set_result(cast("Json", result))
         else:
-            waiting.set_exception(TabRefused("bad_request", "The tab's answer is none."))
+            waiting.set_exception(TabRefused("bad_request", "The tab sent an invalid answer."))
 
     def lost(self) -> None:
-        """The line is gone, and with it every answer that was to come."""
-        self.line = None
+        """Handle a lost connection: all pending questions fail."""
+        self.connection = None
         self.away_since = time.monotonic()
         for waiting in self._asked.values():
             if not waiting.done():
@@ -191,47 +191,47 @@ class Tabs:
     def __init__(self) -> None:
         self._pages: dict[tuple[str, str], Page] = {}
         self._count = itertools.count(1)
-        self._moved = asyncio.Event()
+        self._change = asyncio.Event()
         self._opened: list[Callable[[str], None]] = []
         self._changed: list[Callable[[str], None]] = []
         self._grace: dict[tuple[str, str], asyncio.TimerHandle] = {}
         self._expiry: dict[tuple[str, str], asyncio.TimerHandle] = {}
 
-    # --- pages come and go
+    # --- connections
 
-    def connect(self, user: str, client: str, line: Line) -> Page:
-        """A page has connected, for the first time or again.
+    def connect(self, user: str, client: str, connection: PageConnection) -> Page:
+        """Register the connection of a new or returning page.
 
         Raises:
-            LimitReached: too many are there.
+            LimitReached: too many pages are connected.
         """
         key = (user, client)
         page = self._pages.get(key)
         if page is None:
-            connected = sum(each.line is not None for each in self._pages.values())
+            connected = sum(each.connection is not None for each in self._pages.values())
             if connected >= MAX_PAGES:
                 raise LimitReached(f"{MAX_PAGES} pages are connected.")
             page = self._pages[key] = Page(user, client)
         for timers in (self._grace, self._expiry):
             if (timer := timers.pop(key, None)) is not None:
                 timer.cancel()
-        if page.line is not None:
-            # The page knows better than we do that its former line is dead.
-            former = page.line
+        if page.connection is not None:
+            # The page has reconnected: its former connection is dead.
+            former = page.connection
             page.lost()
-            former.cut()
-        page.line, page.has_told = line, False
+            former.drop()
+        page.connection, page.has_listed = connection, False
         return page
 
-    def disconnect(self, page: Page, line: Line, *, left: bool) -> None:
-        """A page's line is gone.
+    def disconnect(self, page: Page, connection: PageConnection, *, left: bool) -> None:
+        """Handle the end of a page's connection.
 
         Args:
             page: The page.
-            line: Its line, if it has no newer one.
-            left: Whether the page was closed or reloaded, and what it held with it.
+            connection: Its connection; ignored if it has a newer one.
+            left: Whether the page was closed or reloaded, and its unsaved changes are gone.
         """
-        if page.line is not line:
+        if page.connection is not connection:
             return
         page.lost()
         key = (page.user, page.client)
@@ -239,11 +239,11 @@ class Tabs:
             self._forget(key)
             return
         loop = asyncio.get_running_loop()
-        self._grace[key] = loop.call_later(GRACE, self._give_up, key)
-        self._tell(self._opened, {tab.path for tab in page.tabs.values()})
+        self._grace[key] = loop.call_later(GRACE, self._on_grace_over, key)
+        self._notify(self._opened, {tab.path for tab in page.tabs.values()})
 
-    def _give_up(self, key: tuple[str, str]) -> None:
-        """A page has not come back in time: notebooks in which nothing was unsaved are let go."""
+    def _on_grace_over(self, key: tuple[str, str]) -> None:
+        """Release the notebooks without unsaved changes of a page that has not reconnected in time."""
         self._grace.pop(key, None)
         page = self._pages[key]
         paths = {tab.path for tab in page.tabs.values()}
@@ -251,17 +251,17 @@ class Tabs:
         if not page.tabs:
             del self._pages[key]
         else:
-            # What waits for a page that never comes back would block the notebook for everybody.
+            # A page that never reconnects would block the notebook for everybody.
             loop = asyncio.get_running_loop()
             self._expiry[key] = loop.call_later(KEEP_LOST, self._forget, key)
             own = [lost for lost in self._lost_pages() if lost[1].user == page.user]
             for former, _ in sorted(own, key=lambda each: each[1].away_since)[:-MAX_LOST]:
                 self._forget(former)
-        self._tell(self._opened, paths)
+        self._notify(self._opened, paths)
 
     def _forget(self, key: tuple[str, str]) -> None:
         page = self._remove(key)
-        self._tell(self._opened, {tab.path for tab in page.tabs.values()})
+        self._notify(self._opened, {tab.path for tab in page.tabs.values()})
 
     def _remove(self, key: tuple[str, str]) -> Page:
         if (expiry := self._expiry.pop(key, None)) is not None:
@@ -269,24 +269,24 @@ class Tabs:
         return self._pages.pop(key)
 
     def close(self) -> None:
-        """The server stops."""
+        """Close all connections."""
         for timer in (*self._grace.values(), *self._expiry.values()):
             timer.cancel()
         for page in list(self._pages.values()):
-            if page.line is not None:
-                page.line.cut()
+            if page.connection is not None:
+                page.connection.drop()
                 page.lost()
 
-    # --- what a page says
+    # --- messages of pages
 
-    def hear(self, page: Page, said: Any) -> Json | None:
-        """Takes in a message of a page, and returns what it is answered.
+    def handle(self, page: Page, said: Any) -> Json | None:
+        """Handle a message of a page and return the reply.
 
-        From the answer to its notebooks on, nobody else writes their files: only then can the page
-        know whether it shows what is in them.
+        After the reply to a list of notebooks nobody else writes their files: only then can the page
+        tell whether it shows their current content.
 
         Raises:
-            InvalidArguments: it is none that a page sends.
+            InvalidArguments: the message is invalid.
         """
         message = cast("Json", said) if isinstance(said, dict) else {}
         if "answer" in message:
@@ -298,62 +298,64 @@ class Tabs:
             tab = page.tabs.get(message["changed"])
             if tab is not None:
                 tab.reported_dirty = tab.reported_dirty or message.get("dirty") is True
-                self._tell(self._changed, {tab.path})
+                self._notify(self._changed, {tab.path})
         else:
-            raise InvalidArguments("That is no message that a page sends.")
+            raise InvalidArguments("This is not a message of a page.")
         return None
 
-    def _list(self, page: Page, listed: list[Any], heard: Any) -> None:
-        """A page tells all the notebooks that it has open."""
+    def _list(self, page: Page, listed: list[Any], acknowledged: Any) -> None:
+        """Handle the list of a page's open notebooks."""
         if len(listed) > MAX_TABS:
-            raise InvalidArguments(f"A page may have {MAX_TABS} notebooks open.")
+            raise InvalidArguments(f"A page can have at most {MAX_TABS} open notebooks.")
         by_name = {tab.name: tab for tab in page.tabs.values()}
         before = {(tab.id, tab.path, tab.dirty) for tab in page.tabs.values()}
         tabs: dict[str, OpenTab] = {}
         for each in listed:
-            told = cast("Json", each) if isinstance(each, dict) else {}
-            name, path = told.get("id"), told.get("path")
+            fields = cast("Json", each) if isinstance(each, dict) else {}
+            name, path = fields.get("id"), fields.get("path")
             if not (isinstance(name, str) and isinstance(path, str) and len(name) <= MAX_NAME):
-                raise InvalidArguments("A notebook in a tab has an id and a path.")
+                raise InvalidArguments("A notebook in a tab must have an id and a path.")
             tab = by_name.get(name) or OpenTab(page, name, str(next(self._count)))
             tabs[tab.id] = tab
             tab.path = path.strip("/")
-            tab.reported_dirty = told.get("dirty") is True
-            if told.get("focused") is True and not tab.focused:
+            tab.reported_dirty = fields.get("dirty") is True
+            if fields.get("focused") is True and not tab.focused:
                 tab.seen = next(self._count)
-            tab.focused = told.get("focused") is True
-            if not page.has_told:
-                # What was asked on a former line the page has done by now, or never will.
+            tab.focused = fields.get("focused") is True
+            if not page.has_listed:
+                # Questions on a former connection are done by now, or never will be.
                 tab.changed_by = 0
-        page.tabs, page.has_told = tabs, True
+        page.tabs, page.has_listed = tabs, True
         self._release({tab.path for tab in tabs.values()})
-        page.heard = heard if isinstance(heard, int) else 0
+        page.acknowledged = acknowledged if isinstance(acknowledged, int) else 0
         now = {(tab.id, tab.path, tab.dirty) for tab in tabs.values()}
-        self._tell(self._opened, {path for _, path, _ in before ^ now})
+        self._notify(self._opened, {path for _, path, _ in before ^ now})
 
-    def _release(self, paths: set[str], of: str | None = None) -> None:
-        """Pages that were lost with these, and did not come back, count no more.
+    def _release(self, paths: set[str], user: str | None = None) -> None:
+        """Forget notebooks of lost pages.
 
         Args:
-            paths: Notebooks that somebody opened, or has given up.
-            of: Only this user's pages.
+            paths: Notebooks that were opened again or discarded.
+            user: Only this user's pages.
         """
         for key, page in self._lost_pages():
-            if of not in (None, page.user):
+            if user not in (None, page.user):
                 continue
             page.tabs = {tab.id: tab for tab in page.tabs.values() if tab.path not in paths}
             if not page.tabs:
                 self._remove(key)
 
     def _lost_pages(self) -> list[tuple[tuple[str, str], Page]]:
-        """The pages that have not come back in time."""
+        """Return the pages that have not reconnected in time."""
         pages = self._pages.items()
-        return [(key, page) for key, page in pages if page.line is None and key not in self._grace]
+        return [
+            (key, page) for key, page in pages if page.connection is None and key not in self._grace
+        ]
 
-    # --- lost for good
+    # --- lost pages
 
     def lost(self, user: str) -> dict[str, float]:
-        """The notebooks that wait for a user's tabs with unsaved work, and for how many seconds."""
+        """Return the notebooks that wait for a user's lost tabs with unsaved changes, with the seconds."""
         now = time.monotonic()
         found: dict[str, float] = {}
         for _, page in self._lost_pages():
@@ -362,25 +364,25 @@ class Tabs:
         return found
 
     def give_up(self, user: str, path: str) -> bool:
-        """A user says that what their lost tabs held of a notebook is lost; whether there was any."""
+        """Discard the unsaved changes of a user's lost tabs of a notebook; return whether there were any."""
         if path not in self.lost(user):
             return False
-        self._release({path}, of=user)
-        self._tell(self._opened, {path})
+        self._release({path}, user=user)
+        self._notify(self._opened, {path})
         return True
 
-    def _tell(self, listeners: list[Callable[[str], None]], paths: set[str]) -> None:
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+    def _notify(self, listeners: list[Callable[[str], None]], paths: set[str]) -> None:
+        change, self._change = self._change, asyncio.Event()
+        change.set()
         for path in paths:
             for listener in listeners:
                 listener(path)
 
-    # --- the channel
+    # --- TabChannel
 
     def present(self, path: str) -> list[Tab]:
         """See `TabChannel.present`."""
-        there = [tab for tab in self._with(path) if tab.page.line is not None]
+        there = [tab for tab in self._with(path) if tab.page.connection is not None]
         there.sort(key=OpenTab.rank)
         return [*there]
 
@@ -395,9 +397,11 @@ class Tabs:
             away = self._with(path)
             if not away:
                 return None
-            # A little longer than `_give_up` takes.
+            # A little longer than `_on_grace_over` takes.
             since = max(tab.page.away_since for tab in away)
-            if not await self._moves(since + GRACE * 1.1 - time.monotonic()) and self._with(path):
+            if not await self._wait_for_change(
+                since + GRACE * 1.1 - time.monotonic()
+            ) and self._with(path):
                 raise TabOffline(
                     f"A tab with unsaved changes of {path} was lost {_age(since)} ago "
                     "and cannot be reached."
@@ -407,9 +411,11 @@ class Tabs:
         """See `TabChannel.returned`."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while (known := self._known(tab)) is not None:
-            if known.page.line is not None and known.page.has_told:
+            if known.page.connection is not None and known.page.has_listed:
                 return True
-            if not await self._moves(None if deadline is None else deadline - time.monotonic()):
+            if not await self._wait_for_change(
+                None if deadline is None else deadline - time.monotonic()
+            ):
                 return False
         return False
 
@@ -436,20 +442,20 @@ class Tabs:
         found = (page.tabs.get(tab.id) for page in self._pages.values())
         return next((each for each in found if each is tab), None)
 
-    async def _moves(self, seconds: float | None) -> bool:
-        """Waits until anything about any tab is another way, at most so long; whether it is."""
-        moved = self._moved
+    async def _wait_for_change(self, seconds: float | None) -> bool:
+        """Wait for a change of any tab, at most this long; return whether there was one."""
+        change = self._change
         if seconds is not None and seconds <= 0:
-            return moved.is_set()
+            return change.is_set()
         try:
             async with asyncio.timeout(seconds):
-                await moved.wait()
+                await change.wait()
         except TimeoutError:
             return False
         return True
 
 
 def _age(since: float) -> str:
-    """How long ago a moment of the monotonic clock was, for a person."""
+    """Format the time since a moment of the monotonic clock."""
     seconds = round(time.monotonic() - since)
     return f"{seconds} s" if seconds < 120 else f"{seconds // 60} minutes"

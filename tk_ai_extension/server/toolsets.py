@@ -1,4 +1,4 @@
-"""The registries of the toolsets that connections choose."""
+"""Registries by toolsets."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 class Registries:
-    """One registry for each choice of toolsets, made when first asked for.
+    """Creates one registry per combination of toolsets, on first use.
 
     Args:
-        default: The toolsets of a connection that chooses none.
-        ownership: Gives what says which calls belong to another server.
+        default: The default toolsets.
+        ownership: Returns what decides which calls belong to another server.
     """
 
     def __init__(
@@ -25,27 +25,25 @@ class Registries:
         self._made: dict[tuple[str, ...], Registry] = {}
 
     def get(self, toolsets: str | None = None) -> Registry:
-        """The tools of the toolsets named, with commas between; of the usual ones for None.
+        """Return the tools of comma-separated toolsets; of the default ones for None.
 
         Raises:
-            InvalidArguments: a toolset that does not exist, or none at all.
+            InvalidArguments: an unknown toolset, or none.
         """
-        # Imported at first use: pydantic alone takes longer than the server may need to start.
+        # Imported on first use: pydantic alone would slow down the server's start.
         from tk_ai_extension.model.errors import InvalidArguments
         from tk_ai_extension.tools.registry import Registry
 
         names = (self._default if toolsets is None else toolsets).split(",")
         chosen = tuple(sorted({name.strip() for name in names} - {""}))
         if not chosen:
-            raise InvalidArguments(
-                "No toolset is named.", hint="Leave `toolsets` out, or name one."
-            )
-        # Only choices that exist are kept, so that their number is bounded.
+            raise InvalidArguments("No toolset is named.", hint="Omit `toolsets`, or name one.")
+        # Only valid combinations are stored, so that their number is bounded.
         if chosen not in self._made:
             self._made[chosen] = Registry.load(chosen, self._ownership())
         return self._made[chosen]
 
     def prepare(self) -> None:
-        """Loads the usual tools and their schemas; takes a while, and may be done in a thread."""
+        """Load the default tools and their schemas; slow, may run in a thread."""
         for tool in self.get():
             _ = tool.input_schema, tool.output_schema

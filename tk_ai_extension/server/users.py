@@ -1,4 +1,4 @@
-"""Which user a request acts for."""
+"""Users of requests."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tk_ai_extension.model.errors import PermissionDenied
 
 
 def username(handler: Any) -> str:
-    """The user of an authenticated request, the same for each request of one person.
+    """Return the user of an authenticated request, stable for each person.
 
-    Where everybody shares one token or password, Jupyter invents a user for each browser and a new
-    one for each request that brings only the token. What a request may do does not depend on that
-    name, and things would be lost with it: there, the one user is the one who runs the server.
+    With one shared token or password, Jupyter generates a user for each browser, and a new one for
+    each request with the token. Permissions do not depend on that name, but data would be lost with
+    it: in that case the user is the one who runs the server.
     """
     if is_shared(handler.identity_provider):
         return handler.services.owner
@@ -23,10 +23,10 @@ def username(handler: Any) -> str:
 
 
 def user_of_cells(provider: IdentityProvider, runs_server: str) -> str:
-    """The user for whom cells ask: a kernel does not know which person runs a cell in it.
+    """Return the user of cells: a kernel does not know which person runs a cell in it.
 
     Args:
-        provider: The server's.
+        provider: The server's identity provider.
         runs_server: The name of the user who runs it.
 
     Raises:
@@ -34,18 +34,18 @@ def user_of_cells(provider: IdentityProvider, runs_server: str) -> str:
     """
     if is_shared(provider):
         return runs_server
-    # A server of JupyterHub is one user's, whomever it lets in besides.
+    # A server of JupyterHub belongs to one user, even if others have access.
     name = os.environ.get("JUPYTERHUB_USER")
     if not name:
         raise PermissionDenied(
-            "This server has several users, and a cell does not say who runs it.",
-            hint="Ask in the chat: there the server knows who you are.",
+            "This server has several users, and the user of a cell is unknown.",
+            hint="Ask in the chat instead.",
         )
     return name
 
 
 def is_shared(provider: IdentityProvider) -> bool:
-    """Whether the server's authentication does not tell users apart (Jupyter's own does not)."""
+    """Whether the authentication does not distinguish users, as Jupyter's own."""
     kind = type(provider)
     return all(
         getattr(kind, name) is getattr(IdentityProvider, name)

@@ -1,4 +1,4 @@
-"""The bench of the documents' conformance suite: what it is given, and the notebooks it works on."""
+"""Bench of the documents' conformance suite: its input and its notebooks."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ from tk_ai_extension.notebooks.files.saving import replace_file
 from tk_ai_extension.notebooks.files.temporary import FileChanged
 
 DEADLINE = 20.0
-"""Seconds in which whatever a test waits for happens."""
+"""Timeout of waits in tests, in seconds."""
 
 
 class Person(Protocol):
-    """Somebody at work in a notebook by other means than ours, who sees what they change."""
+    """A person who edits a notebook by other means than the tools."""
 
     async def sources(self, path: str) -> list[str]:
-        """What they see."""
+        """Return the visible sources."""
         ...
 
     async def type(self, path: str, index: int, text: str) -> None:
-        """Types at the end of a cell."""
+        """Type at the end of a cell."""
         ...
 
     async def insert(self, path: str, index: int, source: str) -> None:
-        """A new code cell."""
+        """Insert a code cell."""
         ...
 
     async def delete(self, path: str, index: int) -> None:
-        """Deletes a cell."""
+        """Delete a cell."""
         ...
 
     async def move(self, path: str, index: int, to: int) -> None:
-        """Moves a cell."""
+        """Move a cell."""
         ...
 
 
 @dataclass
 class DocumentBench:
-    """What the suite works with.
+    """Everything that the suite needs.
 
     Attributes:
         store: The store whose documents are tested.
-        backend: What `NotebookDocument.backend` says.
+        backend: Expected `NotebookDocument.backend`.
         root: The folder of the notebooks.
-        person: Somebody else at work in them.
-        settle: Waits until the file holds what the document of a path holds.
-        keeps_bytes: Whether what was not edited stays byte-identical in the file.
-        says_where: Whether it is said where a broken notebook is broken.
-        one_step: Whether a save is one step, between the parts of which nobody else can write.
+        person: A person who edits them.
+        settle: Waits until the file of a path matches its document.
+        keeps_bytes: Whether unedited parts of the file stay byte-identical.
+        says_where: Whether errors of broken notebooks have the position.
+        one_step: Whether a save is atomic for other writers.
     """
 
     store: NotebookStore
@@ -70,18 +70,18 @@ class DocumentBench:
     _names: itertools.count[int] = field(default_factory=itertools.count)
 
     def put(self, content: Json | bytes, name: str | None = None) -> str:
-        """Puts a file there, as another program would; returns its path."""
+        """Write a file, as another program would; return its path."""
         path = name or f"n{next(self._names)}-{uuid4().hex[:6]}.ipynb"
         data = content if isinstance(content, bytes) else written(content)
         (self.root / path).write_bytes(data)
         return path
 
     async def open(self, content: Json | bytes) -> NotebookDocument:
-        """A document of a new file."""
+        """Open the document of a new file."""
         return await self.store.open(self.put(content))
 
     async def on_disk(self, document: NotebookDocument) -> Json:
-        """The notebook in the file, as soon as the file has what the document has."""
+        """Return the notebook in the file, once the file matches the document."""
         await self.settle(document.path)
         return json.loads((self.root / document.path).read_bytes())
 
@@ -90,7 +90,7 @@ class DocumentBench:
 
 
 def written(notebook: Json) -> bytes:
-    """A notebook as nbformat writes it."""
+    """Serialize a notebook as nbformat does."""
     text = json.dumps(
         notebook, ensure_ascii=False, indent=1, sort_keys=True, separators=(",", ": ")
     )
@@ -98,7 +98,7 @@ def written(notebook: Json) -> bytes:
 
 
 def code(source: str = "", cell_id: str | None = None, **fields: Any) -> Json:
-    """A stored code cell."""
+    """Create a stored code cell."""
     cell: Json = {
         "cell_type": "code",
         "execution_count": None,
@@ -110,7 +110,7 @@ def code(source: str = "", cell_id: str | None = None, **fields: Any) -> Json:
 
 
 def prose(source: str = "", cell_id: str | None = None, **fields: Any) -> Json:
-    """A stored markdown cell."""
+    """Create a stored markdown cell."""
     cell: Json = {
         "cell_type": "markdown",
         "metadata": {},
@@ -120,7 +120,7 @@ def prose(source: str = "", cell_id: str | None = None, **fields: Any) -> Json:
 
 
 def notebook(*cells: Json, minor: int = 5, **fields: Any) -> Json:
-    """A stored notebook; cells without an id get one where the format has them."""
+    """Create a stored notebook; cells get ids if the format has them."""
     named = [
         {**cell, "id": cell.get("id", f"{'abcdefghijklmnopqrstuvwxyz'[n % 26]}{n:04}00")}
         if minor >= 5
@@ -144,23 +144,23 @@ def notebook(*cells: Json, minor: int = 5, **fields: Any) -> Json:
 
 
 def stream(text: str, name: str = "stdout") -> Json:
-    """A stream output."""
+    """Create a stream output."""
     return {"output_type": "stream", "name": name, "text": text}
 
 
 def display(**data: Any) -> Json:
-    """A display; ``text_plain`` stands for ``text/plain``."""
+    """Create a display output; ``text_plain`` stands for ``text/plain``."""
     bundle = {mime.replace("_", "/", 1): value for mime, value in data.items()}
     return {"output_type": "display_data", "data": bundle, "metadata": {}}
 
 
 def sources(cells: Sequence[Any]) -> list[str]:
-    """The joined sources of stored cells, or of a snapshot's."""
+    """Return the joined sources of stored cells, or of a snapshot."""
     return [cell.source if hasattr(cell, "source") else "".join(cell["source"]) for cell in cells]
 
 
 class FilePerson:
-    """A person whose editor replaces the file as carefully as we do."""
+    """A person whose editor replaces the file atomically."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

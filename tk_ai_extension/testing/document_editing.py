@@ -57,7 +57,7 @@ OLD: Json = {
 
 
 class ReadingConformance:
-    """What a document shows."""
+    """Reading of a document."""
 
     @pytest.mark.proves("doc:join")
     async def test_a_source_is_its_joined_lines_however_it_is_stored(
@@ -168,7 +168,7 @@ class ReadingConformance:
 
 
 class EditingConformance:
-    """What operations do."""
+    """Effects of operations."""
 
     @pytest.mark.proves("doc:new-cell-id", "doc:new-code-cell", "edit:tools")
     async def test_inserts_go_where_they_are_told_with_fresh_ids(
@@ -412,17 +412,22 @@ class EditingConformance:
             await bench.store.create("no/folder.ipynb", empty_notebook())
         assert not list(bench.root.glob(".~*"))
 
-    async def test_listeners_hear_of_our_changes_and_of_others(self, bench: DocumentBench) -> None:
+    async def test_listeners_receive_our_changes_and_those_of_others(
+        self, bench: DocumentBench
+    ) -> None:
         document = await bench.open(notebook(code("a", "aaaa1111")))
-        heard = asyncio.Event()
-        stop = bench.store.subscribe(document.path, heard.set)
+        notified = asyncio.Event()
+        stop = bench.store.subscribe(document.path, notified.set)
         await document.apply([Replace("aaaa1111", "b")])
-        await asyncio.wait_for(heard.wait(), DEADLINE)
-        if bench.backend in {"room", "tab"}:  # A file that another program writes says nothing.
-            heard.clear()
+        await asyncio.wait_for(notified.wait(), DEADLINE)
+        if bench.backend in {
+            "room",
+            "tab",
+        }:  # There is no event for a file that another program writes.
+            notified.clear()
             await bench.person.type(document.path, 0, "c")
-            await asyncio.wait_for(heard.wait(), DEADLINE)
+            await asyncio.wait_for(notified.wait(), DEADLINE)
         stop()
-        heard.clear()
+        notified.clear()
         await document.apply([Replace("aaaa1111", "c")])
-        assert not heard.is_set()
+        assert not notified.is_set()

@@ -51,11 +51,11 @@ BROKEN: dict[str, tuple[bytes, int, int]] = {
 
 @contextmanager
 def another_user(folder: Path, mode: int = 0o777) -> Generator[None]:
-    """Acts as a user to whom file permissions apply: they do not to root.
+    """Act as a user without root's override of file permissions.
 
     Args:
-        folder: Where the files are; that user may pass through to it.
-        mode: The folder's mode from now on.
+        folder: Folder of the files, made reachable for that user.
+        mode: New mode of the folder.
     """
     folder.chmod(mode)
     if os.geteuid() != 0:
@@ -74,7 +74,7 @@ def another_user(folder: Path, mode: int = 0o777) -> Generator[None]:
 
 @contextmanager
 def no_file_larger_than(size: int) -> Generator[None]:
-    """Writing beyond so many bytes fails, as on a disk that is full."""
+    """Make writes beyond a size in bytes fail, as on a full disk."""
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -86,7 +86,7 @@ def no_file_larger_than(size: int) -> Generator[None]:
 
 
 class FaultConformance:
-    """What happens when something is wrong with a file."""
+    """Handling of faulty files."""
 
     @pytest.mark.proves("doc:errors", "fault:corrupt")
     @pytest.mark.parametrize("fault", BROKEN)
@@ -95,7 +95,7 @@ class FaultConformance:
     ) -> None:
         data, line, column = BROKEN[fault]
         path = bench.put(data)
-        os.utime(bench.root / path, (1, 1))  # Else somebody may be in the middle of writing it.
+        os.utime(bench.root / path, (1, 1))  # Otherwise another program may still be writing it.
         document = await bench.store.open(path)
         insert = Insert(CellContent("code", "new"))
         for attempt in (document.read, document.raw, partial(document.apply, [insert])):
@@ -114,7 +114,7 @@ class FaultConformance:
         twice = notebook(code("a", "twice"), code("b", "twice"), code("c", "once1234"))
         document = await bench.open(twice)
         snapshot = await document.read()
-        if bench.keeps_bytes:  # Jupyter's own way to open it mends it.
+        if bench.keeps_bytes:  # Jupyter's own open repairs it.
             assert [cell.key for cell in snapshot.cells] == ["cell-0", "cell-1", "once1234"]
             assert any("twice" in warning for warning in snapshot.warnings)
         keys = [cell.key for cell in snapshot.cells]

@@ -1,9 +1,9 @@
-"""A state machine with several actors in one notebook, held against a model: no update is lost.
+"""State machine of several actors in one notebook, checked against a model: no update is lost.
 
-Two agents work through documents of the store, as they saw the notebook when they last read it. A
-person works by other means. The model is a list of sources. After each step the notebook, as read
-through the store, as the person sees it, and now and then as the file holds it, is that list; an
-agent whose view was out of date was told so and changed nothing.
+Two agents edit through documents of the store, based on their last read of the notebook. A person
+edits by other means. The model is a list of sources. After each step the notebook, read through the
+store, seen by the person, and at times read from the file, equals that list; an agent with a stale
+view gets a conflict and changes nothing.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ T = TypeVar("T")
 
 AGENTS = st.sampled_from(["A", "B"])
 PLACES = st.integers(0, 30)
-"""A cell or a gap, modulo how many there are."""
+"""A cell or a gap, modulo their number."""
 
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
-"""Runs a coroutine to its end on the loop of the bench."""
+"""Runs a coroutine on the loop of the bench."""
 
 
 def machine(bench: DocumentBench, run: Run) -> type[NotebookMachine]:
-    """The state machine on a bench."""
+    """Return the state machine of a bench."""
     return type("BenchMachine", (NotebookMachine,), {"bench": bench, "run": staticmethod(run)})
 
 
 class NotebookMachine(RuleBasedStateMachine):
-    """The actors, the model, and what they do; `machine` gives it its bench."""
+    """The actors, the model and the rules; `machine` sets the bench."""
 
     bench: ClassVar[DocumentBench]
     run: ClassVar[Run]
@@ -62,14 +62,14 @@ class NotebookMachine(RuleBasedStateMachine):
         return type(self).run(work)
 
     def token(self, actor: str) -> str:
-        """A text that nobody wrote before."""
+        """Return a unique text."""
         self.count += 1
         return f"{actor}{self.count}"
 
     @initialize(cells=st.integers(0, 4))
     def begin(self, cells: int) -> None:
         self.model = [f"start {number}" for number in range(cells)]
-        # A room never has no cell at all: JupyterLab's document makes one.
+        # A room always has a cell: JupyterLab's document creates one.
         self.model = self.model or ["start"]
         stored = notebook(
             *(code(source, f"c{number:05}aa") for number, source in enumerate(self.model))
@@ -103,7 +103,7 @@ class NotebookMachine(RuleBasedStateMachine):
             self.expect(agent, place, None)
 
     def expect(self, agent: str, place: int, new: str | None) -> None:
-        """Replaces or deletes a cell that the agent saw; works just if it is as it was seen."""
+        """Replace or delete a cell that the agent read; succeeds only if it is unchanged since."""
         view = self.views[agent]
         seen = view.cells[place % len(view.cells)]
         now = self.do(self.document_read()).by_key.get(seen.key)
@@ -119,8 +119,8 @@ class NotebookMachine(RuleBasedStateMachine):
         except Conflict as conflict:
             assert now is not None
             assert now.source != seen.source
-            (told,) = conflict.details["cells"]
-            assert told["source"] == now.source
+            (conflicting,) = conflict.details["cells"]
+            assert conflicting["source"] == now.source
         else:
             assert now is not None
             assert now.source == seen.source
@@ -141,7 +141,7 @@ class NotebookMachine(RuleBasedStateMachine):
 
     @rule(agent=AGENTS, place=PLACES)
     def writes_the_text_back(self, agent: str, place: int) -> None:
-        """Changes one cell of the text that it read, and adds one after it."""
+        """Write back the text with one cell changed and one inserted after it."""
         view = self.views[agent]
         seen = view.cells[place % len(view.cells)]
         new, added = self.token(agent), self.token(agent)
@@ -204,7 +204,7 @@ class NotebookMachine(RuleBasedStateMachine):
 
     @rule(places=st.lists(PLACES, min_size=2, max_size=4))
     def edit_at_once(self, places: list[int]) -> None:
-        """Agents replace what is there now, and a person types, all at the same time."""
+        """Replace current cells by agents while a person types."""
         before = self.do(self.document_read())
         cells = [before.cells[place % len(before.cells)] for place in places]
         tokens = [self.token(f"at once {number} ") for number in range(len(places))]
@@ -227,8 +227,8 @@ class NotebookMachine(RuleBasedStateMachine):
         landed, after = self.do(work())
         found = sources(after.cells)
         assert len(found) == len(self.model)
-        # Who was not told otherwise finds the text there; the typing is there or was in a
-        # source that a later edit had seen, which it cannot have been.
+        # An agent without a conflict finds its text there. The typing is there as well: no later
+        # edit can have read and replaced it.
         for cell, token, landing in zip(cells, tokens, landed, strict=True):
             assert (token in found[cell.index]) is landing
         assert typed in found[at]
@@ -257,7 +257,7 @@ class NotebookMachine(RuleBasedStateMachine):
 
 
 def changed_text(view: Snapshot, seen: Cell, new: str, added: str) -> str:
-    """The text of a view, with one cell changed and a new one after it."""
+    """Return the text of a view with one cell changed and a new one after it."""
     lines = render(view).splitlines()
     at = next(n for n, line in enumerate(lines) if line.endswith(f"@{view.short_keys[seen.key]}"))
     end = at + 1 + (len(seen.source.splitlines()) if seen.source else 0)

@@ -26,7 +26,7 @@ from tk_ai_extension.workspace.displays import DisplayRegistry
 
 
 class OutputsConformance:
-    """What an output writer does."""
+    """Behaviour of an output writer."""
 
     @pytest.mark.proves("out:types", "exec:display-update")
     async def test_outputs_are_there_as_they_come_and_stay(self, bench: DocumentBench) -> None:
@@ -60,7 +60,7 @@ class OutputsConformance:
         ]
 
     @pytest.mark.proves("exec:display-update")
-    async def test_clear_output_begins_anew(self, bench: DocumentBench) -> None:
+    async def test_clear_output_starts_over(self, bench: DocumentBench) -> None:
         document = await bench.open(notebook(code("a", "aaaa1111")))
         async with document.writing("aaaa1111") as writer:
             await writer.start()
@@ -87,7 +87,7 @@ class OutputsConformance:
                 # The pace of a kernel that prints all the time.
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.Event().wait(), 0.05)
-                # Jupyter's own save, which a room's is, shows a reader half a file at times.
+                # Jupyter's own save, used by rooms, is not atomic: a reader may see half a file.
                 with suppress(json.JSONDecodeError):
                     stored = json.loads((bench.root / document.path).read_bytes())
                     if stored["cells"][0]["outputs"]:
@@ -106,7 +106,7 @@ class OutputsConformance:
                 await writer.start()
                 await writer.write([Append(stream(f"out {number}"))])
                 await writer.finish(number, save=False)
-        # Whoever looks sees them, and an edit in between neither loses nor keeps too much.
+        # Readers see them, and an edit in between neither loses nor duplicates any.
         snapshot = await (await bench.store.open(document.path)).read()
         assert [cell.execution_count for cell in snapshot.cells] == [0, 1, 2, 3]
         await document.apply([Replace("aaaa0001", "new"), Move("aaaa0003", 0), Delete("aaaa0002")])
@@ -304,7 +304,7 @@ class OutputsConformance:
 
 
 async def run(document: NotebookDocument, cell: str, text: str, count: int) -> None:
-    """Runs a cell that prints a text, a part at a time."""
+    """Run a cell that prints a text in parts."""
     async with document.writing(cell) as writer:
         await writer.start()
         await writer.write([Append(stream(""))])

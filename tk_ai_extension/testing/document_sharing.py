@@ -1,4 +1,4 @@
-"""Conformance of documents: agents and a person at once, and nobody's work is lost."""
+"""Conformance of documents: concurrent agents and a person, without lost updates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MANY = 12
 
 
 class SharingConformance:
-    """What several at once may rely on."""
+    """Guarantees for concurrent editing."""
 
     @pytest.mark.proves("fault:concurrent-edit")
     async def test_edits_of_different_cells_all_land(self, bench: DocumentBench) -> None:
@@ -33,7 +33,7 @@ class SharingConformance:
         assert await bench.person.sources(path) == expected
 
     @pytest.mark.proves("fault:concurrent-edit", "doc:conflict")
-    async def test_of_edits_of_one_cell_one_lands_and_the_others_are_told(
+    async def test_of_edits_of_one_cell_one_lands_and_the_others_get_a_conflict(
         self, bench: DocumentBench
     ) -> None:
         document = await bench.open(notebook(code("old", "aaaa1111")))
@@ -46,10 +46,10 @@ class SharingConformance:
                 return str(conflict.details["cells"][0]["source"])
             return None
 
-        told = await asyncio.gather(*(edit(number) for number in range(MANY)))
-        assert told.count(None) == 1
+        conflicts = await asyncio.gather(*(edit(number) for number in range(MANY)))
+        assert conflicts.count(None) == 1
         (source,) = sources((await document.read()).cells)
-        assert {answer for answer in told if answer is not None} == {source}
+        assert {answer for answer in conflicts if answer is not None} == {source}
 
     @pytest.mark.proves("fault:concurrent-edit")
     async def test_parallel_inserts_land_where_they_belong(self, bench: DocumentBench) -> None:
@@ -100,7 +100,7 @@ class SharingConformance:
         task = asyncio.create_task(
             document.apply([Replace("aaaa1111", "new a"), Delete("bbbb2222")])
         )
-        # Let it begin.
+        # Let it start.
         await asyncio.wait([task], timeout=0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -21,13 +21,13 @@ from tk_ai_extension.testing.document_bench import (
 
 
 async def write_back(document: NotebookDocument, base: Snapshot, text: str) -> Applied:
-    """What write_notebook does with a text that was read at ``base``."""
+    """Write back a text that was read at ``base``, as write_notebook does."""
     operations = merge(base, await document.read(), parse(text))
     return await document.apply(operations)
 
 
 class TextConformance:
-    """What becomes of a notebook whose text is written back."""
+    """Effects of writing the text of a notebook back."""
 
     @pytest.mark.proves("text:merge")
     async def test_both_sides_changes_are_there(self, bench: DocumentBench) -> None:

@@ -24,4 +24,4 @@ class DocumentConformance(
     SharingConformance,
     FaultConformance,
 ):
-    """All of it."""
+    """The whole suite."""

@@ -1,11 +1,11 @@
-"""The smallest agent: it repeats what it is told, and makes the calls that it is told to make.
+"""The smallest agent: it echoes messages, and makes the calls that they name.
 
-It keeps its sessions in memory. A message is one of
+Its sessions are in memory. A message is one of
 
-- ``call TOOL {"argument": …}``: it calls the tool, and says what that answered;
-- ``wait``: it writes a word, and goes on until it is interrupted;
-- ``recall``: it says all messages that it remembers;
-- anything else: it says that.
+- ``call TOOL {"argument": …}``: it calls the tool and responds with the result;
+- ``wait``: it writes a word and runs until it is interrupted;
+- ``recall``: it responds with all messages in its history;
+- anything else: it responds with the message.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MODEL = "echo"
 
 @dataclass(frozen=True, slots=True)
 class EchoProvider:
-    """A model that is always there."""
+    """A model that is always available."""
 
     model: str = MODEL
     models: tuple[str, ...] = (MODEL,)
@@ -47,7 +47,7 @@ class EchoBackend:
 
     Attributes:
         call: Carries out the calls, as an agent in another process does; None: in this process.
-        kept: What each session remembers: its messages.
+        kept: Messages of each session.
         credentials: The credentials of its turns.
     """
 
@@ -58,7 +58,7 @@ class EchoBackend:
     credentials: list[TurnCredential] = field(default_factory=list[TurnCredential])
 
     async def provider(self) -> EchoProvider:
-        """Return where the model is."""
+        """Return the provider."""
         return EchoProvider()
 
     async def start(self, config: SessionConfig) -> EchoSession:
@@ -78,7 +78,7 @@ class EchoBackend:
 
 
 class EchoSession(TaskSession):
-    """An `AgentSession` that answers on a task of its own."""
+    """An `AgentSession` that answers in an asyncio task."""
 
     def __init__(self, echo: EchoBackend, call: ToolCall, session: str, kept: list[str]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The bench of the executors' conformance suite: what it is given, and how it runs code."""
+"""Bench of the executors' conformance suite: its input, and how it runs code."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tk_ai_extension.model.outputs import OutputBuffer, stream_text
 from tk_ai_extension.testing import faults
 
 DEADLINE = 30.0
-"""Seconds in which each execution of the suite ends."""
+"""Timeout of each execution of the suite, in seconds."""
 
 
 @dataclass
 class ExecutorBench:
-    """What the suite works with.
+    """Everything that the suite needs.
 
     Attributes:
         kernels: The service whose ``executor(kernel_id)`` is tested.
         manager: The multi-kernel manager behind it, for a person's own clients.
-        backend: What `Execution.backend` says.
-        kernel_id: A running Python kernel, which tests may share; none of them harms it.
+        backend: Expected `Execution.backend`.
+        kernel_id: A running Python kernel that tests share and do not harm.
         harmed: Starts a Python kernel for a test that harms it.
-        request: A request to Jupyter's REST API, as a person's browser makes it: method and path.
-        tells_exit: Whether it can be known how a kernel's process has ended.
+        request: Sends a request to Jupyter's REST API, as a browser does: method and path.
+        tells_exit: Whether the exit status of a kernel's process is known.
     """
 
     kernels: Kernels
@@ -46,7 +46,7 @@ class ExecutorBench:
     tells_exit: bool = True
 
     async def pid(self, kernel_id: str) -> int:
-        """The process of a kernel on this machine, also where the service does not know it."""
+        """Return the process of a kernel on this machine, even if the service does not know it."""
         known = (await self.kernels.info(kernel_id)).pid
         if known is not None:
             return known
@@ -63,7 +63,7 @@ class Outcome:
 
     @property
     def status(self) -> str:
-        """How it ended."""
+        """The final status."""
         return self.execution.status
 
     @property
@@ -72,7 +72,7 @@ class Outcome:
         return self.execution.outputs
 
     def text(self, name: str = "stdout") -> str:
-        """All that was printed to one stream."""
+        """Return the text of one stream."""
         return "".join(stream_text(each) for each in self.outputs if each.get("name") == name)
 
 
@@ -97,20 +97,20 @@ class Submitted:
         return Outcome(last, before)
 
     async def printed(self) -> None:
-        """Waits until it has printed something."""
+        """Wait for the first output."""
         async with asyncio.timeout(DEADLINE):
             while not any(isinstance(event, OutputsChanged) for event in self.events):
                 self._heard.clear()
                 await self._heard.wait()
 
     async def outcome(self, deadline: float = DEADLINE) -> Outcome:
-        """Waits until it has ended."""
+        """Wait for the end."""
         async with asyncio.timeout(deadline):
             return await self.task
 
 
 def rebuilt(events: list[ExecutionEvent]) -> list[Json]:
-    """The outputs that the changes give, applied in order."""
+    """Return the outputs after applying the changes in order."""
     outputs = OutputBuffer()
     for event in events:
         if isinstance(event, OutputsChanged):
@@ -120,29 +120,29 @@ def rebuilt(events: list[ExecutionEvent]) -> list[Json]:
 
 
 def submit(bench: ExecutorBench, code: str, kernel_id: str = "", **options: Any) -> Submitted:
-    """Starts to execute code."""
+    """Start executing code."""
     return Submitted(bench, kernel_id or bench.kernel_id, ExecutionRequest(code, **options))
 
 
 async def run(bench: ExecutorBench, code: str, kernel_id: str = "", **options: Any) -> Outcome:
-    """Executes code to its end."""
+    """Execute code to its end."""
     return await submit(bench, code, kernel_id, **options).outcome()
 
 
 @asynccontextmanager
 async def kernel_events(bench: ExecutorBench) -> AsyncGenerator[asyncio.Queue[KernelEvent]]:
-    """What happens to the kernels meanwhile."""
+    """Collect the events of the kernels in the block."""
     queue: asyncio.Queue[KernelEvent] = asyncio.Queue()
     unsubscribe = bench.kernels.subscribe(queue.put_nowait)
     try:
         yield queue
     finally:
         unsubscribe()
-        unsubscribe()  # Once more is no error.
+        unsubscribe()  # Idempotent.
 
 
 async def happens(events: asyncio.Queue[KernelEvent], kind: str, **fields: Any) -> KernelEvent:
-    """Waits for an event of a kind, with these fields."""
+    """Wait for an event of a kind, with these fields."""
     async with asyncio.timeout(DEADLINE):
         while True:
             event = await events.get()

@@ -1,4 +1,4 @@
-"""Conformance of executors: the kernel ends under the code."""
+"""Conformance of executors: the kernel ends while code is running."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tk_ai_extension.testing.executor_bench import (
 
 
 class EndOfKernelConformance:
-    """The kernel ends under the code."""
+    """The kernel ends while code is running."""
 
     @pytest.mark.proves("fault:kernel-killed", "exec:statuses", "kernel:heartbeat")
     @pytest.mark.proves("kernel:auto-restart")
@@ -39,7 +39,7 @@ class EndOfKernelConformance:
             assert "possibly out of memory" in outcome.execution.message
             assert outcome.text() == "waiting\n"
             await happens(events, "died", kernel_id=kernel_id)
-            # What had been handed to the dead kernel died with it; nothing runs twice, or not at all.
+            # Requests that the dead kernel had received are lost; others run exactly once.
             assert (await queued.outcome()).status in {"ok", "kernel_died"}
             after = await run(bench, "print('after')", kernel_id)
             assert (after.status, after.text()) == ("ok", "after\n")
@@ -108,7 +108,7 @@ class EndOfKernelConformance:
         async with kernel_events(bench) as events:
             running = submit(bench, faults.RUN_FOREVER, kernel_id)
             await running.printed()
-            # Shutting down interrupts first, so this one may begin; it does not end by itself.
+            # A shutdown interrupts first, so this one may start; it does not end by itself.
             queued = submit(bench, faults.RUN_FOREVER, kernel_id)
             await bench.request("DELETE", f"api/kernels/{kernel_id}")
             outcome = await running.outcome()

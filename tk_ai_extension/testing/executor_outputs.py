@@ -20,22 +20,22 @@ from tk_ai_extension.testing.executor_bench import (
 
 
 def nothing_lost_silently(stderr: str, kept: int, made: int) -> None:
-    """All is there, or what is not is told.
+    """Check that all messages are there, or that the loss is reported.
 
-    A kernel drops what it cannot send in time: none on a machine that is not overloaded.
+    A kernel drops messages that it cannot send in time: none without overload.
 
     Args:
-        stderr: The cell's stderr output, where it is told.
-        kept: How many messages with output are there.
-        made: How many the cell has made.
+        stderr: The cell's stderr output, which reports the loss.
+        kept: Number of messages with output that arrived.
+        made: Number of messages that the cell sent.
     """
     found = re.search(r"([\d,]+) messages with output were lost", stderr)
-    told = int(found[1].replace(",", "")) if found else 0
-    # A line is a message, but for one or the other that the kernel has sent in two.
+    lost = int(found[1].replace(",", "")) if found else 0
+    # A line is a message, except a few that the kernel splits in two.
     if "The last messages with output were lost" in stderr:
-        assert kept + told <= made + 0.01 * told
+        assert kept + lost <= made + 0.01 * lost
     else:
-        assert abs(kept + told - made) <= 0.01 * told
+        assert abs(kept + lost - made) <= 0.01 * lost
 
 
 class OutputConformance:

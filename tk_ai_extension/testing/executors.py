@@ -33,7 +33,7 @@ from tk_ai_extension.testing.executor_outputs import FloodConformance, OutputCon
 
 
 class StatusConformance:
-    """Every execution ends, as what it ended as."""
+    """Status of ended executions."""
 
     @pytest.mark.proves("exec:statuses", "exec:complete", "out:types")
     async def test_ok_has_the_result_and_the_count(self, bench: ExecutorBench) -> None:
@@ -106,7 +106,7 @@ class StatusConformance:
         outcome = await run(bench, faults.ignore_interrupts(3), timeout=0.2)
         assert outcome.status == "timed_out"
         assert "interrupt_ignored" in outcome.execution.message
-        assert outcome.text() == "deaf\n"
+        assert outcome.text() == "ignoring\n"
         after = await run(bench, "print('after')")
         assert (after.status, after.text()) == ("ok", "after\n")
 
@@ -141,7 +141,7 @@ class StatusConformance:
 
 
 class SharingConformance:
-    """Several work in one kernel."""
+    """Several clients in one kernel."""
 
     @pytest.mark.proves("exec:concurrent")
     async def test_two_requests_queue_and_ones_error_does_not_drop_the_other(
@@ -193,7 +193,7 @@ class SharingConformance:
             person.execute(faults.run_until(go, "1 / 0"))
             await happens(events, "ran", ours=False)
             ours = submit(bench, "print('ours')")
-            # By the time that the kernel has answered on control, ours is in its queue.
+            # Once the kernel has replied on control, our request is in its queue.
             await faults.control_round_trip(person)
             go.touch()
             outcome = await ours.outcome()
@@ -255,11 +255,11 @@ class ExecutorConformance(
     OutputConformance,
     FloodConformance,
 ):
-    """All that an executor promises."""
+    """The whole suite."""
 
     @pytest.mark.proves("exec:wait")
     async def test_the_end_is_awaited_and_not_looked_for(self, bench: ExecutorBench) -> None:
-        # A look every 0.1 s would take 3 s.
+        # Polling every 0.1 s would take 3 s.
         async with asyncio.timeout(2):
             for _ in range(30):
                 assert (await run(bench, "1 + 1")).status == "ok"

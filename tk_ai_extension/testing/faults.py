@@ -1,7 +1,7 @@
-"""Fault injectors: what can go wrong with kernels, done for real.
+"""Fault injectors for kernels.
 
 Code for cells (`KILL_ITSELF` and the like), broken kernelspecs, a person who works in the same
-kernel, and a meter for how long the event loop is held. Plug-in authors may import all of it.
+kernel, and a meter for blocked event loops. For plug-in authors, too.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from jupyter_client.session import Session
 # -- what a cell can do to its kernel (Python)
 
 KILL_ITSELF = "import os\nos.kill(os.getpid(), 9)"
-"""The kernel's process is killed, as by the system that is out of memory."""
+"""Kills the kernel's process, as the OOM killer does."""
 
 EXIT_ITSELF = "import os\nos._exit(3)"
-"""The kernel's process exits with code 3."""
+"""Exits the kernel's process with code 3."""
 
 RUN_FOREVER = "import time\nprint('running', flush=True)\nwhile True:\n    time.sleep(0.01)"
-"""Prints ``running`` and does not end unless it is interrupted."""
+"""Prints ``running`` and runs until it is interrupted."""
 
 OUT_OF_MEMORY = """
 import resource
@@ -41,20 +41,20 @@ try:
 finally:
     resource.setrlimit(resource.RLIMIT_AS, limits)
 """
-"""Asks for more memory than the process may have: a MemoryError, which the kernel survives."""
+"""Allocates more memory than the limit: a MemoryError that the kernel survives."""
 
 
 def ignore_interrupts(seconds: float) -> str:
-    """Code that prints ``deaf`` and cannot be interrupted for a while."""
+    """Return code that prints ``ignoring`` and ignores interrupts for some seconds."""
     return (
         "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        f"print('deaf', flush=True)\nend = time.monotonic() + {seconds}\n"
+        f"print('ignoring', flush=True)\nend = time.monotonic() + {seconds}\n"
         "while time.monotonic() < end:\n    time.sleep(0.01)"
     )
 
 
 def run_until(path: Path, then: str = "") -> str:
-    """Code that prints ``waiting``, runs until a file is there, and goes on with ``then``."""
+    """Return code that prints ``waiting``, runs until a file exists, and continues with ``then``."""
     return (
         "import pathlib, time\nprint('waiting', flush=True)\n"
         f"while not pathlib.Path({str(path)!r}).exists():\n    time.sleep(0.005)\n{then}"
@@ -62,12 +62,12 @@ def run_until(path: Path, then: str = "") -> str:
 
 
 def print_lines(count: int, *, width: int = 20, flush: bool = False) -> str:
-    """Code that prints so many lines of so many characters, each beginning with its number."""
+    """Return code that prints numbered lines of a width in characters."""
     return f"for number in range({count}):\n    print(f'{{number:<{width - 1}}}', flush={flush})"
 
 
 def lose_messages(every: int) -> str:
-    """Code that has its own kernel (ipykernel) lose one of so many messages with printed text."""
+    """Return code that makes its kernel (ipykernel) lose every n-th message with printed text."""
     return f"""
 thread = get_ipython().kernel.iopub_thread
 def lose_some(message, *args, send=thread._really_send, printed=[1], **options):
@@ -81,7 +81,7 @@ thread._really_send = lose_some
 
 
 def show_displays(count: int) -> str:
-    """Code that shows so many displays, each with its number."""
+    """Return code that shows numbered displays."""
     return (
         "from IPython.display import display\n"
         f"for number in range({count}):\n"
@@ -102,7 +102,7 @@ GARBAGE = (
 def write_kernelspec(
     folder: Path, name: str, argv: Sequence[str], *, language: str = "python"
 ) -> str:
-    """Writes a kernelspec into a folder of kernelspecs; returns its name."""
+    """Write a kernelspec to a folder of kernelspecs; return its name."""
     (folder / name).mkdir(parents=True)
     spec = {"argv": list(argv), "display_name": name, "language": language}
     (folder / name / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
@@ -110,12 +110,12 @@ def write_kernelspec(
 
 
 def write_broken_kernelspec(folder: Path, name: str, code: str) -> str:
-    """Writes the kernelspec of a "kernel" that runs ``code`` and never answers."""
+    """Write the kernelspec of a "kernel" that runs ``code`` and never answers."""
     return write_kernelspec(folder, name, [sys.executable, "-c", code, "{connection_file}"])
 
 
 def processes_with(argument: str) -> list[int]:
-    """The ids of running processes of which one argument contains a text."""
+    """Return the ids of running processes with an argument that contains a text."""
     return [
         process.info["pid"]
         for process in psutil.process_iter(["pid", "cmdline", "status"])
@@ -125,7 +125,7 @@ def processes_with(argument: str) -> list[int]:
 
 
 def kill(pid: int) -> None:
-    """Kills a process from outside, as the system does that is out of memory."""
+    """Kill a process from outside, as the OOM killer does."""
     os.kill(pid, signal.SIGKILL)
 
 
@@ -147,22 +147,22 @@ async def person(manager: Any, kernel_id: str) -> AsyncGenerator[Any]:
 
 
 async def control_round_trip(client: Any) -> None:
-    """Waits until a kernel has answered a client on its control channel."""
+    """Wait until a kernel has answered a client on its control channel."""
     client.control_channel.send(client.session.msg("kernel_info_request", {}))
     await client.get_control_msg(timeout=20)
 
 
 class LoopMeter:
-    """Measures how long the event loop was held at a stretch, in seconds of the loop's own CPU time.
+    """Measures the longest time that the event loop was blocked, in seconds of its own CPU time.
 
-    CPU time, so that what other processes of the machine do meanwhile is not held against it.
+    CPU time excludes the load of other processes.
     """
 
     INTERVAL = 0.005
 
     def __init__(self) -> None:
         self.longest = 0.0
-        """The longest stretch between two turns of the meter."""
+        """Longest time between two ticks of the meter."""
         self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
 

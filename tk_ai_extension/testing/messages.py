@@ -1,4 +1,4 @@
-"""The Messages API's values: what is asked, what is answered, and the events it is streamed in.
+"""Values of the Messages API: requests, responses and stream events.
 
 Plain data without I/O; `messages_api` carries it. Field names are the protocol's own.
 """
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from tk_ai_extension.testing.messages_api import Exchange
 
-# -- what is asked
+# -- requests
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool answered, as the model reads it.
+    """Result of a tool as the model reads it.
 
     Attributes:
         id: Of the call that it answers.
@@ -46,12 +46,12 @@ class MessagesRequest:
 
     @property
     def model(self) -> str:
-        """The model that is asked for."""
+        """The requested model."""
         return str(self.body.get("model", ""))
 
     @property
     def streams(self) -> bool:
-        """Whether the answer is wanted as events."""
+        """Whether a stream of events is requested."""
         return bool(self.body.get("stream", False))
 
     @property
@@ -66,26 +66,26 @@ class MessagesRequest:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The full names of the tools that may be called: ``mcp__server__tool`` for an MCP tool."""
+        """Full names of the available tools: ``mcp__server__tool`` for an MCP tool."""
         return tuple(str(tool["name"]) for tool in self.body.get("tools", ()))
 
     @property
     def tokens(self) -> int:
-        """About how many tokens it is: four characters each."""
+        """Estimated number of tokens, at four characters each."""
         return len(json.dumps(self.body)) // 4
 
     @property
     def prompts(self) -> tuple[str, ...]:
         """The text of each of the user's messages, oldest first.
 
-        Results of tools are none, and neither is what the CLI tells the model on the side.
+        Without results of tools, and without the CLI's reminders to the model.
         """
         texts = ("\n".join(said_in(message.get("content", ""))) for message in self._of_user)
         return tuple(text for text in texts if text)
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
-        """What the tools answered that were called in the turn before, in their order."""
+        """Results of the tools that were called in the previous turn, in order."""
         asked = self._of_user
         if not asked:
             return ()
@@ -106,7 +106,7 @@ class MessagesRequest:
         )
 
     def call(self, call_id: str) -> Mapping[str, Any]:
-        """The input of a call that the model made in this conversation; empty for an unknown one."""
+        """Return the input of a call in this conversation; empty for an unknown one."""
         return self._calls.get(call_id, {}).get("input", {})
 
     @property
@@ -120,11 +120,11 @@ class MessagesRequest:
 
     @property
     def _of_user(self) -> list[Mapping[str, Any]]:
-        # The CLI adds messages of the system's behind the user's.
+        # The CLI adds system messages after the user's.
         return [message for message in self.messages if message.get("role") == "user"]
 
     def full_name(self, tool: str) -> str:
-        """The name under which a tool was offered; the name itself where none was, or several."""
+        """Return a tool's full name; the name itself if none or several match."""
         if tool in self.tools:
             return tool
         offered = [name for name in self.tools if short_name(name) == tool]
@@ -132,7 +132,7 @@ class MessagesRequest:
 
 
 def short_name(tool: str) -> str:
-    """A tool's name without the prefix of its MCP server.
+    """Return a tool's name without the prefix of its MCP server.
 
     >>> short_name("mcp__tk__read_cell")
     'read_cell'
@@ -141,23 +141,23 @@ def short_name(tool: str) -> str:
 
 
 def blocks_of(content: Any) -> list[Mapping[str, Any]]:
-    """The content of a message, of a result or of a system prompt, as blocks."""
+    """Return the content of a message, result or system prompt as blocks."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return list(content)
 
 
 def text_of(content: Any) -> list[str]:
-    """The texts in a content, one for each text block."""
+    """Return the texts in a content, one for each text block."""
     return [str(block["text"]) for block in blocks_of(content) if block.get("type") == "text"]
 
 
 def said_in(content: Any) -> list[str]:
-    """The texts in a content that a person wrote: the CLI's reminders to the model are left out."""
+    """Return the texts that a person wrote, without the CLI's reminders to the model."""
     return [text for text in text_of(content) if not text.startswith("<system-reminder>")]
 
 
-# -- what is answered
+# -- responses
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +170,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A block of text, streamed in pieces of so many characters."""
+    """A block of text, streamed in pieces."""
 
     text: str
     piece: int = 24
 
     def events(self, request: MessagesRequest) -> Iterator[Mapping[str, Any]]:
-        """What begins the block, and its deltas."""
+        """Return the start event of the block and its deltas."""
         del request
         yield {"type": "text", "text": ""}
         for piece in pieces(self.text, self.piece):
@@ -191,7 +191,7 @@ class Thinking:
     piece: int = 24
 
     def events(self, request: MessagesRequest) -> Iterator[Mapping[str, Any]]:
-        """What begins the block, and its deltas."""
+        """Return the start event of the block and its deltas."""
         del request
         yield {"type": "thinking", "thinking": "", "signature": ""}
         for piece in pieces(self.text, self.piece):
@@ -202,16 +202,16 @@ class Thinking:
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """A call of a tool, by its full name or by the one without the prefix of its MCP server."""
+    """A tool call, by the tool's full name or without the prefix of its MCP server."""
 
     name: str
     input: Mapping[str, Any] = field(default_factory=dict[str, Any])
     piece: int = 24
     id: str | None = None
-    """Of the call; a random one where left out."""
+    """The call's id; random by default."""
 
     def events(self, request: MessagesRequest) -> Iterator[Mapping[str, Any]]:
-        """What begins the block, and its deltas: the JSON of the input, in pieces."""
+        """Return the start event of the block and its deltas: the JSON of the input, in pieces."""
         name = request.full_name(self.name)
         call = self.id or f"toolu_{secrets.token_hex(12)}"
         yield {"type": "tool_use", "id": call, "name": name, "input": {}}
@@ -223,13 +223,13 @@ Block = Text | Thinking | ToolUse
 
 
 def pieces(text: str, size: int) -> Iterator[str]:
-    """A text in pieces of at most so many characters."""
+    """Split a text into pieces of at most a number of characters."""
     return (text[start : start + size] for start in range(0, len(text), size))
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an answer says it took, in tokens."""
+    """Usage of a response, in tokens."""
 
     input_tokens: int = 10
     output_tokens: int = 5
@@ -237,7 +237,7 @@ class Usage:
     cache_creation_input_tokens: int = 0
 
     def as_dict(self) -> dict[str, int]:
-        """As the API words it."""
+        """Return the API's JSON."""
         return {
             "input_tokens": self.input_tokens,
             "cache_creation_input_tokens": self.cache_creation_input_tokens,
@@ -248,12 +248,12 @@ class Usage:
 
 @dataclass(frozen=True)
 class Answer:
-    """A message of the model: its blocks, what it took, and why it stopped.
+    """A message of the model: its blocks, usage and stop reason.
 
     Attributes:
-        blocks: In their order.
-        usage: In tokens.
-        stop_reason: ``tool_use`` where a tool is called, else ``end_turn``, unless it is said.
+        blocks: The blocks, in order.
+        usage: The usage in tokens.
+        stop_reason: By default ``tool_use`` if a tool is called, else ``end_turn``.
     """
 
     blocks: tuple[Block, ...]
@@ -262,7 +262,7 @@ class Answer:
 
     @classmethod
     def of(cls, *blocks: Block | str, usage: Usage | None = None) -> Answer:
-        """An answer of these blocks; a string is a block of text."""
+        """Create an answer of blocks; a string is a block of text."""
         made = tuple(Text(block) if isinstance(block, str) else block for block in blocks)
         return cls(made, usage or Usage())
 
@@ -273,7 +273,7 @@ class Answer:
         return self.stop_reason or ("tool_use" if calls else "end_turn")
 
     def events(self, request: MessagesRequest) -> Iterator[Event]:
-        """The events of its stream, in the order of the API."""
+        """Return the events of its stream, in the API's order."""
         message: dict[str, Any] = {
             "id": f"msg_{secrets.token_hex(12)}",
             "type": "message",
@@ -297,7 +297,7 @@ class Answer:
         yield Event("message_stop", {"type": "message_stop"})
 
     def message(self, request: MessagesRequest) -> dict[str, Any]:
-        """The whole of it, for a request that wants no stream: what its events add up to."""
+        """Return the whole message, for a request without a stream."""
         content: list[dict[str, Any]] = []
         start: dict[str, Any] = {}
         for event in self.events(request):
@@ -317,7 +317,7 @@ class Answer:
         return {**start, "content": content, "stop_reason": self.ending, "usage": usage}
 
     async def send(self, to: Exchange) -> None:
-        """Answers with events where the request wants them, with one message where it does not."""
+        """Respond with events if requested, else with one message."""
         if not to.request.streams:
             await to.answer(self.message(to.request))
             return
@@ -331,7 +331,7 @@ def _block_event(what: str, index: int, **more: Mapping[str, Any]) -> Event:
 
 
 def _add(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    """Adds a delta to its block."""
+    """Append a delta to its block."""
     for name, piece in delta.items():
         if name != "type":
             block[name] = block.get(name, "") + piece
@@ -343,9 +343,9 @@ class Failure:
 
     Attributes:
         status: The HTTP status.
-        kind: The API's name of the error.
-        message: A sentence.
-        retry_after: Seconds, sent as the header that says when to try again.
+        kind: The API's error type.
+        message: The message.
+        retry_after: Seconds for the header `Retry-After`.
     """
 
     status: int
@@ -354,12 +354,12 @@ class Failure:
     retry_after: int | None = None
 
     async def send(self, to: Exchange) -> None:
-        """Answers with the error."""
+        """Respond with the error."""
         headers = {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
         body = error_body(self.kind, self.message)
         await to.answer(body, status=self.status, headers=headers)
 
 
 def error_body(kind: str, message: str) -> dict[str, Any]:
-    """An error as the API words it."""
+    """Return the API's JSON for an error."""
     return {"type": "error", "error": {"type": kind, "message": message}}

@@ -1,9 +1,9 @@
-"""A Messages API server on loopback: the wire between the Claude CLI and a model written in Python.
+"""A Messages API server on loopback, between the Claude CLI and a model written in Python.
 
-The CLI talks to any server that streams ``POST /v1/messages``; ``ANTHROPIC_BASE_URL`` says which.
+The CLI connects to any server that streams ``POST /v1/messages``, set by ``ANTHROPIC_BASE_URL``.
 A `Model` answers each request with a `Reply`; the server does the rest: the key, the stream of
-server-sent events, the count of tokens, the list of models. Whoever goes away in the middle of a
-stream is noticed, and what answered him is cancelled.
+server-sent events, token counts, the list of models. When a client disconnects during a stream, its
+reply is cancelled.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ HOST: Final = "127.0.0.1"
 
 
 class Reply(Protocol):
-    """What a model answers a request with."""
+    """Reply of a model to a request."""
 
     async def send(self, to: Exchange) -> None:
-        """Sends itself; cancelled when the client goes away.
+        """Send the reply; cancelled when the client disconnects.
 
-        Returns when there is nothing more to send. Every stream of events that was begun is ended
-        afterwards, as a complete HTTP response, unless it was cut.
+        Returns when everything is sent. A started stream of events is completed afterwards as an
+        HTTP response, unless the connection was dropped.
         """
         ...
 
 
 class Model(Protocol):
-    """Answers requests for messages."""
+    """Model that replies to requests."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The ids that the list of models shows."""
+        """Ids in the list of models."""
         ...
 
     def reply(self, request: MessagesRequest) -> Reply:
-        """What answers a request. Called once for each, as it arrives; retries are requests too."""
+        """Return the reply to a request; called once for each, including retries."""
         ...
 
 
 class Exchange:
-    """One request, and the way back to the one who asked."""
+    """One request and its response."""
 
     def __init__(self, request: MessagesRequest, handler: RequestHandler) -> None:
         self.request: Final = request
@@ -65,7 +65,7 @@ class Exchange:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Answers with a JSON body, whole."""
+        """Respond with a JSON body."""
         self._handler.set_status(status)
         for name, value in (headers or {}).items():
             self._handler.set_header(name, value)
@@ -73,21 +73,21 @@ class Exchange:
         await self._handler.finish(json.dumps(body))  # pyright: ignore[reportUnknownMemberType]
 
     async def event(self, event: Event) -> None:
-        """Sends one server-sent event, at once; the first one begins the stream."""
+        """Send one server-sent event; the first one starts the stream."""
         if not self._streams:
             self._streams = True
             self._handler.set_header("Content-Type", "text/event-stream; charset=utf-8")
             self._handler.set_header("Cache-Control", "no-cache")
             stream: Any = getattr(self._handler.request.connection, "stream", None)
             if stream is not None:
-                # Small pieces go when they are written, not when the last one is acknowledged.
+                # TCP_NODELAY: send small chunks at once.
                 stream.set_nodelay(True)
         data = json.dumps(event.data)
         self._handler.write(f"event: {event.name}\ndata: {data}\n\n")  # pyright: ignore[reportUnknownMemberType]
         await self._handler.flush()
 
     def cut(self) -> None:
-        """Closes the connection where it is, as a network that fails would."""
+        """Drop the connection, as a network failure would."""
         stream: Any = getattr(self._handler.request.connection, "stream", None)
         if stream is not None:
             stream.close()
@@ -97,8 +97,8 @@ class MessagesServer:
     """Serves a model on a free loopback port, on the running event loop.
 
     Args:
-        model: What answers.
-        key: Whoever asks has to send it, as ``x-api-key`` or as a bearer token; any will do if None.
+        model: The model.
+        key: Required key, as ``x-api-key`` or bearer token; None accepts any.
     """
 
     def __init__(self, model: Model, *, key: str | None = None) -> None:
@@ -108,7 +108,7 @@ class MessagesServer:
                 (r"/v1/messages/count_tokens", _Counts, {"model": model, "key": key}),
                 (r"/v1/models", _Models, {"model": model, "key": key}),
             ],
-            # Requests hold what people write: none of it goes into an access log.
+            # Requests hold people's texts: do not log them.
             log_function=_log_nothing,
         )
         self._server = HTTPServer(application)
@@ -116,25 +116,25 @@ class MessagesServer:
 
     @property
     def url(self) -> str:
-        """What `ANTHROPIC_BASE_URL` has to be; known once it is started."""
+        """Value for `ANTHROPIC_BASE_URL`; known once the server is started."""
         if self._port is None:
             raise RuntimeError("The server of the model is not started.")
         return f"http://{HOST}:{self._port}"
 
     def start(self) -> None:
-        """Listens from now on, on the running loop; the port is free and its own."""
+        """Start listening on a free port, on the running loop."""
         sockets = bind_sockets(0, HOST)
         self._port = sockets[0].getsockname()[1]
         self._server.add_sockets(sockets)
 
     async def stop(self) -> None:
-        """Stops listening and closes every connection; stopping twice changes nothing."""
+        """Stop listening and close every connection; idempotent."""
         self._server.stop()
         await self._server.close_all_connections()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[MessagesServer]:
-        """Started inside, stopped after."""
+        """Run in a block."""
         self.start()
         try:
             yield self
@@ -147,7 +147,7 @@ def _log_nothing(handler: RequestHandler) -> None:
 
 
 class _Route(RequestHandler):
-    """What all routes share: the key, and a request that is read."""
+    """Base of all routes: checks the key and reads the request."""
 
     _answering: asyncio.Task[None] | None = None
 
@@ -167,7 +167,7 @@ class _Route(RequestHandler):
         return any(hmac.compare_digest(each.encode(), key.encode()) for each in sent)
 
     async def _read(self) -> MessagesRequest | None:
-        """The request, or None where it is none, which was answered then."""
+        """Read the request; None if it is invalid and was refused."""
         try:
             body = json.loads(self.request.body)
         except ValueError:
@@ -198,7 +198,7 @@ class _Messages(_Route):
         exchange = Exchange(request, self)
         reply = self._model.reply(request)
         self._answering = asyncio.ensure_future(reply.send(exchange))
-        # The client went away: the reply was cancelled, or failed to write.
+        # The client disconnected: the reply was cancelled, or failed to write.
         with contextlib.suppress(StreamClosedError, asyncio.CancelledError):
             await self._answering
             if not self._finished:

@@ -1,4 +1,4 @@
-"""A TCP proxy that does to a connection what networks do: cut it, swallow it, answer in its stead."""
+"""A TCP proxy for network faults: dropped, blackholed and refused connections."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 Rewrite = Callable[[bytes], bytes]
-"""Changes the head of a request on its way."""
+"""Changes the head of a request."""
 
 
 @dataclass
 class Request:
-    """One connection: the request that began it, and all that was sent after."""
+    """One connection: its request and all later data."""
 
     line: str
     sent: bytearray = field(default_factory=bytearray)
@@ -23,14 +23,14 @@ class Request:
 
 @dataclass
 class Refusal:
-    """Answers that the proxy gives itself.
+    """Responses of the proxy itself.
 
     Attributes:
-        line: How the request lines begin that are refused: ``POST /api/kernels``.
+        line: Prefix of refused request lines: ``POST /api/kernels``.
         status: The HTTP status and its reason.
-        times: To how many of them; None for all.
-        body: What is answered.
-        too_late: Whether the server has done what was asked by then: a gateway's timeout.
+        times: Number of refused requests; None for all.
+        body: Body of the response.
+        too_late: Whether the server has handled the request before: a gateway timeout.
     """
 
     line: str
@@ -41,7 +41,7 @@ class Refusal:
 
 
 class Proxy:
-    """Passes TCP connections on to one server, a request each, as tornado's client makes them."""
+    """Forwards TCP connections to one server, with one request each, as tornado's client makes them."""
 
     def __init__(self, target: str) -> None:
         address = urlsplit(target)
@@ -52,7 +52,7 @@ class Proxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self.requests: list[Request] = []
-        """What has come through, or was refused."""
+        """Requests that were forwarded or refused."""
         self.refusals: list[Refusal] = []
         self.rewrite: Rewrite = _as_it_is
         self._arrived = asyncio.Condition()
@@ -63,27 +63,27 @@ class Proxy:
         return f"http://127.0.0.1:{self._port}/"
 
     async def open(self) -> None:
-        """Listens, at the same port each time."""
+        """Listen, always on the same port."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
         self._port = self._server.sockets[0].getsockname()[1]
         self._flowing.set()
 
     async def close(self) -> None:
-        """Listens no more, and cuts: whoever connects is refused."""
+        """Stop listening and drop all connections: new ones are refused."""
         if self._server is not None:
             self._server.close()
             self._server = None
         await self.cut()
 
     async def cut(self) -> None:
-        """Cuts all connections, in the middle of whatever they carry; new ones are passed on."""
+        """Drop all connections, even in the middle of a message; new ones are forwarded."""
         for task in self._connections:
             task.cancel()
         if self._connections:
             await asyncio.wait(self._connections)
 
-    async def mend(self) -> None:
-        """Listens and passes everything on again; forgets what was."""
+    async def restore(self) -> None:
+        """Listen and forward everything again, and clear the recorded requests."""
         self.requests.clear()
         self.refusals.clear()
         self.rewrite = _as_it_is
@@ -92,15 +92,15 @@ class Proxy:
             await self.open()
 
     def swallow(self) -> None:
-        """Passes nothing on any more, and closes nothing: as a network that has lost the other end."""
+        """Blackhole: forward nothing and close nothing, as a network that has lost the other end."""
         self._flowing.clear()
 
     def seen(self, line: str) -> int:
-        """How many requests began so: method and path."""
+        """Return the number of requests with this method and path."""
         return sum(request.line.startswith(f"{line} ") for request in self.requests)
 
     async def asked(self, line: str) -> None:
-        """Waits until a request begins so."""
+        """Wait for a request with this method and path."""
         async with self._arrived:
             await self._arrived.wait_for(lambda: self.seen(line))
 
@@ -111,7 +111,7 @@ class Proxy:
         try:
             await self._pass_on(reader, writer)
         except (asyncio.CancelledError, ConnectionError, asyncio.IncompleteReadError):
-            writer.transport.abort()  # cut, or gone: no goodbye
+            writer.transport.abort()  # dropped
         finally:
             self._connections.discard(task)
             writer.close()
@@ -181,7 +181,7 @@ def _as_it_is(head: bytes) -> bytes:
 
 @asynccontextmanager
 async def proxy_to(target: str) -> AsyncGenerator[Proxy]:
-    """A proxy before the server at this address."""
+    """Run a proxy in front of the server at this address."""
     proxy = Proxy(target)
     await proxy.open()
     try:

@@ -1,4 +1,4 @@
-"""A person in a room of jupyter-collaboration, on the shared document that their browser shares."""
+"""A person in a collaboration room, editing the shared document."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RoomPerson:
         del (await self.document(path)).ycells[index]
 
     async def move(self, path: str, index: int, to: int) -> None:
-        """See `Person.move`: JupyterLab puts a copy there."""
+        """See `Person.move`: JupyterLab inserts a copy."""
         document = await self.document(path)
         with document.ydoc.transaction():
             stored = document.get_cell(index)

@@ -1,7 +1,7 @@
-"""A model that says what it is told to: the Messages API on loopback, for tests.
+"""A scripted model for tests: the Messages API on loopback.
 
-The real SDK and its real CLI talk to it as they talk to Anthropic, so that what is tested is the
-whole chain, and only the model is not one::
+The real SDK and its real CLI connect to it as they do to Anthropic, so that tests cover the whole
+chain except the model::
 
     model = ScriptedModel(
         Answer.of(Thinking("A plot, then."), "I'll look.", ToolUse("list_cells")),
@@ -12,14 +12,14 @@ whole chain, and only the model is not one::
         ...
     assert model.requests[1].tool_results[0].is_error is False
 
-Each request for a message takes the next turn of the script: retries are requests, too. A turn is a
+Each request for a message takes the next turn of the script, including retries. A turn is a
 `Reply` or a function that makes one from the request. Tools are called by their names in the
-registry; the prefix of the MCP server is found in the request. For several chats at once, a script
-of its own for each: ``ScriptedModel(chats={"marker": [...]})`` plays to the chats of which some
-message of the user's contains the marker.
+registry; the prefix of the MCP server is taken from the request. Concurrent chats can have their own
+scripts: ``ScriptedModel(chats={"marker": [...]})`` is for chats with a user message that contains
+the marker.
 
-What goes wrong, for real: `UNAUTHORIZED`, `rate_limited`, `BROKEN`, `OVERLOADED`, `Hang`, `Cut`;
-`Held` stops in the middle until the test lets it go on. Nothing is timed: `requested` awaits a
+Faults: `UNAUTHORIZED`, `rate_limited`, `BROKEN`, `OVERLOADED`, `Hang`, `Cut`;
+`Held` pauses in the middle until the test resumes it. Nothing is timed: `requested` awaits a
 request, `Hang.gone` its end.
 """
 
@@ -71,12 +71,12 @@ MODEL = "claude-scripted-1"
 """A model's id for options: without one the CLI picks its own."""
 
 KEY = "sk-ant-scripted"
-"""The key that the server asks for."""
+"""The key that the server requires."""
 
 Turn = Reply | Callable[[MessagesRequest], Reply]
 """One entry of a script."""
 
-# -- what an API does on a bad day
+# -- faults of an API
 
 UNAUTHORIZED = Failure(401, "authentication_error", "invalid x-api-key")
 BROKEN = Failure(500, "api_error", "Internal server error")
@@ -84,23 +84,23 @@ OVERLOADED = Failure(529, "overloaded_error", "Overloaded")
 
 
 def rate_limited(retry_after: int | None = 1) -> Failure:
-    """Too many requests; try again after so many seconds."""
+    """Return the error for too many requests, with the seconds until a retry."""
     message = "This request would exceed your rate limit."
     return Failure(429, "rate_limit_error", message, retry_after)
 
 
 @dataclass(frozen=True)
 class Hang:
-    """Accepts the request and says nothing, for as long as somebody waits.
+    """Accepts the request and sends nothing until the client disconnects.
 
     Attributes:
-        gone: Set when whoever waited has gone away.
+        gone: Set when the client has disconnected.
     """
 
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def send(self, to: Exchange) -> None:
-        """Waits until it is cancelled."""
+        """Wait until it is cancelled."""
         del to
         try:
             await asyncio.Event().wait()
@@ -110,13 +110,13 @@ class Hang:
 
 @dataclass(frozen=True)
 class Cut:
-    """Begins an answer and loses the connection after so many events."""
+    """Starts a response and drops the connection after a number of events."""
 
     answer: Answer
     after: int = 3
 
     async def send(self, to: Exchange) -> None:
-        """Sends the first events, then closes the connection."""
+        """Send the first events, then drop the connection."""
         for event in islice(self.answer.events(to.request), self.after):
             await to.event(event)
         to.cut()
@@ -124,14 +124,14 @@ class Cut:
 
 @dataclass(frozen=True)
 class Held:
-    """Begins an answer, stops after so many events, and goes on when it is let go.
+    """Starts a response, pauses after a number of events, and continues when the test resumes it.
 
     Attributes:
-        answer: The whole of it.
-        after: Events before it stops.
-        held: Set when it has stopped.
-        go_on: Set it, and the rest is sent.
-        gone: Set when whoever waited has gone away.
+        answer: The whole response.
+        after: Number of events before the pause.
+        held: Set when it has paused.
+        go_on: Set it to send the rest.
+        gone: Set when the client has disconnected.
     """
 
     answer: Answer
@@ -141,7 +141,7 @@ class Held:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def send(self, to: Exchange) -> None:
-        """Sends it in its two parts."""
+        """Send the response in two parts."""
         events = self.answer.events(to.request)
         try:
             for event in islice(events, self.after):
@@ -156,12 +156,12 @@ class Held:
 
 
 class ScriptedModel:
-    """A Messages API server that plays a script.
+    """A Messages API server that follows a script.
 
     Args:
-        turns: The script of every chat that has none of its own.
-        chats: Scripts for the chats of which a user's message contains the key.
-        key: Whoever asks has to send it; None accepts any.
+        turns: The script of chats without their own.
+        chats: Scripts for chats with a user message that contains the key.
+        key: Required key; None accepts any.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class ScriptedModel:
         key: str | None = KEY,
     ) -> None:
         self.requests: list[MessagesRequest] = []
-        """Every request for a message, in their order, for assertions."""
+        """All requests for messages, in order, for assertions."""
         self.names = (MODEL,)
         self._turns = deque(turns)
         self._chats = {marker: deque(script) for marker, script in (chats or {}).items()}
@@ -180,23 +180,23 @@ class ScriptedModel:
         self._arrived = asyncio.Event()
 
     def add(self, *turns: Turn) -> None:
-        """Adds turns to the end of the script."""
+        """Add turns to the end of the script."""
         self._turns.extend(turns)
 
     def clear(self) -> None:
-        """Drops the turns that nobody has asked for yet."""
+        """Drop the unused turns."""
         self._turns.clear()
 
     @property
     def left(self) -> int:
-        """How many turns nobody has asked for yet."""
+        """Number of unused turns."""
         return len(self._turns) + sum(len(script) for script in self._chats.values())
 
     def reply(self, request: MessagesRequest) -> Reply:
-        """The next turn of the request's script.
+        """Return the next turn of the request's script.
 
-        Where it has ended, an error that the CLI does not retry (it tries other 4xx again, with
-        fewer features).
+        After the end of the script, return an error that the CLI does not retry (it retries other
+        4xx with fewer features).
         """
         self.requests.append(request)
         arrived, self._arrived = self._arrived, asyncio.Event()
@@ -211,21 +211,21 @@ class ScriptedModel:
         return turn(request) if callable(turn) else turn
 
     async def requested(self, count: int = 1) -> MessagesRequest:
-        """Waits for the so manieth request (from 1, those that came already count); returns it."""
+        """Wait for the n-th request, from 1, and return it."""
         while len(self.requests) < count:
             await self._arrived.wait()
         return self.requests[count - 1]
 
     @property
     def url(self) -> str:
-        """Its address, for `ANTHROPIC_BASE_URL`."""
+        """Address for `ANTHROPIC_BASE_URL`."""
         return self._server.url
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the CLI's environment has to hold to talk to it and to nobody else.
+        """Environment for the CLI to connect to this server only.
 
-        `CLAUDE_CONFIG_DIR` is not in it: give each test a folder of its own.
+        `CLAUDE_CONFIG_DIR` is not included: give each test its own folder.
         """
         return {
             "ANTHROPIC_BASE_URL": self.url,
@@ -237,6 +237,6 @@ class ScriptedModel:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[ScriptedModel]:
-        """Started inside, stopped after."""
+        """Run in a block."""
         async with self._server.running():
             yield self

@@ -1,4 +1,4 @@
-"""A notebook in a page of JupyterLab: its cells, what changed when, and what the server may ask of it."""
+"""A notebook in a page of JupyterLab: its cells, their versions, and requests of the server."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class TabNotebook:
     """An open notebook.
 
     Args:
-        path: Where it is.
-        content: As the contents API gives it.
-        hash: The hash of its file then.
+        path: Its path.
+        content: Its content from the contents API.
+        hash: The file's hash.
 
     Attributes:
-        name: What the page calls it; another one after a reload.
-        cells: Stored cells, each with an id whatever the format, and sources in one piece.
-        version: Rises with each change of anything.
-        saved_version: The version that is in the file.
-        operations: The operations of the server that were carried out.
-        saving: Held while it is saved.
-        focused: Whether its person works in it.
+        name: The page's name for it; a new one after a reload.
+        cells: Stored cells, each with an id in any format, and with joined sources.
+        version: Increases with each change.
+        saved_version: The version in the file.
+        operations: Completed operations of the server.
+        saving: Held during a save.
+        focused: Whether it has the focus.
     """
 
     def __init__(self, path: str, content: Json, hash: str) -> None:  # noqa: A002
@@ -41,7 +41,7 @@ class TabNotebook:
         self.load(content, hash)
 
     def load(self, content: Json, hash: str) -> None:  # noqa: A002
-        """Shows what is in the file."""
+        """Load the file's content."""
         self.hash = hash
         content = copy.deepcopy(content)
         self.cells = cast("list[Json]", content.pop("cells"))
@@ -66,15 +66,15 @@ class TabNotebook:
 
     @property
     def dirty(self) -> bool:
-        """Whether something is not saved."""
+        """Whether there are unsaved changes."""
         return self.version > self.saved_version
 
-    def told(self) -> Json:
-        """How the page tells of it."""
+    def description(self) -> Json:
+        """Return its entry in the page's report."""
         return {"id": self.name, "path": self.path, "dirty": self.dirty, "focused": self.focused}
 
     def stored(self) -> Json:
-        """As it is saved."""
+        """Return the stored form."""
         cells = [dict(cell) for cell in self.cells]
         for cell in cells:
             cell.pop("execution_state", None)
@@ -82,38 +82,38 @@ class TabNotebook:
                 del cell["id"]
         return {**self.rest, "cells": cells}
 
-    # --- what a person does
+    # --- edits of a person
 
     def edit(self, cell: Json, **fields: Any) -> None:
-        """Changes fields of a cell."""
+        """Change fields of a cell."""
         cell.update(fields)
         self._touch(cell, source=bool(fields.keys() & {"source", "cell_type", "metadata"}))
 
     def insert(self, index: int, cell: Json) -> None:
-        """A new cell."""
+        """Insert a cell."""
         self.cells.insert(index, cell)
         self._touch(cell, source=True)
         self._order_at = self._next()
 
     def delete(self, index: int) -> Json:
-        """Deletes a cell, and returns it."""
+        """Delete a cell and return it."""
         self._order_at = self._next()
         return self.cells.pop(index)
 
     def find(self, cell_id: str) -> int | None:
-        """The index of a cell."""
+        """Return the index of a cell."""
         found = (n for n, cell in enumerate(self.cells) if cell["id"] == cell_id)
         return next(found, None)
 
-    # --- what the server asks
+    # --- requests of the server
 
     def changes(self, since: int, limit: int) -> Json:
-        """What changed since a version, or the first part of it."""
-        news = [cell for cell in self.cells if self._cell_at[cell["id"]] > since]
-        news.sort(key=lambda cell: self._cell_at[cell["id"]])
+        """Return the changes since a version, or the first part of them."""
+        updated = [cell for cell in self.cells if self._cell_at[cell["id"]] > since]
+        updated.sort(key=lambda cell: self._cell_at[cell["id"]])
         changed: dict[str, Json] = {}
         size, version, more = 0, self.version, False
-        for cell in news:
+        for cell in updated:
             size += len(json.dumps(cell))
             if changed and size > limit:
                 more = True
@@ -129,7 +129,7 @@ class TabNotebook:
         return {**answer, "more": more}
 
     def apply(self, question: Json, limit: int) -> Json:
-        """Carries out steps, if what they need is as the server saw it, and not twice."""
+        """Apply steps if their preconditions hold (compare-and-set); idempotent."""
         since, op = question["since"], question["op"]
         applied = op in self.operations
         if not applied and self._is_as_seen(question["needs"], since, question["exact"]):
@@ -178,7 +178,7 @@ class TabNotebook:
         self.edit(cell, **fields)
 
     def set_outputs(self, question: Json) -> Json:
-        """Changes the outputs of a cell that runs, if there are as many as the server knows of."""
+        """Change the outputs of a running cell if their number is as the server expects."""
         index = self.find(question["cell"])
         cell = self.cells[index] if index is not None else None
         if cell is None or cell["cell_type"] != "code":

@@ -1,10 +1,9 @@
-"""A page of JupyterLab without its screen: notebooks open over the real WebSocket and contents API.
+"""A headless page of JupyterLab: open notebooks over the real WebSocket and contents API.
 
-It does what the extension's plug-in does in the browser (`src/tabs`), in Python, so that whatever
-depends on open tabs can be tested without a browser: it keeps what a person has not saved, carries
-out what the server asks, and saves as JupyterLab does, which asks the person where the file was
-changed by others. What others changed elsewhere in the notebook it does not put together with what is
-unsaved, as the plug-in does.
+It does in Python what the extension's plug-in does in the browser (`src/tabs`), so that tests of open
+tabs need no browser: it holds unsaved changes, carries out requests of the server, and saves as
+JupyterLab does, with a dialog if the file was changed by others. Unlike the plug-in, it does not merge
+others' changes elsewhere in the notebook with unsaved ones.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from tk_ai_extension.testing.document_bench import DEADLINE, code
 from tk_ai_extension.testing.tab_notebook import TabNotebook
 
 MAX_ANSWER = 4_000_000
-"""Characters of cells that one answer holds, about; more is asked for again."""
+"""Approximate maximum of characters of cells in one answer; the rest is requested again."""
 
 
 class SaveRefused(Exception):
@@ -37,21 +36,21 @@ class SaveRefused(Exception):
 
     def __init__(self, code: str, message: str, status: int = 0) -> None:
         super().__init__(message)
-        self.told = {"code": code, "message": message, "status": status}
+        self.error = {"code": code, "message": message, "status": status}
 
 
 class TabPage:
     """A page of JupyterLab, connected to a server.
 
     Args:
-        url: The server's, ending in a slash.
-        token: What authenticates the page.
+        url: The server's address, ending in a slash.
+        token: The server's token.
 
     Attributes:
-        notebooks: What it has open, by path.
-        dialogs: What JupyterLab would have asked the person.
-        asked: The methods that the server asked for, in order.
-        before: Called with each question before it is answered; what it returns is awaited.
+        notebooks: Open notebooks by path.
+        dialogs: Titles of JupyterLab's dialogs.
+        asked: Methods that the server requested, in order.
+        before: Async hook called with each question before the answer.
     """
 
     def __init__(self, url: str, token: str) -> None:
@@ -65,51 +64,51 @@ class TabPage:
         self._socket: WebSocketClientConnection | None = None
         self._reading: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._heard = 0
+        self._acknowledged = 0
         self._lists = 0
         self._listed: dict[int, asyncio.Event] = {}
         self._opening = asyncio.Lock()
 
-    # --- the line
+    # --- connection
 
     async def connect(self) -> None:
-        """Opens the line, as at the page's start and after it was cut."""
+        """Connect, as at the page's start and after a lost connection."""
         request = HTTPRequest(
             f"ws{self._url.removeprefix('http')}api/tk-ai/tabs?client={self.client}",
             headers=self._headers,
         )
-        self._heard = 0
+        self._acknowledged = 0
         self._socket = await websocket_connect(request, max_message_size=1 << 30)
         self._reading = asyncio.create_task(self._read(self._socket))
-        await self.known()
+        await self.report_and_wait()
         for notebook in self.notebooks.values():
             await self._refresh(notebook)
 
     async def _read(self, socket: WebSocketClientConnection) -> None:
-        while (message := await socket.read_message()) is not None:
-            told = json.loads(message)
-            if "listed" in told:
-                self._listed.pop(told["listed"]).set()
+        while (text := await socket.read_message()) is not None:
+            message = json.loads(text)
+            if "listed" in message:
+                self._listed.pop(message["listed"]).set()
                 continue
-            task = asyncio.create_task(self._answer(socket, told))
+            task = asyncio.create_task(self._answer(socket, message))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         socket.close()
 
-    async def tell(self) -> asyncio.Event | None:
-        """Tells the server all that is open; what is returned is set once the server knows."""
+    async def report(self) -> asyncio.Event | None:
+        """Report the open notebooks; the returned event is set at the server's reply."""
         if self._socket is not None:
-            tabs = [notebook.told() for notebook in self.notebooks.values()]
+            tabs = [notebook.description() for notebook in self.notebooks.values()]
             self._lists += 1
             listed = self._listed[self._lists] = asyncio.Event()
-            told = {"tabs": tabs, "heard": self._heard, "list": self._lists}
-            await self._send(self._socket, told)
+            message = {"tabs": tabs, "heard": self._acknowledged, "list": self._lists}
+            await self._send(self._socket, message)
             return listed
         return None
 
-    async def known(self) -> None:
-        """Tells the server what is open, and waits until it knows: from then on the page holds it."""
-        listed = await self.tell()
+    async def report_and_wait(self) -> None:
+        """Report the open notebooks and wait for the reply: from then on the page owns them."""
+        listed = await self.report()
         if listed is not None:
             await asyncio.wait_for(listed.wait(), DEADLINE)
 
@@ -118,36 +117,36 @@ class TabPage:
             await socket.write_message(json.dumps(message))
 
     async def cut(self) -> None:
-        """The connection is lost; the page stays, and finishes what it was asked."""
+        """Lose the connection; the page stays and finishes pending questions."""
         assert self._socket is not None
         self._socket.protocol.stream.close()  # pyright: ignore[reportOptionalMemberAccess]
-        await self._unheard()
+        await self._wait_disconnected()
 
-    async def leave(self) -> None:
-        """The person closes or reloads the page: what is unsaved is lost."""
+    async def unload(self) -> None:
+        """Close or reload the page: unsaved changes are lost."""
         assert self._socket is not None
         self._socket.close(1001)
-        await self._unheard()
+        await self._wait_disconnected()
         tasks = self._tasks - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self.notebooks.clear()
 
-    async def _unheard(self) -> None:
+    async def _wait_disconnected(self) -> None:
         assert self._reading is not None
         await asyncio.wait_for(self._reading, DEADLINE)
         self._socket = None
 
     async def close(self) -> None:
-        """Ends it, whatever its state."""
+        """Close the page in any state."""
         if self._socket is not None:
-            await self.leave()
+            await self.unload()
 
-    # --- what the server asks
+    # --- questions of the server
 
     async def _answer(self, socket: WebSocketClientConnection, question: Json) -> None:
-        self._heard = max(self._heard, question["id"])
+        self._acknowledged = max(self._acknowledged, question["id"])
         self.asked.append(question["method"])
         if self.before is not None:
             await self.before(question)
@@ -155,16 +154,16 @@ class TabPage:
         try:
             answer["result"] = await self._carry_out(question)
         except SaveRefused as error:
-            answer["error"] = error.told
+            answer["error"] = error.error
         await self._send(socket, answer)
         if question["method"] in {"apply", "outputs", "save", "refresh"}:
-            await self.tell()
+            await self.report()
 
     async def _carry_out(self, question: Json) -> Json:
         found = (each for each in self.notebooks.values() if each.name == question["tab"])
         notebook = next(found, None)
         if notebook is None:
-            raise SaveRefused("not_open", "That notebook is not open here.")
+            raise SaveRefused("not_open", "That notebook is not open.")
         match question["method"]:
             case "read":
                 return notebook.changes(question["since"], MAX_ANSWER)
@@ -199,7 +198,7 @@ class TabPage:
         return cast("Json", json.loads(response.body))
 
     async def open(self, path: str) -> TabNotebook:
-        """The person opens a notebook.
+        """Open a notebook.
 
         Raises:
             HTTPClientError: it cannot be opened.
@@ -207,29 +206,29 @@ class TabPage:
         model = await self._contents("GET", path, type="notebook", content=1, hash=1)  # pyright: ignore[reportArgumentType]
         notebook = TabNotebook(path, model["content"], model["hash"])
         self.notebooks[path] = notebook
-        await self.known()
+        await self.report_and_wait()
         await self._refresh(notebook)
         return notebook
 
     async def opened(self, path: str) -> TabNotebook:
-        """A notebook that the person has open, or opens now; see `open`."""
+        """Return an open notebook, opening it if needed; see `open`."""
         async with self._opening:
             return self.notebooks.get(path) or await self.open(path)
 
-    async def shut(self, path: str) -> None:
-        """The person closes one notebook."""
+    async def close_notebook(self, path: str) -> None:
+        """Close one notebook."""
         del self.notebooks[path]
-        await self.known()
+        await self.report_and_wait()
 
     async def rename(self, path: str, new: str) -> None:
-        """The person renames a notebook."""
+        """Rename a notebook."""
         await self._contents("PATCH", path, {"path": new})
         notebook = self.notebooks[new] = self.notebooks.pop(path)
         notebook.path = new
-        await self.known()
+        await self.report_and_wait()
 
     async def save(self, path: str) -> None:
-        """Saves, one after the other; who comes while a save runs shares the next one.
+        """Save; concurrent requests during a save share the next one.
 
         Raises:
             SaveRefused.
@@ -255,7 +254,7 @@ class TabPage:
             notebook.hash, notebook.saved_version = saved["hash"], version
 
     async def _refresh(self, notebook: TabNotebook) -> None:
-        """Shows what is in the file, where it was written by others and nothing is unsaved."""
+        """Load the file if others have changed it and there are no unsaved changes."""
         async with notebook.saving:
             with suppress(HTTPClientError):
                 present = await self._contents("GET", notebook.path, content=0, hash=1)
@@ -265,7 +264,7 @@ class TabPage:
 
 
 class TabPerson:
-    """Somebody at work in a page; see `document_bench.Person`."""
+    """A person in a page; see `document_bench.Person`."""
 
     def __init__(self, page: TabPage) -> None:
         self._page = page
@@ -279,21 +278,21 @@ class TabPerson:
         notebook = await self._page.opened(path)
         cell = notebook.cells[index]
         notebook.edit(cell, source=cell["source"] + text)
-        await self._page.known()
+        await self._page.report_and_wait()
 
     async def insert(self, path: str, index: int, source: str) -> None:
         """See `Person.insert`."""
         cell = code(source, uuid.uuid4().hex[:8]) | {"source": source}
         (await self._page.opened(path)).insert(index, cell)
-        await self._page.known()
+        await self._page.report_and_wait()
 
     async def delete(self, path: str, index: int) -> None:
         """See `Person.delete`."""
         (await self._page.opened(path)).delete(index)
-        await self._page.known()
+        await self._page.report_and_wait()
 
     async def move(self, path: str, index: int, to: int) -> None:
         """See `Person.move`."""
         notebook = await self._page.opened(path)
         notebook.insert(to, notebook.delete(index))
-        await self._page.known()
+        await self._page.report_and_wait()

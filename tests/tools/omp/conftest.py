@@ -1,27 +1,27 @@
-"""The toolset `omp` beside the default one, at a desk."""
+"""Fixtures of the toolset `omp` beside the default one."""
 
 from dataclasses import replace
 
 import pytest
 
-from tests.desk import backend, documents, jp_server_config
-from tests.desk import desk as default_desk
+from tests.harness import backend, documents, jp_server_config
+from tests.harness import harness as default_harness
 from tk_ai_extension.tools.registry import Registry
 
-__all__ = ["backend", "default_desk", "documents", "jp_server_config"]
+__all__ = ["backend", "default_harness", "documents", "jp_server_config"]
 
 
 @pytest.fixture
-def desk(default_desk):
-    return replace(default_desk, registry=Registry.load(("default", "omp")))
+def harness(default_harness):
+    return replace(default_harness, registry=Registry.load(("default", "omp")))
 
 
 @pytest.fixture
-def run(desk):
+def run(harness):
     """Runs cells by `python`: each a code, or a code and what else the cell says."""
 
     async def run(*cells, **arguments):
         given = [{"code": cell} if isinstance(cell, str) else cell for cell in cells]
-        return await desk.call("python", cells=given, **arguments)
+        return await harness.call("python", cells=given, **arguments)
 
     return run

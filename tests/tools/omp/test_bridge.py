@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.desk import ALICE, BOB
+from tests.harness import ALICE, BOB
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.bridge import MAX_CALLS
@@ -29,8 +29,8 @@ except tool_bridge.ToolError as error:
 
 
 @pytest.fixture
-def notebook(desk):
-    return desk.write("n.ipynb", "a = 1", "b = 2")
+def notebook(harness):
+    return harness.write("n.ipynb", "a = 1", "b = 2")
 
 
 def call(tool, **arguments):
@@ -45,16 +45,16 @@ async def said(run, code, **arguments):
 
 
 @pytest.mark.proves("kernel:bridge")
-async def test_code_in_a_kernel_reads_and_changes_notebooks_as_its_caller(desk, run, notebook):
+async def test_code_in_a_kernel_reads_and_changes_notebooks_as_its_caller(harness, run, notebook):
     assert await said(run, READ) == "a = 1"
     await run(
         "import tool_bridge as t\nt.call('overwrite_cell', notebook='n.ipynb', cell=0, source='a = 9')"
     )
-    assert desk.sources("n.ipynb")[0] == "a = 9"
-    history = await desk.call("notebook_history", notebook="n.ipynb")
+    assert harness.sources("n.ipynb")[0] == "a = 9"
+    history = await harness.call("notebook_history", notebook="n.ipynb")
     assert history.entries[0].author == "agent A"
-    await desk.call("undo", notebook="n.ipynb")
-    assert desk.sources("n.ipynb")[0] == "a = 1"
+    await harness.call("undo", notebook="n.ipynb")
+    assert harness.sources("n.ipynb")[0] == "a = 1"
 
 
 @pytest.mark.proves("kernel:bridge")
@@ -78,17 +78,17 @@ print(subprocess.run([sys.executable, "-c", script], capture_output=True, text=T
 
 
 @pytest.mark.proves("kernel:bridge", "perm:ask")
-async def test_the_callers_permission_mode_holds(desk, run, notebook):
+async def test_the_callers_permission_mode_holds(harness, run, notebook):
     asking = replace(ALICE, mode="edit")  # code is asked for, changes are not
-    context = ToolContext(desk.workspace, asking, approver=Yes())
+    context = ToolContext(harness.workspace, asking, approver=Yes())
     refused = call("execute_cell", notebook="n.ipynb", cell=0)
     cells = {"cells": [{"code": refused}, {"code": READ}]}
-    result = await desk.registry.call("python", cells, context)
+    result = await harness.registry.call("python", cells, context)
     assert result.runs[0].output.startswith("permission_required")
     assert result.runs[1].output == "a = 1"
-    (request,) = desk.workspace.policy.pending("alice")
+    (request,) = harness.workspace.policy.pending("alice")
     assert (request.tool, request.proposal.steps[-1].code) == ("execute_cell", "a = 1")
-    assert len(desk.workspace.kernels.ids()) == 1
+    assert len(harness.workspace.kernels.ids()) == 1
 
 
 class Yes:
@@ -114,8 +114,8 @@ async def test_python_itself_is_not_called_from_its_own_code(run):
 
 
 @pytest.mark.proves("kernel:bridge")
-async def test_the_tools_are_those_of_the_connection_that_runs_the_code(desk, run, notebook):
-    few = replace(desk, registry=Registry.load(["omp"]))
+async def test_the_tools_are_those_of_the_connection_that_runs_the_code(harness, run, notebook):
+    few = replace(harness, registry=Registry.load(["omp"]))
     cells = [{"code": call("read_cell", notebook="n.ipynb", cell=0)}]
     result = await few.call("python", cells=cells)
     assert result.runs[0].output.startswith("unknown_tool")
@@ -123,7 +123,7 @@ async def test_the_tools_are_those_of_the_connection_that_runs_the_code(desk, ru
 
 
 @pytest.fixture
-async def secrets(desk, run):
+async def secrets(harness, run):
     """The bridge's address, and Alice's token and session, as her code sees them."""
     names = ("URL", "TOKEN", "SESSION")
     code = "import json, os; print(json.dumps([os.environ['PI_TOOL_BRIDGE_' + n] for n in %r]))"
@@ -140,7 +140,7 @@ def pretend(url, token, session):
 
 
 @pytest.mark.proves("kernel:bridge")
-async def test_a_token_is_good_in_its_own_kernel_alone(desk, run, notebook, secrets):
+async def test_a_token_is_good_in_its_own_kernel_alone(harness, run, notebook, secrets):
     stolen = pretend(*secrets)
     assert (await said(run, stolen, caller=BOB)).startswith("permission_denied")
     assert "a = 1" in await said(run, stolen)
@@ -164,7 +164,7 @@ print(line.makefile().readline())
 
 
 @pytest.mark.proves("kernel:bridge")
-async def test_each_caller_of_a_shared_session_has_a_token_of_their_own(desk, run, notebook):
+async def test_each_caller_of_a_shared_session_has_a_token_of_their_own(harness, run, notebook):
     token = "import os; print(os.environ['PI_TOOL_BRIDGE_TOKEN'])"
     alices = await said(run, token, session="team")
     bobs = await said(run, token, session="team", caller=BOB)
@@ -174,17 +174,19 @@ async def test_each_caller_of_a_shared_session_has_a_token_of_their_own(desk, ru
         "import tool_bridge\ntool_bridge.call('insert_cell', notebook='n.ipynb', source='by whom')"
     )
     await run(write, session="team", caller=BOB)
-    history = await desk.call("notebook_history", notebook="n.ipynb")
+    history = await harness.call("notebook_history", notebook="n.ipynb")
     assert history.entries[0].author == "agent B"
 
 
 @pytest.mark.proves("kernel:bridge")
-async def test_a_token_ends_with_its_kernel_and_a_wrong_one_is_none(desk, run, notebook, secrets):
+async def test_a_token_ends_with_its_kernel_and_a_wrong_one_is_none(
+    harness, run, notebook, secrets
+):
     url, token, session = secrets
     assert (await said(run, pretend(url, "x" * 32, session))).startswith("permission_denied")
     assert (await said(run, pretend(url, token, "other"))).startswith("permission_denied")
-    (kernel,) = desk.workspace.kernels.ids()
-    await desk.call("shutdown_kernel", kernel_id=kernel)
+    (kernel,) = harness.workspace.kernels.ids()
+    await harness.call("shutdown_kernel", kernel_id=kernel)
     assert (await said(run, pretend(*secrets))).startswith("permission_denied")
 
 
@@ -213,12 +215,12 @@ async def test_calls_at_once_are_bounded(run, secrets):
 
 
 async def test_the_token_is_in_no_log_and_the_socket_is_for_this_user_alone(
-    desk, run, secrets, caplog
+    harness, run, secrets, caplog
 ):
     url, token, _ = secrets
-    assert url == desk.workspace.python.bridge.url
+    assert url == harness.workspace.python.bridge.url
     folder = Path(url.removeprefix("unix://")).parent
     assert folder.stat().st_mode & 0o777 == 0o700
     assert token not in caplog.text
-    await desk.workspace.python.close()
+    await harness.workspace.python.close()
     assert not folder.exists()

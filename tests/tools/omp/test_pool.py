@@ -6,18 +6,18 @@ import inspect
 
 import pytest
 
-from tests.desk import BOB
+from tests.harness import BOB
 from tk_ai_extension.model.errors import KernelStartFailed, LimitReached
 from tk_ai_extension.workspace import executions
 from tk_ai_extension.workspace.python_sessions import PythonSessions
 
 
 @pytest.fixture
-def pooled(desk):
-    """Gives the desk session kernels under other bounds."""
+def pooled(harness):
+    """Give the harness session kernels with other limits."""
 
     async def pooled(**bounds):
-        workspace = desk.workspace
+        workspace = harness.workspace
         await workspace.python.close()
         workspace.python = PythonSessions(
             workspace.kernels, workspace.sessions, workspace.notices, **bounds
@@ -28,7 +28,7 @@ def pooled(desk):
 
 
 @pytest.fixture
-def shut_down(desk):
+def shut_down(harness):
     """Waits until a kernel is shut down, also where it was already."""
     gone, changed = set(), asyncio.Event()
 
@@ -37,7 +37,7 @@ def shut_down(desk):
             gone.add(event.kernel_id)
             changed.set()
 
-    desk.workspace.kernels.subscribe(hear)
+    harness.workspace.kernels.subscribe(hear)
 
     async def shut_down(kernel_id):
         async with asyncio.timeout(30):
@@ -49,11 +49,11 @@ def shut_down(desk):
 
 
 @pytest.mark.proves("kernel:pool")
-async def test_there_are_four_at_most_and_the_least_recently_used_goes(desk, run):
+async def test_there_are_four_at_most_and_the_least_recently_used_goes(harness, run):
     made = [await run("x = 1", session=name) for name in "abcd"]
     await run("x", session="a")
     await run("x = 1", session="e")
-    running = desk.workspace.kernels.ids()
+    running = harness.workspace.kernels.ids()
     assert len(running) == 4
     assert [each.kernel_id in running for each in made] == [True, False, True, True]
     again = await run("print('x' in dir())", session="b")
@@ -62,15 +62,15 @@ async def test_there_are_four_at_most_and_the_least_recently_used_goes(desk, run
 
 
 @pytest.mark.proves("kernel:pool")
-async def test_one_that_runs_something_does_not_go(desk, run, pooled):
+async def test_one_that_runs_something_does_not_go(harness, run, pooled):
     await pooled(max_sessions=1)
     busy = await run("import time; time.sleep(60)", session="a", wait=0)
     with pytest.raises(LimitReached, match="are in use"):
         await run("1", session="b")
-    await desk.call("interrupt_kernel", execution_id=busy.execution_id)
-    await desk.call("wait_execution", execution_id=busy.execution_id)
+    await harness.call("interrupt_kernel", execution_id=busy.execution_id)
+    await harness.call("wait_execution", execution_id=busy.execution_id)
     assert (await run("1", session="b")).status == "ok"
-    assert busy.kernel_id not in desk.workspace.kernels.ids()
+    assert busy.kernel_id not in harness.workspace.kernels.ids()
 
 
 @pytest.mark.proves("kernel:pool")
@@ -81,65 +81,65 @@ async def test_idle_ones_are_swept_by_themselves(run, pooled, shut_down):
 
 
 @pytest.mark.proves("kernel:pool")
-async def test_those_who_shared_one_that_was_swept_are_told(desk, run, pooled):
+async def test_those_who_shared_one_that_was_swept_are_told(harness, run, pooled):
     pool = await pooled(idle_after=0.0, sweep_every=3600.0)
     await run("x = 1", session="team")
     await run("x", session="team", caller=BOB)
     await pool.sweep()
-    assert desk.workspace.kernels.ids() == []
+    assert harness.workspace.kernels.ids() == []
     for caller in (None, BOB):
         result = await run("1", mode="per-call", caller=caller)
         assert "because it was idle. Its variables are lost" in result.full_text()
 
 
 @pytest.mark.proves("kernel:pool")
-async def test_one_that_was_used_a_moment_ago_is_not_swept(desk, run):
+async def test_one_that_was_used_a_moment_ago_is_not_swept(harness, run):
     result = await run("x = 1")
-    await desk.workspace.python.sweep()
-    assert desk.workspace.kernels.ids() == [result.kernel_id]
+    await harness.workspace.python.sweep()
+    assert harness.workspace.kernels.ids() == [result.kernel_id]
 
 
 @pytest.mark.proves("kernel:pool")
-async def test_what_runs_is_not_swept_however_long_it_takes(desk, run, pooled):
+async def test_what_runs_is_not_swept_however_long_it_takes(harness, run, pooled):
     pool = await pooled(idle_after=0.0, sweep_every=3600.0)
     busy = await run("input_is_long = 1\nimport time; time.sleep(60)", wait=0)
     await pool.sweep()
-    assert desk.workspace.kernels.ids() == [busy.kernel_id]
-    await desk.call("interrupt_kernel", execution_id=busy.execution_id)
-    await desk.call("wait_execution", execution_id=busy.execution_id)
+    assert harness.workspace.kernels.ids() == [busy.kernel_id]
+    await harness.call("interrupt_kernel", execution_id=busy.execution_id)
+    await harness.call("wait_execution", execution_id=busy.execution_id)
     await pool.sweep()
-    assert desk.workspace.kernels.ids() == []
+    assert harness.workspace.kernels.ids() == []
 
 
 @pytest.mark.proves("kernel:pool")
-async def test_a_kernel_that_a_notebook_is_bound_to_neither_counts_nor_goes(desk, run, pooled):
+async def test_a_kernel_that_a_notebook_is_bound_to_neither_counts_nor_goes(harness, run, pooled):
     pool = await pooled(max_sessions=1, idle_after=0.0, sweep_every=3600.0)
-    desk.write("n.ipynb", "x")
+    harness.write("n.ipynb", "x")
     own = await run("x = 'of the session'")
-    await desk.call("use_notebook", notebook="n.ipynb", kernel_id=own.kernel_id)
+    await harness.call("use_notebook", notebook="n.ipynb", kernel_id=own.kernel_id)
     await run("1", session="other")
     await pool.sweep()
-    assert desk.workspace.kernels.ids() == [own.kernel_id]
-    result = await desk.call("execute_cell", notebook="n.ipynb", cell=0)
+    assert harness.workspace.kernels.ids() == [own.kernel_id]
+    result = await harness.call("execute_cell", notebook="n.ipynb", cell=0)
     assert result.runs[0].output == "'of the session'"
 
 
 @pytest.mark.proves("kernel:pool")
-async def test_kernels_of_notebooks_are_never_swept(desk, run, pooled):
+async def test_kernels_of_notebooks_are_never_swept(harness, run, pooled):
     pool = await pooled(idle_after=0.0, sweep_every=3600.0)
-    desk.write("n.ipynb", "x = 1")
-    used = await desk.call("use_notebook", notebook="n.ipynb")
+    harness.write("n.ipynb", "x = 1")
+    used = await harness.call("use_notebook", notebook="n.ipynb")
     await run("1")
     await pool.sweep()
-    assert desk.workspace.kernels.ids() == [used.kernel_id]
+    assert harness.workspace.kernels.ids() == [used.kernel_id]
 
 
 @pytest.fixture
-def failing(desk, monkeypatch):
+def failing(harness, monkeypatch):
     """Has Jupyter's kernel manager fail to start kernels, so many times, with an error."""
 
     def failing(error, times=1):
-        manager = desk.app.kernel_manager
+        manager = harness.app.kernel_manager
         start, failures = manager.start_kernel, iter([error] * times)
 
         async def start_kernel(**arguments):
@@ -162,50 +162,50 @@ def failing(desk, monkeypatch):
     ],
 )
 async def test_where_files_run_out_idle_sessions_are_let_go_and_the_start_is_tried_again(
-    desk, run, failing, error
+    harness, run, failing, error
 ):
     idle = await run("x = 1", session="idle")
     failing(error)
     result = await run("1", session="new")
     assert result.status == "ok"
-    assert desk.workspace.kernels.ids() == [result.kernel_id]
+    assert harness.workspace.kernels.ids() == [result.kernel_id]
     assert "too many files were open. Its variables are lost" in result.full_text()
     assert idle.kernel_id != result.kernel_id
 
 
 @pytest.mark.proves("kernel:exhaustion")
-async def test_the_start_is_tried_once_more_and_not_for_ever(desk, run, failing):
+async def test_the_start_is_tried_once_more_and_not_for_ever(harness, run, failing):
     failing(OSError(errno.EMFILE, "Too many open files"), times=2)
     with pytest.raises(KernelStartFailed, match="Too many open files"):
         await run("1")
     assert (await run("1")).status == "ok"
 
 
-async def test_a_session_that_did_not_start_leaves_nothing_behind(desk, run, failing):
+async def test_a_session_that_did_not_start_leaves_nothing_behind(harness, run, failing):
     failing(RuntimeError("no"))
     with pytest.raises(KernelStartFailed):
         await run("1")
-    assert list(desk.workspace.python) == []
-    assert desk.workspace.kernels.ids() == []
+    assert list(harness.workspace.python) == []
+    assert harness.workspace.kernels.ids() == []
 
 
-async def test_kernels_for_one_call_are_bounded_too(desk, run, pooled):
+async def test_kernels_for_one_call_are_bounded_too(harness, run, pooled):
     await pooled(max_single=1)
     busy = await run("import time; time.sleep(60)", mode="per-call", wait=0)
     with pytest.raises(LimitReached):
         await run("1", mode="per-call")
-    await desk.call("interrupt_kernel", execution_id=busy.execution_id)
-    await desk.call("wait_execution", execution_id=busy.execution_id)
+    await harness.call("interrupt_kernel", execution_id=busy.execution_id)
+    await harness.call("wait_execution", execution_id=busy.execution_id)
     assert (await run("1", mode="per-call")).status == "ok"
 
 
 @pytest.mark.parametrize(("mode", "kept"), [("session", 1), ("per-call", 0)])
-async def test_a_run_that_is_refused_keeps_nothing_in_use(desk, run, mode, kept, monkeypatch):
+async def test_a_run_that_is_refused_keeps_nothing_in_use(harness, run, mode, kept, monkeypatch):
     monkeypatch.setattr(executions, "MAX_ACTIVE", 0)
     with pytest.raises(LimitReached):
         await run("1", mode=mode)
-    assert [session.using for session in desk.workspace.python] == [0] * kept
-    assert len(desk.workspace.kernels.ids()) == kept
+    assert [session.using for session in harness.workspace.python] == [0] * kept
+    assert len(harness.workspace.kernels.ids()) == kept
 
 
 @pytest.mark.proves("kernel:pool")
@@ -215,9 +215,9 @@ def test_unless_told_otherwise_four_stay_for_five_minutes_looked_at_every_thirty
     assert [defaults[name].default for name in names] == [4, 300.0, 30.0]
 
 
-async def test_closing_shuts_session_kernels_down_and_leaves_those_of_notebooks(desk, run):
-    desk.write("n.ipynb", "x = 1")
-    used = await desk.call("use_notebook", notebook="n.ipynb")
+async def test_closing_shuts_session_kernels_down_and_leaves_those_of_notebooks(harness, run):
+    harness.write("n.ipynb", "x = 1")
+    used = await harness.call("use_notebook", notebook="n.ipynb")
     await run("1")
-    await desk.workspace.python.close()
-    assert desk.workspace.kernels.ids() == [used.kernel_id]
+    await harness.workspace.python.close()
+    assert harness.workspace.kernels.ids() == [used.kernel_id]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.desk import ALICE, BOB, NOBODY
+from tests.harness import ALICE, BOB, NOBODY
 from tk_ai_extension.model.errors import (
     FileMissing,
     InvalidArguments,
@@ -30,12 +30,12 @@ print('went through')
 """
 
 
-def kernels(desk):
-    return desk.workspace.kernels.ids()
+def kernels(harness):
+    return harness.workspace.kernels.ids()
 
 
 @pytest.mark.proves("kernel:python-session")
-async def test_state_persists_from_cell_to_cell_and_call_to_call(desk, run):
+async def test_state_persists_from_cell_to_cell_and_call_to_call(harness, run):
     first = await run("x = 40", "x += 1\nprint('out')\nx", {"code": "x", "title": "look"})
     assert [cell.status for cell in first.cells] == ["complete"] * 3
     assert first.cells[2].title == "look"
@@ -43,12 +43,12 @@ async def test_state_persists_from_cell_to_cell_and_call_to_call(desk, run):
     second = await run("x + 1")
     assert second.runs[0].output == "42"
     assert (second.session, second.kernel_id) == (first.session, first.kernel_id)
-    assert kernels(desk) == [first.kernel_id]
+    assert kernels(harness) == [first.kernel_id]
 
 
 @pytest.mark.proves("kernel:python-session")
-async def test_each_session_and_folder_has_its_own_and_a_named_one_is_shared(desk, run):
-    (desk.root / "sub").mkdir()
+async def test_each_session_and_folder_has_its_own_and_a_named_one_is_shared(harness, run):
+    (harness.root / "sub").mkdir()
     await run("x = 'root'")
     elsewhere = await run(
         "import os; print(os.path.basename(os.getcwd()), 'x' in dir())", cwd="sub"
@@ -63,7 +63,7 @@ async def test_each_session_and_folder_has_its_own_and_a_named_one_is_shared(des
     assert other.runs[0].output == "False"
 
 
-async def test_a_caller_without_a_session_names_one_or_gets_a_kernel_for_the_call(desk, run):
+async def test_a_caller_without_a_session_names_one_or_gets_a_kernel_for_the_call(harness, run):
     with pytest.raises(InvalidArguments, match="session"):
         await run("1", caller=NOBODY)
     assert (await run("6 * 7", caller=NOBODY, mode="per-call")).runs[0].output == "42"
@@ -74,41 +74,41 @@ async def test_a_caller_without_a_session_names_one_or_gets_a_kernel_for_the_cal
 @pytest.mark.parametrize(
     ("code", "status"), [("x = 1\nx", "ok"), ("1/0", "error"), (CRASH, "kernel_died")]
 )
-async def test_a_kernel_for_one_call_is_shut_down_however_the_call_ends(desk, run, code, status):
+async def test_a_kernel_for_one_call_is_shut_down_however_the_call_ends(harness, run, code, status):
     result = await run(code, mode="per-call")
     assert (result.status, result.session) == (status, None)
-    assert kernels(desk) == []
+    assert kernels(harness) == []
 
 
 @pytest.mark.proves("kernel:python-per-call")
-async def test_a_kernel_for_one_call_is_shut_down_when_the_call_is_cancelled(desk):
-    context = ToolContext(desk.workspace, ALICE)
+async def test_a_kernel_for_one_call_is_shut_down_when_the_call_is_cancelled(harness):
+    context = ToolContext(harness.workspace, ALICE)
     call = {
         "cells": [{"code": "print('begun', flush=True)\nimport time; time.sleep(60)"}],
         "mode": "per-call",
     }
-    task = asyncio.ensure_future(desk.registry.call("python", call, context))
-    await begun(desk)
+    task = asyncio.ensure_future(harness.registry.call("python", call, context))
+    await begun(harness)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert kernels(desk) == []
+    assert kernels(harness) == []
 
 
-async def begun(desk):
+async def begun(harness):
     """Waits until the code that runs has printed something."""
     async with asyncio.timeout(30):
-        while not (active := desk.workspace.executions.active()):
-            await state_change(desk)
+        while not (active := harness.workspace.executions.active()):
+            await state_change(harness)
         (found,) = active
         while not found.current.outputs:
             await found.changed(found.version, 30)
         return found
 
 
-async def state_change(desk):
+async def state_change(harness):
     changed = asyncio.Event()
-    stop = desk.workspace.kernels.subscribe(lambda _: changed.set())
+    stop = harness.workspace.kernels.subscribe(lambda _: changed.set())
     try:
         await changed.wait()
     finally:
@@ -116,7 +116,7 @@ async def state_change(desk):
 
 
 @pytest.mark.proves("kernel:reset")
-async def test_each_cell_has_its_own_reset(desk, run):
+async def test_each_cell_has_its_own_reset(harness, run):
     await run("x = 1")
     result = await run(
         "print('x' in dir())",
@@ -129,13 +129,13 @@ async def test_each_cell_has_its_own_reset(desk, run):
 
 
 @pytest.mark.proves("kernel:reset")
-async def test_a_reset_while_another_is_in_progress_is_rejected(desk, run):
+async def test_a_reset_while_another_is_in_progress_is_rejected(harness, run):
     await run("x = 1")
-    (session,) = desk.workspace.python
+    (session,) = harness.workspace.python
     first = asyncio.ensure_future(run("1", reset=True))
     async with asyncio.timeout(30):
         while not session.resetting:
-            await state_change(desk)
+            await state_change(harness)
     with pytest.raises(KernelBusy, match="reset"):
         await run({"code": "2", "reset": True})
     assert (await first).status == "ok"
@@ -144,10 +144,12 @@ async def test_a_reset_while_another_is_in_progress_is_rejected(desk, run):
 
 @pytest.mark.proves("kernel:replace-dead", "kernel:heartbeat")
 @pytest.mark.parametrize("backend", ["auto", "direct"])
-async def test_a_kernel_that_died_is_replaced_before_the_next_run_and_the_caller_is_told(desk, run):
+async def test_a_kernel_that_died_is_replaced_before_the_next_run_and_the_caller_is_told(
+    harness, run
+):
     first = await run("x = 1\nimport os; os.getpid()")
     died = asyncio.Event()
-    desk.workspace.kernels.subscribe(lambda event: event.kind == "died" and died.set())
+    harness.workspace.kernels.subscribe(lambda event: event.kind == "died" and died.set())
     os.kill(int(first.runs[0].output), 9)
     async with asyncio.timeout(5):
         await died.wait()
@@ -157,9 +159,9 @@ async def test_a_kernel_that_died_is_replaced_before_the_next_run_and_the_caller
 
 
 @pytest.mark.proves("kernel:replace-dead")
-async def test_a_kernel_that_somebody_shut_down_is_replaced_before_the_next_run(desk, run):
+async def test_a_kernel_that_somebody_shut_down_is_replaced_before_the_next_run(harness, run):
     first = await run("x = 1")
-    await desk.call("shutdown_kernel", kernel_id=first.kernel_id)
+    await harness.call("shutdown_kernel", kernel_id=first.kernel_id)
     result = await run("print('x' in dir())")
     assert result.runs[0].output == "False"
     assert result.kernel_id != first.kernel_id
@@ -168,7 +170,7 @@ async def test_a_kernel_that_somebody_shut_down_is_replaced_before_the_next_run(
 
 @pytest.mark.proves("kernel:replace-dead")
 @pytest.mark.parametrize("backend", ["auto", "direct"])
-async def test_code_that_crashes_its_kernel_is_run_once_more_in_a_new_one(desk, run):
+async def test_code_that_crashes_its_kernel_is_run_once_more_in_a_new_one(harness, run):
     result = await run(ONCE, "print('next')")
     assert result.status == "ok"
     assert [said.output for said in result.runs] == ["tried\nwent through", "next"]
@@ -177,7 +179,7 @@ async def test_code_that_crashes_its_kernel_is_run_once_more_in_a_new_one(desk, 
 
 @pytest.mark.proves("kernel:restart-limit")
 @pytest.mark.parametrize("backend", ["auto", "direct"])
-async def test_a_second_crash_ends_the_session_until_it_is_reset(desk, run):
+async def test_a_second_crash_ends_the_session_until_it_is_reset(harness, run):
     # A kernel that is killed takes along what it has not sent: the second time it waits for a sign.
     code = """
 import os, pathlib, signal, time
@@ -189,8 +191,8 @@ pathlib.Path('crashed').touch()
 os.kill(os.getpid(), signal.SIGKILL)
 """
     running = asyncio.ensure_future(run(code, "print('never')"))
-    await begun(desk)
-    (desk.root / "seen").touch()
+    await begun(harness)
+    (harness.root / "seen").touch()
     result = await running
     assert result.status == "kernel_died"
     assert result.runs[0].output == "before"
@@ -204,9 +206,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.proves("kernel:env")
-async def test_folder_variables_and_path_are_set_for_each_call(desk, run):
-    (desk.root / "sub").mkdir()
-    (desk.root / "sub" / "helper.py").write_text("value = 5")
+async def test_folder_variables_and_path_are_set_for_each_call(harness, run):
+    (harness.root / "sub").mkdir()
+    (harness.root / "sub" / "helper.py").write_text("value = 5")
     look = (
         "import os; print(os.path.basename(os.getcwd()), os.environ.get('A'), os.environ.get('B'))"
     )
@@ -221,7 +223,9 @@ async def test_folder_variables_and_path_are_set_for_each_call(desk, run):
 
 
 @pytest.mark.proves("kernel:env")
-async def test_a_session_finds_its_file_its_artifacts_and_the_bridge_in_its_environment(desk, run):
+async def test_a_session_finds_its_file_its_artifacts_and_the_bridge_in_its_environment(
+    harness, run
+):
     code = """
 import json, os
 names = "SESSION_FILE ARTIFACTS_DIR TOOL_BRIDGE_URL TOOL_BRIDGE_TOKEN TOOL_BRIDGE_SESSION"
@@ -244,17 +248,17 @@ print(open(path).read().count('line'))
 
 
 @pytest.mark.proves("kernel:env")
-async def test_they_are_set_in_a_kernel_that_somebody_restarted_or_meddled_with(desk, run):
+async def test_they_are_set_in_a_kernel_that_somebody_restarted_or_meddled_with(harness, run):
     look = "import os; print(os.environ['A'], 'PI_TOOL_BRIDGE_TOKEN' in os.environ)"
     first = await run(look, env={"A": "1"})
-    await desk.call("restart_kernel", kernel_id=first.kernel_id)
+    await harness.call("restart_kernel", kernel_id=first.kernel_id)
     assert (await run(look, env={"A": "2"})).runs[0].output == "2 True"
     await run("import sys; del sys.modules['tool_bridge']")
     assert (await run(look, env={"A": "3"})).runs[0].output == "3 True"
 
 
-async def test_a_folder_or_a_variable_that_is_none_is_refused(desk, run):
-    (desk.root / "file.txt").write_text("text")
+async def test_a_folder_or_a_variable_that_is_none_is_refused(harness, run):
+    (harness.root / "file.txt").write_text("text")
     for cwd, error in (
         ("none", FileMissing),
         ("file.txt", FileMissing),
@@ -270,10 +274,10 @@ async def test_a_folder_or_a_variable_that_is_none_is_refused(desk, run):
         await run("x\0")
     with pytest.raises(InvalidArguments):
         await run()
-    assert kernels(desk) == []
+    assert kernels(harness) == []
 
 
-async def test_the_first_error_ends_the_call_and_the_rest_is_pending(desk, run):
+async def test_the_first_error_ends_the_call_and_the_rest_is_pending(harness, run):
     result = await run("1", "1/0", "2")
     assert [cell.status for cell in result.cells] == ["complete", "error", "pending"]
     assert result.is_error
@@ -281,7 +285,7 @@ async def test_the_first_error_ends_the_call_and_the_rest_is_pending(desk, run):
 
 
 @pytest.mark.proves("exec:timeout")
-async def test_a_timeout_says_after_how_many_seconds_and_keeps_what_was_printed(desk, run):
+async def test_a_timeout_says_after_how_many_seconds_and_keeps_what_was_printed(harness, run):
     code = "import time\nprint('begun', flush=True)\ntime.sleep(60)"
     result = await run(code, timeout=0.5)
     assert result.status == "timed_out"
@@ -291,11 +295,11 @@ async def test_a_timeout_says_after_how_many_seconds_and_keeps_what_was_printed(
 
 
 @pytest.mark.proves("exec:cancel")
-async def test_cancelling_interrupts_and_marks_the_run_cancelled(desk, run):
+async def test_cancelling_interrupts_and_marks_the_run_cancelled(harness, run):
     waiting = await run("x = 1\nprint('begun', flush=True)\nimport time; time.sleep(60)", wait=0)
-    await begun(desk)
-    await desk.call("interrupt_kernel", execution_id=waiting.execution_id)
-    ended = await desk.call("wait_execution", execution_id=waiting.execution_id)
+    await begun(harness)
+    await harness.call("interrupt_kernel", execution_id=waiting.execution_id)
+    ended = await harness.call("wait_execution", execution_id=waiting.execution_id)
     assert ended.status == "interrupted"
     kept = await run("x")
     assert (kept.runs[0].output, kept.kernel_id) == ("1", waiting.kernel_id)
@@ -303,15 +307,15 @@ async def test_cancelling_interrupts_and_marks_the_run_cancelled(desk, run):
 
 @pytest.mark.proves("exec:cancel")
 @pytest.mark.parametrize("backend", ["auto", "direct"])
-async def test_a_session_kernel_that_ignores_an_interrupt_is_killed_and_replaced(desk, run):
+async def test_a_session_kernel_that_ignores_an_interrupt_is_killed_and_replaced(harness, run):
     deaf = (
         "x = 1\nimport signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "print('deaf', flush=True)\ntime.sleep(600)"
     )
     waiting = await run(deaf, wait=0)
-    found = await begun(desk)
-    assert await desk.workspace.executions.cancel(found, grace=0.5) == "ended"
-    ended = await desk.call("wait_execution", execution_id=waiting.execution_id)
+    found = await begun(harness)
+    assert await harness.workspace.executions.cancel(found, grace=0.5) == "ended"
+    ended = await harness.call("wait_execution", execution_id=waiting.execution_id)
     assert ended.status == "interrupted"
     assert "Its kernel was killed" in ended.as_text()
     after = await run("print('x' in dir())")
@@ -330,7 +334,7 @@ async def test_so_is_one_that_ignores_a_timeout(run):
 
 
 @pytest.mark.proves("exec:stdin")
-async def test_input_is_refused_with_a_warning(desk, run):
+async def test_input_is_refused_with_a_warning(harness, run):
     result = await run("input('name? ')")
     assert result.stdin_requested
     assert result.prompt == "name? "
@@ -338,7 +342,7 @@ async def test_input_is_refused_with_a_warning(desk, run):
 
 
 @pytest.mark.proves("out:mime", "out:structured", "out:truncate")
-async def test_outputs_are_what_the_default_tools_show(desk, run):
+async def test_outputs_are_what_the_default_tools_show(harness, run):
     code = """
 from IPython.display import display
 display({'text/markdown': '**md**', 'text/plain': 'plain', 'text/html': '<b>html</b>'}, raw=True)
@@ -352,16 +356,16 @@ display({'application/x-omp-status': {'step': 2}, 'text/plain': 'unseen'}, raw=T
     assert [event["data"] for event in said.events] == [{"step": 2}]
     long = (await run("for n in range(20000): print('line', n)")).runs[0]
     assert long.artifact is not None
-    page = await desk.call("read_output", artifact=long.artifact, offset=19999)
+    page = await harness.call("read_output", artifact=long.artifact, offset=19999)
     assert "line 19999" in page.as_text()
 
 
-async def test_it_needs_leave_to_run_code_and_shows_all_of_it(desk, run):
+async def test_it_needs_leave_to_run_code_and_shows_all_of_it(harness, run):
     with pytest.raises(PermissionDenied):
         await run("1", caller=replace(ALICE, mode="plan"))
     with pytest.raises(PermissionRequired):
         await run("first = 1", "second = 2", caller=replace(ALICE, mode="ask"), env={"A": "9"})
-    (request,) = desk.workspace.policy.pending("alice")
+    (request,) = harness.workspace.policy.pending("alice")
     for shown in ("first = 1", "second = 2", "A=9"):
         assert shown in request.preview
-    assert kernels(desk) == []
+    assert kernels(harness) == []

@@ -1,8 +1,8 @@
-"""The Claude Agent SDK as an `AgentBackend`: a process of its CLI for each chat, with our tools alone.
+"""The Claude Agent SDK as an `AgentBackend`: one CLI process per chat, with the extension's tools only.
 
-The process reads nothing of the user's disk (no settings, no memory files, no commands in a
-message's text) and talks to the model's server alone. Its environment holds the model's key; nothing
-else does.
+The process reads none of the user's files (no settings, no memory files, no commands in a
+message's text) and connects only to the provider. It alone receives the
+provider's key.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tk_ai_extension.agent.backend import (
 from tk_ai_extension.agent.claude.process import inherited, started_by_launcher, without
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.claude.tool_server import SERVER, build_tool_server
-from tk_ai_extension.agent.claude.translating import CostMeter, Translator
-from tk_ai_extension.agent.imports import uncollected
+from tk_ai_extension.agent.claude.translator import CostMeter, Translator
+from tk_ai_extension.agent.imports import gc_paused
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
     AgentUnavailable,
@@ -47,19 +47,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 START = 60.0
-"""Seconds in which the process has to answer."""
+"""Timeout for the process to answer its start, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaudeConfig:
-    """What a process is started with, the same for each chat of a server.
+    """Settings of the CLI processes of a server.
 
     Attributes:
-        folder: Where the CLI keeps its sessions; made with mode 0700.
-        cli: The CLI's path; empty for the one that the SDK brings, else the first one in PATH.
-        retries: How often the CLI asks again where the model's server fails; None: as the
+        folder: Where the CLI stores its sessions; created with mode 0700.
+        cli: The CLI's path; empty for the SDK's bundled one, else the first one in PATH.
+        retries: How often the CLI retries a failed request; None: as the
             environment's ``CLAUDE_CODE_MAX_RETRIES`` says, 4 times without it.
-        request_timeout: Seconds that one request to the model's server may take.
+        request_timeout: Timeout of one request to the provider, in seconds.
     """
 
     folder: Path
@@ -69,11 +69,11 @@ class ClaudeConfig:
 
 
 class ClaudeBackend:
-    """Claude, as chats know it: an `AgentBackend`.
+    """Claude as an `AgentBackend`.
 
     Args:
-        config: What every process is started with.
-        provider: Says where the model is now.
+        config: Settings of the processes.
+        provider: Returns the current provider.
     """
 
     name = "Claude"
@@ -83,7 +83,7 @@ class ClaudeBackend:
         self._provider = provider
 
     async def provider(self) -> Provider:
-        """Return where the model is now."""
+        """Return the current provider."""
         provider = await self._provider()
         if provider.untrusted is not None:
             raise FolderNotTrusted(
@@ -102,7 +102,7 @@ class ClaudeBackend:
 
         provider = config.provider
         if not isinstance(provider, Provider):
-            raise TypeError("A provider of Claude's was expected.")
+            raise TypeError("Expected a provider of Claude.")
         turn = _TurnToken()
         server = build_tool_server(config.registry, config.call, lambda: turn.token)
         options = _options(provider, self._config, config, server)
@@ -126,13 +126,13 @@ class ClaudeBackend:
         return ClaudeSession(client, config.model, turn, CostMeter(config.cost), provider.redact)
 
     async def forget(self, session: str) -> None:
-        """Remove what the CLI keeps of a session."""
+        """Remove the CLI's data of a session."""
         await asyncio.to_thread(_forget, self._config.folder, session)
 
 
 @dataclass
 class _TurnToken:
-    """The token of the turn under way in one process."""
+    """Token of the running turn of one process."""
 
     token: str = ""
 
@@ -143,10 +143,10 @@ class ClaudeSession:
     Its messages are read from the start to the end, also between turns, so that its end is known at once.
 
     Args:
-        client: The SDK's client, connected.
-        model: The model that it asks.
-        turn: Where its tool server finds the token of the turn under way.
-        meter: What its turns cost.
+        client: The connected client of the SDK.
+        model: The model's id.
+        turn: Holds the token of the running turn for the tool server.
+        meter: Measures the cost of its turns.
         redact: Removes the model's secrets from a text: what the process says may hold some.
     """
 
@@ -171,7 +171,7 @@ class ClaudeSession:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs, as far as is known."""
+        """Whether the process is running, as far as is known."""
         return not self._reading.done()
 
     async def send(
@@ -211,19 +211,19 @@ class ClaudeSession:
         return event
 
     async def interrupt(self) -> None:
-        """End the turn under way; its result follows."""
+        """End the running turn; its result follows."""
         try:
             async with asyncio.timeout(STOP_TIMEOUT):
                 await self._client.interrupt()
         except Exception as error:
             self._unresponsive = True
-            # The SDK has no class of its own for a request that the process refuses.
+            # The SDK has no exception class for a request that the process refuses.
             said = self._redact(str(error))
             raise AgentDied(Sentence("agent_not_interrupted", why=said)) from error
 
     async def close(self) -> None:
         """End the process."""
-        # It would be given seconds to end by itself while it is in the middle of something.
+        # The SDK would wait some seconds for a busy process to end by itself.
         if self.alive and not self._unresponsive:
             try:
                 await self.interrupt()
@@ -251,12 +251,12 @@ class ClaudeSession:
 
 
 def _import_sdk() -> None:
-    with uncollected():
+    with gc_paused():
         import_module("claude_agent_sdk")
 
 
 def _block(block: ContentBlock) -> Json:
-    """A block in the form of the Messages API."""
+    """Return a content block of the Messages API."""
     if isinstance(block, TextBlock):
         return {"type": "text", "text": block.text}
     source = {"type": "base64", "media_type": block.mime, "data": block.data}
@@ -264,7 +264,7 @@ def _block(block: ContentBlock) -> Json:
 
 
 def _forget(folder: Path, session: str) -> None:
-    # The SDK's `delete_session` looks in the folder that the server's own environment names.
+    # The SDK's `delete_session` uses the folder that the server's own environment names.
     for path in (folder / "projects").glob(f"*/{glob.escape(session)}*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -282,8 +282,8 @@ def _options(
     config.folder.chmod(0o700)
     environment = inherited(os.environ) | _environment(provider, config)
     return sdk.ClaudeAgentOptions(
-        # Only our tools exist for it, and of those it is asked nothing: who may call what is
-        # settled where the tool runs.
+        # Only our tools are offered, and the CLI asks for no permission: the policy is
+        # applied where the tool runs.
         tools=[],
         mcp_servers={SERVER: {"type": "sdk", "name": SERVER, "instance": server}},
         strict_mcp_config=True,
@@ -298,7 +298,7 @@ def _options(
         resume=session.history.session,
         resume_session_at=session.history.position,
         cwd=work,
-        # Named, or the SDK leaves a thread behind that keeps the server from ending.
+        # Without a name the SDK leaves a thread behind that keeps the server from exiting.
         cli_path=config.cli or _cli(Path(sdk.__file__).parent),
         env=without(os.environ, environment),
         stderr=lambda line: logger.debug("claude: %s", provider.redact(line)),
@@ -307,28 +307,28 @@ def _options(
 
 
 def _environment(provider: Provider, config: ClaudeConfig) -> dict[str, str]:
-    """What the process has besides what it inherits; what is set holds over the environment."""
+    """Return the variables that are set in addition to the inherited ones, and override them."""
     retries = config.retries
     return {
         "CLAUDE_CODE_MAX_RETRIES": "4",
         **provider.environment,
         **({} if retries is None else {"CLAUDE_CODE_MAX_RETRIES": str(retries)}),
         "CLAUDE_CONFIG_DIR": str(config.folder),
-        # Its logs, which are for everybody to read in the user's own folder.
+        # Its logs, which are world-readable in the user's own folder.
         "XDG_CACHE_HOME": str(config.folder / "cache"),
-        # Without it the CLI dials out besides, whatever the model's address is.
+        # Without it the CLI makes further connections, whatever the provider's address is.
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        # Every tool is offered at once, and nothing is offered that stands for those to be found.
+        # Offer every tool at once, without the tool that searches for tools.
         "ENABLE_TOOL_SEARCH": "false",
         "API_TIMEOUT_MS": str(int(config.request_timeout * 1000)),
     }
 
 
 def _cli(package: Path) -> str:
-    """The CLI that the SDK brings for this platform, else the first one in PATH.
+    """Return the SDK's bundled CLI, else the first one in PATH.
 
     Raises:
-        AgentUnavailable: there is none.
+        AgentUnavailable: there is no CLI.
     """
     bundled = package / "_bundled" / "claude"
     found = str(bundled) if bundled.is_file() else shutil.which("claude")

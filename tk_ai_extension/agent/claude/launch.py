@@ -1,8 +1,8 @@
-"""Starts Claude's program with just the environment that it is to have, and keys by descriptors.
+"""Launcher of Claude's program: sets its whole environment, and passes keys by file descriptors.
 
-Run by file, with ``python -I -S``, as the command that the Claude Agent SDK starts: the standard
-library alone. What it starts is read from its standard input: eight digits, the length of a JSON
-object, and that. The rest of the input is the program's.
+Run as a file with ``python -I -S`` by the Claude Agent SDK: the standard
+library only. Standard input begins with eight digits, the length of a JSON
+object that says what to start, and that object. The rest is the program's input.
 """
 
 import json
@@ -13,9 +13,9 @@ DIGITS = 8
 
 
 def main() -> None:
-    """Becomes the program."""
+    """Replace this process by the program."""
     said = json.loads(_read(int(_read(DIGITS))))
-    # What the SDK has set of its own; it cannot unset anything, and empties what is not to be there.
+    # Variables that the SDK has set itself; it cannot unset variables, and sets them to "" instead.
     environment = {name: value for name, value in os.environ.items() if value}
     environment |= said["environment"]
     for name, key in said["descriptors"].items():
@@ -24,7 +24,7 @@ def main() -> None:
         os.close(writer)
         os.set_inheritable(reader, True)
         environment[name] = str(reader)
-    # It leaves logs of its own.
+    # The program writes log files.
     os.umask(0o077)
     os.execve(said["program"], [said["program"], *sys.argv[1:]], environment)  # noqa: S606 - with the SDK's own arguments
 
@@ -34,7 +34,7 @@ def _read(count: int) -> bytes:
     while len(data) < count:
         block = os.read(0, count - len(data))
         if not block:
-            raise SystemExit("The input ended before all was said.")
+            raise SystemExit("The input ended early.")
         data += block
     return data
 

@@ -1,4 +1,4 @@
-"""The provider that answers now."""
+"""Selection of the provider that is configured now."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from tk_ai_extension.model.sentences import Sentence
 
 
 class ClaudeModels:
-    """Finds the provider that answers, each time it is asked: a `ModelSource`.
+    """A `ModelSource` that selects the provider at each call.
 
     Args:
-        settings: What an administrator chose.
-        environment: Gives the server's own, or the command's, as it is now.
+        settings: The administrator's settings.
+        environment: Returns the current environment of the server, or of the command.
         root: The server's root folder.
-        is_sandboxed: Says whether kernels of the root run in a sandbox: then what is in the root is
-            theirs, and no key is taken from it. Looks into files; by what ``nb`` keeps unless given.
-        trusted: The record of trusted folders; the user's own unless given.
-        user_file: The user's own file of keys; in the configuration folder unless given.
+        is_sandboxed: Whether kernels of the root run in a sandbox: then they can write the files of the
+            root, and no key is read from there. Reads files; by default those of ``nb``.
+        trusted: The trusted folders; by default the user's.
+        user_file: The user's own file of keys; by default in the configuration folder.
     """
 
     def __init__(
@@ -57,19 +57,19 @@ class ClaudeModels:
     async def provider(self) -> Provider:
         """Return the provider that is configured now.
 
-        One that is not `ready` says by its hint what is missing.
+        If it is not `ready`, its hint says what is missing.
         """
         return await asyncio.to_thread(self._choose)
 
     async def health(self) -> ModelsInfo:
-        """What is configured and what is missing, without values."""
+        """Return what is configured and what is missing, without values."""
         return (await self.provider()).health()
 
     async def trust(self, *, trusted: bool = True) -> ModelsInfo:
-        """Uses the root's file of keys from now on, or no more; what `health` says then.
+        """Trust the root's file of keys, or stop trusting it; return the new `health`.
 
         Raises:
-            ReadOnly: that cannot be kept.
+            ReadOnly: the decision cannot be saved.
             NoModel: kernels of the root run in a sandbox.
         """
         await asyncio.to_thread(self._trust, trusted)
@@ -97,7 +97,7 @@ class ClaudeModels:
         if not self._settings.secrets_file or sandboxed:
             return without
         file = self._root / Path(self._settings.secrets_file).expanduser()
-        # An administrator who names a file elsewhere has chosen that one.
+        # A file outside the root was chosen by the administrator.
         elsewhere = not file.is_relative_to(self._root)
         agreed = elsewhere or self._settings.trust_folder or self._trusted.trusts(self._root)
         try:
@@ -120,5 +120,5 @@ class ClaudeModels:
     def _read_project(self, file: Path) -> dict[str, str]:
         root = self._root.resolve()
         if file.is_relative_to(self._root) and not file.parent.resolve().is_relative_to(root):
-            raise SecretsFileError(f"{file.name} is not used: a link leads to it.")
+            raise SecretsFileError(f"{file.name} is ignored: it is reached by a symbolic link.")
         return secrets_file.read(file)

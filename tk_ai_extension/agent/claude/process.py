@@ -1,4 +1,4 @@
-"""How Claude's process is started: what it inherits, and how it gets the keys."""
+"""Environment of Claude's process, and how it receives its keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ INHERITED = (
         "NUMBER_OF_PROCESSORS",
     ),
 )
-"""Variables (`fnmatch`) of the server that Claude's process has, besides what concerns models."""
+"""Variables (`fnmatch`) that Claude's process inherits, in addition to those of the provider."""
 
 DESCRIPTORS: Mapping[str, str] = {
     "ANTHROPIC_API_KEY": "CLAUDE_CODE_API_KEY_FILE_DESCRIPTOR",
@@ -44,27 +44,27 @@ the same user can read a process's environment."""
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """What Claude's process has of the server's environment, besides what concerns models."""
+    """Return the variables that Claude's process inherits, except those of the provider."""
     return {name: value for name, value in environment.items() if matches(name, INHERITED)}
 
 
 def without(environment: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, str]:
-    """What empties all other variables: the SDK adds the server's environment to what it is given."""
+    """Return empty values for all other variables: the SDK adds the server's environment."""
     return dict.fromkeys(environment.keys() - kept.keys(), "") | dict(kept)
 
 
 def started_by_launcher(
     options: ClaudeAgentOptions, folder: Path, environment: Mapping[str, str]
 ) -> Transport | None:
-    """A transport whose process has just this environment, and its keys by descriptors.
+    """Return a transport whose process has exactly this environment and gets keys by file descriptors.
 
-    None where there are no such descriptors (Windows), no such program, no programs may be in the
-    folder, or the SDK has changed: then the SDK starts the program itself, with ``options.env``.
+    None on Windows, without the program, if the folder does not allow programs, or
+    if the SDK has changed: the SDK then starts the program itself, with ``options.env``.
 
     Args:
-        options: What the SDK starts the program with; ``cli_path`` and ``env`` are changed.
-        folder: Where the launcher is written.
-        environment: All of the program's environment.
+        options: Options of the SDK; ``cli_path`` and ``env`` are changed.
+        folder: Folder for the launcher.
+        environment: The program's whole environment.
     """
     if os.name == "nt" or shutil.which(str(options.cli_path)) is None:
         return None
@@ -74,7 +74,7 @@ def started_by_launcher(
         )
     except ImportError:
         logger.warning(
-            "This claude-agent-sdk has no transport that is known: keys are in the "
+            "Unknown transport of claude-agent-sdk: keys are passed in the "
             "environment of Claude's process."
         )
         return None
@@ -91,7 +91,7 @@ def started_by_launcher(
     )
 
     class LaunchedTransport(SubprocessCLITransport):
-        """The SDK's transport; the first thing that its process reads is what to start."""
+        """The SDK's transport; it first writes what to start to the launcher."""
 
         async def connect(self) -> None:
             await super().connect()
@@ -103,7 +103,7 @@ def started_by_launcher(
 
 
 def _launcher(folder: Path) -> Path | None:
-    """The program that the SDK starts, written where it is not; None where none can be run there."""
+    """Return the launcher, written if missing; None if programs cannot run there."""
     path = folder / "launch"
     words = shlex.join([sys.executable, "-I", "-S", str(Path(launch.__file__).resolve())])
     text = f'#!/bin/sh\nexec {words} "$@"\n'
@@ -115,7 +115,7 @@ def _launcher(folder: Path) -> Path | None:
             new.write_text(text, encoding="utf-8")
             new.replace(path)
     except OSError as error:
-        logger.warning("Claude's launcher cannot be written: %s", error.strerror)
+        logger.warning("Cannot write Claude's launcher: %s", error.strerror)
         return None
     return path if os.access(path, os.X_OK) else None
 

@@ -1,8 +1,8 @@
-"""Which model answers, and what the environment of Claude's process has to hold for it.
+"""Providers of models, and the environment of Claude's process for each.
 
-The choice is made from what an administrator set, the server's environment, the user's own file of
-keys, and the project's (`tk_ai_extension.agent.claude.sources` says what goes with what). It is made again
-for each process, so that a key is used as soon as it is there. Values go to that process alone: a
+The selection uses the administrator's settings, the server's environment, the user's own file of
+keys, and the project's (`tk_ai_extension.agent.claude.sources` has the rules). It is made
+for each process, so that a new key is used at once. Values go to that process only: a
 provider's `repr`, its health and its errors name variables and never show one.
 """
 
@@ -40,7 +40,7 @@ LABELS: Mapping[ProviderName, str] = {
 }
 
 CLAUDE_MODELS = ("sonnet", "opus", "haiku")
-"""Claude's models by the names that always mean the newest one."""
+"""Aliases of Claude's newest models."""
 TOUR_MODEL = "tk-tour"
 
 _REGION = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -49,17 +49,17 @@ _PROJECT = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJE
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
-    """What an administrator chose; the app's traits say what each is for.
+    """The administrator's settings; see the app's traits.
 
     Attributes:
         provider: A provider, or ``auto`` for the first one that is configured.
-        base_url: Of a server that speaks the Messages API; ``ANTHROPIC_BASE_URL`` where empty.
-        model: What is asked unless a chat names another; the provider's own default where empty.
-        models: What a chat may name besides.
-        small: Whether the model is a small local one, which is not asked to think and gets no beta
-            features; None: whenever it is not one of Claude's.
+        base_url: Address of a server with the Messages API; ``ANTHROPIC_BASE_URL`` if empty.
+        model: The default model; the provider's default if empty.
+        models: Further models that a chat may choose.
+        small: Whether the model is a small local one, without thinking and beta
+            features; None: if it is not a Claude model.
         secrets_file: Path of the file of keys, relative to the root; empty for none.
-        trust_folder: Whether the root's file of keys is used although nobody was asked.
+        trust_folder: Whether the root's file of keys is trusted without asking the user.
     """
 
     provider: ProviderName | Literal["auto"] = "auto"
@@ -73,22 +73,22 @@ class ProviderSettings:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A model's server, as Claude's process is told of it.
+    """A provider of models, as configured for Claude's process.
 
     Attributes:
-        name: Which one.
-        environment: What that process has of variables that concern models and networks.
-        model: What is asked unless a chat names another.
-        models: What a chat may name, the default first.
-        thinking: Whether the model may be asked to think.
-        configured: The names of the variables that were found for it.
-        missing: What has to be set before it can answer.
+        name: The provider's name.
+        environment: Variables of the process for the provider and the network.
+        model: The default model.
+        models: The models that a chat may choose, the default first.
+        thinking: Whether the model supports thinking.
+        configured: Names of the variables that were found.
+        missing: What has to be set before it can be used.
         problem: What is wrong with the file of keys or with an address, or None.
         untrusted: The folder whose file of keys is not used before the user trusts it, or None.
-        source: Who gave the credentials: ``settings``, ``environment``, ``user``, ``project``.
-        address: Host and port of the server, where it is none of the known ones.
+        source: Source of the credentials: ``settings``, ``environment``, ``user``, ``project``.
+        address: Host and port, if the address is not a known one.
         ignored: Names in the project's file of keys that are not taken from there.
-        secrets: Values that no log may show.
+        secrets: Values that must not be logged.
     """
 
     name: ProviderName
@@ -107,17 +107,17 @@ class Provider:
 
     @property
     def label(self) -> str:
-        """What it is, for a person."""
+        """Display name."""
         return LABELS[self.name]
 
     @property
     def ready(self) -> bool:
-        """Whether it can be asked, as far as is known without asking it."""
+        """Whether the configuration is complete; the provider is not contacted."""
         return not self.missing and self.problem is None and self.untrusted is None
 
     @property
     def hint(self) -> str:
-        """What to do next."""
+        """The next step for the user."""
         if self.problem is not None:
             return self.problem
         if self.untrusted is not None:
@@ -134,7 +134,7 @@ class Provider:
         return info and info.as_dict()
 
     def health(self) -> ModelsInfo:
-        """What is configured and what is missing, as JSON and without values."""
+        """Return what is configured and what is missing, as JSON without values."""
         return {
             "provider": self.name,
             "label": self.label,
@@ -152,19 +152,19 @@ class Provider:
         }
 
     def redact(self, text: str) -> str:
-        """A text without the values of secrets: what the process writes may hold some."""
+        """Remove secrets from a text, such as output of the process."""
         for value in self.secrets:
             text = text.replace(value, "[secret]")
         return text
 
 
 def choose(settings: ProviderSettings, given: Given, *, problem: str | None = None) -> Provider:
-    """The provider that answers, by what each source says.
+    """Select the provider by the variables of each source.
 
     Args:
         settings: What an administrator chose.
-        given: What each source says.
-        problem: What is wrong with a file of keys.
+        given: The variables of each source.
+        problem: The problem with a file of keys, if any.
     """
     found = resolve(replace(given, base_url=settings.base_url), settings.provider)
     texts = {name: value.text for name, value in found.values.items()}
@@ -195,14 +195,14 @@ def choose(settings: ProviderSettings, given: Given, *, problem: str | None = No
 
 
 def _secrets(given: Given, model: str) -> tuple[str, ...]:
-    """Values that no log may show, of any source: what is not used is as secret."""
+    """Return all secret values of all sources, including unused ones, for redaction."""
     said = (given.environment, given.user, given.project)
     found = {v for each in said for n, v in each.items() if matches(n, SECRET_WORDS)}
     return tuple(sorted({v for v in found if len(v) >= 6} - {model}, key=len, reverse=True))
 
 
 def beside_proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that keep requests to this machine away from a proxy that is set."""
+    """Return the variables that exclude this machine from the configured proxy."""
     listed = environment.get("NO_PROXY", "") or environment.get("no_proxy", "")
     names = [name for name in listed.split(",") if name]
     value = ",".join(dict.fromkeys([*names, "127.0.0.1", "localhost", "::1"]))
@@ -210,16 +210,16 @@ def beside_proxies(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _wrong_address(url: str) -> str | None:
-    """What is wrong with an address, or None. The address is not shown: it may hold a password."""
+    """Describe the problem with an address, without the address; None if there is none."""
     if url and not host_of(url):
-        return "ANTHROPIC_BASE_URL is no address such as http://localhost:11434."
+        return "ANTHROPIC_BASE_URL is not an address such as http://localhost:11434."
     if url.rstrip("/").endswith("/v1"):
-        return "ANTHROPIC_BASE_URL ends in /v1: leave that out, it is added to every request."
+        return "ANTHROPIC_BASE_URL ends in /v1: remove it, it is added to every request."
     return None
 
 
 def _default_model(found: Resolution) -> str:
-    """The model that is asked where none is named."""
+    """Return the default model."""
     match found.provider:
         case "tour":
             return TOUR_MODEL
@@ -245,7 +245,7 @@ def _is_small(settings: ProviderSettings, model: str) -> bool:
 
 
 def _missing(found: Resolution, model: str) -> tuple[str, ...]:
-    """What it cannot answer without. Credentials that a cloud finds by itself are not asked for."""
+    """List required variables that are not set, except credentials that a cloud finds by itself."""
     needs: list[tuple[str, ...]] = []
     match found.provider:
         case "anthropic":
@@ -265,15 +265,15 @@ def _missing(found: Resolution, model: str) -> tuple[str, ...]:
 
 
 def _addressed(found: Resolution, model: str) -> dict[str, str]:
-    """What says where to go, and as whom."""
+    """Return the variables with the address and the credentials."""
     texts = {name: value.text for name, value in found.values.items()}
     match found.provider:
         case "anthropic" | "oauth":
             return _past_proxy(texts)
         case "compatible":
-            # Without any key the CLI asks nobody; a local server takes whatever comes.
+            # The CLI sends no request without a key; a local server accepts any.
             keyed = {} if found.text(*KEYS) else {"ANTHROPIC_AUTH_TOKEN": "none"}
-            # Its small questions go to the same model: the server may have no other.
+            # The CLI's small requests use the same model: the server may have no other.
             small = found.text("ANTHROPIC_DEFAULT_HAIKU_MODEL") or model
             asked = {} if small in CLAUDE_MODELS else {"ANTHROPIC_DEFAULT_HAIKU_MODEL": small}
             return {**_past_proxy(texts), **keyed, **asked}
@@ -287,13 +287,13 @@ def _addressed(found: Resolution, model: str) -> dict[str, str]:
 
 
 def _past_proxy(texts: Mapping[str, str]) -> dict[str, str]:
-    """What keeps requests to an address on this machine away from a proxy."""
+    """Return the variables that exclude an address on this machine from the proxy."""
     local = host_of(texts.get(ADDRESS, "")) in {"127.0.0.1", "localhost", "::1"}
     return beside_proxies(texts) if local else {}
 
 
 def _for_small(model: str) -> dict[str, str]:
-    """What a small local server needs: nothing that it does not know."""
+    """Return the variables that switch off features that a small local server lacks."""
     return {
         "CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS": "1",
         "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
@@ -303,7 +303,7 @@ def _for_small(model: str) -> dict[str, str]:
 
 
 def _shown(url: str) -> str:
-    """Host and port of an address: the rest of it may hold a password."""
+    """Return host and port of an address; the rest may hold a password."""
     host = host_of(url)
     host = f"[{host}]" if ":" in host else host
     try:

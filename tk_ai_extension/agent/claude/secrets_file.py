@@ -1,9 +1,9 @@
-r"""``.secrets.env``: names and values, one a line, as a shell would read them, and nothing run.
+r"""Parser of ``.secrets.env``: one name and value per line, in a subset of the shell's syntax.
 
-What is allowed is little, so that nothing is guessed: an optional ``export``, a name, ``=``, and a
+The syntax is small and strict: an optional ``export``, a name, ``=``, and a
 value that is plain, in single quotes (as it is) or in double quotes (with the escapes ``\"``,
 ``\\``, ``\$`` and ``\n``). ``#`` begins a comment, at the start of a line or after a space. No
-variable is expanded and no command is run. An error names the line and never shows its value.
+variable is expanded and no command is run. Errors name the line, never its value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OTHERS_READ = 0o077
 """The bits of a mode that let others do anything with a file."""
 
 MAX_BYTES = 64_000
-"""A file of secrets is small; what is larger is something else."""
+"""Maximum size of a file of secrets, in bytes."""
 
 _LINE = re.compile(
     r"""
@@ -36,18 +36,18 @@ _ESCAPED = {"n": "\n", '"': '"', "\\": "\\", "$": "$", "`": "`"}
 
 
 class SecretsFileError(ValueError):
-    """The file of secrets cannot be read; says where, and shows no value."""
+    """The file of secrets cannot be read; the message has the line and no value."""
 
 
 def parse(text: str, name: str = ".secrets.env") -> dict[str, str]:
-    r"""The variables in the text of such a file; of two of one name the later one holds.
+    r"""Return the variables in the text of a file; of duplicate names the last one wins.
 
     Args:
-        text: What is in the file.
-        name: What it is called in an error.
+        text: The file's content.
+        name: The file's name for errors.
 
     Raises:
-        SecretsFileError: a line is none of the allowed ones.
+        SecretsFileError: a line is invalid.
 
     >>> parse("export A=1  # one\nB='a # b'\n\nC=\"x\\ny\"")
     {'A': '1', 'B': 'a # b', 'C': 'x\ny'}
@@ -66,17 +66,17 @@ def parse(text: str, name: str = ".secrets.env") -> dict[str, str]:
 
 
 def read(path: Path, *, refused_bits: int = OTHERS_WRITE) -> dict[str, str]:
-    """The variables in a file; none where there is no file.
+    """Return the variables in a file; empty if there is no file.
 
     Args:
-        path: The file, not a link to one.
+        path: The file; symbolic links are refused.
         refused_bits: Bits of a mode that the file must not have.
 
     Raises:
         SecretsFileError: it cannot be read, is not this user's own, or a line is none of the allowed
             ones.
     """
-    # Not kept waiting by what only looks like a file, such as a pipe.
+    # O_NONBLOCK: opening a FIFO must not block.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         descriptor = os.open(path, flags)
@@ -98,18 +98,18 @@ def read(path: Path, *, refused_bits: int = OTHERS_WRITE) -> dict[str, str]:
         text = data.decode()
     except UnicodeDecodeError:
         # Not chained: that error would hold the file's bytes.
-        raise SecretsFileError(f"{path.name} is no UTF-8 text.") from None
+        raise SecretsFileError(f"{path.name} is not UTF-8 text.") from None
     return parse(text, path.name)
 
 
 def _check(name: str, found: os.stat_result, refused_bits: int) -> None:
-    """Raises where a file is not this user's own."""
+    """Check that a file belongs to this user and is private."""
     if not stat.S_ISREG(found.st_mode):
-        raise SecretsFileError(f"{name} cannot be read: it is no file.")
+        raise SecretsFileError(f"{name} cannot be read: it is not a regular file.")
     if os.name == "nt":
         return
     if found.st_uid != os.geteuid():
-        raise SecretsFileError(f"{name} is not used: it belongs to another user.")
+        raise SecretsFileError(f"{name} is ignored: it belongs to another user.")
     if found.st_mode & refused_bits:
         whose = "read" if refused_bits == OTHERS_READ else "write"
         raise SecretsFileError(f"{name} is not used: others can {whose} it. Run `chmod 600` on it.")

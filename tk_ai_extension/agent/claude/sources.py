@@ -1,9 +1,9 @@
-"""Where each variable of Claude's process comes from, and which source may go with which.
+"""Sources of the variables of Claude's process, and which sources may be combined.
 
-A key goes where its owner said. So whoever names a key names the address, too, or leaves the address
-to somebody who is trusted at least as much: the sources have an order, one of them gives all
-credentials, and no source below it gives an address, a proxy, a certificate, a profile or a program.
-A project's file gives credentials and nothing else, whatever it holds.
+A key is only sent to an address that its owner trusts. The sources are ordered by trust: one source
+gives all
+credentials, and no source below it may set an address, a proxy, a certificate, a profile or a program.
+A project's file may set credentials only.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 ProviderName = Literal["anthropic", "oauth", "compatible", "bedrock", "vertex", "tour"]
-"""``compatible`` is any other server that speaks the Messages API: Ollama, LiteLLM, a gateway."""
+"""``compatible`` is any other server with the Messages API: Ollama, LiteLLM, a gateway."""
 
 
 class Source(IntEnum):
-    """Who has set a variable, the most trusted first."""
+    """Source of a variable, the most trusted first."""
 
     SETTINGS = 0
     """The server's configuration."""
@@ -29,7 +29,7 @@ class Source(IntEnum):
     USER = 2
     """The file in the user's own configuration folder."""
     PROJECT = 3
-    """The file in the folder that is worked in, which may be anybody's."""
+    """The file in the project's folder, which is untrusted."""
 
     @property
     def label(self) -> str:
@@ -45,7 +45,7 @@ BEDROCK_KEYS = (
     "AWS_BEARER_TOKEN_BEDROCK",
 )
 CREDENTIALS = (*KEYS, OAUTH, *BEDROCK_KEYS)
-"""All that is taken from a project's file."""
+"""Variables that may come from a project's file."""
 
 SECRET_WORDS = ("*KEY*", "*TOKEN*", "*SECRET*", "*PASSW*", "*CREDENTIAL*", "*_HEADERS")
 
@@ -54,13 +54,13 @@ IDENTITY = (
     *("AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_ROLE_*", "AWS_CONTAINER_*", "AWS_SSO_*"),
     *("ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR", "*_CLIENT_CERT"),
 )
-"""Variables (`fnmatch`) that say who asks: credentials, and what leads to some."""
+"""Variables (`fnmatch`) with credentials or their location."""
 
 CHOICES = (
     *("ANTHROPIC_MODEL", "ANTHROPIC_DEFAULT_*_MODEL", "ANTHROPIC_SMALL_FAST_MODEL"),
     *("AWS_REGION", "AWS_DEFAULT_REGION", "CLOUD_ML_REGION"),
 )
-"""Variables that neither name an address nor a credential."""
+"""Variables that name neither an address nor a credential."""
 
 DIRECT = ("ANTHROPIC_*", "CLAUDE_CODE_*")
 AWS = ("AWS_*",)
@@ -71,15 +71,15 @@ NETWORK = (
     *("NODE_EXTRA_CA_CERTS", "NODE_OPTIONS", "SSL_CERT_FILE", "SSL_CERT_DIR"),
 )
 TAKEN = (*DIRECT, *AWS, *GOOGLE, *NETWORK)
-"""What Claude's process takes from sources that are trusted; all else in them is left alone."""
+"""Variables that may come from trusted sources; all others are ignored."""
 
 SWITCHES = ("CLAUDE_CODE_USE_*", "CLAUDE_CODE_SKIP_*_AUTH")
-"""What decides where the CLI goes; set by us where it is wanted."""
+"""Variables that select the CLI's provider; set by the extension."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The value of a variable, and who has set it."""
+    """Value of a variable and its source."""
 
     text: str = field(repr=False)
     source: Source
@@ -87,7 +87,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What each source says, by variable.
+    """Variables of each source.
 
     Attributes:
         base_url: The address in the server's configuration; empty for none.
@@ -102,7 +102,7 @@ class Given:
     project: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def of(self, source: Source) -> Mapping[str, str]:
-        """What a source says of what may be taken from it."""
+        """Return the variables of a source that may be used."""
         match source:
             case Source.SETTINGS:
                 return {ADDRESS: self.base_url} if self.base_url else {}
@@ -115,12 +115,12 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What Claude's process gets from the sources.
+    """Variables for Claude's process, resolved from the sources.
 
     Attributes:
-        provider: Who is asked.
+        provider: The provider.
         values: The variables for it, each with its source.
-        credentials: The one source that gave all credentials; None where there are none.
+        credentials: The source of all credentials; None if there are none.
     """
 
     provider: ProviderName
@@ -128,15 +128,15 @@ class Resolution:
     credentials: Source | None
 
     def text(self, *names: str) -> str:
-        """The value of the first of these variables that is there, or empty."""
+        """Return the value of the first of these variables that is set, or an empty string."""
         return next((self.values[name].text for name in names if name in self.values), "")
 
 
 def resolve(given: Given, wanted: ProviderName | Literal["auto"] = "auto") -> Resolution:
-    """Decides who is asked, and what the process gets for that.
+    """Select the provider and the variables for it.
 
     Args:
-        given: What each source says.
+        given: The variables of each source.
         wanted: The provider of the server's configuration.
     """
     sources = {source: given.of(source) for source in Source}
@@ -154,17 +154,17 @@ def resolve(given: Given, wanted: ProviderName | Literal["auto"] = "auto") -> Re
         provider = "anthropic"
     else:
         provider = "oauth" if OAUTH in values else "tour"
-    # Again, as a key that this provider is not asked by does not count.
+    # Again: keys of other providers do not count.
     return resolve(given, provider)
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a variable is among these."""
+    """Whether a variable matches one of these patterns."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def is_identity(name: str) -> bool:
-    """Whether a variable says who asks: a limit such as ``CLAUDE_CODE_MAX_OUTPUT_TOKENS`` does not."""
+    """Whether a variable holds a credential; a limit such as ``CLAUDE_CODE_MAX_OUTPUT_TOKENS`` does not."""
     return matches(name, IDENTITY) and not name.endswith("_TOKENS")
 
 
@@ -175,7 +175,7 @@ def is_elsewhere(url: str) -> bool:
 
 
 def host_of(url: str) -> str:
-    """The host of an address; empty where it is none."""
+    """Return the host of an address; empty if it is invalid."""
     try:
         parts = urlsplit(url)
         return parts.hostname or "" if parts.scheme in {"http", "https"} else ""
@@ -184,13 +184,13 @@ def host_of(url: str) -> str:
 
 
 _Family = ProviderName | Literal["auto"]
-"""A provider; ``auto`` for one of those that are asked directly."""
+"""A provider; ``auto`` for one that is not a cloud's."""
 
 _Sources = Mapping[Source, Mapping[str, str]]
 
 
 def _family(sources: _Sources) -> _Family:
-    """The cloud that is switched on, or ``auto``."""
+    """Return the cloud that is switched on, or ``auto``."""
     clouds: tuple[tuple[str, ProviderName], ...] = (
         ("CLAUDE_CODE_USE_BEDROCK", "bedrock"),
         ("CLAUDE_CODE_USE_VERTEX", "vertex"),
@@ -203,7 +203,7 @@ def _family(sources: _Sources) -> _Family:
 
 
 def _credentials(sources: _Sources, family: _Family) -> Source | None:
-    """The source of all credentials: the first one that has any for this provider."""
+    """Return the source of all credentials: the first one that has any for this provider."""
     for source, said in sources.items():
         if any(_counts(name, family) for name in said):
             return source
@@ -211,7 +211,7 @@ def _credentials(sources: _Sources, family: _Family) -> Source | None:
 
 
 def _counts(name: str, family: _Family) -> bool:
-    """Whether a variable is a credential by which a provider can be asked."""
+    """Whether a variable is a credential of a provider."""
     match family:
         case "bedrock":
             return matches(name, AWS) and is_identity(name)
@@ -235,7 +235,7 @@ def _select(sources: _Sources, family: _Family, credentials: Source | None) -> d
             if name in values or name in _others(family) or not _concerns(name, family):
                 continue
             if is_identity(name):
-                # Without a key, headers may be one: they go with an address of their own source.
+                # Without a key, headers may hold a credential: only for an address of the same source.
                 taken = source == (_identity(sources, family) if credentials is None else lowest)
             else:
                 taken = source <= lowest or matches(name, CHOICES)
@@ -251,7 +251,7 @@ def _select(sources: _Sources, family: _Family, credentials: Source | None) -> d
 
 
 def _identity(sources: _Sources, family: _Family) -> Source | None:
-    """The first trusted source that says who asks, where none has a key."""
+    """Return the first trusted source with credentials other than a key."""
     for source in (Source.ENVIRONMENT, Source.USER):
         if any(_concerns(n, family) and is_identity(n) for n in sources[source]):
             return source
@@ -259,7 +259,7 @@ def _identity(sources: _Sources, family: _Family) -> Source | None:
 
 
 def _concerns(name: str, family: _Family) -> bool:
-    """Whether a variable is any of a provider's business."""
+    """Whether a variable concerns a provider."""
     if matches(name, SWITCHES):
         return False
     match family:
@@ -274,7 +274,7 @@ def _concerns(name: str, family: _Family) -> bool:
 
 
 def _others(family: _Family) -> tuple[str, ...]:
-    """Credentials that are none of a provider's business."""
+    """Return the credentials of other providers."""
     match family:
         case "auto":
             return BEDROCK_KEYS

@@ -1,7 +1,7 @@
-"""The registry as the MCP server that Claude's process has its tools from.
+"""MCP server that offers the registry's tools to Claude's process.
 
-Names, descriptions, schemas, annotations and answers are those of the MCP face. The structured
-reading is left out: the CLI would show it to the model in the place of the text.
+Names, descriptions, schemas, annotations and results are those of the MCP interface. Structured
+content is omitted: the CLI would show it to the model instead of the text.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from tk_ai_extension.mcp.descriptions import describe
 from tk_ai_extension.tools.registry import Registry
 
 SERVER = "tk"
-"""What the CLI calls our MCP server: tools are ``mcp__tk__name`` to the model."""
+"""Name of the MCP server in the CLI: the model sees the tools as ``mcp__tk__name``."""
 
 CALL_ID = "claudecode/toolUseId"
-"""Under this the CLI says in ``_meta`` which of the model's calls it carries out."""
+"""Key in ``_meta`` under which the CLI sends the id of the model's call."""
 INLINE = {"anthropic/maxResultSizeChars": 500_000}
-"""Up to so many characters an answer reaches the model; a longer one would become a file's name,
-which Claude cannot read. Our answers are within budgets of their own."""
+"""Limit of the CLI for a result, in characters; it writes a longer one to a file,
+which Claude cannot read. Our results have lower limits of their own."""
 
 
 def build_tool_server(registry: Registry, call: ToolCall, token: Callable[[], str]) -> Server[Any]:
-    """An MCP server for one chat.
+    """Build the MCP server of one chat.
 
     Args:
         registry: The tools.
-        call: Calls one; never raises what is not a cancellation.
-        token: Gives the token of the turn under way.
+        call: Calls a tool; raises only `CancelledError`.
+        token: Returns the token of the running turn.
     """
     tools = [_described(describe(tool)) for tool in registry]
 

@@ -1,4 +1,4 @@
-"""The folders whose file of keys a person has agreed to use, kept where no project can write."""
+"""Folders whose file of keys the user trusts, recorded where no project can write."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from tk_ai_extension.model.errors import ReadOnly
 
 FILE = "trusted_folders.json"
 SECRETS = "secrets.env"
-"""The user's own file of keys, which may hold addresses, too."""
+"""Name of the user's own file of keys, which may hold addresses as well."""
 
 
 def user_folder() -> Path:
-    """This package's folder in the user's Jupyter configuration."""
+    """Return this package's folder in the user's Jupyter configuration."""
     return Path(jupyter_config_dir()) / "tk-ai-extension"
 
 
 @dataclass(frozen=True, slots=True)
 class TrustedFolders:
-    """The record of trusted folders, of mode 0600. All of it blocks for a moment.
+    """Record of trusted folders, a file of mode 0600. All methods block.
 
-    A folder is known by its path without links, its device and its inode, and its owner: another one
-    that takes its place is not trusted.
+    A folder is identified by its real path, device, inode and owner: another folder
+    at that path is not trusted.
 
     Attributes:
-        file: Where the record is.
+        file: Path of the record.
     """
 
     file: Path
 
     def trusts(self, folder: Path) -> bool:
-        """Whether the user has said that this folder's file of keys is used."""
+        """Whether the user trusts this folder's file of keys."""
         try:
             path, identity = _identity(folder)
         except OSError:
@@ -46,10 +46,10 @@ class TrustedFolders:
         return known is not None and known.items() >= identity.items()
 
     def trust(self, folder: Path) -> None:
-        """Notes that the file of keys of a folder is used.
+        """Trust the file of keys of a folder.
 
         Raises:
-            ReadOnly: that cannot be kept.
+            ReadOnly: the record cannot be written.
         """
         try:
             path, identity = _identity(folder)
@@ -58,10 +58,10 @@ class TrustedFolders:
             raise ReadOnly(f"{self.file} cannot be written: {error.strerror}.") from error
 
     def forget(self, folder: Path) -> None:
-        """Notes that it is not used any more.
+        """Stop trusting the file of keys of a folder.
 
         Raises:
-            ReadOnly: that cannot be kept.
+            ReadOnly: the record cannot be written.
         """
         path = os.path.realpath(folder)
         try:
@@ -74,7 +74,7 @@ class TrustedFolders:
             found = self.file.lstat()
             if os.name != "nt" and (found.st_uid != os.geteuid() or found.st_mode & 0o022):
                 return {}
-            # Takes long to import, and few users have the file.
+            # Slow to import, and few users have the file.
             from pydantic import TypeAdapter
 
             return TypeAdapter(dict[str, dict[str, int]]).validate_json(self.file.read_bytes())
@@ -94,7 +94,7 @@ class TrustedFolders:
 
 
 def trusted_folders() -> TrustedFolders:
-    """The record of this user."""
+    """Return the record of this user."""
     return TrustedFolders(user_folder() / FILE)
 
 

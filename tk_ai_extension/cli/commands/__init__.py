@@ -1,1 +1,1 @@
-"""The commands that are more than one tool's call; every other tool has its command by itself."""
+"""Commands beyond a single tool call; every other command is generated from its tool."""

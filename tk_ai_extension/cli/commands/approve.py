@@ -1,11 +1,11 @@
-"""Calls that need approval: what each would do, and a person's answer."""
+"""`nb approve`: list pending requests and answer them."""
 
 from __future__ import annotations
 
 import argparse
 from typing import cast
 
-from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.parsing import WrongCall
 from tk_ai_extension.cli.permission_results import Answered, PendingRequests
 from tk_ai_extension.cli.session import Session
@@ -14,20 +14,22 @@ from tk_ai_extension.workspace.permissions import Answer
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("request", nargs="?", help="its id (default: list what waits)")
+    parser.add_argument(
+        "request", nargs="?", help="the request's id (default: list pending requests)"
+    )
     answer = parser.add_mutually_exclusive_group()
     answer.add_argument(
         "--for",
         dest="answer",
         choices=("once", "chat", "notebook"),
-        help="this call (default); all calls of that effect in this session; or in this notebook",
+        help="approve this call (default), all calls with that effect in this session, or in this notebook",
     )
     answer.add_argument(
         "--deny",
         nargs="?",
         const="",
         metavar="MESSAGE",
-        help="deny it, and say what to do instead",
+        help="deny it, with an optional message for the agent",
     )
 
 
@@ -36,13 +38,13 @@ async def _approve(session: Session, args: argparse.Namespace) -> int:
     requests = policy.pending(user)
     if args.request is None:
         if args.answer is not None or args.deny is not None:
-            raise WrongCall("nb approve: name the request that this answers\n")
+            raise WrongCall("nb approve: name the request to answer\n")
         return session.finish(PendingRequests.of(requests))
     request = next((one for one in requests if one.id == args.request), None)
     if request is None:
         raise PermissionNotFound(
-            f"No request `{args.request}` waits for your answer.",
-            hint="`nb approve` lists those that do; others were answered, or have expired.",
+            f"No request `{args.request}` is pending.",
+            hint="`nb approve` lists pending requests; this one was answered or has expired.",
         )
     answer = cast("Answer", args.answer or "once") if args.deny is None else "deny"
     policy.answer(user, request.id, answer, args.deny or "")
@@ -60,11 +62,11 @@ async def _approve(session: Session, args: argparse.Namespace) -> int:
 COMMANDS = (
     Command(
         "approve",
-        "Approves or denies what an agent wants to do: lists what waits, with its code or diff.",
+        "Approves or denies an agent's requests; lists pending ones with their code or diff.",
         _configure,
         _approve,
         (
-            "nb approve                          # what waits, and what it would do",
+            "nb approve                          # pending requests and what they would do",
             "nb approve 9c1f0a55e3d2b784         # this call, once",
             "nb approve 9c1f0a55e3d2b784 --for notebook",
             "nb approve 9c1f0a55e3d2b784 --deny 'use the cached data instead'",

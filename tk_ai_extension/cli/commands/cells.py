@@ -1,4 +1,4 @@
-"""Cells: run some, or edit one, or all of them, in an editor."""
+"""`nb exec` and `nb edit`: run cells, and edit them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,27 @@ import argparse
 import re
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands.base import WHOLE, Command, given
+from tk_ai_extension.cli.commands.command import WHOLE, Command, given
 from tk_ai_extension.cli.parsing import WrongCall, add_notebook
 from tk_ai_extension.cli.session import Session
 
 _RANGES = re.compile(r".*,.*|-?\d+(?:-|\.\.|:)(?:-?\d+)?|(?:\.\.|:)-?\d+")
-"""What names several cells, such as ``0-3,7``, ``12-`` or ``-3..``; an id may have dashes, too."""
+"""Matches a selection of several cells, such as ``0-3,7``, ``12-`` or ``-3..``; ids may contain dashes."""
 
 
 def _configure_exec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cell", nargs="?", help="id, index, or ranges such as 0-3,7,@318a,-1")
     parser.add_argument("--all", action="store_true", help="all code cells, in order")
-    parser.add_argument("--stale", action="store_true", help="those whose code or inputs changed")
-    parser.add_argument("--restart", action="store_true", help="restart the kernel before")
-    parser.add_argument("--keep-going", action="store_true", help="go on after a cell that failed")
+    parser.add_argument(
+        "--stale", action="store_true", help="the cells whose code or inputs changed"
+    )
+    parser.add_argument("--restart", action="store_true", help="restart the kernel first")
+    parser.add_argument(
+        "--keep-going", action="store_true", help="continue after a cell that failed"
+    )
     add_notebook(parser, by_place=False)
     parser.add_argument("--wait", type=float, help="seconds to wait (default: until it ends)")
-    parser.add_argument("--timeout", type=float, help="interrupt after so many seconds")
+    parser.add_argument("--timeout", type=float, help="seconds after which to interrupt the code")
 
 
 async def _exec(session: Session, args: argparse.Namespace) -> int:
@@ -51,11 +55,11 @@ async def _exec(session: Session, args: argparse.Namespace) -> int:
 
 
 def _configure_edit(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("cell", nargs="?", help="id or index; left out with --editor: all cells")
+    parser.add_argument("cell", nargs="?", help="id or index; with --editor, default: all cells")
     parser.add_argument("source", nargs="?", help="the new source, or - for standard input")
     parser.add_argument("--editor", action="store_true", help="edit it in $EDITOR")
     parser.add_argument("--cell-type", choices=("code", "markdown", "raw"), help="change its type")
-    parser.add_argument("--keep-outputs", action="store_true", help="leave the outputs there")
+    parser.add_argument("--keep-outputs", action="store_true", help="keep the outputs")
     add_notebook(parser, by_place=False)
 
 
@@ -114,21 +118,21 @@ async def _edit_cell(session: Session, cell: str, where: dict[str, str]) -> int:
 COMMANDS = (
     Command(
         "exec",
-        "Runs a cell, or several, their outputs into the notebook.",
+        "Runs one or several cells and stores their outputs in the notebook.",
         _configure_exec,
         _exec,
         (
-            "nb exec 3            # the cell of index 3",
-            "nb exec 318a         # the cell whose id begins so",
+            "nb exec 3            # the cell at index 3",
+            "nb exec 318a         # the cell whose id starts with 318a",
             "nb exec 0-3,7",
-            "nb exec --stale      # what has to run again",
+            "nb exec --stale      # the cells that have to run again",
             "nb exec --all --restart --timeout 600",
         ),
         group="Run",
     ),
     Command(
         "edit",
-        "Replaces a cell's source; or opens a cell, or the whole notebook, in your editor.",
+        "Replaces a cell's source, or opens a cell or the whole notebook in your editor.",
         _configure_edit,
         _edit,
         (

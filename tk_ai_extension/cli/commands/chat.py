@@ -1,4 +1,4 @@
-"""`nb chat`: talking to Claude in a terminal, in the same chats as everywhere."""
+"""`nb chat`: chat with Claude in a terminal."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli.chat_client import ChatClient, Json
+from tk_ai_extension.cli.chat_printer import ChatPrinter
+from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.parsing import STDIN, WrongCall, add_notebook
 from tk_ai_extension.cli.session import UNREACHABLE_CODES, Session
-from tk_ai_extension.cli.talk import ChatClient, Json
-from tk_ai_extension.cli.telling import Telling
 from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.agent_variables import FOR_CHATS
 from tk_ai_extension.model.callers import Mode
@@ -24,74 +24,81 @@ from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE, MODES
 
 WORDS: Mapping[str, str] = {"yes": "once", "chat": "chat", "always": "notebook", "no": "deny"}
-"""What a person types to a question, or its first letter, and what it answers: `always` is in this
-notebook."""
+"""Answers to a permission request, by the word or its first letter; `always` means in this notebook."""
 
 HELP = "/mode plan|ask|edit|auto   /new   /quit   Ctrl-C stops Claude\n"
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("message", nargs="*", help="what to say; - reads it (default: a dialogue)")
-    add_notebook(parser, by_place=False, help="what it is about (default: the open notebook)")
-    parser.add_argument("--mode", choices=MODES, default="ask", help="what is done without asking")
+    parser.add_argument(
+        "message", nargs="*", help="the message; - reads standard input (default: a dialogue)"
+    )
+    add_notebook(parser, by_place=False, help="the notebook (default: the current one)")
+    parser.add_argument(
+        "--mode", choices=MODES, default="ask", help="the permission mode: what needs no approval"
+    )
     parser.add_argument("--model", help="the model that answers")
     parser.add_argument(
         "--trust-folder",
         action="store_true",
-        help="use the key in the folder's .secrets.env from now on",
+        help="trust the key in the folder's .secrets.env",
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--new", action="store_true", help="begin a new chat")
-    which.add_argument("--resume", metavar="CHAT", help="go on with this chat (its id's beginning)")
+    which.add_argument("--new", action="store_true", help="start a new chat")
+    which.add_argument(
+        "--resume", metavar="CHAT", help="continue this chat (the beginning of its id)"
+    )
     which.add_argument("--list", action="store_true", help="list the chats")
     which.add_argument("--show", metavar="CHAT", help="show a chat")
 
 
 class ChatList(Result):
-    """The chats, the one used last first."""
+    """List of chats, most recently used first."""
 
     chats: list[dict[str, Any]]
 
     def as_text(self) -> str:
-        """A line for each."""
+        """Return one line per chat."""
         lines = [
             f"{chat['id'][:8]}  {chat['title']}"
             + (f"  ({chat['notebook']})" if chat["notebook"] else "")
             + ("  busy" if chat["busy"] else "")
             for chat in self.chats
         ]
-        return "\n".join(lines) or "There is no chat."
+        return "\n".join(lines) or "There are no chats."
 
 
 async def _chat(session: Session, args: argparse.Namespace) -> int:
-    talk, notebook = await _place(session, args.notebook)
+    client, notebook = await _place(session, args.notebook)
     if args.trust_folder:
-        await talk.trust()
+        await client.trust()
         if not args.message:
-            session.terminal.out("The folder's file of keys is used from now on.\n")
+            session.terminal.out("The folder's file of keys is trusted now.\n")
             return wire.OK
     if args.list:
-        return session.finish(ChatList(chats=await talk.list()))
+        return session.finish(ChatList(chats=await client.list()))
     if args.show:
-        return await _show(session, talk, args.show)
-    chat = (await _found(talk, args.resume))["id"] if args.resume else None
-    dialogue = Dialogue(session, talk, notebook, args.mode, args.model, chat, fresh=args.new)
+        return await _show(session, client, args.show)
+    chat = (await _found(client, args.resume))["id"] if args.resume else None
+    dialogue = Dialogue(session, client, notebook, args.mode, args.model, chat, fresh=args.new)
     message = " ".join(args.message)
     if message == STDIN:
         message = await session.terminal.read()
     if message:
-        return await dialogue.say(message)
+        return await dialogue.send(message)
     if session.options.json or not session.terminal.info.tty:
-        raise WrongCall('nb chat: say something: nb chat "plot the prices", or - to read it\n')
+        raise WrongCall(
+            'nb chat: the message is empty: nb chat "plot the prices", or - to read standard input\n'
+        )
     return await dialogue.run()
 
 
 async def _place(session: Session, given: str | None) -> tuple[ChatClient, str | None]:
-    """The chats, and the path of the notebook that is meant.
+    """Return the client of the chats, and the path of the notebook.
 
     Raises:
-        OpenElsewhere: the notebook, and its chats, are another server's.
-        AgentUnavailable: there are none.
+        OpenElsewhere: the notebook and its chats belong to another server.
+        AgentUnavailable: no server runs.
     """
     context = session.context
     current = context.workspace.notebooks.current(session.caller)
@@ -107,64 +114,64 @@ async def _place(session: Session, given: str | None) -> tuple[ChatClient, str |
     return await context.chats(context.user, models), path
 
 
-async def _found(talk: ChatClient, beginning: str) -> Json:
-    """The chat whose id begins so.
+async def _found(client: ChatClient, beginning: str) -> Json:
+    """Return the chat whose id starts with this.
 
     Raises:
         ChatNotFound: there is none, or more than one.
     """
-    found = [chat for chat in await talk.list() if chat["id"].startswith(beginning)]
+    found = [chat for chat in await client.list() if chat["id"].startswith(beginning)]
     if len(found) != 1:
         raise ChatNotFound(
-            f"{len(found) or 'No'} chats begin with `{beginning[:80]}`.",
+            f"{len(found) or 'No'} chats have an id that starts with `{beginning[:80]}`.",
             hint="`nb chat --list` lists them.",
         )
     return found[0]
 
 
-async def _show(session: Session, talk: ChatClient, beginning: str) -> int:
-    chat = (await _found(talk, beginning))["id"]
+async def _show(session: Session, client: ChatClient, beginning: str) -> int:
+    chat = (await _found(client, beginning))["id"]
     if session.options.json:
-        session.terminal.out(json.dumps(await talk.read(chat)) + "\n")
+        session.terminal.out(json.dumps(await client.read(chat)) + "\n")
     else:
-        session.terminal.out(await talk.export(chat))
+        session.terminal.out(await client.export(chat))
     return wire.OK
 
 
 @dataclass
 class Dialogue:
-    """What is said in a chat, by turns.
+    """A dialogue in a chat.
 
     Attributes:
         session: The command.
-        talk: Where the chat is.
-        notebook: What it is about.
-        mode: What is done without asking.
-        model: The model that answers; None for the usual one.
+        client: Client of the chats.
+        notebook: Path of the notebook.
+        mode: The permission mode.
+        model: The model that answers; None for the default.
         chat: The chat; None before the first message.
-        fresh: Whether that begins a new one, and does not go on with the notebook's.
+        fresh: Whether to start a new chat instead of continuing the notebook's.
     """
 
     session: Session
-    talk: ChatClient
+    client: ChatClient
     notebook: str | None
     mode: Mode
     model: str | None = None
     chat: str | None = None
     fresh: bool = False
-    _telling: Telling = field(init=False)
+    _printer: ChatPrinter = field(init=False)
     _plan: Json | None = None
 
     def __post_init__(self) -> None:
         terminal = self.session.terminal
         coloured = terminal.info.tty and "NO_COLOR" not in terminal.info.env
-        self._telling = Telling(terminal, coloured=coloured, as_json=self.session.options.json)
+        self._printer = ChatPrinter(terminal, coloured=coloured, as_json=self.session.options.json)
 
     async def run(self) -> int:
-        """Reads messages and has them answered until the person has enough; the exit status."""
+        """Read and send messages until the person quits; return the exit status."""
         terminal = self.session.terminal
         terminal.err(HELP)
-        while (said := await self._hear(f"{self.mode}> ")) is not None:
+        while (said := await self._read_line(f"{self.mode}> ")) is not None:
             words = said.split()
             match words:
                 case []:
@@ -178,29 +185,29 @@ class Dialogue:
                 case [command, *_] if command.startswith("/"):
                     terminal.err(HELP)
                 case _:
-                    await self.say(said)
+                    await self.send(said)
         return wire.OK
 
-    async def say(self, message: str) -> int:
-        """Says something, and shows what comes of it; the exit status."""
+    async def send(self, message: str) -> int:
+        """Send a message and print the turn; return the exit status."""
         body: Json = {"message": message, "mode": self.mode, "model": self.model}
         if self.chat is not None:
             body["chat"] = self.chat
         else:
             body["latest"] = not self.fresh
-        status = await self._turn(self.talk.send({**body, "notebook": self.notebook}))
+        status = await self._turn(self.client.send({**body, "notebook": self.notebook}))
         while self._plan is not None and self.chat is not None:
             answer = await self._about_plan(self._plan)
             if answer is None:
                 break
-            status = await self._turn(self.talk.approve(self.chat, answer))
+            status = await self._turn(self.client.approve(self.chat, answer))
         return status
 
     async def _turn(self, events: AsyncIterator[Json]) -> int:
-        """Shows a turn to its end; the exit status."""
+        """Print a turn to its end; return the exit status."""
         self._plan = None
         status = wire.OK
-        # One that came too late for the turn before is not meant for this one.
+        # Clear a Ctrl-C that arrived too late for the previous turn.
         self.session.terminal.interrupted.clear()
         try:
             while (event := await self._unless_stopped(anext(events, None))) is not None:
@@ -208,7 +215,7 @@ class Dialogue:
                     case "message":
                         self.chat = event["chat"]
                     case "permission":
-                        self._telling.tell(event)
+                        self._printer.print_event(event)
                         await self._ask_permission(event)
                         continue
                     case "plan":
@@ -218,10 +225,10 @@ class Dialogue:
                         continue
                     case "done" if event["end"] == "stopped":
                         status = wire.INTERRUPTED
-                        self._telling.note("Stopped.")
+                        self._printer.note("Stopped.")
                     case _:
                         pass
-                self._telling.tell(event)
+                self._printer.print_event(event)
         except ToolError as error:
             return self.session.refuse(error)
         return status
@@ -230,35 +237,37 @@ class Dialogue:
         if self.session.options.json:
             self.session.terminal.out(json.dumps({"error": error}) + "\n")
         else:
-            self._telling.note(f"Error [{error['code']}]: {error['message']}\n{error['hint']}")
+            self._printer.note(f"Error [{error['code']}]: {error['message']}\n{error['hint']}")
         return wire.UNREACHABLE if error["code"] in UNREACHABLE_CODES else wire.REFUSED
 
     async def _ask_permission(self, event: Json) -> None:
-        """Ask the person whether a call may be made; where nobody can be asked it may not.
+        """Ask the person to approve a call; deny it if nobody can be asked.
 
-        What follows ``no`` is a message for Claude.
+        Text after ``no`` is a message for Claude.
         """
-        self._telling.preview(event)
+        self._printer.preview(event)
         choices = {word: answer for word, answer in WORDS.items() if answer in event["answers"]}
         prompt = f"{event['tool']}: {', '.join(choices)}? "
         answer, message = None, ""
-        while answer is None and (said := await self._hear(prompt)) is not None:
+        while answer is None and (said := await self._read_line(prompt)) is not None:
             word, message = first_word(said)
             answer = next((choices[one] for one in choices if word in (one, one[0])), None)
             if message and answer != "deny":
                 answer = None
         if answer is None:
             answer, message = "deny", ""
-            self._telling.note("Nobody can be asked here; `--mode edit` or `auto` asks less.")
+            self._printer.note(
+                "Denied: nobody can be asked here. `--mode edit` or `auto` needs fewer approvals."
+            )
         try:
-            await self.talk.answer(event["id"], answer, message)
+            await self.client.answer(event["id"], answer, message)
         except ToolError as error:
             if error.code != "permission_not_found":
                 raise
-            self._telling.note("That was answered elsewhere.")
+            self._printer.note("This request was answered elsewhere.")
 
     async def _about_plan(self, plan: Json) -> Json | None:
-        """What the person says to a plan; None where they say nothing."""
+        """Ask for the answer to a plan; None if there is none."""
         choices = {"yes": "edit", "ask": "ask", "auto": "auto", "no": ""}
         mode = await self._chosen(
             "Carry it out: yes (ask before code runs), ask (each time), auto, no? ", choices
@@ -268,22 +277,22 @@ class Dialogue:
         return {"plan": plan["turn"], "answer": "approve", "mode": mode}
 
     async def _chosen(self, prompt: str, choices: Mapping[str, str]) -> str | None:
-        """What a person chooses; None where nobody does."""
-        while (said := await self._hear(prompt)) is not None:
+        """Ask the person for a choice; None if there is none."""
+        while (said := await self._read_line(prompt)) is not None:
             for word, choice in choices.items():
                 if said.strip().lower() in (word, word[0]):
                     return choice
         return None
 
-    async def _hear(self, prompt: str) -> str | None:
-        """A line that a person types; None where they end it, or nobody is there."""
+    async def _read_line(self, prompt: str) -> str | None:
+        """Read a line from the person; None at the end of input, or without a terminal."""
         terminal = self.session.terminal
         if self.session.options.json or not terminal.info.tty:
             return None
         return await terminal.ask(prompt)
 
     async def _unless_stopped(self, event: Coroutine[Any, Any, Json | None]) -> Json | None:
-        """The next event; Ctrl-C meanwhile stops the turn, whose last events follow."""
+        """Return the next event; Ctrl-C stops the turn, whose last events follow."""
         terminal = self.session.terminal
         hearing = asyncio.create_task(event)
         interrupted = asyncio.create_task(terminal.interrupted.wait())
@@ -291,7 +300,7 @@ class Dialogue:
             await asyncio.wait((hearing, interrupted), return_when=asyncio.FIRST_COMPLETED)
             if terminal.interrupted.is_set() and self.chat is not None:
                 terminal.interrupted.clear()
-                await self.talk.stop(self.chat)
+                await self.client.stop(self.chat)
             return await hearing
         finally:
             hearing.cancel()
@@ -299,7 +308,7 @@ class Dialogue:
 
 
 def first_word(said: str) -> tuple[str, str]:
-    """The first word of an answer in lower case, and the rest of it as a message."""
+    """Split an answer into its first word, in lower case, and the message after it."""
     match = re.match(r"\s*(\w*)[\s,:;.-]*(.*)", said, re.DOTALL)
     word, message = match.groups() if match else ("", "")
     return word.lower(), message.strip()[:MAX_MESSAGE]
@@ -308,7 +317,7 @@ def first_word(said: str) -> tuple[str, str]:
 COMMANDS = (
     Command(
         "chat",
-        "Talks to Claude, who works in the notebook: one message, or a dialogue.",
+        "Chats with Claude, who works in the notebook: one message, or a dialogue.",
         _configure,
         _chat,
         (

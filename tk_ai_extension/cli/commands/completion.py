@@ -1,4 +1,4 @@
-"""Completion in the shell: a script for each, and what it asks for."""
+"""Shell completion: the script for each shell, and the command that it calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.parsing import Parser
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.model.errors import ToolError
@@ -41,7 +41,7 @@ if [[ $funcstack[1] == _nb ]]; then _nb "$@"; else compdef _nb nb; fi
 complete -c nb -f -a '(nb complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
 """,
 }
-"""What each shell's completion is set up with."""
+"""Completion script of each shell."""
 
 _CELLS = ("cell", "cells", "after", "before")
 
@@ -64,18 +64,18 @@ async def complete(
     commands: Iterable[str],
     parser_of: Callable[[str], Parser],
 ) -> int:
-    """Prints what the last word may become, a line each.
+    """Print the completions of the last word, one per line.
 
     Args:
-        session: Who asks.
-        words: What is typed so far, after ``nb``; the last one is completed.
+        session: The session of the command.
+        words: The words after ``nb``; the last one is completed.
         commands: The names of all commands.
-        parser_of: Gives the parser of a command.
+        parser_of: Returns the parser of a command.
     """
     word = words[-1] if words else ""
     names = sorted(commands)
     if words[:1] == ["-C"]:
-        # What follows the folder is completed there: see `main`.
+        # The rest is completed in that folder: see `main`.
         found = paths_like(session.terminal.info.cwd, word, _is_folder)
     elif len(words) <= 1:
         found = [name for name in (*names, "help") if name.startswith(word)]
@@ -90,7 +90,7 @@ async def complete(
 
 
 async def _arguments(session: Session, words: list[str], parser: Parser) -> list[str]:
-    """What the last word of a command's arguments may become."""
+    """Return the completions of the last word of a command's arguments."""
     actions: list[Any] = parser._actions  # noqa: SLF001 - argparse has no other way
     options: dict[str, Any] = {name: each for each in actions for name in each.option_strings}
     places = [each for each in actions if not each.option_strings]
@@ -102,7 +102,7 @@ async def _arguments(session: Session, words: list[str], parser: Parser) -> list
             notebook = typed if wanted.dest == "notebook" else notebook
             wanted = None
         elif typed in options:
-            # An option without a value has `nargs` 0; one whose value may be left out is done.
+            # An option without a value has `nargs` 0; one with an optional value is complete.
             wanted = options[typed] if options[typed].nargs is None else None
         elif not typed.startswith("-") and places:
             place = places.pop(0) if places[0].nargs != "*" else places[0]
@@ -121,7 +121,7 @@ async def _arguments(session: Session, words: list[str], parser: Parser) -> list
 
 
 async def _values(session: Session, wanted: Any, word: str, notebook: str | None) -> list[str]:
-    """The values that begin as the word does, of an argument of argparse."""
+    """Return the values of an argparse argument that start with the word."""
     cwd = session.terminal.info.cwd
     match wanted.dest:
         case "notebook":
@@ -159,7 +159,7 @@ def _is_notebook(entry: os.DirEntry[str]) -> bool:
 
 
 def paths_like(cwd: str, word: str, is_meant: Callable[[os.DirEntry[str]], bool]) -> list[str]:
-    """The files and folders that are meant, whose path begins as the word does."""
+    """Return the files and folders whose path starts with the word."""
     folder, beginning = os.path.split(word)
     try:
         with os.scandir(os.path.join(cwd, os.path.expanduser(folder))) as found:
@@ -179,7 +179,7 @@ def paths_like(cwd: str, word: str, is_meant: Callable[[os.DirEntry[str]], bool]
 COMMANDS = (
     Command(
         "completion",
-        "Prints what makes your shell complete commands, cells and notebooks.",
+        "Prints the script for completion of commands, cells and notebooks in your shell.",
         _configure,
         _script,
         (

@@ -1,14 +1,14 @@
-"""Calls to learn from, for the commands that are made from tools."""
+"""Examples for the commands that are generated from tools."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
-    "add": ("nb add 'df.describe()'              # a new last cell, run", "nb add - < new.py"),
+    "add": ("nb add 'df.describe()'              # append a cell and run it", "nb add - < new.py"),
     "apply": (
         """nb apply '[{"action": "delete", "cell": 3}, {"action": "insert", "source": "x = 1"}]'""",
-        "nb apply - --run < operations.json  # and run what was changed; all or nothing",
+        "nb apply - --run < operations.json  # all or nothing, then run the changed cells",
     ),
     "cat": ("nb cat data.csv --limit 20", "nb cat train.log --grep loss"),
     "cell": ("nb cell 3", "nb cell 318a --no-outputs"),
@@ -26,7 +26,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "kernel": ("nb kernel --json",),
     "kernels": ("nb kernels                          # for: nb open new.ipynb --kernel NAME",),
     "managed": ("nb managed",),
-    "mv": ("nb mv 318a 0                        # it is the first one then",),
+    "mv": ("nb mv 318a 0                        # make it the first cell",),
     "notebooks": ("nb notebooks --recursive",),
     "output": ("nb output 9f2c0b1d7e44 --grep Error  # the id is where the output was cut",),
     "ps": ("nb ps",),
@@ -35,10 +35,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "rm": ("nb rm 3", "nb rm 318a.9f2c                     # only if it is still that version"),
     "run": ("nb run 'df.shape'", "nb run - < check.py"),
     "search": ("nb search 'read_csv'", "nb search Error --where outputs"),
-    "stop": ("nb stop                             # its variables go; the notebook stays",),
+    "stop": ("nb stop                             # loses its variables; the notebook is kept",),
     "undo": ("nb undo", "nb undo 3"),
     "unuse": ("nb unuse --shutdown-kernel",),
     "var": ("nb var df",),
     "vars": ("nb vars 'df*'",),
 }
-"""By command; `tests/cli/test_help.py` reads each as it would be typed."""
+"""Examples by command; `tests/cli/test_help.py` parses each."""

@@ -1,11 +1,11 @@
-"""The notebook as a whole: as text into an editor and back, saved, watched."""
+"""`nb read`, `write`, `save` and `watch`: the notebook as a whole."""
 
 from __future__ import annotations
 
 import argparse
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands.base import WHOLE, Command, given
+from tk_ai_extension.cli.commands.command import WHOLE, Command, given
 from tk_ai_extension.cli.parsing import STDIN, WrongCall, add_notebook
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.cli.terminal import UnreadableFile, harmless
@@ -17,11 +17,13 @@ def _configure_read(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--view",
         choices=("editable", "reading", "raw"),
-        help="sources, to write back (default); with outputs in short; JSON",
+        help="sources, to write back (default); with short outputs; JSON",
     )
     parser.add_argument("--cells", metavar="RANGES", help="such as 0-3,7,@318a,-1")
-    parser.add_argument("--lines", metavar="RANGES", help="of the text, such as 10-20; to look at")
-    parser.add_argument("--budget", type=int, help="characters (default: all)", default=WHOLE)
+    parser.add_argument("--lines", metavar="RANGES", help="lines of the text, such as 10-20")
+    parser.add_argument(
+        "--budget", type=int, help="maximum characters (default: all)", default=WHOLE
+    )
 
 
 async def _read(session: Session, args: argparse.Namespace) -> int:
@@ -29,7 +31,7 @@ async def _read(session: Session, args: argparse.Namespace) -> int:
     fields = result.structured()
     if session.screen.live or session.options.json:
         return session.finish(result)
-    # The text alone goes where it is read from; what is said of it is for a person.
+    # Only the text goes to standard output; warnings and notices are for a person.
     session.terminal.out(fields["text"])
     for warning in fields.get("warnings", ()):
         session.terminal.err(f"Warning: {harmless(warning)}\n")
@@ -42,8 +44,8 @@ async def _read(session: Session, args: argparse.Namespace) -> int:
 
 def _configure_write(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", default=STDIN, help="the text (default: standard input)")
-    add_notebook(parser, by_place=False, help="path or name (default: what the text's header says)")
-    parser.add_argument("--base", help="the revision that was read, where the text has no header")
+    add_notebook(parser, by_place=False, help="path or name (default: from the text's header)")
+    parser.add_argument("--base", help="the revision that was read, if the text has no header")
 
 
 async def _write(session: Session, args: argparse.Namespace) -> int:
@@ -60,13 +62,13 @@ async def _write(session: Session, args: argparse.Namespace) -> int:
 
 
 class Saved(Result):
-    """A notebook, as it is on disk."""
+    """A saved notebook."""
 
     notebook: str
     revision: str
 
     def as_text(self) -> str:
-        """One line."""
+        """Return one line."""
         return f"{self.notebook} is saved (rev:{self.revision})."
 
 
@@ -89,7 +91,7 @@ def _configure_watch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "execution_id",
         nargs="?",
-        help="as `nb exec` or an agent's answer names it (default: your own that runs, or ran last)",
+        help="the execution's id, from `nb exec` or an agent (default: your running or last one)",
     )
     parser.add_argument("--wait", type=float, help="seconds (default: until it ends)")
 
@@ -112,7 +114,7 @@ COMMANDS = (
     ),
     Command(
         "write",
-        "Writes the cell-marked text back, merged with what others changed meanwhile.",
+        "Writes the cell-marked text back, merged with changes by others.",
         _configure_write,
         _write,
         ("nb read > a.txt && $EDITOR a.txt && nb write a.txt", "sed s/foo/bar/ a.txt | nb write"),
@@ -120,7 +122,7 @@ COMMANDS = (
     ),
     Command(
         "save",
-        "Makes sure that all is on disk (every change and every output gets there by itself).",
+        "Waits until everything is on disk (changes and outputs are saved automatically).",
         _configure_save,
         _save,
         ("nb save",),
@@ -128,10 +130,10 @@ COMMANDS = (
     ),
     Command(
         "watch",
-        "Follows an execution: prints what is new until it ends.",
+        "Follows an execution: prints new output until it ends.",
         _configure_watch,
         _watch,
-        ("nb exec 3 --wait 0; nb watch", "nb watch 3f2a90bc11   # an agent's, say"),
+        ("nb exec 3 --wait 0; nb watch", "nb watch 3f2a90bc11   # an agent's execution"),
         group="Run",
     ),
 )

@@ -1,4 +1,4 @@
-"""The project: opening a notebook in it, what runs, and stopping all of it."""
+"""Commands of the project: open a notebook, show the status, share a kernel, shut down."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import quote
 from pydantic import Field
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.context import CommandContext
 from tk_ai_extension.cli.parsing import WrongCall, add_notebook
 from tk_ai_extension.cli.project import FOLDER
@@ -26,15 +26,15 @@ from tk_ai_extension.tools.results import Result
 
 def _configure_open(parser: argparse.ArgumentParser) -> None:
     add_notebook(
-        parser, required=True, help="path of a notebook; made, with an empty cell, if missing"
+        parser, required=True, help="path of a notebook; created with an empty cell if missing"
     )
     parser.add_argument("--kernel", metavar="NAME", help="kernelspec, instead of the notebook's")
-    parser.add_argument("--name", help="what to call it from now on")
+    parser.add_argument("--name", help="a name for it in other commands")
     parser.add_argument(
         "--sandbox",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="run this project's kernels without network, with nothing but its folder",
+        help="run this project's kernels without network, with access to its folder only",
     )
     parser.add_argument(
         "--server",
@@ -62,12 +62,12 @@ async def _open(session: Session, args: argparse.Namespace) -> int:
 
 
 def _configure_serve(parser: argparse.ArgumentParser) -> None:
-    add_notebook(parser, help="whose kernel (default: the open notebook's)")
+    add_notebook(parser, help="the notebook whose kernel to share (default: the current one)")
     parser.add_argument("--off", action="store_true", help="stop sharing it")
 
 
 class Shared(Result):
-    """A kernel that people's programs can use, too."""
+    """A kernel that is shared with other programs."""
 
     notebook: str
     kernelspec: str
@@ -75,7 +75,7 @@ class Shared(Result):
     connection_dir: str
 
     def as_text(self) -> str:
-        """What to choose, and where."""
+        """Return how to connect to it."""
         return (
             f"The kernel of {self.notebook} is shared: choose `{self.display_name}` in VS Code or "
             f"JupyterLab, or\n  jupyter console --kernel {self.kernelspec}\nA Jupyter Server can "
@@ -89,7 +89,7 @@ async def _serve(session: Session, args: argparse.Namespace) -> int:
     project = _own(context)
     if args.off:
         was = await project.unshare()
-        session.terminal.out("Shared no more.\n" if was else "Nothing was shared.\n")
+        session.terminal.out("Stopped sharing.\n" if was else "Nothing was shared.\n")
         return wire.OK
     notebook = session.located({"notebook": args.notebook})["notebook"]
     path = context.workspace.path(session.caller, notebook, tool="nb serve")
@@ -105,25 +105,25 @@ async def _serve(session: Session, args: argparse.Namespace) -> int:
 
 
 def _own(context: CommandContext) -> ProjectServices:
-    """What only a project's own server does; `nb` asks no other for it."""
+    """Return the services of a project's own server; `nb` sends these commands to no other."""
     if context.project is None:
-        raise WrongCall("nb: only the project's own server does that.\n")
+        raise WrongCall("nb: only the project's own server can do that.\n")
     return context.project
 
 
 def _configure_lab(parser: argparse.ArgumentParser) -> None:
-    add_notebook(parser, help="which to open (default: the open one, if there is one)")
-    parser.add_argument("--no-browser", action="store_true", help="print the address only")
+    add_notebook(parser, help="the notebook to open (default: the current one, if any)")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
 
 
 class Lab(Result):
     """JupyterLab on the project's server."""
 
     url: str
-    """Its address, with the token that lets in."""
+    """Its address, with the token."""
 
     def as_text(self) -> str:
-        """The address."""
+        """Return the address."""
         return f"JupyterLab: {self.url}"
 
 
@@ -144,30 +144,32 @@ async def _lab(session: Session, args: argparse.Namespace) -> int:
 
 
 def _configure_mcp(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--toolsets", help="which tools it offers, such as default,omp")
-    parser.add_argument("--mode", help="plan, ask, edit or auto: what is done without asking")
-    parser.add_argument("--caller", help="who it is, for what is to outlast the connection")
+    parser.add_argument("--toolsets", help="toolsets to offer, such as default,omp")
+    parser.add_argument("--mode", help="permission mode: plan, ask, edit or auto")
+    parser.add_argument(
+        "--caller", help="the caller's name, for state that outlasts the connection"
+    )
 
 
 async def _mcp(session: Session, args: argparse.Namespace) -> int:  # noqa: ARG001 - only the help is from here
-    raise WrongCall("nb mcp: the program itself speaks it, not the server.\n")
+    raise WrongCall("nb mcp: the client process runs this, not the server.\n")
 
 
 class Status(Result):
-    """What there is in a project."""
+    """Status of a project."""
 
     project: str
     host: int | None = None
-    """The process of the project's own server; None where there is none."""
+    """Process id of the project's own server; None if it is not running."""
     notebook: str | None = None
     server: str | None = None
     """The Jupyter Server that the notebook belongs to."""
     kernels: list[KernelEntry] = Field(default_factory=list[KernelEntry])
     waiting: int | None = None
-    """How many calls need approval, where some do."""
+    """Number of calls that need approval; None if there are none."""
 
     def as_text(self) -> str:
-        """A line for each thing there is."""
+        """Return one line per item."""
         lines = [f"project {self.project}"]
         lines.append(
             f"server process {self.host}" if self.host else "no server: nb open NOTEBOOK starts one"
@@ -186,7 +188,7 @@ async def _status(session: Session, args: argparse.Namespace) -> int:  # noqa: A
     current = context.workspace.notebooks.current(session.caller)
     server = await context.owner_of(current.path if current else "")
     if server is not None and (context.attached or not context.workspace.kernels.ids()):
-        # All that there is to say is said there.
+        # That server reports the status.
         session.redirect(server)
         return wire.OK
     running = cast("RunningKernels", await session.call("list_running_kernels"))
@@ -228,19 +230,19 @@ async def _shutdown(session: Session, args: argparse.Namespace) -> int:  # noqa:
 
 
 def _nothing(parser: argparse.ArgumentParser) -> None:
-    """Takes no arguments."""
+    """Add no arguments."""
 
 
 COMMANDS = (
     Command(
         "open",
-        "Opens a notebook: starts its kernel and makes it the one that other commands mean.",
+        "Opens a notebook: starts its kernel and makes it the current notebook.",
         _configure_open,
         _open,
         (
             "nb open analysis.ipynb",
             "nb open new.ipynb --kernel ir   # a new notebook, for R",
-            "nb open --sandbox work.ipynb    # no network, nothing but this folder",
+            "nb open --sandbox work.ipynb    # no network, access to this folder only",
             "nb open a.ipynb --server http://localhost:8888/",
         ),
     ),
@@ -256,14 +258,14 @@ COMMANDS = (
     ),
     Command(
         "lab",
-        "Opens JupyterLab on this project's server, with the kernels and variables that it holds.",
+        "Opens JupyterLab on this project's server, with its kernels and variables.",
         _configure_lab,
         _lab,
         ("nb lab", "nb lab analysis.ipynb --no-browser"),
     ),
     Command(
         "mcp",
-        "Speaks MCP over standard input and output, for agents that start their tools themselves.",
+        "Serves MCP over standard input and output, for agents that start MCP servers themselves.",
         _configure_mcp,
         _mcp,
         ("claude mcp add nb -- nb mcp", "nb mcp --toolsets default,claude-code --mode plan"),

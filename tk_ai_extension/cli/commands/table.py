@@ -1,4 +1,4 @@
-"""All commands: a tool's by itself, the others by their modules; and how one is run."""
+"""Table of all commands, from tools and from modules, and how a command is run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from functools import partial
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands import approve, cells, chat, completion, doctor, notebook, project
-from tk_ai_extension.cli.commands.base import Command, given
+from tk_ai_extension.cli.commands.command import Command, given
 from tk_ai_extension.cli.commands.examples import EXAMPLES
 from tk_ai_extension.cli.commands.topics import errors_topic, json_topic
 from tk_ai_extension.cli.context import CommandContext
 from tk_ai_extension.cli.no_kernels import ServerRequired
-from tk_ai_extension.cli.parsing import HelpAsked, Parser, Words, WrongCall, add_tool_arguments
+from tk_ai_extension.cli.parsing import (
+    CommandSignature,
+    HelpAsked,
+    Parser,
+    WrongCall,
+    add_tool_arguments,
+)
 from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.cli.session import Options, Session
 from tk_ai_extension.cli.terminal import NothingRead, Terminal
@@ -41,7 +47,7 @@ OWN = (
     *completion.COMMANDS,
     *doctor.COMMANDS,
 )
-"""The commands that are more than a tool's call."""
+"""Commands beyond a single tool call."""
 
 _USAGE = "usage: nb [-C FOLDER] COMMAND [ARGUMENTS] [--json]"
 _INTRODUCTION = """\
@@ -54,13 +60,13 @@ which makes a change conditional on the version. `-` stands for standard input.
   nb open analysis.ipynb            start its kernel and make it the current notebook
   nb cells                          one line per cell
   nb insert -1 'df.describe()'      a new cell at the end
-  nb exec 318a                      run a cell, its outputs into the notebook
-  nb read > a.txt; nb write a.txt   the whole as text and back, merged with what others did
+  nb exec 318a                      run a cell and store its outputs in the notebook
+  nb read > a.txt; nb write a.txt   the notebook as text and back, merged with changes by others
 """
 
 
 class Commands:
-    """The commands over a registry's tools."""
+    """The commands of a registry's tools and of the modules."""
 
     def __init__(self, registry: Registry) -> None:
         own = {command.name for command in OWN}
@@ -78,7 +84,7 @@ class Commands:
         return iter(self._commands.values())
 
     def parser(self, name: str) -> Parser:
-        """The parser of a command.
+        """Return the parser of a command.
 
         Raises:
             WrongCall: there is no such command.
@@ -99,7 +105,7 @@ class Commands:
         return self._parsers[name]
 
     def overview(self) -> str:
-        """What ``nb --help`` says."""
+        """Return the text of ``nb --help``."""
         groups: dict[str, list[Command]] = {}
         for command in self:
             groups.setdefault(command.group, []).append(command)
@@ -123,7 +129,7 @@ class Commands:
         return "\n".join(lines) + "\n"
 
     def help(self, words: list[str]) -> str:
-        """What ``nb help`` says of a topic or a command; the overview where none is named.
+        """Return the help of a topic or a command, or the overview.
 
         Raises:
             WrongCall: there is no such command.
@@ -135,8 +141,8 @@ class Commands:
             return json_topic((self._by_tool[tool.name], tool.result) for tool in self._tools)
         return errors_topic() if topic == "errors" else self.parser(topic).format_help()
 
-    def in_words(self, error: ToolError, command: str) -> ToolError:
-        """The same error, with what it says to call as commands instead of tools."""
+    def with_commands(self, error: ToolError, command: str) -> ToolError:
+        """Replace tools by commands in an error."""
         if error.hint == InvalidArguments.default_hint:
             error.hint = f"See `nb {command} --help`."
         error.message, error.hint = (
@@ -150,7 +156,7 @@ class Commands:
         return error
 
     async def run(self, context: CommandContext, argv: list[str], terminal: Terminal) -> int:
-        """Runs what was typed; the exit status."""
+        """Run a command line; return the exit status."""
         if not argv or argv[0] in ("-h", "--help", "help"):
             try:
                 terminal.out(self.help(argv[1:]))
@@ -175,7 +181,7 @@ class Commands:
             return refuse_call(terminal, wrong, json="--json" in argv)
         context.memory.recall(context.workspace, caller)
         if terminal.info.notebook is not None:
-            with suppress(ToolError):  # it is none here: the command will say so
+            with suppress(ToolError):  # not a path here: the command reports it
                 path = context.workspace.contain(terminal.info.notebook)
                 context.workspace.notebooks.add(caller, None, path, kernel_id=None)
         try:
@@ -199,16 +205,16 @@ class Commands:
             if server is not None:
                 session.redirect(server)
                 return wire.OK
-            return session.refuse(self.in_words(error, command.name))
+            return session.refuse(self.with_commands(error, command.name))
         except BrokenPipeError:
-            # Whoever read what is printed right here has enough.
+            # The reader closed the pipe of this local command.
             raise
         except OSError as error:
             where = str(error.filename or session.context.root)
             return session.refuse(save_error(error, where))
 
     async def _elsewhere(self, session: Session, error: ToolError) -> Server | None:
-        """The server that a command belongs to, where an error says so; it has done nothing here."""
+        """Return the server that an error names as the owner; nothing was done here."""
         project = session.context.project
         if project is None:
             return None
@@ -224,15 +230,15 @@ class Commands:
 
 
 def _key(terminal: Terminal) -> str | None:
-    """The caller's key, from the environment.
+    """Return the caller's key from the environment.
 
     Raises:
-        InvalidArguments: it is none.
+        InvalidArguments: the key is invalid.
     """
     try:
         return checked_key(terminal.info.env.get("NB_CALLER"))
     except InvalidArguments as error:
-        error.hint = f"Give NB_CALLER up to {MAX_KEY} printable characters."
+        error.hint = f"Set NB_CALLER to at most {MAX_KEY} printable characters."
         raise
 
 
@@ -242,11 +248,11 @@ def _first_sentence(text: str) -> str:
 
 
 def refuse_call(terminal: Terminal, wrong: WrongCall, *, json: bool) -> int:
-    """Says how a call goes; the exit status."""
+    """Print the usage of a command; return the exit status."""
     if json:
         import json as encoder
 
-        error = InvalidArguments(str(wrong).strip(), hint="--help says how it is called.")
+        error = InvalidArguments(str(wrong).strip(), hint="See --help for the usage.")
         terminal.out(encoder.dumps({"error": error.as_dict()}) + "\n")
     else:
         terminal.err(str(wrong))
@@ -254,20 +260,20 @@ def refuse_call(terminal: Terminal, wrong: WrongCall, *, json: bool) -> int:
 
 
 def tool_command(tool: Tool) -> Command:
-    """A tool's command."""
-    words = Words.of(tool)
+    """Create the command of a tool."""
+    signature = CommandSignature.of(tool)
     return Command(
-        words.name,
+        signature.name,
         " ".join(tool.description.split()),
-        partial(_configure, tool=tool, words=words),
+        partial(_configure, tool=tool, signature=signature),
         partial(_call, tool=tool),
-        examples=EXAMPLES.get(words.name, ()),
+        examples=EXAMPLES.get(signature.name, ()),
         group={"READ": "Read", "WRITE": "Change", "EXECUTE": "Run"}[tool.effect],
     )
 
 
-def _configure(parser: argparse.ArgumentParser, *, tool: Tool, words: Words) -> None:
-    add_tool_arguments(parser, tool, words.positionals)
+def _configure(parser: argparse.ArgumentParser, *, tool: Tool, signature: CommandSignature) -> None:
+    add_tool_arguments(parser, tool, signature.positionals)
 
 
 async def _call(session: Session, args: argparse.Namespace, *, tool: Tool) -> int:

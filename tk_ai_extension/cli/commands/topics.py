@@ -1,4 +1,4 @@
-"""What ``nb help TOPIC`` says for programs: the answers of `--json`, and the codes of errors."""
+"""Help topics for programs: the output of `--json`, and the error codes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Each command, and the fields of its answer; those of the members of a list are i
 
 
 def error_classes(root: type[ToolError] = ToolError) -> Iterator[type[ToolError]]:
-    """Every error with a code of its own below the root, in the order of their definitions."""
+    """Return all error classes with their own code, in the order of definition."""
     for kind in root.__subclasses__():
         if "code" in vars(kind):
             yield kind
@@ -42,27 +42,27 @@ def error_classes(root: type[ToolError] = ToolError) -> Iterator[type[ToolError]
 
 
 def json_topic(answers: Iterable[tuple[str, type[BaseModel]]]) -> str:
-    """What each command answers with `--json`.
+    """Return the help topic on the output of `--json`.
 
     Args:
-        answers: The names of commands, each with the class of its answer.
+        answers: Result class by command.
     """
     lines = [_JSON]
     for name, answer in sorted(dict(answers).items()):
         lines += _entry(name, ", ".join(_fields(answer.model_json_schema())))
-    lines += ["", "Some of them mean:", ""]
+    lines += ["", "Some fields:", ""]
     for name, said in FIELDS.items():
         lines += _entry(name, said.replace("](errors.md#how-an-execution-ends)", "").lstrip("["))
     return "\n".join(lines) + "\n"
 
 
 def errors_topic() -> str:
-    """The codes of errors, each with the exit status and what it means."""
-    lines = ["The codes of errors, in words and in `--json`, each with the exit status:", ""]
+    """Return the help topic on error codes."""
+    lines = ["Error codes, in text and in `--json`, with their exit status:", ""]
     for kind in error_classes():
         status = wire.UNREACHABLE if kind.code in UNREACHABLE_CODES else wire.REFUSED
         said = " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
-        again = " The same call can succeed later." if kind.retryable else ""
+        again = " Retryable: the same call can succeed later." if kind.retryable else ""
         lines += _entry(f"{kind.code} {status}", f"{said}{again}")
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""What was changed in a notebook through tools, for a person who looks at it: marks, keep and undo."""
+"""Changes to a notebook through tools, for its person: marks, keep and undo."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
-from tk_ai_extension.server.handlers.base import TkAIHandler
+from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from tk_ai_extension.workspace.journal import JournalEntry
 
 MAX_CHANGES = 100
-"""How many changes are told, the newest ones."""
+"""Maximum number of changes in a response, the newest ones."""
 MAX_DIFF = 20_000
-"""Characters of a diff that are shown."""
+"""Maximum length of a diff, in characters."""
 
 
 class ChangesHandler(StreamingHandler):
-    """The changes to a notebook that stand, and what is done to it from now on."""
+    """The changes to a notebook that were not undone, and its activity."""
 
     @operation("read", "list_changes", NOTEBOOK, streams="Activity")
     async def get(self) -> ChangeList | None:
         """List what was changed in a notebook through tools and stands, the newest first.
 
-        As server-sent events: what runs, and from now on what happens.
+        As server-sent events: running executions, then new activity.
         """
         path = await _notebook(self, self.get_query_argument("notebook", None))
         workspace = self.services.workspace
@@ -52,14 +52,14 @@ class ChangesHandler(StreamingHandler):
 
 
 class ChangedCellsHandler(TkAIHandler):
-    """Which cells of a notebook hold what was written through tools, all of them and briefly."""
+    """The cells of a notebook that were written through tools."""
 
     @operation("read", "list_changed_cells", NOTEBOOK)
     async def get(self) -> ChangedCells:
         """List the cells that hold what was written through tools, with the time of the last change.
 
-        A change is among these before it is in the notebook, so that whoever sees something in a
-        cell and asks then is told who wrote it.
+        A change is listed before it is in the notebook, so that a client that sees new content in a
+        cell can ask who wrote it.
         """
         path = await _notebook(self, self.get_query_argument("notebook", None))
         cells, unsettled = await self.services.workspace.journal.written(path)
@@ -67,14 +67,14 @@ class ChangedCellsHandler(TkAIHandler):
 
 
 class ChangesUndoHandler(TkAIHandler):
-    """Taking changes back."""
+    """Undo of changes."""
 
     @operation("write", "undo_changes")
     async def post(self, body: UndoChanges) -> UndoneChanges:
         """Undo changes, cell by cell: ``{"notebook": …, "entries": [12, 15], "cells": ["318a…"]}``.
 
-        Without ``cells`` all that the entries changed. They have to be the user's own, made by
-        whichever of their agents.
+        Without ``cells`` the whole entries are undone. They must be the user's own, made by any of
+        their agents.
         """
         path = await _notebook(self, body.notebook)
         numbers = set(body.entries)
@@ -88,14 +88,14 @@ class ChangesUndoHandler(TkAIHandler):
         entries = [entry for entry in standing if entry.id in numbers]
         if any(entry.user != caller.user for entry in entries):
             raise PermissionDenied(
-                "Some of these changes are another user's.", hint="Take back your own."
+                "Some of these changes are another user's.", hint="Undo your own changes only."
             )
         return {"undone": await undo_entries(workspace, caller, entries, cells=keys)}
 
 
 async def _notebook(handler: TkAIHandler, named: str | None) -> str:
     if not named:
-        raise InvalidArguments("`notebook` is missing.", hint="Name a notebook by its path.")
+        raise InvalidArguments("`notebook` is missing.", hint="Give the notebook's path.")
     await handler.services.ready()
     return handler.services.workspace.contain(named)
 

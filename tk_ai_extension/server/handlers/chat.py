@@ -1,4 +1,4 @@
-"""The chat for programs and panels: messages, their events, and what becomes of the chats."""
+"""REST routes of chats: messages, events and management."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
-from tk_ai_extension.server.handlers.base import TkAIHandler
+from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import last_event_id, operation, query
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username
@@ -44,33 +44,33 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
 _AFTER = query(
-    "after", "Goes on after the event with this number", type="integer", minimum=0, default=0
+    "after", "Resumes after the event with this number", type="integer", minimum=0, default=0
 )
-_LAST_EVENT = last_event_id("Goes on after the event with this number", "^[0-9]{0,15}$")
+_LAST_EVENT = last_event_id("Resumes after the event with this number", "^[0-9]{0,15}$")
 _FORMAT = query("format", "Of the document", enum=["markdown", "notebook"], default="markdown")
 
 
 class TurnHandler(StreamingHandler):
-    """A route that begins a turn, and answers with what came of it."""
+    """A route that begins a turn and returns its result."""
 
     _gone: asyncio.Event | None = None
 
     async def answer(
         self, begin: Callable[[], Awaitable[StartedTurn]], *, stop: bool
     ) -> TurnAnswer | None:
-        """Return what came of a turn, or stream the turn's events as they come.
+        """Return the result of a turn, or stream its events.
 
-        Events are server-sent with ``Accept: text/event-stream``; where the connection is lost,
-        ``GET /api/tk-ai/chats/{id}/events`` goes on with them.
+        With ``Accept: text/event-stream`` the events are server-sent; after a lost connection,
+        ``GET /api/tk-ai/chats/{id}/events`` resumes them.
 
         Args:
             begin: Begins the turn.
-            stop: Whether a lost connection stops it.
+            stop: Whether a lost connection stops the turn.
         """
         self.update_api_activity()
         self._gone = asyncio.Event()
         if self.accepts_events():
-            # Before the turn begins: nobody could follow it.
+            # Before the turn begins, while it can still be refused.
             self.check_streams()
         begun = await begin()
         answer = None
@@ -83,12 +83,12 @@ class TurnHandler(StreamingHandler):
             chats = await self.services.chats()
             with suppress(
                 ToolError
-            ):  # It may have been deleted meanwhile; nobody listens any more.
+            ):  # The chat may have been deleted in the meantime; the client is gone.
                 await chats.stop(username(self), begun.chat, begun.turn)
         return answer
 
     def on_connection_close(self) -> None:
-        """The client is gone; the turn goes on unless the client said otherwise."""
+        """Handle a disconnect: the turn continues unless the client requested a stop."""
         super().on_connection_close()
         if self._gone is not None:
             self._gone.set()
@@ -122,7 +122,7 @@ class MessageHandler(TurnHandler):
 
     @operation("execute", "send_message", streams="ChatEvent")
     async def post(self, body: ChatRequest) -> TurnAnswer | None:
-        """Send a message to Claude, and return what came of it."""
+        """Send a message to Claude and return the result of its turn."""
         chats = await self.services.chats()
         return await self.answer(
             partial(chats.send, username(self), body), stop=body.on_disconnect == "stop"
@@ -130,11 +130,11 @@ class MessageHandler(TurnHandler):
 
 
 class ChatPlanHandler(TurnHandler):
-    """The plan that a turn in the mode `plan` made."""
+    """The plan of a turn in the mode `plan`."""
 
     @operation("execute", "answer_plan", streams="ChatEvent")
     async def post(self, chat_id: str, body: PlanAnswer) -> TurnAnswer | None:
-        """Have a plan carried out, or made again; answers as a message is answered."""
+        """Approve or reject a plan; the response is that of a message."""
         chats, user = await self.services.chats(), username(self)
         await chats.get(user, chat_id)
         return await self.answer(
@@ -147,7 +147,7 @@ class ChatsHandler(TkAIHandler):
 
     @operation("read", "list_chats")
     async def get(self) -> ChatList:
-        """List your chats, the one used last first."""
+        """List your chats, most recently used first."""
         chats = await self.services.chats()
         found = await chats.list(username(self))
         return {"chats": [_described(chat, busy=busy) for chat, busy in found]}
@@ -158,15 +158,17 @@ class ChatHandler(TkAIHandler):
 
     @operation("read", "read_chat", _AFTER)
     async def get(self, chat_id: str) -> ChatPage:
-        """Read what happened in a chat, in order, from the first event or from after ``?after=``.
+        """Read the events of a chat in order, from the first or after ``?after=``.
 
-        Where that is much, ``next`` is the number after which it goes on; else it is null.
+        If there are more, ``next`` is the ``after`` of the next request; else it is null.
         """
         chats, user = await self.services.chats(), username(self)
         chat = await chats.get(user, chat_id)
         given = self.get_query_argument("after", "0")
         if _NUMBER.fullmatch(given) is None:
-            raise InvalidArguments("`after` is no event's number.", hint="Leave it out to begin.")
+            raise InvalidArguments(
+                "`after` is not an event number.", hint="Omit it for the first page."
+            )
         events, more = await chats.page(user, chat_id, int(given))
         return {
             "chat": _described(chat, busy=await chats.busy(chat)),
@@ -184,17 +186,17 @@ class ChatHandler(TkAIHandler):
 
     @operation("write", "delete_chat")
     async def delete(self, chat_id: str) -> Deleted:
-        """End and remove a chat; what was done in notebooks stays."""
+        """End and delete a chat; its changes to notebooks are kept."""
         await (await self.services.chats()).delete(username(self), chat_id)
         return {"deleted": chat_id}
 
 
 class ChatEventsHandler(StreamingHandler):
-    """What happens in a chat."""
+    """Event stream of a chat."""
 
     @operation("read", "follow_chat", _LAST_EVENT, streams="ChatEvent")
     async def get(self, chat_id: str) -> None:
-        """Stream the events of a chat, from the first or from after ``Last-Event-ID``."""
+        """Stream the events of a chat, from the first or after ``Last-Event-ID``."""
         chats = await self.services.chats()
         user = username(self)
         given = self.request.headers.get("Last-Event-ID") or "0"
@@ -203,11 +205,11 @@ class ChatEventsHandler(StreamingHandler):
 
 
 class ChatStopHandler(TkAIHandler):
-    """The end of a turn."""
+    """Stop of turns."""
 
     @operation("execute", "stop_chat")
     async def post(self, chat_id: str, body: StopRequest) -> Stopped:
-        """Stop the turn that goes on, wherever it is, and those that wait.
+        """Stop the running and queued turns.
 
         With ``{"turn": "…"}`` only that one.
         """
@@ -216,13 +218,13 @@ class ChatStopHandler(TkAIHandler):
 
 
 class ChatChangesHandler(TkAIHandler):
-    """What of a chat's changes stands."""
+    """The changes of a chat that were not undone."""
 
     @operation("read", "list_chat_changes")
     async def get(self, chat_id: str) -> ChatChanges:
-        """List what a chat changed and nobody has undone, the newest first.
+        """List the changes of a chat that were not undone, newest first.
 
-        What it changed before ``since`` may stand, too: the journal does not reach back for ever.
+        Changes before ``since`` are not listed: the journal has expired.
         """
         from tk_ai_extension.workspace.journal import MAX_ENTRIES
 
@@ -235,25 +237,25 @@ class ChatChangesHandler(TkAIHandler):
 
 
 class ChatUndoHandler(TkAIHandler):
-    """Taking back what a turn changed."""
+    """Undo of a turn's changes."""
 
     @operation("write", "undo_turn")
     async def post(self, chat_id: str, body: UndoTurn) -> UndoneTurn:
-        """Undo a turn's changes where nobody has worked on since.
+        """Undo a turn's changes that nobody has edited since.
 
         ``{"turn": "…"}``; with ``"cells": […]`` only those of these cells, with ``"onwards": true``
         those of the turns after it as well.
         """
         chats, user = await self.services.chats(), username(self)
         cells = None if body.cells is None else frozenset(body.cells)
-        found = await chats.take_back(
+        found = await chats.undo_turn(
             user, chat_id, turn=body.turn, cells=cells, onwards=body.onwards
         )
         return {"notebooks": found}
 
 
 class ChatExportHandler(TkAIHandler):
-    """A chat as a document."""
+    """Export of a chat."""
 
     @operation("read", "export_chat", _FORMAT, media=("text/markdown", "application/json"))
     async def get(self, chat_id: str) -> None:
@@ -265,7 +267,7 @@ class ChatExportHandler(TkAIHandler):
         kind = self.get_query_argument("format", "markdown")
         if kind not in ("markdown", "notebook"):
             raise InvalidArguments(
-                f"There is no format `{kind[:50]}`.", hint="Choose markdown or notebook."
+                f"Unknown format `{kind[:50]}`.", hint="Use markdown or notebook."
             )
         events = await chats.events(user, chat_id)
         text = await asyncio.to_thread(
@@ -282,7 +284,7 @@ class ModelsHandler(TkAIHandler):
 
     @operation("read", "list_models")
     async def get(self) -> ModelsInfo:
-        """List what answers in chats, what is configured and what is missing."""
+        """Return the models for chats, what is configured and what is missing."""
         return await (await self.services.chat_models()).health()
 
 
@@ -291,12 +293,12 @@ class TrustHandler(TkAIHandler):
 
     @operation("execute", "trust_folder")
     async def post(self, body: TrustRequest) -> ModelsInfo:
-        """Use the keys of the root folder's file from now on: ``{"trusted": true}``."""
+        """Trust the keys in the root folder's file: ``{"trusted": true}``."""
         return await (await self.services.chat_models()).trust(trusted=body.trusted)
 
     @operation("execute", "distrust_folder")
     async def delete(self) -> ModelsInfo:
-        """Use the keys of the root folder's file no more."""
+        """Stop trusting the keys in the root folder's file."""
         return await (await self.services.chat_models()).trust(trusted=False)
 
 
@@ -326,7 +328,7 @@ def _standing(change: Touched) -> ChatChange:
 
 
 async def _frames(events: AsyncIterator[Event]) -> AsyncIterator[str]:
-    """Events as a stream sends them."""
+    """Yield events as frames of a stream."""
     async for event in events:
         yield f"id: {event.id}\nevent: {event.kind}\ndata: {_json(event)}\n\n"
 
@@ -336,7 +338,7 @@ async def _collected(events: AsyncIterator[Event]) -> list[Event]:
 
 
 def _summary(begun: StartedTurn, events: list[Event]) -> TurnAnswer:
-    """What came of a turn; its last event is `Done`."""
+    """Return the result of a turn, whose last event is `Done`."""
     return {
         "chat": begun.chat,
         "turn": begun.turn,
@@ -355,6 +357,6 @@ def _summary(begun: StartedTurn, events: list[Event]) -> TurnAnswer:
 
 
 def _status(code: str) -> int:
-    """The status of the error of that code."""
+    """Return the HTTP status for an error code."""
     kinds = [*ToolError.__subclasses__()]
     return next((kind.status for kind in kinds if kind.code == code), 500)

@@ -1,7 +1,7 @@
-"""Connections of lines, for `nb`: commands, and MCP as over stdio.
+"""Line-based connections for `nb`: commands, and MCP as over stdio.
 
-A GET that asks for it (``Upgrade: tk-ai-lines``) becomes a connection that carries lines in both
-directions, as a WebSocket does messages; the client speaks first.
+A GET with ``Upgrade: tk-ai-lines`` becomes a connection that carries lines in both
+directions, as a WebSocket carries messages; the client sends first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tornado.web import HTTPError
 from tk_ai_extension.cli.connecting import PROTOCOL, TOKEN_HEADER
 from tk_ai_extension.cli.wire import LONGEST_LINE
 from tk_ai_extension.model.callers import Caller, checked_key
-from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
+from tk_ai_extension.server.handlers.handler import TkAIHandler, allowed
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ CHUNK = 1 << 16
 
 
 class LineTooLong(ValueError):
-    """A line is longer than `LONGEST_LINE`; nothing more can be read."""
+    """A line is longer than `LONGEST_LINE`; the connection cannot be read further."""
 
 
 class LineStream:
-    """A connection of lines."""
+    """Line-based connection."""
 
     def __init__(self, stream: IOStream) -> None:
         self.stream = stream
@@ -43,10 +43,10 @@ class LineStream:
         stream.set_nodelay(True)
 
     async def read_line(self) -> bytes:
-        """Return the next line with its newline; what is left at the end, and nothing after it.
+        """Return the next line with its newline; at the end the remainder, then an empty string.
 
         Raises:
-            LineTooLong: it is; nothing more can be read.
+            LineTooLong: the line is too long.
         """
         while (end := self._received.find(b"\n", self._searched)) < 0:
             self._searched = len(self._received)
@@ -65,43 +65,43 @@ class LineStream:
         return line
 
     def write(self, data: bytes) -> None:
-        """Send data; nothing happens where nobody is there any more."""
+        """Send data; ignored after a disconnect."""
         with suppress(StreamClosedError):
             self.stream.write(data).add_done_callback(_retrieve)
 
     async def drain(self) -> None:
-        """Wait until all is sent, or nobody takes it."""
+        """Wait until all data is sent, or the client has disconnected."""
         with suppress(StreamClosedError):
             await self.stream.write(b"")
 
     def keep_open(self) -> None:
-        """Have the connection end with this process, and not before."""
+        """Keep the connection open until this process exits."""
         connection: Any = self.stream.socket
         os.dup(connection.fileno())
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self.stream.close()
 
 
 def _retrieve(sent: asyncio.Future[None]) -> None:
     if not sent.cancelled():
-        sent.exception()  # nobody is there: reading says so
+        sent.exception()  # disconnected: the next read reports it
 
 
 class LinesHandler(TkAIHandler):
-    """A route whose GET becomes a connection of lines."""
+    """A route whose GET becomes a line-based connection."""
 
     @contextmanager
     def lines(self) -> Generator[LineStream]:
-        """Take over the connection, and close it at the end; the server's end cancels what it is for.
+        """Take over the connection and close it at the end; a stop of the server cancels the block.
 
         Raises:
-            HTTPError: 426, the request does not ask for that.
+            HTTPError: 426, the request has no such upgrade.
         """
         if self.request.headers.get("Upgrade", "").lower() != PROTOCOL:
             self.set_header("Upgrade", PROTOCOL)
-            raise HTTPError(426, f"This route speaks {PROTOCOL}: `nb` uses it.")
+            raise HTTPError(426, f"This route requires `Upgrade: {PROTOCOL}`; it is used by `nb`.")
         self.update_api_activity()
         task = asyncio.current_task()
         assert task is not None
@@ -118,7 +118,7 @@ class LinesHandler(TkAIHandler):
             lines.close()
 
     def redirect_to(self, server: Server) -> None:
-        """Answer that another server is to be asked, and what it lets in."""
+        """Respond with another server's address and token."""
         self.set_status(307)
         self.set_header("Location", server.url)
         self.set_header(TOKEN_HEADER, server.token)
@@ -126,11 +126,11 @@ class LinesHandler(TkAIHandler):
 
 
 class CommandsHandler(LinesHandler):
-    """Where the commands of `nb` run; see `cli.wire`."""
+    """Runs commands of `nb`; see `cli.wire`."""
 
     @allowed("execute")
     async def get(self) -> None:
-        """Run a command, which the first line names."""
+        """Run the command in the first line."""
         services = self.services
         commands = await services.commands()
         with self.lines() as lines:
@@ -142,7 +142,7 @@ class CommandsHandler(LinesHandler):
 
 
 class McpLinesHandler(LinesHandler):
-    """MCP, each line a message, as over stdio."""
+    """MCP with one message per line, as over stdio."""
 
     @allowed("execute")
     async def get(self) -> None:
@@ -172,4 +172,4 @@ LINES: tuple[tuple[str, type[LinesHandler]], ...] = (
     (r"api/tk-ai/commands", CommandsHandler),
     (r"api/tk-ai/mcp/stdio", McpLinesHandler),
 )
-"""Patterns below ``base_url``, like `handlers.routes.ROUTES`, of what is no request."""
+"""Patterns below ``base_url`` of line-based connections, like `handlers.routes.ROUTES`."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from tk_ai_extension.mcp import GONE, TURN
 from tk_ai_extension.server.bridge import AsgiExchange
-from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
+from tk_ai_extension.server.handlers.handler import TkAIHandler, allowed
 from tk_ai_extension.server.users import username
 
 INVALID_REQUEST = -32600
@@ -15,35 +15,35 @@ INVALID_REQUEST = -32600
 
 
 class McpHandler(TkAIHandler):
-    """POST for messages; GET for a session's own stream and DELETE for its end, where there are sessions.
+    """POST for messages; with sessions, GET for the event stream and DELETE for the end.
 
-    Whoever may call tools may run code, so that each of the three needs leave to execute.
+    All three require the action `execute`, since tools can run code.
     """
 
     _exchange: AsgiExchange | None = None
 
     @allowed("execute")
     async def get(self) -> None:
-        """Streams what the server has to tell a session."""
+        """Stream messages of the server to a session."""
         await self._serve()
 
     @allowed("execute")
     async def post(self) -> None:
-        """Takes a message, and answers a request."""
+        """Receive a message, and respond to a request."""
         await self._serve()
 
     @allowed("execute")
     async def delete(self) -> None:
-        """Ends a session."""
+        """End a session."""
         await self._serve()
 
     def error_body(self, error: dict[str, Any]) -> dict[str, Any]:
-        """A JSON-RPC error, which is what a client of this route reads."""
+        """Return a JSON-RPC error."""
         rpc = {"code": INVALID_REQUEST, "message": error["message"], "data": {"error": error}}
         return {"jsonrpc": "2.0", "id": None, "error": rpc}
 
     def on_connection_close(self) -> None:
-        """The client is gone."""
+        """Handle a disconnect."""
         super().on_connection_close()
         if self._exchange is not None:
             self._exchange.disconnect()
@@ -59,7 +59,7 @@ class McpHandler(TkAIHandler):
             services.workspace.turns.turn_of(token, username(self))
         self.update_api_activity()
         if "Content-Type" in self.request.headers:
-            # It has been found to be JSON; the SDK compares it letter by letter.
+            # The content type is JSON; the SDK compares it case-sensitively.
             self.request.headers["Content-Type"] = "application/json"
         self._exchange = exchange = AsgiExchange(self, body)
         exchange.extra = {"user": username(self), GONE: exchange.gone}
@@ -67,7 +67,7 @@ class McpHandler(TkAIHandler):
         try:
             await exchange.run(mcp)
         except asyncio.CancelledError:
-            # The server stops; nobody is there to be answered.
+            # The server is stopping.
             exchange.disconnect()
             raise
         finally:

@@ -1,4 +1,4 @@
-"""Operations: the methods of routes that take and answer what `server.models` says."""
+"""Operations: methods of routes with the request and response models of `server.models`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tk_ai_extension.server.handlers.base import Action, Method, TkAIHandler, allowed
+from tk_ai_extension.server.handlers.handler import Action, Method, TkAIHandler, allowed
 
 Parameter = dict[str, Any]
 """A parameter in the query or a header, as OpenAPI describes it."""
@@ -15,13 +15,13 @@ Parameter = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What is described of a method besides its signature and its docstring.
+    """OpenAPI description of a method, in addition to its signature and docstring.
 
     Attributes:
         id: The operation's id.
-        parameters: Those that are not in the path.
-        streams: The model of the server-sent events that it answers with where a client accepts them.
-        media: The media types that it answers with instead of JSON.
+        parameters: Parameters that are not in the path.
+        streams: Model of its server-sent events, for clients that accept them.
+        media: Media types of responses that are not JSON.
     """
 
     id: str
@@ -37,15 +37,15 @@ def operation(
     streams: str | None = None,
     media: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Awaitable[Any]]], Method]:
-    """Make a method an operation that users may call who are authorized for this action.
+    """Make a method an operation for users who are authorized for an action.
 
-    A parameter ``body`` of the method receives the request's body as the model of `server.models` that
-    it is annotated with. What the method returns is answered as JSON; None is no answer.
+    A parameter ``body`` of the method receives the request's body as the model of `server.models` in
+    its annotation. The return value is sent as JSON; None sends nothing.
 
     Args:
-        action: What a user has to be allowed.
-        operation_id: See `Operation`, as for the others.
-        *parameters: Those in the query or a header.
+        action: The required action.
+        operation_id: See `Operation`.
+        *parameters: Parameters in the query or a header.
         streams: The model of server-sent events.
         media: Other media types than JSON.
     """
@@ -72,14 +72,14 @@ def operation(
 
 
 def query(name: str, description: str, *, required: bool = False, **schema: Any) -> Parameter:
-    """A parameter in the query; text unless its schema says more."""
+    """Describe a query parameter; text by default."""
     schema.setdefault("type", "string")
     found: Parameter = {"name": name, "in": "query", "description": description, "schema": schema}
     return {**found, "required": True} if required else found
 
 
 def last_event_id(description: str, pattern: str) -> Parameter:
-    """The header by which a stream is resumed."""
+    """Describe the header that resumes a stream."""
     schema = {"type": "string", "pattern": pattern}
     return {"name": "Last-Event-ID", "in": "header", "description": description, "schema": schema}
 
@@ -87,11 +87,11 @@ def last_event_id(description: str, pattern: str) -> Parameter:
 NOTEBOOK = query("notebook", "The notebook's path", required=True, minLength=1)
 TOOLSETS = query(
     "toolsets",
-    "Toolsets to choose from, with commas between; the server's usual ones if left out",
+    "Comma-separated toolsets; default: the server's",
     minLength=1,
 )
 CALLER = query(
     "caller",
-    "Names the session of calls that belong together; X-TK-Caller does the same",
+    "Groups calls of one session; same as the header X-TK-Caller",
     maxLength=200,
 )

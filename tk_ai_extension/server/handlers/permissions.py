@@ -1,4 +1,4 @@
-"""Requests for permission, for a person (or the program that shows them) to answer."""
+"""REST routes of permission requests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, cast
 
-from tk_ai_extension.server.handlers.base import TkAIHandler
+from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import operation
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class PermissionsHandler(StreamingHandler):
-    """The requests that wait, and what becomes of them."""
+    """Pending permission requests and their events."""
 
     @operation("read", "list_permissions", streams="PermissionEvent")
     async def get(self) -> PermissionList | None:
-        """List the requests for permission that wait, the oldest first, with what each would do.
+        """List pending permission requests with their proposals, oldest first.
 
-        As server-sent events: first `waiting`, the same list, then each that is `asked` or `settled`.
+        As server-sent events: first `waiting` with that list, then `asked` and `settled`.
         """
         await self.services.ready()
         policy, user = self.services.workspace.policy, username(self)
@@ -44,7 +44,7 @@ class PermissionHandler(TkAIHandler):
 
     @operation("execute", "answer_permission")
     async def post(self, permission_id: str, body: PermissionAnswer) -> Answered:
-        """Answer a request for permission: ``once``, ``chat``, ``notebook`` or ``deny`` (``message``)."""
+        """Answer a permission request: ``once``, ``chat``, ``notebook`` or ``deny`` (``message``)."""
         policy = self.services.workspace.policy
         policy.answer(username(self), permission_id, body.answer, body.message)
         return {"id": permission_id, "answer": body.answer}

@@ -11,42 +11,42 @@ from tornado.iostream import StreamClosedError
 
 from tk_ai_extension import __version__
 from tk_ai_extension.model.errors import SaveFailed, ToolError
-from tk_ai_extension.server.handlers.base import Action, TkAIHandler, allowed
+from tk_ai_extension.server.handlers.handler import Action, TkAIHandler, allowed
 from tk_ai_extension.server.handlers.operations import TOOLSETS, last_event_id, operation
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 
 if TYPE_CHECKING:
-    from tk_ai_extension.server.following import Position
+    from tk_ai_extension.server.execution_events import Position
     from tk_ai_extension.server.models import ErrorInfo, Health, ToolList
     from tk_ai_extension.workspace.runs import Run
     from tk_ai_extension.workspace.workspace import Workspace
 
 FEATURES = ("call_mode",)
-"""What another program may rely on here: ``call_mode``, an MCP call names a mode (`mcp.MODE`)."""
+"""Features that other programs may use: ``call_mode``, MCP calls with a mode (`mcp.MODE`)."""
 
 ACTIONS: Mapping[str, Action] = {"READ": "read", "WRITE": "write", "EXECUTE": "execute"}
-"""What a user has to be allowed for a tool of each effect."""
+"""Required action for a tool, by its effect."""
 PIECE = 1 << 20
-"""Bytes of an artifact that are sent at once."""
+"""Chunk size of an artifact, in bytes."""
 
 HEALTH = 5.0
-"""Seconds after which a part that does not answer is reported by ``health``."""
+"""Timeout of the checks of ``health``, in seconds."""
 
 
 _EVENT_ID = last_event_id(
-    "Goes on after the event with this id", "^([0-9]+(-[0-9]+-[0-9]+-[0-9]+)?)?$"
+    "Resumes after the event with this id", "^([0-9]+(-[0-9]+-[0-9]+-[0-9]+)?)?$"
 )
 
 
 class HealthHandler(TkAIHandler):
-    """Whether the extension is up, and what it works with."""
+    """Status of the extension."""
 
     @operation("read", "health")
     async def get(self) -> Health:
         """Return the version, the backends, and what is configured for the chat.
 
-        ``status`` is ``degraded`` where something that the tools need does not work; ``problems``
-        are the errors that a call would get.
+        ``status`` is ``degraded`` if something that the tools need does not work; ``problems``
+        lists the errors that a call would return.
         """
         services = self.services
         models = await services.chat_models()
@@ -64,19 +64,19 @@ class HealthHandler(TkAIHandler):
 
 
 async def _problems(workspace: Workspace) -> list[ToolError]:
-    """What does not work just now."""
+    """Return what currently does not work."""
     try:
         async with asyncio.timeout(HEALTH):
             await workspace.journal.check()
     except ToolError as error:
         return [error]
     except TimeoutError:
-        return [SaveFailed(f"The journal did not answer in {HEALTH:.0f} s.")]
+        return [SaveFailed(f"The journal did not answer within {HEALTH:.0f} s.")]
     return []
 
 
 class ToolsHandler(TkAIHandler):
-    """The tools that there are."""
+    """The available tools."""
 
     @operation("read", "list_tools", TOOLSETS)
     async def get(self) -> ToolList:
@@ -105,10 +105,10 @@ class ToolHandler(TkAIHandler):
 
     @allowed("read")
     async def post(self, name: str) -> None:
-        """Calls it with the body as its arguments; its effect is what the user has to be allowed.
+        """Call the tool with the body as its arguments; its effect decides the required action.
 
-        Answers with the structured reading, or with the compact text where only that is accepted.
-        Where the client goes away first, the call goes on.
+        Returns the structured result, or the compact text if only that is accepted. The call continues
+        after a disconnect.
         """
         arguments = self.json_body()
         caller = self.caller
@@ -118,7 +118,7 @@ class ToolHandler(TkAIHandler):
 
         tool = registry.get(name)
         if tool.effect != "READ":
-            # Refused before its arguments are looked at; with these it may need more.
+            # Before the arguments are parsed; they may require a further action.
             await self.authorize(ACTIONS[tool.effect])
         await self.authorize(ACTIONS[tool.effect_for(registry.validate(tool, arguments))])
         context = ToolContext(self.services.workspace, caller)
@@ -137,7 +137,7 @@ class ToolHandler(TkAIHandler):
             self.write_json(result.structured())
 
     def on_connection_close(self) -> None:
-        """The client is gone."""
+        """Handle a disconnect."""
         super().on_connection_close()
         if self._gone is not None:
             self._gone.set()
@@ -148,13 +148,13 @@ class ToolHandler(TkAIHandler):
 
 
 class ExecutionHandler(StreamingHandler):
-    """One execution, as it goes on."""
+    """Event stream of one execution."""
 
     @operation("read", "follow_execution", _EVENT_ID, streams="ExecutionEvent")
     async def get(self, execution_id: str) -> None:
-        """Stream the events of an execution, from the first or from after ``Last-Event-ID``."""
+        """Stream the events of an execution, from the first or after ``Last-Event-ID``."""
         await self.services.ready()
-        from tk_ai_extension.server.following import Position
+        from tk_ai_extension.server.execution_events import Position
 
         run = self.services.workspace.executions.get(self.caller, execution_id)
         position = Position.parse(self.request.headers.get("Last-Event-ID") or "0", run)
@@ -162,7 +162,7 @@ class ExecutionHandler(StreamingHandler):
 
 
 async def _frames(run: Run, position: Position) -> AsyncIterator[str]:
-    """A run's events after a position, as a stream sends them."""
+    """Yield a run's events after a position as frames of a stream."""
     async for event in run.events_after(position.event):
         for kind, data in position.follow(run, event):
             yield f"id: {position}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
@@ -173,9 +173,9 @@ class ArtifactHandler(TkAIHandler):
 
     @operation("read", "get_artifact", media=("*/*",))
     async def get(self, artifact_id: str) -> None:
-        """Return an output that was too long to show, whole and with its own content type.
+        """Return the whole of an output that was too long to show, with its content type.
 
-        It is a download: whatever a cell wrote must not run in a page.
+        It is sent as a download: content of a cell must not run in a page.
         """
         await self.services.ready()
         data, mime = await self.services.workspace.artifacts.data(self.caller.user, artifact_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tk_ai_extension.server.handlers.base import NotFoundHandler, TkAIHandler
 from tk_ai_extension.server.handlers.changes import (
     ChangedCellsHandler,
     ChangesHandler,
@@ -21,6 +20,7 @@ from tk_ai_extension.server.handlers.chat import (
     ModelsHandler,
     TrustHandler,
 )
+from tk_ai_extension.server.handlers.handler import NotFoundHandler, TkAIHandler
 from tk_ai_extension.server.handlers.mcp import McpHandler
 from tk_ai_extension.server.handlers.permissions import PermissionHandler, PermissionsHandler
 from tk_ai_extension.server.handlers.rest import (
@@ -60,4 +60,4 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/openapi\.json", OpenAPIHandler),
     (r"api/tk-ai(?:/.*)?", NotFoundHandler),
 )
-"""Patterns below ``base_url``, and what answers there."""
+"""Patterns below ``base_url`` and their handlers."""

@@ -1,4 +1,4 @@
-"""Streams of server-sent events: alive while nothing happens, and over when nobody listens."""
+"""Streams of server-sent events with keep-alives and disconnect detection."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from tornado.iostream import StreamClosedError
 
 from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.server.bridge import send_at_once
-from tk_ai_extension.server.handlers.base import TkAIHandler
+from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.users import username
 
 HEARTBEAT = 15.0
-"""Seconds after which a silent stream sends a comment, so that no proxy takes it for dead."""
+"""Interval of keep-alive comments in an idle stream, in seconds: proxies drop idle connections."""
 
 MAX_STREAMS = 100
-"""How many event streams one user may have open at once."""
+"""Maximum number of open event streams of a user."""
 
 STALLED = 60.0
-"""Seconds after which a stream is closed whose client takes nothing; it may resume it."""
+"""Seconds after which the stream of a client that does not read is closed; it may resume."""
 
 
 class StreamingHandler(TkAIHandler):
-    """A route that streams events, and notices when nobody listens any more."""
+    """A route that streams events and detects disconnects."""
 
     _streaming: asyncio.Task[None] | None = None
 
     async def stream(self, frames: AsyncIterator[str]) -> bool:
-        """Streams events until they end; whether they did, and not the line or the server before.
+        """Stream events; return whether they ended before the connection or the server did.
 
-        A frame is made when the client has taken the one before. A client that takes nothing for
-        `STALLED` seconds is disconnected; `Last-Event-ID` resumes.
+        With backpressure: the next frame is created when the client has received the previous one. A
+        client that receives nothing for `STALLED` seconds is disconnected; `Last-Event-ID` resumes.
 
         Args:
-            frames: The events as they are sent: ``id``, ``event`` and ``data``, and an empty line.
+            frames: The events with ``id``, ``event`` and ``data``, each ending with an empty line.
 
         Raises:
             LimitReached: the user has too many streams.
@@ -55,7 +55,7 @@ class StreamingHandler(TkAIHandler):
         finally:
             self.services.streams.discard(self._streaming)
             users[user] -= 1
-            # The users of a Hub's server are many, and those who stream few.
+            # Delete zero counts: a server can have many users, and few of them stream.
             if not users[user]:
                 del users[user]
         if self._streaming.cancelled():
@@ -69,7 +69,7 @@ class StreamingHandler(TkAIHandler):
         return "text/event-stream" in self.request.headers.get("Accept", "")
 
     def check_streams(self) -> None:
-        """Refuses a stream more than a user may have.
+        """Check the limit of a user's streams.
 
         Raises:
             LimitReached.
@@ -77,26 +77,26 @@ class StreamingHandler(TkAIHandler):
         if self.services.streaming_users[username(self)] >= MAX_STREAMS:
             raise LimitReached(
                 f"You have {MAX_STREAMS} event streams open.",
-                hint="Close some of them, or ask without `Accept: text/event-stream`.",
+                hint="Close some of them, or send the request without `Accept: text/event-stream`.",
             )
 
     async def _flush(self) -> None:
-        """Sends what was written.
+        """Flush the written data.
 
         Raises:
-            StreamClosedError: the client is gone, or takes nothing.
+            StreamClosedError: the client has disconnected or does not read.
         """
         try:
             async with asyncio.timeout(STALLED):
                 await self.flush()
         except TimeoutError:
-            self.log.warning("%s: closed, since its client reads nothing", self.request.path)
+            self.log.warning("%s: closed, its client does not read", self.request.path)
             connection: Any = self.request.connection
             connection.stream.close()
             raise StreamClosedError from None
 
     def on_connection_close(self) -> None:
-        """The client is gone; what it listened to goes on."""
+        """Handle a disconnect: the source continues."""
         super().on_connection_close()
         if self._streaming is not None:
             self._streaming.cancel()
@@ -116,7 +116,7 @@ class StreamingHandler(TkAIHandler):
                     following = asyncio.ensure_future(anext(frames, None))
                 await self._flush()
         except StreamClosedError:
-            # As when the client goes away in any other moment.
+            # Treat it like any other disconnect.
             raise asyncio.CancelledError from None
         finally:
             following.cancel()

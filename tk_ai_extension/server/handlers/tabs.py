@@ -1,4 +1,4 @@
-"""The WebSocket of a page of JupyterLab: its tabs, and the events that it follows."""
+"""The WebSocket of a page of JupyterLab: its tabs and its event channel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tornado.web import HTTPError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, NotebookNotFound
-from tk_ai_extension.server.handlers.base import (
+from tk_ai_extension.server.handlers.handler import (
     RESOURCE,
     SETTINGS_KEY,
     TkAIHandler,
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from tk_ai_extension.server.services import Services
 
 TABS_KEY = "tk_ai_extension_tabs"
-"""Where the web application keeps the `Tabs`."""
+"""Key of the `Tabs` in the web application's settings."""
 
 CHANNELS_KEY = "tk_ai_extension_channels"
-"""Where the web application keeps the `Channels`."""
+"""Key of the `Channels` in the web application's settings."""
 
 MAX_MESSAGE = 32_000_000
-"""Bytes of one message of a page; a page gives a large notebook in pieces well below."""
+"""Maximum size of a page's message, in bytes; a page sends a large notebook in smaller pieces."""
 
 PING = 10.0
-"""Seconds between two pings, and in which one is answered: else the page is taken for lost."""
+"""Interval and timeout of pings, in seconds; a page that does not answer is disconnected."""
 
 HEARTBEAT = 15.0
-"""Seconds between two messages that say nothing: pages see no pings, and proxies drop idle connections."""
+"""Interval of heartbeat messages, in seconds: pages cannot see pings, and proxies drop idle connections."""
 
 GOING_AWAY = (1000, 1001)
-"""Codes with which a page closes its line when it is closed, reloaded, or has no more to say."""
+"""Close codes of a page that is closed or reloaded, or that disconnects on purpose."""
 
 
 class TabsHandler(WebSocketHandler, JupyterHandler):
@@ -59,7 +59,7 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
 
     @property
     def services(self) -> Services:
-        """What the server gave to the extension at its start."""
+        """Services of the extension."""
         return cast("Services", self.settings[SETTINGS_KEY])
 
     @property
@@ -69,7 +69,7 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
 
     @property
     def channels(self) -> Channels:
-        """What pages of this server follow."""
+        """The event channels of this server's pages."""
         return cast("Channels", self.settings[CHANNELS_KEY])
 
     @property
@@ -88,37 +88,37 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
         return MAX_MESSAGE
 
     async def prepare(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Looks who it is; a page to log in would be of no use here."""
+        """Authenticate the user, without a redirect to the login page."""
         await super().prepare(_redirect_to_login=False)
 
     def check_origin(self, origin: str = "") -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]  # noqa: ARG002
-        """Whether the page is of an origin that may; checked although the request brings a token."""
+        """Whether the page's origin is allowed; checked also with a token."""
         return is_origin_allowed(self, self.services.settings.allowed_origins)
 
     def clear_cookie(self, *args: Any, **kwargs: Any) -> None:
-        """A line sets no cookies."""
+        """Do nothing: a WebSocket cannot set cookies."""
 
     async def get(self, *args: Any, **kwargs: Any) -> None:
-        """Open the connection, for users who may read.
+        """Open the connection for users with the action `read`.
 
         Raises:
-            HTTPError: 403, no login, not allowed to read, or a page of a foreign origin; 400, a page
-                without a name.
+            HTTPError: 403 without a login or the action `read`, or from a foreign origin; 400 without
+                a page name.
         """
         user = self.current_user
         if user is None:
-            raise HTTPError(403, "A token or a login is needed.")
+            raise HTTPError(403, "A token or a login is required.")
         if not is_origin_allowed(self, self.services.settings.allowed_origins):
             raise HTTPError(403, "Pages of this origin may not call the server.")
         if not await self._may("read"):
-            raise HTTPError(403, "You may not read here.")
+            raise HTTPError(403, "You are not allowed to read.")
         self._may_write = await self._may("write")
         if not 8 <= len(self.get_query_argument("client", "")) <= MAX_NAME:
-            raise HTTPError(400, "A page needs a name of its own (`client`).")
+            raise HTTPError(400, "The parameter `client`, the page's name, is missing or invalid.")
         await super().get(*args, **kwargs)
 
     def open(self, *_args: Any, **_kwargs: Any) -> None:
-        """The connection is there."""
+        """Register the page's connection."""
         self.set_nodelay(True)
         client, user = self.get_query_argument("client"), username(self)
         try:
@@ -131,7 +131,7 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
         self._beating = asyncio.create_task(self._beat(), name="tk-ai heartbeat")
 
     async def on_message(self, message: str | bytes) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The page sends something."""
+        """Handle a message of the page."""
         if self._channel is None:
             return
         answer: Json | None = None
@@ -140,13 +140,13 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
             is_topic = isinstance(said, dict) and self._channel.receive(
                 cast("Json", said), self.send
             )
-            # Only who may write may offer notebooks to agents.
+            # Offering notebooks to agents requires the action `write`.
             if not is_topic and self._page is not None:
-                answer = self.tabs.hear(self._page, said)
+                answer = self.tabs.handle(self._page, said)
         except LimitReached as error:
             self.close(1013, error.message)
         except (ValueError, RecursionError):
-            self.close(1007, "A message is JSON.")
+            self.close(1007, "A message must be JSON.")
         except InvalidArguments as error:
             self.close(1008, error.message)
         else:
@@ -155,20 +155,20 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
                     await self.write_message(json.dumps(answer))
 
     def on_close(self) -> None:
-        """The connection is gone."""
+        """Handle the end of the connection."""
         self._lost(left=self.close_code in GOING_AWAY)
 
     async def send(self, message: str) -> None:
-        """See `server.tabs.Line.send`."""
+        """See `server.tabs.PageConnection.send`."""
         try:
             await self.write_message(message)
         except WebSocketClosedError:
-            # Its end is told by `on_close`; until then nothing answers.
+            # `on_close` handles the end; wait for it.
             await asyncio.Event().wait()
 
-    def cut(self) -> None:
-        """See `server.tabs.Line.cut`."""
-        self.close(4000, "no answer")
+    def drop(self) -> None:
+        """See `server.tabs.PageConnection.drop`."""
+        self.close(4000, "no response")
         self._lost(left=False)
 
     def _lost(self, *, left: bool) -> None:
@@ -190,11 +190,11 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
 
 
 class LostTabsHandler(TkAIHandler):
-    """Notebooks that wait for tabs with unsaved work which have not come back."""
+    """Notebooks that wait for lost tabs with unsaved changes."""
 
     @operation("read", "list_lost_tabs")
     async def get(self) -> LostTabsList:
-        """List your notebooks that wait for tabs with unsaved work which have not come back."""
+        """List your notebooks that wait for lost tabs with unsaved changes."""
         lost = cast("Tabs", self.settings[TABS_KEY]).lost(username(self)).items()
         return {
             "lost": [{"notebook": path, "seconds": round(age, 1)} for path, age in sorted(lost)]
@@ -202,19 +202,19 @@ class LostTabsHandler(TkAIHandler):
 
     @operation("write", "give_up_lost_tabs", NOTEBOOK)
     async def delete(self) -> GivenUp:
-        """Give up what your lost tabs held of a notebook: its file counts again."""
+        """Discard the unsaved changes of your lost tabs of a notebook, and use its file again."""
         named = self.get_query_argument("notebook", "")
         if not named:
-            raise InvalidArguments("`notebook` is missing.", hint="Name a notebook by its path.")
+            raise InvalidArguments("`notebook` is missing.", hint="Give the notebook's path.")
         await self.services.ready()
         path = self.services.workspace.contain(named)
         if not cast("Tabs", self.settings[TABS_KEY]).give_up(username(self), path):
             raise NotebookNotFound(
-                f"No lost tab of yours holds unsaved work of {path}.",
-                hint="GET the same route for those that do.",
+                f"You have no lost tab with unsaved changes of {path}.",
+                hint="GET this route lists your lost tabs.",
             )
         return {"given_up": path}
 
 
 SOCKETS: tuple[tuple[str, type[TabsHandler]], ...] = ((r"api/tk-ai/tabs", TabsHandler),)
-"""Patterns below ``base_url``, like `handlers.routes.ROUTES`, of what is no request."""
+"""Patterns below ``base_url`` of WebSockets, like `handlers.routes.ROUTES`."""

@@ -1,4 +1,4 @@
-"""Agents: sessions that call tools at random, by what they have been shown."""
+"""Agents: sessions that call random tools, based on what they have read."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Session(Protocol):
     """One caller, through one interface.
 
     Attributes:
-        name: What the journal calls the session.
-        lanes: How many calls it may make at once.
+        name: Name of the session in the journal.
+        lanes: Maximum number of concurrent calls.
     """
 
     name: str
     lanes: int
 
     async def call(self, tool: str, arguments: Mapping[str, Any], turn: str) -> Answer:
-        """Calls a tool."""
+        """Call a tool."""
         ...
 
 
@@ -38,9 +38,9 @@ class RegistrySession:
     """A caller of the registry in this process.
 
     Args:
-        workspace: The server's.
+        workspace: The server's workspace.
         registry: The tools.
-        caller: Who calls.
+        caller: The caller.
     """
 
     lanes = 2
@@ -70,31 +70,31 @@ class RegistrySession:
 
 
 class Names:
-    """Tokens that nobody wrote before, for sources."""
+    """Generator of unique tokens for sources."""
 
     def __init__(self) -> None:
         self._count = itertools.count(1)
 
     def token(self, actor: str) -> str:
-        """A new one."""
+        """Return a new token."""
         return f"{actor}{next(self._count)}"
 
     def source(self, actor: str, verb: str = "say") -> str:
-        """A source that says a new one."""
+        """Return a source that prints a new token."""
         return line(self.token(actor), verb)
 
 
 class Agent:
-    """An agent, and what it knows of the notebook.
+    """An agent and its view of the notebook.
 
     Args:
-        name: Short, a word.
-        session: How it calls.
-        names: Of all actors.
+        name: Short name, one word.
+        session: Its session.
+        names: Token generator shared by all actors.
 
     Attributes:
-        view: The source of each cell, as it was last shown.
-        order: The cells as they were last listed.
+        view: Last read source of each cell.
+        order: The cells as last listed.
     """
 
     def __init__(self, name: str, session: Session, names: Names) -> None:
@@ -109,19 +109,19 @@ class Agent:
     # --- choosing
 
     def first(self) -> tuple[str, Json, dict[str, str]]:
-        """What it does in a new notebook: reads it."""
+        """Return the first call in a new notebook: read it."""
         return "read_notebook", {}, {}
 
     def next(self, random: Random, *, beside: bool = False) -> tuple[str, Json, dict[str, str]]:
-        """The next call: a tool, its arguments, and the sources that it expects cells to have.
+        """Return the next call: a tool, its arguments, and the sources that it expects cells to have.
 
         Args:
-            random: Chooses.
-            beside: The session makes another call at the same time: this one is of a kind that does
-                not depend on what was shown.
+            random: Source of randomness.
+            beside: Whether the session makes a concurrent call: then choose one that does
+                not depend on what was read.
         """
         if not self.order:
-            # What a read shows meanwhile would be what the other call's cells are compared with.
+            # A concurrent read would change the sources that the other call's cells are compared with.
             return self.insert_and_execute_first() if beside else self.first()
         kinds = _BESIDE if beside else _KINDS
         weights = dict(kinds)
@@ -139,7 +139,7 @@ class Agent:
         return random.choice(self.order)
 
     def _seen(self, random: Random) -> tuple[str, str, dict[str, str]]:
-        """A cell of which it knows a source: the key, an address, and the source."""
+        """Choose a cell with a known source: the key, an address, and the source."""
         key = random.choice([key for key in self.order if key in self.view] or [*self.view])
         source = self.view[key]
         version = source_hash(source)[:VERSION_LENGTH]
@@ -179,7 +179,7 @@ class Agent:
         return "insert_and_execute_cell", arguments, {}
 
     def insert_and_execute_first(self) -> tuple[str, Json, dict[str, str]]:
-        """At the place where everybody inserts."""
+        """Insert at the index that all agents use."""
         source = self._names.source(self.name)
         return "insert_and_execute_cell", {"source": source, "index": 0}, {}
 
@@ -247,7 +247,7 @@ class Agent:
         return "undo", {"steps": random.choice([1, 1, 2, 3])}, {}
 
     def write(self, random: Random) -> tuple[str, Json, dict[str, str]]:
-        """Writes the text that it read last with one cell changed, and one more at the end."""
+        """Write the last read text with one cell changed and one appended."""
         parsed = celltext.parse(self._text)
         text = self._text
         if parsed.cells:
@@ -259,7 +259,7 @@ class Agent:
     # --- learning
 
     def learn(self, call: Call) -> None:
-        """Takes in an answer."""
+        """Update the view from a result."""
         answer = call.answer
         assert answer is not None
         data = answer.data
@@ -290,7 +290,7 @@ class Agent:
             self._forget(call.arguments["cell"].partition(".")[0])
 
     def _learn_list(self, cells: Any) -> None:
-        """A line of the list that has an address shows the whole source."""
+        """Learn the sources of list entries with an address: they show the whole source."""
         for cell in cells:
             keys = [key for key in self.order if key.startswith(cell["cell"])]
             if "address" in cell and len(keys) == 1:
@@ -302,7 +302,7 @@ class Agent:
             if change["action"] == "delete":
                 self._forget(key)
             elif change["action"] in ("insert", "replace"):
-                # What an edit or an undo has made of a cell is not in the answer.
+                # The result of an edit or an undo does not have the new source.
                 whole = call.name in ("insert_cell", "overwrite_cell")
                 if whole:
                     self.view[key] = call.arguments["source"]

@@ -1,4 +1,4 @@
-"""What the actors did and were answered, with the real times of both."""
+"""History of the actors' calls and results, with their real times."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ State = tuple[CellState, ...]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a tool answered.
+    """Result of a tool call.
 
     Attributes:
-        data: The structured answer, also of a call that failed where it has one.
+        data: The structured result, if there is one.
         error: The code of the error, or None.
-        details: What the error carries.
-        message: The error's sentence.
+        details: The error's details.
+        message: The error's message.
     """
 
     data: Json
@@ -57,13 +57,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class PersonEdit:
-    """What a person, or another program, did to one cell.
+    """Edit of one cell by a person or another program.
 
     Attributes:
-        kind: What was done; ``type`` appends to the source.
+        kind: The kind of edit; ``type`` appends to the source.
         key: The cell's key, of an insert the new one's.
-        index: Where, for an insert and a move (the index afterwards).
-        text: The source of a new cell, or what was typed.
+        index: The new index, for an insert or a move.
+        text: The source of a new cell, or the typed text.
     """
 
     kind: Literal["insert", "type", "delete", "move"]
@@ -74,18 +74,18 @@ class PersonEdit:
 
 @dataclass(eq=False)
 class Call:
-    """One invocation, and its answer once there is one.
+    """One invocation and its result.
 
     Attributes:
-        actor: Who.
+        actor: The actor.
         name: The tool, or ``person``.
-        arguments: Of the tool.
-        expected: For each cell of which the actor named or had seen a version, that source.
-        began: The moment of the invocation, on the clock of the history.
-        ended: The moment of the answer.
-        wall: Both in seconds since the epoch, by which rows of the journal are assigned.
-        answer: None while there is none.
-        edit: What a person did.
+        arguments: The tool's arguments.
+        expected: Source of each cell of which the actor named or had read a version.
+        began: Time of the invocation, on the clock of the history.
+        ended: Time of the result.
+        wall: Both in seconds since the epoch, for assigning rows of the journal.
+        answer: The result; None while the call is running.
+        edit: A person's edit.
         entries: The rows of the journal that it wrote.
     """
 
@@ -119,7 +119,7 @@ class Call:
 
 
 def _brief(data: Json) -> Json:
-    """What of an answer is worth showing in a report."""
+    """Return the part of a result for a report."""
     if "text" in data:
         return {"cells": data["cells"]}
     dull = {"notebook", "duration", "data", "events", "execution_id", "cell_type", "skipped"}
@@ -138,7 +138,7 @@ class History:
         self._clock = itertools.count(1)
 
     async def record(self, call: Call, work: Callable[[], Awaitable[Answer | PersonEdit]]) -> Call:
-        """Carries out a call, and notes when it began and ended and what came of it."""
+        """Carry out a call, and record its times and its result."""
         self.calls.append(call)
         call.began, began = next(self._clock), time.time()
         result = await work()

@@ -1,9 +1,8 @@
-"""Delays at every point at which a task gives way to others.
+"""Random delays at every point at which a task yields to others.
 
-What is atomic in the code under test is what has no ``await`` in it. `interleaved` holds up every
-task, at random, where it would go on after an ``await``: for some turns of the loop, or for some
-milliseconds. So each of the gaps between a read and the commit that it led to is made wide enough
-for others, whoever's ``await`` it is.
+Code without an ``await`` is atomic. `interleaved` delays every task at random when it resumes after an
+``await``, for some iterations of the loop or some milliseconds. This widens each gap between a read and
+the commit that follows from it, in the code under test and in libraries.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class _Delayed(Coroutine[Any, Any, Any]):
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         loop.call_later(self._random.random() * 0.004, _wake, future)
-        # What a future's own `__await__` says to the task that awaits it.
+        # As a future's own `__await__` does for the task that awaits it.
         future._asyncio_future_blocking = True  # noqa: SLF001
         return future
 
@@ -69,11 +68,11 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 @contextmanager
 def interleaved(random: Random, share: float = 0.3) -> Generator[None]:
-    """Holds up the tasks that are created meanwhile.
+    """Delay the tasks that are created in the block.
 
     Args:
-        random: Says when and how long.
-        share: Of all resumptions, the part that is late.
+        random: Decides when and how long.
+        share: Fraction of resumptions that are delayed.
     """
     loop = asyncio.get_running_loop()
     before = loop.get_task_factory()

@@ -1,7 +1,7 @@
-"""Kernels of one process for notebooks whose code does nothing but say tokens.
+"""In-process kernels for notebooks whose code only prints tokens.
 
-They keep the contracts of `kernels.base`, and cost nothing: a suite of many thousand steps is not about
-kernels. Others run the same code in real ones, with `SAY` in a file beside the notebook.
+They implement the contracts of `kernels.base` at no cost: a suite of many thousand steps does not test
+kernels. Other suites run the same code in real kernels, with `SAY` in a file beside the notebook.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _SAID = re.compile(r"^__import__\(\"saying\"\)\.(say|fail)\(\"(\w+)\"\)$")
 
 
 def line(token: str, verb: str = "say") -> str:
-    """A line of a source: it says a token, or fails once it has said it."""
+    """Return a line of source that prints a token, and fails afterwards if requested."""
     return f'__import__("saying").{verb}("{token}")'
 
 
 def tokens(source: str) -> list[str]:
-    """What a source prints, as far as it gets."""
+    """Return the tokens that a source prints, up to its failure."""
     found: list[str] = []
     for line in source.splitlines():
         if match := _SAID.match(line):
@@ -62,15 +62,15 @@ def tokens(source: str) -> list[str]:
 
 
 class SaidLog(Protocol):
-    """All that code has said, in order."""
+    """Log of all tokens that code has printed, in order."""
 
     def said(self) -> dict[int, str]:
-        """The tokens by the numbers that were printed with them."""
+        """Return the tokens by the numbers that were printed with them."""
         ...
 
 
 class SaidFile:
-    """What the module ``saying`` has written in kernels."""
+    """Log file of the module ``saying`` in kernels."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "saying.py").write_text(SAY)
@@ -88,8 +88,8 @@ class _Kernel:
 
     Attributes:
         lock: Held by what runs.
-        restarts: How often it was restarted; what began before ends there.
-        counts: The numbers of executions.
+        restarts: Number of restarts; earlier executions end at a restart.
+        counts: Execution counter.
     """
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -98,7 +98,7 @@ class _Kernel:
 
 
 class SayingKernels:
-    """Kernels that understand ``say`` and ``fail``; see `kernels.base.Kernels` and `Sessions`.
+    """Kernels that support ``say`` and ``fail``; see `kernels.base.Kernels` and `Sessions`.
 
     They are a `SaidLog` too.
     """
@@ -121,22 +121,22 @@ class SayingKernels:
         return [Kernelspec("python3", "Python 3", "python", default=True)]
 
     async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:  # noqa: ARG002
-        """Starts one."""
+        """Start a kernel."""
         kernel_id = str(uuid4())
         self._kernels[kernel_id] = _Kernel()
         return kernel_id
 
     async def wait_ready(self, kernel_id: str) -> float:
-        """They are."""
+        """Do nothing: kernels are ready at once."""
         self._known(kernel_id)
         return 0.0
 
     def ids(self) -> list[str]:
-        """Those that run."""
+        """Return the ids of running kernels."""
         return list(self._kernels)
 
     async def info(self, kernel_id: str) -> KernelInfo:
-        """What is known of one."""
+        """Return information on a kernel."""
         self._known(kernel_id)
         return KernelInfo(kernel_id, "python3", "python", "idle")
 
@@ -146,17 +146,17 @@ class SayingKernels:
         return self
 
     async def interrupt(self, kernel_id: str) -> None:
-        """Code is too short for that."""
+        """Do nothing: code ends at once."""
         self._known(kernel_id)
 
     async def restart(self, kernel_id: str) -> None:
-        """Ends what runs and what waits, and begins to count again."""
+        """End running and queued executions, and reset the counter."""
         kernel = self._known(kernel_id)
         kernel.restarts += 1
         kernel.counts = itertools.count(1)
 
     async def restart_busy(self, path: str, random: Random) -> None:
-        """Restarts a notebook's kernel while it runs something, if it does so soon."""
+        """Restart a notebook's kernel while it is busy, if it soon becomes busy."""
         for _ in range(random.randrange(2_000)):
             kernel_id = self._bound.get(path)
             if kernel_id and self._kernels[kernel_id].lock.locked() and random.random() < 0.2:
@@ -165,16 +165,16 @@ class SayingKernels:
             await asyncio.sleep(0)
 
     async def shutdown(self, kernel_id: str) -> None:
-        """Ends one."""
+        """Shut down a kernel."""
         self._known(kernel_id)
         del self._kernels[kernel_id]
 
     def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:  # noqa: ARG002
-        """Nobody else runs anything here."""
+        """Do nothing: there are no other clients."""
         return lambda: None
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
     def _known(self, kernel_id: str) -> _Kernel:
         if kernel_id not in self._kernels:
@@ -186,7 +186,7 @@ class SayingKernels:
     async def execute(
         self, kernel_id: str, request: ExecutionRequest
     ) -> AsyncGenerator[ExecutionEvent]:
-        """Says what a source says, one line at a time."""
+        """Print the tokens of a source, one line at a time."""
         kernel = self._known(kernel_id)
         restarts = kernel.restarts
         async with kernel.lock:
@@ -232,15 +232,15 @@ class SayingKernels:
     # --- kernels.base.Sessions
 
     async def kernel_of(self, path: str) -> str | None:
-        """The kernel of a notebook."""
+        """Return the kernel of a notebook."""
         return self._bound.get(path)
 
     async def bind(self, path: str, kernel_id: str) -> None:
-        """Gives a notebook its kernel."""
+        """Bind a kernel to a notebook."""
         self._bound[path] = kernel_id
 
     async def paths_of(self, kernel_id: str) -> list[str]:
-        """The notebooks of a kernel."""
+        """Return the notebooks of a kernel."""
         return [path for path, bound in self._bound.items() if bound == kernel_id]
 
 

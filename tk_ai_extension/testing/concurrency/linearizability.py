@@ -1,9 +1,9 @@
 """Search for a serial order that explains a concurrent history (Wing and Gong, with memoisation).
 
-An event may come first if no other event that is still to come ended before it began. The search
-goes on from each such event whose step the state allows, and remembers which sets of events with
-which state led nowhere (Lowe; as in Knossos and Porcupine). Histories are short: between two rounds
-nothing is under way, so that each round is searched by itself.
+An event may come first if no other remaining event ended before it began. The search continues
+from each such event whose step the state allows, and memoises sets of events and states that led
+nowhere (Lowe; as in Knossos and Porcupine). Histories are short: nothing runs between two rounds,
+so that each round is searched separately.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ Step = Callable[[State], "State | str"]
 """The state after an event, or why the event cannot happen in this state."""
 
 MAX_STATES = 200_000
-"""So many states are looked at before a search is given up."""
+"""Maximum number of states in a search."""
 
 
 @dataclass(eq=False)
 class Event:
-    """Something that happened at one moment between two.
+    """An event that took effect at one moment between two.
 
     Attributes:
         label: For reports.
-        began: It did not happen earlier.
-        ended: It did not happen later; infinite for one that may still happen.
-        step: What it does to the state.
+        began: Earliest time.
+        ended: Latest time; infinite if it may still happen.
+        step: Its effect on the state.
         after: An event of the same call that comes before it.
-        optional: Whether it may not have happened at all.
+        optional: Whether it may not have happened.
     """
 
     label: str
@@ -47,11 +47,11 @@ class Verdict:
     """The result of a search.
 
     Attributes:
-        order: The serial order found; None where there is none.
-        longest: Of all orders that were tried, the longest.
-        refused: Why each event that is left could not come next after that one.
-        states: How many states were looked at.
-        exhausted: Whether the search was given up.
+        order: The serial order; None if there is none.
+        longest: The longest order that was tried.
+        refused: Why each remaining event could not follow it.
+        states: Number of visited states.
+        exhausted: Whether the limit of states was reached.
     """
 
     order: list[Event] | None = None
@@ -63,11 +63,11 @@ class Verdict:
 
 
 def linearize(start: State, events: Sequence[Event], end: State) -> Verdict:
-    """Looks for a serial order from one state to another.
+    """Search for a serial order from one state to another.
 
     Args:
         start: The notebook before.
-        events: What happened meanwhile.
+        events: The events in between.
         end: The notebook afterwards.
     """
     return _Search(sorted(events, key=lambda event: (event.ended, event.began)), end).run(start)
@@ -115,7 +115,7 @@ class _Search:
         return False
 
     def _candidates(self, done: int) -> list[Event]:
-        """The events that may come next."""
+        """Return the events that may come next."""
         left = [event for event in self._events if not done & self._bits[event]]
         first = min((event.ended for event in left if not event.optional), default=math.inf)
         return [

@@ -1,9 +1,8 @@
 """The sequential model of a notebook: what each call may have done, and in which states.
 
 A call that wrote is explained by its rows of the journal, applied to the model change by change: each
-must find the cell where and as it says, and do what was asked for. Its answer must tell of the
-notebook just after that. What a call read, ran or was refused must be so in one state while it was
-under way.
+must find the cell where and as it says, and do what was requested. Its result must describe the
+notebook right after that. What a call read, ran or failed with must match one state during the call.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from tk_ai_extension.testing.concurrency.kernels import tokens
 from tk_ai_extension.testing.concurrency.linearizability import Event, Step
 
 Intent = Callable[[State, Sequence[Change], State], "str | None"]
-"""Why changes are not what was asked for, given the states around them; None where they are."""
+"""Why changes are not what was requested, given the states around them; None if they are."""
 
 NO_EFFECT = frozenset(("nothing_to_undo", "kernel_busy", "limit_reached"))
 """Errors that need no explanation."""
 
 LOST_ANSWER = "outcome_unknown"
-"""The error where a page disconnected during a change; the journal has the outcome once it is back."""
+"""Error if a page disconnects during a change; the journal has the outcome once it reconnects."""
 
 
 def events_of(call: Call, *, excused: frozenset[str] = frozenset()) -> list[Event]:
-    """What a call did, each at a moment of its own between the invocation and the answer.
+    """Return the events of a call, each at some time between the invocation and the result.
 
     Args:
         call: The call, with its rows of the journal.
-        excused: Further codes of errors, and statuses of runs, that need no explanation, since a
+        excused: Further error codes and statuses of runs that need no explanation, since a
             fault was injected.
     """
     if call.edit is not None:
@@ -61,16 +60,16 @@ def events_of(call: Call, *, excused: frozenset[str] = frozenset()) -> list[Even
         for row in call.entries
         if row.state in ("intended", "unknown")
     ]
-    # The first is what was asked for; one that follows takes it back when a cell has failed.
-    told = answer if answer.error is None else None
-    steps += [partial(_changed, call, entry, told, True) for entry in effects[:1]]
+    # The first is the requested one; a following one undoes it after a failed cell.
+    reported = answer if answer.error is None else None
+    steps += [partial(_changed, call, entry, reported, True) for entry in effects[:1]]
     if answer.error is None:
-        steps += _told_steps(call, answer.data, changed=bool(effects))
+        steps += _reported_steps(call, answer.data, changed=bool(effects))
         steps += [partial(_changed, call, entry, None, False) for entry in effects[1:]]
     elif answer.error not in NO_EFFECT | excused:
         steps.append(partial(_refused, call, answer))
     label = f"{call.actor}: {call.name} [{call.began}-{call.ended}]"
-    # A page may make a change after its answer was given up.
+    # A page may make a change after the timeout of its answer.
     ended = math.inf if answer.error == LOST_ANSWER else call.ended
     events: list[Event] = []
     for step in steps:
@@ -79,8 +78,8 @@ def events_of(call: Call, *, excused: frozenset[str] = frozenset()) -> list[Even
     return events
 
 
-def _told_steps(call: Call, data: Json, *, changed: bool) -> list[Step]:
-    """What an answer says besides the changes that the journal has."""
+def _reported_steps(call: Call, data: Json, *, changed: bool) -> list[Step]:
+    """Return the steps of a result that are not changes in the journal."""
     steps: list[Step] = [
         partial(_ran, run)
         for run in data.get("runs", ())
@@ -89,7 +88,7 @@ def _told_steps(call: Call, data: Json, *, changed: bool) -> list[Step]:
     if call.name in _READ:
         steps.append(partial(_READ[call.name], data))
     if not changed and data.get("changes"):
-        steps.append(_refuse("it told of changes that the journal does not have"))
+        steps.append(_refuse("it reported changes that the journal does not have"))
     elif not changed and "changes" in data:
         steps.append(partial(_total, data))
     return steps
@@ -99,7 +98,7 @@ def _told_steps(call: Call, data: Json, *, changed: bool) -> list[Step]:
 
 
 def replay(state: State, changes: Sequence[Change]) -> State | str:
-    """The notebook after changes of the journal, or why they do not fit it."""
+    """Return the notebook after changes of the journal, or why they do not apply."""
     for change in changes:
         after = _insertion(state, change) if change.action == "insert" else _edit(state, change)
         if isinstance(after, str):
@@ -118,7 +117,7 @@ def _insertion(state: State, change: Change) -> State | str:
 
 
 def _edit(state: State, change: Change) -> State | str:
-    """The notebook after a change of a cell that is there."""
+    """Return the notebook after a change of an existing cell."""
     at = next((n for n, cell in enumerate(state) if cell.key == change.cell), None)
     if at is None:
         return "there is no such cell"
@@ -149,12 +148,12 @@ def _changed(
         return after
     if asked and (wrong := _INTENTS[call.name](call, state, entry.changes, after)) is not None:
         return wrong
-    wrong = _told(answer.data, entry.changes, after) if answer is not None else None
+    wrong = _check_reported(answer.data, entry.changes, after) if answer is not None else None
     return after if wrong is None else wrong
 
 
-def _told(data: Json, changes: Sequence[Change], after: State) -> str | None:
-    """Why an answer does not tell of changes as they were; None where it does."""
+def _check_reported(data: Json, changes: Sequence[Change], after: State) -> str | None:
+    """Return why a result does not describe the changes; None if it does."""
     total = data.get("total_cells")
     taken_back = data.get("status") not in (None, "ok", "queued", "running") and "left" in data
     if total not in (None, len(after)) and not taken_back:
@@ -163,13 +162,13 @@ def _told(data: Json, changes: Sequence[Change], after: State) -> str | None:
         first = data["runs"][0]["cell"] if data.get("runs") else None
         wanted = [change.cell for change in changes]
         return None if first in wanted else f"it ran {first}, and made {', '.join(wanted)}"
-    told = data["changes"]
-    if [(each["action"], each["cell"]) for each in told] != [
+    reported = data["changes"]
+    if [(each["action"], each["cell"]) for each in reported] != [
         (change.action, change.cell) for change in changes
     ]:
-        return "the answer tells of other changes than the journal"
+        return "the result reports other changes than the journal"
     keys = [cell.key for cell in after]
-    for each, change in zip(told, changes, strict=True):
+    for each, change in zip(reported, changes, strict=True):
         if each.get("removed_source") is not None and each.get("removed_source") != (
             change.before and change.before.source
         ):
@@ -193,7 +192,7 @@ def _total(data: Json, state: State) -> State | str:
     return state if data["total_cells"] == len(state) else "another number of cells"
 
 
-# --- what was asked for
+# --- requested changes
 
 
 def _insert(call: Call, state: State, changes: Sequence[Change], _: State) -> str | None:
@@ -295,7 +294,7 @@ def _batch(call: Call, state: State, changes: Sequence[Change], _: State) -> str
 
 
 def _merge(call: Call, _state: State, changes: Sequence[Change], after: State) -> str | None:
-    """Only cells that are as they were in the text may be changed; all that is new is there then."""
+    """Check that only cells that match the text are changed, and that all new content is there."""
     for change in changes:
         if change.action in ("replace", "delete"):
             wrong = _is_as_expected(call, change)
@@ -309,7 +308,7 @@ def _merge(call: Call, _state: State, changes: Sequence[Change], after: State) -
 
 
 def _undo(_call: Call, _state: State, _changes: Sequence[Change], _: State) -> str | None:
-    # That it takes back just the caller's own changes is checked where all rows are known.
+    # That it undoes only the caller's own changes is checked where all rows are known.
     return None
 
 
@@ -331,7 +330,7 @@ _INTENTS: dict[str, Callable[[Call, State, Sequence[Change], State], str | None]
 
 
 def _ran(run: Json, state: State) -> State | str:
-    """The code that ran is that of the cell, as it was at one moment."""
+    """Check that the code that ran is the cell's at one moment."""
     at = next((n for n, cell in enumerate(state) if cell.key == run["cell"]), None)
     if at is None:
         return f"{run['cell']} ran, and is not there"
@@ -342,7 +341,7 @@ def _ran(run: Json, state: State) -> State | str:
 
 
 def printed(output: str) -> list[str]:
-    """The lines that code said, of the text of outputs."""
+    """Return the printed lines in the text of outputs."""
     lines = (line.split() for line in output.splitlines())
     return [" ".join(words) for words in lines if len(words) == 2 and words[1].isdigit()]
 
@@ -395,7 +394,7 @@ def _refuse(why: str) -> Step:
 
 
 def _refused(call: Call, answer: Answer, state: State) -> State | str:
-    """An error is right if it says what was so at one moment."""
+    """Check that an error describes the state at one moment."""
     present = {cell.key: cell for cell in state}
     match answer.error:
         case "cell_not_found" if call.name not in ("undo", "write_notebook"):
@@ -405,10 +404,10 @@ def _refused(call: Call, answer: Answer, state: State) -> State | str:
             gone = named - present.keys()
             return state if gone else "all the cells that it names are there"
         case "conflict" if answer.details.get("cells"):
-            for told in answer.details["cells"]:
-                cell = present.get(told["cell"])
-                if (None if cell is None else cell.source) != told["source"]:
-                    return f"the conflict shows {told['source']!r} of {cell}"
+            for reported in answer.details["cells"]:
+                cell = present.get(reported["cell"])
+                if (None if cell is None else cell.source) != reported["source"]:
+                    return f"the conflict shows {reported['source']!r} of {cell}"
                 if cell is not None and call.expected.get(cell.key) == cell.source:
                     return f"{cell.key} is as it was seen"
             return state

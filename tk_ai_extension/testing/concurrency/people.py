@@ -1,4 +1,4 @@
-"""People and programs: who edits a notebook by other means than the tools."""
+"""People and programs that edit a notebook by other means than the tools."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from tk_ai_extension.testing.room_person import RoomPerson
 from tk_ai_extension.testing.tab_page import TabPage
 
 Choose = Callable[[Sequence[CellState]], PersonEdit]
-"""Decides what to do, of the cells as they are at that moment."""
+"""Chooses an edit, given the cells at that moment."""
 
 
 class Person(Protocol):
-    """Somebody who edits a notebook at one moment, by what they see then."""
+    """Somebody who edits a notebook, based on what they see at that moment."""
 
     async def edit(self, path: str, choose: Choose) -> PersonEdit:
-        """Does what ``choose`` says; nobody else comes in between."""
+        """Carry out the choice of ``choose`` atomically."""
         ...
 
     async def cells(self, path: str) -> list[CellState]:
-        """What they see."""
+        """Return the visible cells."""
         ...
 
 
 def choice(random: Random, names: Names) -> Choose:
-    """A random edit."""
+    """Choose a random edit."""
 
     def choose(cells: Sequence[CellState]) -> PersonEdit:
         at = random.randrange(len(cells))
@@ -55,7 +55,7 @@ def choice(random: Random, names: Names) -> Choose:
 
 
 class RoomTypist:
-    """A person in the shared document of a room.
+    """A person in the shared document of a collaboration room.
 
     Args:
         extension: jupyter-collaboration's extension.
@@ -80,7 +80,7 @@ class RoomTypist:
             elif edit.kind == "delete":
                 del shared[at]
             else:
-                # As JupyterLab does it: a copy takes the cell's place.
+                # As JupyterLab does: a copy replaces the cell.
                 stored = {**document.get_cell(at), "id": edit.key}
                 del shared[at]
                 shared.insert(edit.index, document.create_ycell(stored))
@@ -115,7 +115,7 @@ class TabTypist:
             notebook.delete(at)
         else:
             notebook.insert(edit.index, notebook.delete(at))
-        await self._page.tell()
+        await self._page.report()
         return edit
 
     async def cells(self, path: str) -> list[CellState]:
@@ -124,7 +124,7 @@ class TabTypist:
 
 
 class Program:
-    """Another program that writes the file, as carefully as we do.
+    """Another program that replaces the file atomically.
 
     Args:
         root: The folder of the notebooks.
@@ -134,7 +134,7 @@ class Program:
         self._root = root
 
     async def edit(self, path: str, choose: Choose) -> PersonEdit:
-        """See `Person.edit`: on a version that is still the file's when it is replaced."""
+        """See `Person.edit`: replaces the file only if its version is unchanged."""
         file = self._root / path
         while True:
             version = FileVersion.of(file.stat())

@@ -1,4 +1,4 @@
-"""Rounds of calls at once, each checked when nothing is under way any more."""
+"""Rounds of concurrent calls, each checked once nothing is running."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from tk_ai_extension.testing.document_bench import DEADLINE, code, notebook, wri
 from tk_ai_extension.workspace.change_encoding import decode_changes
 
 ROUNDS = 20
-"""So many rounds are played with one notebook."""
+"""Rounds per notebook."""
 CELLS = 12
-"""So many cells a notebook has at first."""
+"""Initial number of cells."""
 
 _ENTRIES = """
 SELECT id, time, caller_key, turn, tool, kind, state, data
@@ -45,17 +45,17 @@ FROM entries LEFT JOIN changes ON entry = id WHERE id > ? AND path = ? ORDER BY 
 
 
 class Violation(AssertionError):
-    """No serial order explains what happened, or something was lost, doubled or mixed up."""
+    """No serial order explains the history, or something was lost, duplicated or mixed up."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that goes wrong in the middle of a round.
+    """A fault that is injected during a round.
 
     Attributes:
         name: For reports.
-        inject: Does it to the notebook at a path.
-        excused: The codes of the errors, and the statuses of the runs, that it accounts for.
+        inject: Injects it into the notebook at a path.
+        excused: Error codes and statuses of runs that it explains.
     """
 
     name: str
@@ -64,25 +64,25 @@ class Fault:
 
 
 async def nothing(path: str) -> None:
-    """It is settled when a call returns."""
+    """Do nothing: calls leave nothing to settle."""
 
 
 @dataclass
 class ConcurrencyBench:
-    """What the suite works with.
+    """Everything that the suite needs.
 
     Attributes:
-        name: Of the backend and the executor.
+        name: Name of the backend and the executor.
         root: The folder of the notebooks.
-        store: The server's; the notebook is read through it after each round.
+        store: The server's store; the notebook is read through it after each round.
         journal: The journal's file.
-        said: What code has said.
+        said: Log of printed tokens.
         sessions: The agents' sessions.
-        opened: Called with a new notebook's path, before anybody works in it.
-        settle: Waits until nothing is under way for a path, and the file has what the document has.
-        person: Who edits by other means, at the same time.
-        program: Another program that writes the file between the rounds, where it may not at once.
-        faults: What may go wrong.
+        opened: Called with a new notebook's path before its first round.
+        settle: Waits until nothing is running for a path and the file matches the document.
+        person: Edits by other means, concurrently.
+        program: Another program that writes the file between rounds, if it cannot write concurrently.
+        faults: Faults to inject.
     """
 
     name: str
@@ -100,12 +100,12 @@ class ConcurrencyBench:
 
 @dataclass
 class Tally:
-    """How much was done.
+    """Counts of a run.
 
     Attributes:
         steps: Calls and edits.
-        calls: The same by what was called, and by the error where there was one.
-        states: How many states of the model the checker looked at.
+        calls: Calls and edits by name, and by error.
+        states: Number of states that the checker visited.
     """
 
     steps: int = 0
@@ -127,10 +127,10 @@ class Tally:
 
 
 async def run_rounds(bench: ConcurrencyBench, seed: int, steps: int) -> Tally:
-    """Plays rounds until so many steps are done.
+    """Run rounds until a number of steps is done.
 
     Raises:
-        Violation: with the seed, the history of the round and what is wrong with it.
+        Violation: with the seed, the history of the round and the problem.
     """
     tally, random, names = Tally(), Random(f"{bench.name} {seed}"), Names()
     while tally.steps < steps:
@@ -143,7 +143,7 @@ async def run_rounds(bench: ConcurrencyBench, seed: int, steps: int) -> Tally:
 
 
 class _Notebook:
-    """A notebook in which rounds are played."""
+    """A notebook in which rounds are run."""
 
     def __init__(
         self, bench: ConcurrencyBench, seed: int, random: Random, names: Names, tally: Tally
@@ -161,12 +161,12 @@ class _Notebook:
         self._entry = 0
         # The lines of each run of each cell, in order.
         self._runs: dict[str, list[list[str]]] = {}
-        # Lines of runs whose answers were errors, and tell of none.
-        self._untold: set[str] = set()
+        # Lines of runs whose results were errors, which report no lines.
+        self._unreported: set[str] = set()
         self._said: set[int] = set(bench.said.said())
 
     async def begin(self) -> None:
-        """Makes the notebook."""
+        """Make the notebook."""
         cells = [
             code(self._names.source("s"), f"{self._names.token('s')}start") for _ in range(CELLS)
         ]
@@ -174,7 +174,7 @@ class _Notebook:
         await self._bench.opened(self._path)
 
     async def round(self) -> None:
-        """Has everybody act at once, and checks what came of it."""
+        """Run all actors concurrently, and check the result."""
         bench, random = self._bench, self._random
         if bench.program is not None and random.random() < 0.3:
             await bench.program.edit(self._path, choice(random, self._names))
@@ -229,7 +229,7 @@ class _Notebook:
         count: int,
         at_one_index: bool,
     ) -> Iterator[Call]:
-        """The calls of one lane, each decided when the one before was answered."""
+        """Make the calls of one lane, each chosen after the previous one has returned."""
         for number in range(count):
             if at_one_index:
                 chosen = agent.insert_and_execute_first()
@@ -256,7 +256,7 @@ class _Notebook:
     # --- checking
 
     async def _read(self) -> tuple[State, dict[str, str]]:
-        """The notebook, and the text of each code cell's outputs."""
+        """Return the notebook, and the text of each code cell's outputs."""
         document = await self._bench.store.open(self._path)
         stored = await document.raw()
         cells: list[Json] = stored["cells"]
@@ -266,7 +266,7 @@ class _Notebook:
         return state, {cell["id"]: _text(cell.get("outputs", ())) for cell in cells}
 
     def _assign(self, calls: Sequence[Call]) -> None:
-        """Gives each call the rows of the journal that it wrote."""
+        """Assign each call the rows of the journal that it wrote."""
         with closing(sqlite3.connect(self._bench.journal)) as db:
             rows = db.execute(_ENTRIES, (self._entry, self._path)).fetchall()
         by_turn = {call.turn: call for call in calls if call.turn}
@@ -314,33 +314,35 @@ class _Notebook:
         return verdict
 
     def _check_outputs(self, calls: Sequence[Call], outputs: dict[str, str]) -> None:
-        """Code ran once for each answer that says so, and outputs are those of the cell's runs."""
+        """Check that code ran once for each result that says so, and that outputs match the runs."""
         said = self._bench.said.said()
         new = {number: token for number, token in said.items() if number not in self._said}
         self._said |= new.keys()
         ran: dict[str, list[list[str]]] = {}
-        untold = False
+        has_unreported = False
         for call in calls:
             if call.answer is None:
                 continue
-            # A run that could not be carried on has no answer that tells how far it came.
-            untold |= call.answer.error is not None and "execute" in call.name
-            untold |= call.answer.error is not None and bool(call.arguments.get("run"))
+            # An aborted run has no result that says how far it got.
+            has_unreported |= call.answer.error is not None and "execute" in call.name
+            has_unreported |= call.answer.error is not None and bool(call.arguments.get("run"))
             for run in call.answer.data.get("runs", ()):
-                # One that was cut may have said more than its answer has.
-                untold |= run["status"] not in ("ok", "error")
+                # An interrupted run may have printed more than its result has.
+                has_unreported |= run["status"] not in ("ok", "error")
                 ran.setdefault(run.get("cell", ""), []).append(printed(run.get("output", "")))
         lines = [line for runs in ran.values() for each in runs for line in each]
         for line in lines:
             token, number = line.split()
             if new.pop(int(number), None) != token:
-                raise Violation(self._report(calls, f"`{line}` was told twice, or never said."))
-        if new and not untold:
-            raise Violation(self._report(calls, f"This was said, and nobody was told: {new}."))
-        self._untold |= {f"{token} {number}" for number, token in new.items()}
+                raise Violation(
+                    self._report(calls, f"`{line}` was reported twice, or never printed.")
+                )
+        if new and not has_unreported:
+            raise Violation(self._report(calls, f"This was printed but not reported: {new}."))
+        self._unreported |= {f"{token} {number}" for number, token in new.items()}
         for cell, runs in ran.items():
             self._runs.setdefault(cell, []).extend(runs)
-        if not untold:
+        if not has_unreported:
             self._check_each_output(calls, outputs, ran)
 
     def _check_each_output(
@@ -352,8 +354,8 @@ class _Notebook:
         for cell, text in outputs.items():
             shown = printed(text)
             runs = self._runs.get(cell, [])
-            told = any(run[len(run) - len(shown) :] == shown for run in runs)
-            if shown and not told and not self._untold.issuperset(shown):
+            reported = any(run[len(run) - len(shown) :] == shown for run in runs)
+            if shown and not reported and not self._unreported.issuperset(shown):
                 raise Violation(
                     self._report(calls, f"The outputs of {cell} are {shown}; its runs: {runs}.")
                 )
@@ -365,7 +367,7 @@ class _Notebook:
     async def _check_copies(
         self, calls: Sequence[Call], end: State, outputs: dict[str, str]
     ) -> None:
-        """The file, and what a person sees, are what is read through the store."""
+        """Check that the file and a person's view match what is read through the store."""
         stored = await self._stored()
         on_disk = tuple(
             CellState(cell["id"], cell["cell_type"], "".join(cell["source"])) for cell in stored
@@ -386,7 +388,7 @@ class _Notebook:
                 raise Violation(self._report(calls, f"A person sees (-), and read (+):\n{differ}"))
 
     async def _stored(self) -> list[Json]:
-        """The cells in the file; Jupyter's own save, which a person's edit caused, writes in place."""
+        """Return the cells in the file; Jupyter's own save, caused by a person's edit, writes in place."""
         async with asyncio.timeout(DEADLINE):
             while True:
                 try:

@@ -1,4 +1,4 @@
-"""How the chats are put together in a Jupyter Server; imported when the first one is asked for."""
+"""Construction of the chats in a Jupyter Server; imported at the first request for them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tk_ai_extension.agent.session import ChatServices, ChatSettings
 from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.server.agents import find_models
-from tk_ai_extension.server.parts import Managers, Wired
-from tk_ai_extension.server.wiring import root_of, state_of
+from tk_ai_extension.server.components import Managers, ServerComponents
+from tk_ai_extension.server.composition import root_of, state_of
 from tk_ai_extension.tools.registry import Registry
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class ClaudeOrTour:
-    """Claude, or the tour where no model is connected: an `AgentBackend`.
+    """`AgentBackend` of Claude, or of the tour if no model is connected.
 
-    The tour keeps no session: a chat goes on in Claude's once a model is connected again.
+    The tour has no sessions: a chat resumes Claude's session once a model is connected again.
     """
 
     def __init__(self, claude: ClaudeBackend) -> None:
@@ -32,7 +32,7 @@ class ClaudeOrTour:
         self.name = claude.name
 
     async def provider(self) -> Provider:
-        """Return where the model is now."""
+        """Return the current provider."""
         return await self._claude.provider()
 
     async def start(self, config: SessionConfig) -> AgentSession:
@@ -42,14 +42,14 @@ class ClaudeOrTour:
         return await self._claude.start(config)
 
     async def forget(self, session: str) -> None:
-        """Remove what Claude keeps of a session."""
+        """Remove Claude's data of a session."""
         await self._claude.forget(session)
 
 
-def wire_chats(
-    app: TkAIExtensionApp, managers: Managers, wired: Wired, registry: Registry
+def build_chats(
+    app: TkAIExtensionApp, managers: Managers, components: ServerComponents, registry: Registry
 ) -> Chats:
-    """Puts the chats together, as the app's traits say."""
+    """Build the chats, as configured by the app's traits."""
     root = root_of(managers.contents)
     state = state_of(app.data_dir, root)
     models = find_models(app, root or Path())
@@ -60,7 +60,7 @@ def wire_chats(
         request_timeout=app.chat_request_timeout,
     )
     services = ChatServices(
-        workspace=wired.workspace,
+        workspace=components.workspace,
         registry=registry,
         transcripts=Transcripts(state / "chats.sqlite"),
         backend=ClaudeOrTour(ClaudeBackend(config, models.provider)),

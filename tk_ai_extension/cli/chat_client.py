@@ -1,4 +1,4 @@
-"""The chats, as the command line works with them: the JSON is that of the chat's routes."""
+"""Client of the chats for the command line, with the JSON of the REST routes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Json = dict[str, Any]
 
 
 class ChatClient:
-    """One user's chats.
+    """Client of one user's chats.
 
     Args:
         chats: The server's chats.
-        models: Finds the model that answers.
-        workspace: The server's, with the questions that turns ask.
+        models: Finds the model.
+        workspace: The server's workspace, with the permission requests of turns.
         user: The user.
     """
 
@@ -32,7 +32,7 @@ class ChatClient:
         self._user = user
 
     async def send(self, message: Json) -> AsyncIterator[Json]:
-        """Sends a message (the body of ``POST mcp/chat``), and gives what happens until its turn ends.
+        """Send a message (the body of ``POST mcp/chat``) and yield the events of its turn.
 
         Raises:
             ToolError.
@@ -44,7 +44,7 @@ class ChatClient:
             yield event
 
     async def approve(self, chat: str, answer: Json) -> AsyncIterator[Json]:
-        """Answers a plan (the body of ``POST chats/{id}/plan``), and gives what comes of it.
+        """Answer a plan (the body of ``POST chats/{id}/plan``) and yield the events of its turn.
 
         Raises:
             ToolError.
@@ -56,7 +56,7 @@ class ChatClient:
             yield event
 
     async def answer(self, permission: str, answer: str, message: str = "") -> None:
-        """Answers a question of a turn.
+        """Answer a permission request of a turn.
 
         Raises:
             PermissionNotFound: it was answered before.
@@ -65,11 +65,11 @@ class ChatClient:
         policy.answer(self._user, permission, cast("Answer", answer), message)
 
     async def stop(self, chat: str) -> None:
-        """Stops what goes on in a chat."""
+        """Stop the running and queued turns of a chat."""
         await self._chats.stop(self._user, chat)
 
     async def list(self) -> list[Json]:
-        """The chats, the one used last first."""
+        """List the chats, most recently used first."""
         return [
             {
                 "id": chat.id,
@@ -83,7 +83,7 @@ class ChatClient:
         ]
 
     async def read(self, chat: str) -> Json:
-        """A chat and all that happened in it: ``chat``, ``events``.
+        """Return a chat with its events: ``chat``, ``events``.
 
         Raises:
             ChatNotFound.
@@ -94,7 +94,7 @@ class ChatClient:
         return {"chat": described, "events": [event.as_dict() for event in events]}
 
     async def export(self, chat: str) -> str:
-        """A chat as Markdown.
+        """Export a chat as Markdown.
 
         Raises:
             ChatNotFound.
@@ -105,7 +105,7 @@ class ChatClient:
         return as_markdown(found, await self._chats.events(self._user, chat))
 
     async def trust(self) -> None:
-        """Uses the key of the folder's file from now on.
+        """Trust the key in the folder's file.
 
         Raises:
             ToolError.

@@ -1,4 +1,4 @@
-"""What all routes share: who may call them and from where, JSON only, typed errors."""
+"""Base handler of all routes: authorization, origins, JSON bodies, typed errors."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
     from tk_ai_extension.server.services import Services
 
 RESOURCE = "tk-ai"
-"""What an authorizer is asked about; the actions are read, write and execute."""
+"""Resource for the authorizer; the actions are read, write and execute."""
 
 SETTINGS_KEY = "tk_ai_extension"
-"""Where the web application keeps the `Services`."""
+"""Key of the `Services` in the web application's settings."""
 
 ROUTE_ERRORS: dict[int, tuple[str, str]] = {
     400: ("bad_request", "Check the request."),
     401: ("unauthenticated", "Send the server's token: `Authorization: token TOKEN`."),
     403: (
         "forbidden",
-        "Send the request from an origin that the server allows, as a user who may.",
+        "Use an allowed origin and a user with the permission.",
     ),
     404: ("not_found", "See openapi.json for the routes."),
     405: ("method_not_allowed", "See openapi.json for the routes and their methods."),
-    406: ("not_acceptable", "Accept what openapi.json says that the route answers with."),
+    406: ("not_acceptable", "Accept a media type of the route in openapi.json."),
     413: ("too_large", "Send less, or raise TkAIExtensionApp.max_body."),
     415: ("unsupported_media_type", "Send JSON, with `Content-Type: application/json`."),
     503: ("unavailable", "The server is stopping."),
 }
-"""Code and hint by status, of a request that is refused before it reaches a tool."""
+"""Code and hint by HTTP status, for requests that are refused before they reach a tool."""
 
 
 class _StalePage(HTTPError):
-    """The XSRF token is missing, or of a server before this one, as a Hub starts them."""
+    """The XSRF token is missing or from a previous server process, for example behind a JupyterHub."""
 
-    hint = "Reload the page: its login is from before the server started. Programs send a token."
+    hint = "Reload the page: its login is older than the server. Programs must send a token."
 
 
 BROWSER_HEADERS = (
@@ -63,7 +63,7 @@ BROWSER_HEADERS = (
     "x-tk-caller",
     "x-xsrftoken",
 )
-"""What a page that may call the routes may send along."""
+"""Headers that a page of an allowed origin may send (CORS)."""
 
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 
@@ -71,11 +71,11 @@ Method = Callable[..., Awaitable[None]]
 
 
 Action = Literal["read", "write", "execute"]
-"""What an authorizer is asked about."""
+"""Action for the authorizer."""
 
 
 def allowed(action: Action) -> Callable[[Method], Method]:
-    """Lets a method be called by users who are authenticated and authorized for this action."""
+    """Require an authenticated user who is authorized for this action."""
 
     def decorate(method: Method) -> Method:
         decorator = cast("Callable[[Method], Method]", authorized(action, resource=RESOURCE))
@@ -88,11 +88,11 @@ def allowed(action: Action) -> Callable[[Method], Method]:
 class TkAIHandler(APIHandler):
     """A route of the extension.
 
-    Beyond what Jupyter checks (Host, token or cookie, XSRF), before a byte of the body is kept:
+    In addition to Jupyter's checks (Host, token or cookie, XSRF), it checks before reading the body:
 
-    - the Origin, although a request with a token skips Jupyter's own check;
+    - the Origin, also of a request with a token, which skips Jupyter's own check;
     - that a GET with a cookie comes from the server's own pages;
-    - that a body is JSON and within the bound.
+    - that a body is JSON and within the size limit.
     """
 
     auth_resource = RESOURCE
@@ -108,7 +108,7 @@ class TkAIHandler(APIHandler):
         )
 
     async def authorize(self, action: Action) -> None:
-        """Check that the user may do this, where it depends on the request's body.
+        """Check an authorization that depends on the request's body.
 
         Raises:
             HTTPError: 403.
@@ -121,15 +121,15 @@ class TkAIHandler(APIHandler):
 
     @property
     def services(self) -> Services:
-        """What the server gave to the extension at its start."""
+        """Services of the extension."""
         return cast("Services", self.settings[SETTINGS_KEY])
 
     @property
     def caller(self) -> Caller:
-        """Who acts.
+        """Return the caller.
 
         Raises:
-            InvalidArguments: a key that is no key.
+            InvalidArguments: the caller's key is invalid.
             InvalidTurnCredential.
         """
         token = self.request.headers.get(TURN)
@@ -139,7 +139,7 @@ class TkAIHandler(APIHandler):
         return Caller(user=username(self), key=checked_key(key), interface="rest")
 
     async def prepare(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Refuses what has no business here."""
+        """Check the request."""
         self._chunks: list[bytes] = []
         self._received = 0
         await super().prepare()
@@ -161,7 +161,7 @@ class TkAIHandler(APIHandler):
         self._is_prepared = True
 
     def check_xsrf_cookie(self) -> None:
-        """Refuses a request of nobody for that: only a login has an XSRF token to compare."""
+        """Refuse unauthenticated requests with 403: only a login has an XSRF token to compare."""
         if getattr(self, "_jupyter_current_user", True) is None and not self._is_preflight():
             raise self._unauthenticated()
         try:
@@ -170,35 +170,35 @@ class TkAIHandler(APIHandler):
             raise _StalePage(error.status_code, str(error.log_message or "")) from None
 
     def get_login_url(self) -> str:
-        """Where to log in: programs do not follow a redirect to a form."""
+        """Refuse instead of redirecting to a login form, which programs cannot follow."""
         raise self._unauthenticated()
 
     def check_method(self) -> None:
-        """Refuses a method that the route does not have."""
+        """Answer 405 for methods that the route lacks."""
         if self.request.method not in self.methods():
             raise HTTPError(405, f"There is no {self.request.method} at {self.request.path}.")
 
     def data_received(self, chunk: bytes) -> None:
-        """Keeps the body, up to the bound."""
+        """Collect the body up to the size limit."""
         self._received += len(chunk)
         if self._received <= self.services.settings.max_body:
             self._chunks.append(chunk)
 
     def body(self) -> bytes:
-        """The request's body.
+        """Return the request's body.
 
         Raises:
-            HTTPError: it went over the bound.
+            HTTPError: it exceeds the size limit.
         """
         if self._received > self.services.settings.max_body:
             raise self._too_large()
         return b"".join(self._chunks)
 
     def json_body(self) -> dict[str, Any]:
-        """The request's body as a JSON object; an empty one is an empty object.
+        """Return the request's body as a JSON object; empty for an empty body.
 
         Raises:
-            InvalidArguments: it is no JSON object.
+            InvalidArguments: it is not a JSON object.
         """
         body = self.body()
         if not body.strip():
@@ -212,29 +212,29 @@ class TkAIHandler(APIHandler):
         return cast("dict[str, Any]", found)
 
     def send(self, piece: str | bytes) -> None:
-        """Adds a piece to the answer; `flush` lets it go."""
+        """Write a chunk of the response; `flush` sends it."""
         self.write(piece)  # pyright: ignore[reportUnknownMemberType]
 
     def write_json(self, value: Any) -> None:
-        """Answers with JSON."""
+        """Respond with JSON."""
         self.set_header("Content-Type", "application/json")
         self.finish(dumps(value))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Answers with a typed error."""
+        """Respond with a typed error."""
         error: Any = (kwargs.get("exc_info") or (None, None))[1]
         if status_code == 401:
             self.set_header("WWW-Authenticate", 'Bearer realm="Jupyter Server"')
         elif status_code == 405:
             self.set_header("Allow", ", ".join(self.methods()))
         if not self._is_prepared:
-            # Tornado closes the connection where it has not read the body.
+            # Tornado closes the connection if it has not read the body.
             self.set_header("Connection", "close")
         if isinstance(error, ToolError):
             self.set_status(error.status)
             self.write_json(self.error_body(error_info(error)))
             return
-        fallback = ("internal_error", "The server's log says more.")
+        fallback = ("internal_error", "See the server's log.")
         code, hint = ROUTE_ERRORS.get(status_code, fallback)
         if isinstance(error, _StalePage):
             hint = error.hint
@@ -251,25 +251,25 @@ class TkAIHandler(APIHandler):
         )
 
     def error_body(self, error: dict[str, Any]) -> dict[str, Any]:
-        """How the route carries an error: code, message, hint, retryable."""
+        """Return the error as the route sends it: code, message, hint, retryable."""
         return {"error": error}
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """A typed error is an answer, and no traceback in the log."""
+        """Log typed errors without a traceback."""
         if isinstance(value, ToolError) and value.status < 500:
             self.log.debug("%s %s: %s", self.request.method, self.request.path, value.message)
         else:
             super().log_exception(typ, value, tb)
 
     def options(self, *_args: Any, **_kwargs: Any) -> None:
-        """Tells a page that may call this what it may send (CORS)."""
+        """Respond to a CORS preflight request."""
         self.set_header("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE, OPTIONS")
         self.set_header("Access-Control-Allow-Headers", ", ".join(BROWSER_HEADERS))
         self.set_status(204)
         self.finish()
 
     def _tell_browser(self) -> None:
-        """Lets the browser show the answer to the page, whose origin has been found allowed."""
+        """Set the CORS headers for a page of an allowed origin."""
         origin = self.get_origin()
         if origin is not None and "Access-Control-Allow-Origin" not in self.settings.get(
             "headers", {}
@@ -292,12 +292,14 @@ class TkAIHandler(APIHandler):
 
     def _unauthenticated(self) -> HTTPError:
         sent = "Authorization" in self.request.headers or "token" in self.request.query_arguments
-        said = "The server does not accept this token." if sent else "A token or a login is needed."
+        said = (
+            "The server does not accept this token." if sent else "A token or a login is required."
+        )
         return HTTPError(401, said)
 
     def _too_large(self) -> HTTPError:
         bound = self.services.settings.max_body
-        return HTTPError(413, f"The body may have at most {bound:,} bytes.")
+        return HTTPError(413, f"The body is larger than {bound:,} bytes.")
 
     def _is_preflight(self) -> bool:
         return self.request.method == "OPTIONS" and "Origin" in self.request.headers
@@ -307,11 +309,11 @@ class TkAIHandler(APIHandler):
 
 
 def is_origin_allowed(handler: JupyterHandler, listed: frozenset[str]) -> bool:
-    """Whether the page that sent a request, if one did, may: the server's own or one that is listed.
+    """Whether a request has no origin, the server's own, or an allowed one.
 
     Args:
-        handler: The request's.
-        listed: What `TkAIExtensionApp.allowed_origins` lists.
+        handler: The request's handler.
+        listed: Value of `TkAIExtensionApp.allowed_origins`.
     """
     origin = handler.get_origin()
     if origin is None:
@@ -323,14 +325,14 @@ def is_origin_allowed(handler: JupyterHandler, listed: frozenset[str]) -> bool:
         return True
     if handler.allow_origin:
         return handler.allow_origin == "*" or handler.allow_origin.lower() == origin
-    # The whole origin: jupyter_server has a function for that from 2.18 on only.
+    # fullmatch on the whole origin: jupyter_server has a function for that only from 2.18 on.
     pattern = handler.allow_origin_pat
     return bool(pattern) and re.fullmatch(pattern, origin) is not None
 
 
 class NotFoundHandler(TkAIHandler):
-    """What is no route: a typed error like any other, where Jupyter would answer with a page."""
+    """Unknown routes: a typed error instead of Jupyter's HTML page."""
 
     def check_method(self) -> None:
-        """Refuses everybody whom not every route refuses."""
+        """Answer 404 for all methods."""
         raise HTTPError(404, f"There is nothing at {self.request.path}.")

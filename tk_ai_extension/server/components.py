@@ -1,4 +1,4 @@
-"""What a server's extension is put together from, and into."""
+"""Managers that a server's extension is built from, and its components."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Managers:
-    """Jupyter Server's own managers, as they are registered at start."""
+    """Jupyter Server's managers, as they are at the start."""
 
     contents: Any
     kernels: Any
@@ -27,15 +27,15 @@ class Managers:
 
 
 @dataclass(frozen=True, slots=True)
-class Wired:
-    """The workspace over a server's managers, and what is needed of its parts besides.
+class ServerComponents:
+    """Components of a server's extension: the workspace and related services.
 
     Attributes:
-        backends: What holds notebooks and what runs code where nothing else is known of them.
-        missing_parts: By library, what it does not have any more of what the extension uses.
-        models: Finds the model that answers in chats.
+        backends: Names of the default notebook backend and executor.
+        missing_parts: By library, the features that the extension uses and it lacks.
+        models: Finds the model for chats.
         state: The folder of the journal and the chats.
-        project: What a project's own server can do besides; None in a person's.
+        project: Services of a project's own server; None in a person's.
     """
 
     workspace: Workspace
@@ -47,5 +47,5 @@ class Wired:
 
     @property
     def ownership(self) -> Ownership | None:
-        """Says which calls belong to another server; None where all belong to this one."""
+        """Decides which calls belong to another server; None if all belong to this one."""
         return None if self.project is None else self.project.ownership

@@ -1,4 +1,4 @@
-"""Values that take long to make, made when they are first asked for."""
+"""Lazy asynchronous values."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
-class Late(Generic[T]):
-    """A value that is made once, in a task of its own, when it is first asked for.
+class Lazy(Generic[T]):
+    """A value that is created once, in a task, on first use.
 
     Args:
-        make: Makes it.
+        make: Creates the value.
         name: The name of the task.
     """
 
@@ -24,20 +24,20 @@ class Late(Generic[T]):
 
     @property
     def made(self) -> T | None:
-        """The value; None while it is not made, and where making it failed."""
+        """The value; None until it is created, or if that failed."""
         task = self._task
         if task is None or not task.done() or task.cancelled() or task.exception() is not None:
             return None
         return task.result()
 
     async def get(self) -> T:
-        """Return the value, made by now. A caller that is cancelled leaves the others theirs."""
+        """Return the value, creating it if needed; cancelling one caller does not affect others."""
         if self._task is None:
             self._task = asyncio.create_task(self._make(), name=self._name)
         return await asyncio.shield(self._task)
 
     async def settled(self) -> T | None:
-        """Wait until it is made where somebody has asked for it, and return it as `made` does."""
+        """Wait for a creation in progress, if any, and return the value as `made` does."""
         if self._task is not None:
             await asyncio.wait((self._task,))
         return self.made

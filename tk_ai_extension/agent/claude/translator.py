@@ -1,4 +1,4 @@
-"""The messages of the Claude Agent SDK as the events of `agent.backend`. Pure."""
+"""Translation of the Claude Agent SDK's messages to the events of `agent.backend`; without I/O."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ PREFIX = f"mcp__{SERVER}__"
 
 
 class CostMeter:
-    """Difference between the totals of two results of one process.
+    """Meter of the cost of turns: the difference between the totals of two results of one process.
 
     ``total_cost_usd`` and ``model_usage`` of a result cover the session, ``usage`` covers the turn. A
     process that resumes a session continues its total where it was the last process to save it, and
     starts at 0 otherwise (measured with the CLI of claude-agent-sdk 0.2).
 
     Args:
-        resumed: The session's total in dollars before this process, where it resumes one; None where
-            that is not known. A process that begins a session has 0.
+        resumed: The session's total in US dollars before this process, if it resumes one; None if
+            unknown. A process that begins a session has 0.
     """
 
     def __init__(self, resumed: float | None = 0.0) -> None:
@@ -43,7 +43,7 @@ class CostMeter:
         self._is_first = resumed != 0.0
 
     def turn(self, result: ResultMessage) -> float | None:
-        """Return what the turn that ends with this result cost, in dollars; None if unknown."""
+        """Return the cost of the turn that ends with this result, in US dollars; None if unknown."""
         total = result.total_cost_usd
         if total is None:
             return None
@@ -73,29 +73,29 @@ def _session_tokens(usage: dict[str, Any]) -> int:
 
 
 class Translator:
-    """Translates the messages of one turn.
+    """Translator of the messages of one turn.
 
     Args:
-        meter: What the turns of the process cost.
-        redact: Removes secrets from a text: a server may repeat the key that it refuses.
+        meter: Measures the cost of the process's turns.
+        redact: Removes secrets from a text: an API may repeat the key that it refuses.
     """
 
     def __init__(self, meter: CostMeter, redact: Callable[[str], str] = str) -> None:
         self._meter = meter
         self._redact = redact
-        # The tools of the calls so far, by the ids of the calls.
+        # Tool names of the calls so far, by call id.
         self._called: dict[str, str] = {}
-        # The last entry of the session, by which the CLI forks it (`resume_session_at`).
+        # The session's last entry, for forking it (`resume_session_at`).
         self._position: str | None = None
         self._blocks = 0
-        # Of the model's message that is being streamed: where its blocks begin among the turn's,
-        # their numbers, and how many characters each has so far.
+        # Of the message that is being streamed: the offset of its blocks in the turn,
+        # their numbers, and the characters of each so far.
         self._first: int | None = None
         self._numbers: dict[int, int] = {}
         self._lengths: dict[int, int] = {}
 
     def translate(self, message: Message) -> list[AgentEvent]:
-        """Return the events that a message stands for, at least one."""
+        """Return the events of a message, at least one."""
         return list(self._events(message)) or [Working()]
 
     def _events(self, message: Message) -> Iterator[AgentEvent]:  # noqa: C901 (a kind each)
@@ -129,7 +129,7 @@ class Translator:
         match event.get("type"):
             case "message_start":
                 if self._first is not None:
-                    # The stream before was cut: what it brought comes again.
+                    # The previous stream was interrupted: its content is sent again.
                     self._blocks = self._first
                     yield Discarded(self._first)
                 self._first = self._blocks
@@ -140,7 +140,7 @@ class Translator:
             case "content_block_delta":
                 yield from self._delta(event["index"], event["delta"])
             case "message_delta" if event["delta"].get("stop_reason"):
-                # A stream that was cut is stopped as well, but never says why.
+                # An interrupted stream stops as well, but without a stop reason.
                 self._first = None
             case _:
                 return
@@ -159,7 +159,7 @@ class Translator:
         yield kind_of(block, start, piece)
 
     def _answered(self, block: ToolResultBlock) -> ToolAnswered:
-        """The answer to a call; it is news only where the call never reached us."""
+        """Return the result of a call that never reached us; other results are known already."""
         call, text = str(block.tool_use_id), _plain(block.content)
         error = {"code": "unknown_tool", "message": text, "hint": "", "retryable": False}
         return ToolAnswered(
@@ -181,16 +181,16 @@ def _system(subtype: str, data: Mapping[str, Any]) -> Iterator[AgentEvent]:
             attempts=int(data.get("max_retries") or 0),
             seconds=round(float(data.get("retry_delay_ms") or 0) / 1000, 3),
             status=status if isinstance(status, int) else None,
-            reason=str(data.get("error") or "no answer"),
+            reason=str(data.get("error") or "no response"),
         )
 
 
 def failure(result: ResultMessage, redact: Callable[[str], str]) -> ToolError | None:
-    """The error that a turn ended with, or None: failures of the model's server come as results.
+    """Return the error of a turn, or None; failures of the provider arrive as results.
 
     Args:
         result: The last message of the turn.
-        redact: Takes secrets out of what the server said: some repeat the key that they refuse.
+        redact: Removes secrets from the provider's message: some repeat the key that they refuse.
     """
     if not result.is_error:
         return None

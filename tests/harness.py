@@ -1,4 +1,4 @@
-"""A desk: the tools in a real Jupyter server, called as a face calls them."""
+"""Harness for tests of tools: call them in a real Jupyter server, as an interface does."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ NOBODY = Caller("alice", None, "mcp")
 
 
 @dataclass
-class Desk:
-    """The tools of one server, and its root folder."""
+class ToolHarness:
+    """The tools of one server and its root folder."""
 
     workspace: Workspace
     registry: Registry
@@ -36,7 +36,7 @@ class Desk:
     caller: Caller = ALICE
 
     async def call(self, tool: str, *, caller: Caller | None = None, **arguments: Any) -> Any:
-        """Calls a tool as a face does; the structured answer fits the tool's own schema."""
+        """Call a tool as an interface does, and check the result against the tool's own schema."""
         context = ToolContext(self.workspace, caller or self.caller)
         result: Result = await self.registry.call(tool, arguments, context)
         definition = self.registry.get(tool)
@@ -129,6 +129,6 @@ def jp_server_config(jp_server_config: Config, backend: str, documents: str) -> 
 
 
 @pytest.fixture
-async def desk(jp_serverapp: ServerApp, jp_root_dir: Path) -> Desk:
+async def harness(jp_serverapp: ServerApp, jp_root_dir: Path) -> ToolHarness:
     (extension,) = jp_serverapp.extension_manager.extension_apps["tk_ai_extension"]
-    return Desk(extension.services.workspace, Registry.load(), jp_root_dir, jp_serverapp)
+    return ToolHarness(extension.services.workspace, Registry.load(), jp_root_dir, jp_serverapp)

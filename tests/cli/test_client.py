@@ -61,7 +61,7 @@ def greeting(nb: Nb, *argv: str) -> bytes:
 def test_an_answer_that_is_none_is_refused_and_changes_nothing(opened: Nb, answer: bytes) -> None:
     asked, said, ended = talk(opened, greeting(opened, "edit", "0", "-"), answer)
     assert asked == {"ask": "stdin"}
-    assert "cannot be understood" in said["err"]
+    assert "sent an invalid message" in said["err"]
     assert ended == {"exit": wire.REFUSED}
     assert opened.read("a.ipynb").cells[0].source == "x = 1"
 
@@ -83,7 +83,7 @@ def test_a_command_says_that_its_input_is_too_long(
     monkeypatch.setattr(wire, "LONGEST_LINE", 100)
     here, there = socket.socketpair()
     with here, there:
-        client._say(here, {"answer": "x" * 100})  # pyright: ignore[reportPrivateUsage]
+        client._send(here, {"answer": "x" * 100})  # pyright: ignore[reportPrivateUsage]
         assert there.recv(1000) == b'{"too_long": true}\n'
 
 
@@ -103,7 +103,7 @@ def test_a_host_that_breaks_off_or_is_none_ends_the_command_with_3(
     there.close()
     with here:
         assert client.forward(here, ["cells"], "/", client.Console(), own=True) == wire.UNREACHABLE
-    assert "The server ended before it had answered" in capsys.readouterr().err
+    assert "The server stopped before it answered" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_server_gets_what_the_command_names_and_nothing_else(
         assert ended == wire.OK
         greeting, answer = (json.loads(line) for line in there.recv(100_000).splitlines())
     assert "canary" not in json.dumps(greeting)
-    assert answer == {"problem": "The command does not name that."}
+    assert answer == {"problem": "The command does not name this file."}
 
 
 async def test_ctrl_c_while_a_command_reads_ends_it_and_nothing_is_changed(opened: Nb) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong where `nb` keeps something for itself, as the errors that every face shows."""
+"""Translation of errors when `nb` writes its own files, for all interfaces."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tk_ai_extension.notebooks.files.saving import save_error
 
 
 @contextmanager
-def written(what: str) -> Generator[None]:
-    """Turns the system's errors of a block into those of the tools.
+def translate_write_errors(what: str) -> Generator[None]:
+    """Translate `OSError` in a block to errors of the tools.
 
     Args:
-        what: What is written in it, as a sentence names it.
+        what: What is written, for the message.
 
     Raises:
         DiskFull, ReadOnly, SaveFailed.

@@ -1,4 +1,4 @@
-"""What a command is."""
+"""Definition of a command."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tk_ai_extension.cli.parsing import STDIN, FromStdin
 from tk_ai_extension.cli.session import Session
 
 WHOLE = 2_000_000
-"""Characters of a notebook's text that are read at once, unless told otherwise."""
+"""Default limit of a notebook's text, in characters."""
 
 Run = Callable[[Session, argparse.Namespace], Awaitable[int]]
-"""Does what a command is for; answers with the exit status."""
+"""Runs a command and returns the exit status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class Command:
     """A command of `nb`.
 
     Attributes:
-        name: What is typed.
-        summary: What it does, in a line.
+        name: The name on the command line.
+        summary: One-line description.
         configure: Adds its arguments.
-        run: Does it.
-        examples: Calls to learn from, with a comment each.
-        group: The heading under which it is listed.
+        run: Runs it.
+        examples: Example calls, with comments.
+        group: Heading in the list of commands.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Command:
 
 
 async def given(session: Session, args: argparse.Namespace) -> dict[str, Any]:
-    """The arguments that were typed, paths from the project's root, ``-`` read from standard input."""
+    """Return the arguments with paths relative to the project's root, and ``-`` read from standard input."""
     arguments = session.located({k: v for k, v in vars(args).items() if v is not None})
     for name, value in arguments.items():
         if value == STDIN:
@@ -50,5 +50,5 @@ async def given(session: Session, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def without_last_newline(text: str) -> str:
-    """A cell's source has no newline at its end, and what a shell pipes always has one."""
+    """Remove the final newline that shells add: a cell's source has none."""
     return text.removesuffix("\n")

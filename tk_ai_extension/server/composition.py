@@ -1,4 +1,4 @@
-"""How the extension's parts are put together in a Jupyter Server."""
+"""Composition root: builds the extension's components in a Jupyter Server."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tk_ai_extension.notebooks.rooms.leases import RoomLeases
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.tabs.protocol import TabChannel
 from tk_ai_extension.server.agents import find_models
+from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.files import ContentsFiles
-from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.notices import Notices
@@ -42,11 +42,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 APPROVE = "with `nb approve {id}` in the project's folder"
-"""Where people answer an agent in a project's own server, as it is told."""
+"""Where people answer permission requests of a project's own server, for the agent."""
 
 
-def wire(app: TkAIExtensionApp, managers: Managers, tabs: TabChannel) -> Wired:
-    """Puts the parts together, as the app's traits say."""
+def build_components(
+    app: TkAIExtensionApp, managers: Managers, tabs: TabChannel
+) -> ServerComponents:
+    """Build the components, as configured by the app's traits."""
     root = root_of(managers.contents)
     state = state_of(app.data_dir, root)
     hidden = bool(getattr(managers.contents, "allow_hidden", False))
@@ -81,7 +83,7 @@ def wire(app: TkAIExtensionApp, managers: Managers, tabs: TabChannel) -> Wired:
         environment=InheritedEnvironment(app.kernel_env_exclude)
         if project is None
         else AllowedEnvironment(),
-        # What outlives this process does not write into a pipe of it.
+        # Processes that outlive this one must not write to its pipes.
         capture_stderr=project is None,
         confine=None if project is None else project.confinement,
         ready_timeout=app.kernel_start_timeout,
@@ -139,11 +141,13 @@ def wire(app: TkAIExtensionApp, managers: Managers, tabs: TabChannel) -> Wired:
         return {library: parts for library, parts in now.items() if parts}
 
     backends = {"documents": store.backend, "executor": kernels.backend}
-    return Wired(workspace, backends, missing, find_models(app, root or Path()), state, project)
+    return ServerComponents(
+        workspace, backends, missing, find_models(app, root or Path()), state, project
+    )
 
 
 def _show_agent(store: NotebookRouter, path: str, caller: Caller, activity: Activity) -> None:
-    """Show who changes and runs what as a collaborator, where jupyter-collaboration is on."""
+    """Show agents as collaborators if jupyter-collaboration is enabled."""
     presence = store.presence
     if presence is None:
         return
@@ -155,14 +159,14 @@ def _show_agent(store: NotebookRouter, path: str, caller: Caller, activity: Acti
         case "ran":
             presence.ended(path, caller, activity.cells)
         case _:
-            # What is taken back is a person's doing.
+            # An undo is a person's action.
             pass
 
 
 def state_of(data_dir: str, root: Path | None) -> Path:
-    """The folder of the journal and the chats, created if possible.
+    """Return the folder of the journal and the chats, created if possible.
 
-    Where it is not, each change answers with `StateUnavailable`, and reading goes on.
+    If it cannot be created, changes fail with `StateUnavailable`, and reading still works.
     """
     try:
         return state_folder(Path(data_dir), root)
@@ -177,6 +181,6 @@ def state_of(data_dir: str, root: Path | None) -> Path:
 
 
 def root_of(contents: Any) -> Path | None:
-    """The folder that paths are relative to; None for a contents manager that is not on files."""
+    """Return the root folder; None for a contents manager without files."""
     root = getattr(contents, "root_dir", "")
     return Path(root) if root and Path(root).is_dir() else None

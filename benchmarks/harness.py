@@ -1,4 +1,4 @@
-"""A Jupyter server in this process, and its tools called as a face calls them."""
+"""Harness for benchmarks: a Jupyter server in this process and its tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CallFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class BenchmarkHarness:
     """The tools of one server.
 
     Attributes:
@@ -44,7 +44,7 @@ class Desk:
         """
         context = ToolContext(self.workspace, caller or self.caller)
         result = await self.registry.call(tool, arguments, context)
-        # What every face does with an answer is part of the work.
+        # What every interface does with an answer is part of the work.
         text, data = result.full_text(), result.structured()
         if result.is_error:
             raise CallFailed(f"{tool}: {text}")
@@ -56,7 +56,9 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(root: Path, executor: str = "direct", *, live: bool = False) -> AsyncGenerator[Desk]:
+async def start_harness(
+    root: Path, executor: str = "direct", *, live: bool = False
+) -> AsyncGenerator[BenchmarkHarness]:
     """A server over a folder, up inside the block.
 
     Args:
@@ -82,12 +84,12 @@ async def desk(root: Path, executor: str = "direct", *, live: bool = False) -> A
         extension = next(iter(app.extension_manager.extension_apps["tk_ai_extension"]))
         # Now, not in the middle of what is measured.
         await extension.services.mcp()
-        yield Desk(
+        yield BenchmarkHarness(
             app,
             extension.services.workspace,
             Registry.load(),
             root,
-            Caller("bench", "desk", "mcp"),
+            Caller("bench", "harness", "mcp"),
         )
     finally:
         await app._cleanup()  # noqa: SLF001 - as pytest-jupyter ends its servers

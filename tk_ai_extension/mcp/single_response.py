@@ -1,10 +1,9 @@
-"""Answers that come alone, as plain JSON.
+"""Plain JSON for responses without other messages.
 
-A request of the protocol with sessions may be answered by a stream or by JSON. The SDK streams: it
-cannot know whether a tool is going to report progress, to log or to ask something first. Most calls
-say nothing but their answer, and JSON is the cheaper form of that: one piece instead of three, and
-the client keeps its connection, which it closes where a stream has brought what it waited for. In
-the protocol without sessions the SDK itself does the same.
+In the protocol with sessions, the response to a request is a stream or JSON. The SDK streams: it
+cannot know whether a tool will report progress, log or ask something first. Most calls send only
+their result, for which JSON is cheaper: one chunk instead of three, and the client keeps its
+connection, which it closes after a stream. In the protocol without sessions the SDK does the same.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from starlette.types import Message, Send
 STREAM = "text/event-stream"
 
 
-class LoneAnswer:
-    """Passes on what an ASGI application sends; an answer that is all there is goes as JSON.
+class SingleResponse:
+    """Wraps `send` of an ASGI application; a single response is sent as JSON.
 
-    The head of a stream waits for the first piece. The answer makes it JSON; anything else (a
-    notification, a question to the client, a comment that keeps the line open) makes it a stream.
+    The head of a stream is held until the first chunk. A response makes it JSON; anything else (a
+    notification, a request to the client, a keep-alive comment) makes it a stream.
 
     Args:
-        send: Takes what is to be sent.
+        send: The original `send`.
     """
 
     def __init__(self, send: Send) -> None:
@@ -34,7 +33,7 @@ class LoneAnswer:
         self._answered = False
 
     async def __call__(self, message: Message) -> None:
-        """Takes a message of the application."""
+        """Handle a message of the application."""
         if message["type"] == "http.response.start" and _is_stream(message):
             self._head = message
         elif not self._answered:
@@ -43,7 +42,7 @@ class LoneAnswer:
     async def _pass_on(self, message: Message) -> None:
         head, self._head = self._head, None
         if head is not None:
-            answer = _lone_answer(message.get("body", b""))
+            answer = _single_response(message.get("body", b""))
             if answer is not None:
                 self._answered = True
                 headers = MutableHeaders(scope=head)
@@ -58,8 +57,8 @@ def _is_stream(head: Message) -> bool:
     return MutableHeaders(scope=head).get("content-type", "").startswith(STREAM)
 
 
-def _lone_answer(piece: bytes) -> bytes | None:
-    """The JSON-RPC response that is all of a piece of a stream; None where it is anything else."""
+def _single_response(piece: bytes) -> bytes | None:
+    """Return the JSON-RPC response of a chunk; None if the chunk is anything else."""
     fields = [line.partition(b": ") for line in piece.split(b"\r\n") if line]
     if [name for name, _, _ in fields] != [b"event", b"data"]:
         return None

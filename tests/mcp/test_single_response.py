@@ -11,7 +11,7 @@ import pytest
 
 from tests.mcp.conftest import LEGACY, Connect
 from tests.mcp.probes.tools import Probe
-from tk_ai_extension.mcp.answers import LoneAnswer
+from tk_ai_extension.mcp.single_response import SingleResponse
 
 DEADLINE = 10
 JSON, STREAM = "application/json", "text/event-stream"
@@ -118,7 +118,7 @@ async def sent(*pieces: bytes) -> tuple[dict[bytes, bytes], list[bytes]]:
     async def send(message: Any) -> None:
         out.append(message)
 
-    answer = LoneAnswer(send)
+    answer = SingleResponse(send)
     await answer(HEAD | {"headers": list(HEAD["headers"])})
     for piece in pieces:
         await answer({"type": "http.response.body", "body": piece, "more_body": True})

@@ -1,4 +1,4 @@
-"""What the URIs of resources name."""
+"""URIs of resources."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ARTIFACT = re.compile(r"artifact://(?P<id>[^/]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class NotebookPlace:
-    """A notebook, one of its cells, or one output of a cell.
+class NotebookUri:
+    """URI of a notebook, one of its cells, or one output of a cell.
 
     Attributes:
         path: Relative to the server's root, with forward slashes.
-        cell: The cell's address; None for the whole notebook.
-        output: The output's index, from 0; None for the whole cell.
+        cell: Address of the cell; None for the notebook.
+        output: Index of the output, from 0; None for the cell.
     """
 
     path: str
@@ -33,9 +33,9 @@ class NotebookPlace:
 
     @property
     def uri(self) -> str:
-        """The URI of this place.
+        """Return the URI.
 
-        >>> NotebookPlace("my plots/fig 1.ipynb", "318a", 0).uri
+        >>> NotebookUri("my plots/fig 1.ipynb", "318a", 0).uri
         'notebook://my%20plots/fig%201.ipynb/cells/318a/outputs/0'
         """
         uri = f"notebook://{quote(self.path)}"
@@ -45,38 +45,38 @@ class NotebookPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class ArtifactPlace:
-    """An output that was too long to show."""
+class ArtifactUri:
+    """URI of an output that was too long to show."""
 
     id: str
 
     @property
     def uri(self) -> str:
-        """The URI of this place."""
+        """Return the URI."""
         return f"artifact://{quote(self.id, safe='')}"
 
 
-Place = NotebookPlace | ArtifactPlace
+Place = NotebookUri | ArtifactUri
 
 
 def parse(uri: str) -> Place | None:
-    """What a URI names, or None where it is none of ours. Whether it exists is another question.
+    """Parse a URI; None if it is not one of ours. The resource need not exist.
 
     >>> parse("notebook://../secret.ipynb")  # the workspace refuses it, like any path
-    NotebookPlace(path='../secret.ipynb', cell=None, output=None)
+    NotebookUri(path='../secret.ipynb', cell=None, output=None)
     >>> parse("notebook://a%20b.ipynb/cells/cell-3/outputs/1")
-    NotebookPlace(path='a b.ipynb', cell='cell-3', output=1)
+    NotebookUri(path='a b.ipynb', cell='cell-3', output=1)
     >>> parse("artifact://x1")
-    ArtifactPlace(id='x1')
+    ArtifactUri(id='x1')
     >>> parse("file:///etc/passwd")
     """
     if found := _NOTEBOOK.fullmatch(uri):
         cell, output = found["cell"], found["output"]
-        return NotebookPlace(
+        return NotebookUri(
             unquote(found["path"]),
             None if cell is None else unquote(cell),
             None if output is None else int(output),
         )
     if found := _ARTIFACT.fullmatch(uri):
-        return ArtifactPlace(unquote(found["id"]))
+        return ArtifactUri(unquote(found["id"]))
     return None

@@ -1,4 +1,4 @@
-"""How answers look to a person at a terminal: tables, boxes, colour."""
+"""Rendering of results for a terminal with rich: tables, boxes, colours."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SYMBOLS = {
     "ok": ("✔", "green"),
     "skipped": ("·", "dim"),
 }
-"""The sign and colour of each state of a cell; every other state is a failure."""
+"""Symbol and colour of each state of a cell; every other state is a failure."""
 FAILED = ("✘", "red")
 
 STATES = {
@@ -37,29 +37,29 @@ STATES = {
     "error": "red",
     "running": "cyan",
 }
-"""The colour of a cell's state in a list."""
+"""Colour of a cell's state in a list."""
 
 MAX_DEPTH = 6
-"""How deep a tree of JSON is shown."""
+"""Maximum depth of a tree of JSON."""
 MAX_BRANCHES = 50
-"""How many members of one value."""
+"""Maximum number of members of one value."""
 
 HEADINGS = {"execution_count": "count"}
-"""What columns are called whose name takes more room than their values."""
+"""Short headings for columns with short values."""
 
 KEPT = ("index", "cell", "id", "execution_id", "kernel_id", "name", "time", "state")
-"""The columns of a table that are shown however narrow the terminal is."""
+"""Columns that are always shown."""
 
 SHORT = 20
-"""Characters of a column that keeps its width."""
+"""Maximum width of a column that is never shortened, in characters."""
 NARROWEST = 20
-"""Characters that a longer column has at least; others are left out for it."""
+"""Minimum width of a longer column, in characters; other columns are omitted for it."""
 GAP = 3
-"""Characters between two columns."""
+"""Gap between columns, in characters."""
 
 
-def answer(result: Result) -> RenderableType:
-    """A tool's answer, as what it is: an execution, a cell, a notebook, rows, or else its text."""
+def render_result(result: Result) -> RenderableType:
+    """Render a tool's result by its kind: an execution, a cell, a notebook, rows, or text."""
     if isinstance(result, ExecutionResult):
         return _execution(result)
     if isinstance(result, PendingRequests) and result.permissions:
@@ -76,27 +76,31 @@ def answer(result: Result) -> RenderableType:
 
 
 def _code(text: str) -> RenderableType:
-    """Code in the terminal's own colours, on its own background, whichever that is."""
+    """Render code in the terminal's own colours and background."""
     return Syntax(
         harmless(text), "python", theme="ansi_dark", background_color="default", word_wrap=True
     )
 
 
-def refusal(error: ToolError) -> RenderableType:
-    """An error: what is wrong, and what to do."""
-    # A conflict has more to show: the source as it is, which counts as seen from then on.
+def render_error(error: ToolError) -> RenderableType:
+    """Render an error with its hint."""
+    # A conflict also shows the current source, which counts as read from then on.
     more = error.as_text().removeprefix(ToolError.as_text(error)).strip("\n")
-    body = Group(plain(error.message), plain(error.hint, "dim"), *([plain(more)] if more else []))
+    body = Group(
+        plain(error.message),
+        plain(error.hint, "dim"),
+        *([plain(more)] if more else []),
+    )
     return Panel(body, title=error.code, title_align="left", border_style="red", box=ROUNDED)
 
 
 def plain(text: str, style: str = "") -> Text:
-    """A text as it stands, whatever it holds."""
+    """Return text without interpreting markup."""
     return Text(harmless(text), style)
 
 
 _MARKS = {"title": "bold", "note": "dim", "+": "green", "-": "red", "@": "dim"}
-"""The style of each kind of line of a proposal."""
+"""Style of each kind of line of a proposal."""
 
 
 def _asked(asked: PendingRequest) -> RenderableType:
@@ -119,7 +123,9 @@ def _execution(result: ExecutionResult) -> RenderableType:
     for run in result.runs:
         parts += _run(run)
     if result.prompt is not None:
-        parts.append(plain(f"input() asked {result.prompt!r}; nobody could answer", "yellow"))
+        parts.append(
+            plain(f"input() asked {result.prompt!r}; no answer is possible here", "yellow")
+        )
     if result.skipped:
         were = "cell was" if result.skipped == 1 else "cells were"
         parts.append(Text(f"· {result.skipped} more {were} not run", "dim"))
@@ -145,7 +151,7 @@ def _run(run: CellRun) -> Iterable[RenderableType]:
 
 
 def _grow(tree: Tree, value: Any, depth: int) -> None:
-    """Hangs a JSON value into a tree, its members and items as branches."""
+    """Add a JSON value to a tree, its members and items as branches."""
     members: list[tuple[str, Any]] = []
     if isinstance(value, dict):
         members = list(cast("dict[str, Any]", value).items())
@@ -167,7 +173,7 @@ def _grow(tree: Tree, value: Any, depth: int) -> None:
 
 
 def _head(run: CellRun) -> Text:
-    """The line that says how a cell ended, or how far it is."""
+    """Render the line with a cell's status."""
     sign, style = SYMBOLS.get(run.status, FAILED)
     words = (
         sign,
@@ -205,9 +211,9 @@ def _rows(name: str, fields: dict[str, Any]) -> RenderableType:
 
 
 class Rows:
-    """Rows as a table that fits the terminal: columns of long texts share what the others leave.
+    """Table that fits the terminal: columns of long texts share the remaining width.
 
-    Where that is too little, the last columns that are not `KEPT` are left out.
+    If that is too little, the last columns that are not in `KEPT` are omitted.
 
     Args:
         rows: Values by column.
@@ -215,7 +221,7 @@ class Rows:
 
     def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
         self._rows = rows
-        # What says nothing in any row takes no room; a versioned address begins with the id beside it.
+        # Omit columns without values, and the id beside a versioned address that starts with it.
         self._columns = [
             key
             for key in dict.fromkeys(key for row in rows for key in row)
@@ -230,7 +236,7 @@ class Rows:
         }
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Give rich the table; rich calls it."""
+        """Yield the table; called by rich."""
         widths = self.widths(options.max_width)
         table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
         for column, width in widths.items():
@@ -247,7 +253,7 @@ class Rows:
         yield table
 
     def widths(self, available: int) -> dict[str, int]:
-        """Return the characters of each column that is shown, in so many characters."""
+        """Return the width of each visible column, for a total width in characters."""
         columns = list(self._columns)
         elastic = [column for column in columns if self._widths[column] > SHORT]
         optional = [column for column in columns if column not in (*KEPT, *elastic[:1])]
@@ -260,7 +266,7 @@ class Rows:
             columns.remove(gone)
             elastic = [column for column in elastic if column != gone]
         widths = {column: self._widths[column] for column in columns}
-        # The shortest first: what one does not need the others have.
+        # The shortest first: the others share the width that it does not need.
         elastic.sort(key=lambda column: self._widths[column])
         for number, column in enumerate(elastic):
             share = room // (len(elastic) - number)

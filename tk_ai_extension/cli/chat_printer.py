@@ -1,4 +1,4 @@
-"""Showing a turn of a chat on a terminal, as it happens: text, calls, diffs, and how it ends."""
+"""Output of a chat's turn on a terminal: text, calls, diffs and the end."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tk_ai_extension.cli.terminal import Terminal, harmless
 from tk_ai_extension.tools.results import Image
 
 MAX_ARGUMENTS = 120
-"""Characters of a call's arguments that are shown."""
+"""Maximum length of a call's arguments in the output, in characters."""
 
 GREEN, RED, YELLOW, DIM = "32", "31", "33", "2"
-"""Colours, as a terminal knows them."""
+"""ANSI colour codes."""
 _MARKS = {"+": GREEN, "-": RED, "@": DIM, "title": YELLOW, "note": DIM}
-"""The colour of each kind of line of a diff or a proposal."""
+"""Colour of each kind of line of a diff or a proposal."""
 
 
-class Telling:
-    """Tells of events: Claude's words on standard output, all else beside it.
+class ChatPrinter:
+    """Prints events: Claude's text to standard output, everything else to standard error.
 
     Args:
-        terminal: Where.
-        coloured: Whether it shows colours.
-        as_json: Print each event as a line of JSON instead.
+        terminal: The terminal.
+        coloured: Whether to use colours.
+        as_json: Print each event as a line of JSON.
     """
 
     def __init__(self, terminal: Terminal, *, coloured: bool, as_json: bool) -> None:
@@ -36,8 +36,8 @@ class Telling:
         self._block: int | None = None
         self._in_line = False
 
-    def tell(self, event: Mapping[str, Any]) -> None:
-        """Shows an event."""
+    def print_event(self, event: Mapping[str, Any]) -> None:
+        """Print an event."""
         if self._json:
             self._terminal.out(json.dumps(event) + "\n")
             return
@@ -57,12 +57,12 @@ class Telling:
                     self.note(said)
 
     def note(self, text: str) -> None:
-        """Says something besides."""
+        """Print a note."""
         if not self._json:
             self._beside(text, YELLOW)
 
     def preview(self, event: Mapping[str, Any]) -> None:
-        """Shows what a call that needs approval would do."""
+        """Print the proposal of a call that needs approval."""
         if not self._json:
             where = f" in {event['notebook']}" if event["notebook"] else ""
             self._beside(f"Claude wants to run {event['tool']}{where}", YELLOW)
@@ -111,15 +111,15 @@ class Telling:
 
 
 def _note(event: Mapping[str, Any]) -> str:
-    """What is said besides of an event that is no part of the answer; empty for nothing."""
+    """Return the note for an event that is not part of the response; empty for none."""
     match event["kind"]:
         case "discarded":
-            return "The line to the model was cut: what was said last comes again."
+            return "Model connection lost; the last response will be repeated."
         case "message" if event["waits"]:
-            return f"Messages of this chat that come first: {event['waits']}."
+            return f"Queued behind {event['waits']} other messages of this chat."
         case "retry":
             count = f"{event['attempt']} of {event['attempts']}"
-            return f"The model is asked again ({count}): {event['reason']}"
+            return f"Retrying ({count}): {event['reason']}"
         case "notice":
             return str(event["text"])
         case _:
@@ -127,7 +127,7 @@ def _note(event: Mapping[str, Any]) -> str:
 
 
 def _arguments(arguments: Mapping[str, Any]) -> str:
-    """A call's arguments in a few words."""
+    """Return a call's arguments, shortened."""
     shown = ", ".join(
         f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items()
     )

@@ -17,7 +17,7 @@ from tests.server.conftest import Ask, Call
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.outputs import Append, OutputBuffer, ReplaceOutput, StreamEdit
-from tk_ai_extension.server.following import PIECE, Position
+from tk_ai_extension.server.execution_events import PIECE, Position
 from tk_ai_extension.server.handlers import streaming
 from tk_ai_extension.server.models import EXECUTION_EVENTS
 from tk_ai_extension.workspace.runs import MAX_EVENTS, Run, Step

@@ -1,4 +1,4 @@
-"""What is new in a run's outputs for one who follows it, also after the line was cut."""
+"""Stream of an execution's outputs for a follower, resumable after a lost connection."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _ID = re.compile(r"(\d{1,15})(?:-(\d{1,9})-(\d{1,9})-(\d{1,12}))?", re.ASCII)
 
 
 PIECE = 256_000
-"""Characters of a stream output in one message: a client that reads slowly holds back no more."""
+"""Maximum characters of a stream output in one message: limits the buffer of a slow client."""
 
 
 @dataclass
 class Position:
-    """How far somebody has followed a run; as text it is the id of a server-sent event.
+    """Position of a follower in a run; as text, the id of a server-sent event.
 
     Attributes:
-        event: The number of the last event.
-        step: The step whose outputs come next.
-        output: The output that comes next in it.
-        characters: How much of that output they have, where it is a stream that still grows.
+        event: Number of the last event.
+        step: Index of the next step.
+        output: Index of its next output.
+        characters: Characters already sent of that output, if it is a growing stream.
     """
 
     event: int = 0
@@ -36,17 +36,17 @@ class Position:
 
     @classmethod
     def parse(cls, text: str, run: Run) -> Position:
-        """The position in a run that an event's id stands for.
+        """Parse an event's id as a position in a run.
 
         Raises:
-            InvalidArguments: it is no id that a stream of this run gave.
+            InvalidArguments: the id is not from a stream of this run.
         """
         found = _ID.fullmatch(text)
         position = cls(*(int(part or 0) for part in found.groups())) if found else None
         if position is None or not position.is_reached(run):
             raise InvalidArguments(
-                f"`{text[:50]}` is no event's id of this execution.",
-                hint="Leave Last-Event-ID out to be told everything.",
+                f"`{text[:50]}` is not an event id of this execution.",
+                hint="Omit Last-Event-ID to receive all events.",
             )
         return position
 
@@ -54,19 +54,19 @@ class Position:
         return f"{self.event}-{self.step}-{self.output}-{self.characters}"
 
     def is_reached(self, run: Run) -> bool:
-        """Whether the run has come this far. What was there may have been written over since."""
+        """Whether the run has reached this position; its outputs may have been overwritten since."""
         if self.event > run.version or self.step >= len(run.steps):
             return False
         return self.step == 0 or _has_begun(run.steps[self.step])
 
     def follow(self, run: Run, event: RunEvent) -> Iterator[tuple[str, Json]]:
-        """What an event means from here: kind and data of each message, moving on with each.
+        """Yield kind and data of each message for an event, advancing the position.
 
-        ``outputs`` becomes messages of kind ``output``, which say what is new: ``{"index", "output"}``
-        is one more output, ``{"index", "start", "text"}`` a piece of the stream output ``index`` from
-        character ``start`` on, and ``{"index", "start", "cut": true}`` says that everything from there
-        on is gone (an update, a carriage return, ``clear_output``); what stands there now follows.
-        Each names its ``cell``.
+        ``outputs`` becomes messages of kind ``output`` with the difference: ``{"index", "output"}``
+        is a new output, ``{"index", "start", "text"}`` a piece of the stream output ``index`` from
+        character ``start`` on, and ``{"index", "start", "cut": true}`` removes everything from there
+        on (an update, a carriage return, ``clear_output``); the new content follows.
+        Each message has its ``cell``.
         """
         if "rewritten" in event.data and run.steps[self.step].cell == event.data["cell"]:
             place: tuple[int, int] = event.data["rewritten"]
@@ -74,13 +74,13 @@ class Position:
                 self.output, self.characters = place
                 yield "output", {"cell": event.data["cell"], **self._cut()}
         if event.kind == "reset" and (self.output or self.characters):
-            # What was written over meanwhile is not known any more.
+            # Overwritten outputs are not known any more.
             self.output = self.characters = 0
             yield "output", {"cell": run.steps[self.step].cell, **self._cut()}
         if event.kind in ("outputs", "ended", "reset", "done"):
             for delta in self._deltas(run):
                 yield "output", delta
-        # Not before: who is cut off between two messages of an event gets the rest of it.
+        # Not earlier: a client that disconnects between two messages of an event gets the rest.
         self.event = event.id
         if event.kind not in ("outputs", "reset"):
             yield event.kind, event.data
@@ -100,7 +100,7 @@ class Position:
 
     def _step_deltas(self, outputs: OutputBuffer) -> Iterator[Json]:
         if self.output > len(outputs) or (self.output == len(outputs) and self.characters):
-            # Events between were forgotten, and the outputs that they told of are gone.
+            # Intermediate events were dropped, and so were their outputs.
             self.output = self.characters = 0
             yield self._cut()
         while self.output < len(outputs):
@@ -114,7 +114,7 @@ class Position:
                 self.characters = start + len(text)
                 yield {"index": index, "name": name, "start": start, "text": text}
                 start = self.characters
-            # It may have grown while the pieces were sent.
+            # It may have grown while the chunks were sent.
             if start >= len(stream):
                 if index == len(outputs) - 1:
                     return

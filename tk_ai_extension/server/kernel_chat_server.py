@@ -1,11 +1,11 @@
-"""The line by which a cell asks Claude (`%tk`): a local socket, and a pass for each kernel.
+"""Local socket by which cells ask Claude (`%tk`), with a credential for each kernel.
 
-A kernel gets the line's address and its pass in the environment of its process, and neither a token of
-the server's nor a key of the model's. The pass is good in that kernel's processes alone, where the
-system says who is at the other end of a socket, and until that kernel ends.
+A kernel receives the socket's address and its credential in its environment, and neither a token of the
+server nor a key of the provider. The credential is valid until the kernel ends, and only in that kernel's
+processes if the system can identify the peer of a socket.
 
-One question a connection, JSON a line each way: the first line has the ``pass`` and what is asked; what
-comes of it is for whoever answers to say.
+Each connection carries one question as lines of JSON: the first line has the ``pass`` and the question;
+the handler sends the responses.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ from tk_ai_extension.workspace.socket_listener import SocketListener
 logger = logging.getLogger(__name__)
 
 LINE = "TK_AI_LINE"
-"""The variable with the line's address in a kernel's environment."""
+"""Environment variable of a kernel with the socket's address."""
 PASS = "TK_AI_PASS"  # noqa: S105 - the name of a variable
-"""The variable with the kernel's pass."""
+"""Environment variable with the kernel's credential."""
 
 MAX_LINE = 4_000_000
-"""Bytes of one line from a kernel."""
+"""Maximum length of a line from a kernel, in bytes."""
 MAX_QUESTIONS = 32
-"""How many cells may ask at once."""
+"""Maximum number of concurrent questions."""
 
 
-class Wire:
-    """A cell's end of the conversation, as who answers sees it."""
+class JsonLineConnection:
+    """Connection to a cell: lines of JSON."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        """Sends a line; nothing happens where nobody listens any more."""
+        """Send a message; ignored after a disconnect."""
         if not self._writer.is_closing():
             self._writer.write(json.dumps(message).encode() + b"\n")
             with contextlib.suppress(ConnectionError):
                 await self._writer.drain()
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next line; None where the cell has gone.
+        """Return the next message; None after a disconnect.
 
         Raises:
-            InvalidArguments: it is no JSON object, or has no end.
+            InvalidArguments: it is not a JSON object, or too long.
         """
         try:
             line = await self._reader.readline()
         except ConnectionError:
             return None
         except ValueError:
-            raise InvalidArguments(f"A line may have {MAX_LINE:,} bytes.") from None
+            raise InvalidArguments(f"The line is longer than {MAX_LINE:,} bytes.") from None
         if not line.endswith(b"\n"):
             return None
         try:
@@ -75,37 +75,37 @@ class Wire:
         except (ValueError, RecursionError) as error:
             raise InvalidArguments(f"The line is not JSON: {error}.") from None
         if not isinstance(found, dict):
-            raise InvalidArguments("The line is no JSON object.")
+            raise InvalidArguments("The line is not a JSON object.")
         return cast("dict[str, Any]", found)
 
 
-Answer = Callable[[str, dict[str, Any], Wire], Awaitable[None]]
-"""Answers what a cell of a kernel asks: the kernel's id, the question, the wire."""
+Answer = Callable[[str, dict[str, Any], JsonLineConnection], Awaitable[None]]
+"""Answers what a cell of a kernel asks: the kernel's id, the question, the connection."""
 
 
-class KernelLine:
-    """Listens from the first kernel on; it is the `KernelCredentials` of a server's kernels.
+class KernelChatServer:
+    """Listens from the first kernel on; implements `KernelCredentials` for the server's kernels.
 
     Args:
         answer: Answers a question.
-        process_of: Says which process a kernel is, None where nobody knows; raises KernelNotFound.
+        process_of: Returns a kernel's process id, None if unknown; raises KernelNotFound.
     """
 
     def __init__(self, answer: Answer, process_of: Callable[[str], Awaitable[int | None]]) -> None:
         self._answer = answer
         self._process_of = process_of
         self._passes: dict[str, str] = {}
-        self._listener = SocketListener("line.sock", self._hear, MAX_LINE)
+        self._listener = SocketListener("line.sock", self._accept, MAX_LINE)
 
     async def issue(self, kernel_id: str) -> Mapping[str, str]:
-        """The line's address and a new pass, for a kernel whose process is about to begin.
+        """Return the socket's address and a new credential for a kernel that is about to start.
 
-        Nothing where there can be no line: a kernel is worth more than what it may ask.
+        Empty if the socket cannot be opened: the kernel starts anyway.
         """
         try:
             path = await self._listener.open()
         except OSError as error:
-            logger.warning("Kernels get no line, by which cells could ask Claude: %s", error)
+            logger.warning("Cells cannot ask Claude, the socket cannot be opened: %s", error)
             path = None
         if path is None:
             return {}
@@ -113,41 +113,41 @@ class KernelLine:
         return {LINE: str(path), PASS: self._passes[kernel_id]}
 
     def revoke(self, kernel_id: str) -> None:
-        """A kernel has ended: its pass is good for nothing."""
+        """Revoke the credential of an ended kernel."""
         self._passes.pop(kernel_id, None)
 
     async def close(self) -> None:
-        """Ends all questions and removes the socket."""
+        """Cancel all questions and remove the socket."""
         await self._listener.close()
 
-    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._respond(Wire(reader, writer), writer)
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._respond(JsonLineConnection(reader, writer), writer)
 
-    async def _respond(self, wire: Wire, writer: asyncio.StreamWriter) -> None:
+    async def _respond(self, connection: JsonLineConnection, writer: asyncio.StreamWriter) -> None:
         try:
             self._check_bound()
-            question = await wire.receive()
+            question = await connection.receive()
             if question is not None:
                 kernel_id = await self._admit(question, writer.get_extra_info("socket"))
-                await self._answer(kernel_id, question, wire)
+                await self._answer(kernel_id, question, connection)
         except ToolError as error:
-            await wire.send({"error": error.as_dict()})
+            await connection.send({"error": error.as_dict()})
         except HTTPError as error:
-            await wire.send({"error": ToolError(str(error.log_message)).as_dict()})
+            await connection.send({"error": ToolError(str(error.log_message)).as_dict()})
         except Exception as error:
             logger.exception("A question of a cell failed")
             failed = InternalError(f"The question failed: {type(error).__name__}: {error}")
-            await wire.send({"error": failed.as_dict()})
+            await connection.send({"error": failed.as_dict()})
 
     def _check_bound(self) -> None:
         if len(self._listener) > MAX_QUESTIONS:
-            raise LimitReached(f"{MAX_QUESTIONS} cells ask at once already.")
+            raise LimitReached(f"{MAX_QUESTIONS} cells are already asking.")
 
     async def _admit(self, question: dict[str, Any], line: Any) -> str:
-        """The kernel whose pass is shown, from within that kernel.
+        """Return the kernel of a question's credential, checked against the peer's process.
 
         Raises:
-            PermissionDenied: it is nobody's, or another kernel's.
+            PermissionDenied: the credential is unknown, or another kernel's.
             KernelNotFound.
         """
         shown = str(question.pop("pass", "")).encode()
@@ -161,12 +161,13 @@ class KernelLine:
         )
         if kernel_id is None:
             raise PermissionDenied(
-                "The server does not know this pass.", hint="Restart the kernel: it gets a new one."
+                "The server does not know this credential.",
+                hint="Restart the kernel to get a new one.",
             )
         pid = await self._process_of(kernel_id)
         from tk_ai_extension.workspace.peers import comes_from, peer_of
 
         peer = peer_of(line)
         if pid and peer and not await asyncio.to_thread(comes_from, peer, pid):
-            raise PermissionDenied("The pass is good in the kernel that it was given to, alone.")
+            raise PermissionDenied("The credential is only valid in the kernel that received it.")
         return kernel_id
