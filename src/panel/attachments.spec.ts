@@ -12,7 +12,7 @@ function holding(model: Partial<Contents.IModel>): Parameters<typeof attachServe
 }
 
 describe('a file below the root', () => {
-  it('goes with a message as its text, under its path without a drive', async () => {
+  it('is attached as text, with its path without a drive', async () => {
     const found = await attachServerFile(
       holding({ type: 'file', mimetype: 'text/csv' }),
       'RTC:a.csv'
@@ -20,7 +20,7 @@ describe('a file below the root', () => {
     expect(found).toEqual({ label: 'a.csv', attachment: { kind: 'file', path: 'a.csv' } });
   });
 
-  it('is a picture where it is one', async () => {
+  it('is attached as an image if it is one', async () => {
     const found = await attachServerFile(holding({ type: 'file', mimetype: 'image/png' }), 'a.png');
     expect(found).toMatchObject({ attachment: { kind: 'image', mime: 'image/png', data: 'QUJD' } });
   });
@@ -36,7 +36,7 @@ describe('a file below the root', () => {
   });
 });
 
-it('takes pictures alone from outside', async () => {
+it('accepts only images from the desktop', async () => {
   const picture = new File(['ABC'], 'a.png', { type: 'image/png' });
   expect(await attachLocalFile(picture)).toMatchObject({
     label: 'a.png',

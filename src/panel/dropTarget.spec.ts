@@ -17,14 +17,14 @@ async function dropped(name: string, type: string): Promise<[DragEvent, Found[]]
 }
 
 describe('a file from the desktop', () => {
-  it('is attached where it is a picture', async () => {
+  it('is attached if it is an image', async () => {
     const [event, found] = await dropped('plot.png', 'image/png');
     expect(event.defaultPrevented).toBe(true);
     const attachment = { kind: 'image', mime: 'image/png', data: btoa('bytes') };
     expect(found).toEqual([{ label: 'plot.png', attachment }]);
   });
 
-  it('is message to be none where it is none', async () => {
+  it('is refused if it is no image', async () => {
     const [event, found] = await dropped('paper.pdf', 'application/pdf');
     // Otherwise the browser would leave the page for it.
     expect(event.defaultPrevented).toBe(true);

@@ -48,8 +48,8 @@ function contextOf(...models: object[]): {
   return { context, store, activate };
 }
 
-describe('what there is to begin with', () => {
-  it('is the table of the notebook, and no cell where none has failed', () => {
+describe('the subjects of suggested prompts', () => {
+  it('are the table of the notebook, and no cell if none has failed', () => {
     const { context } = contextOf(
       cell('a', 'import pandas as pd'),
       cell('b', "sales = pd.read_csv('sales.csv')", 'error', 'stream')
@@ -57,7 +57,7 @@ describe('what there is to begin with', () => {
     expect(context.promptSubjects).toEqual({ failed: null, table: 'sales' });
   });
 
-  it('is a cell whose outputs end with an error, the active one first', () => {
+  it('are a cell whose outputs end with an error, preferably the active one', () => {
     const { context, activate } = contextOf(
       cell('a', 'x = 1'),
       cell('b', '\n1 / 0', 'stream', 'error'),
@@ -70,7 +70,7 @@ describe('what there is to begin with', () => {
     expect(context.promptSubjects.failed?.id).toBe('b');
   });
 
-  it('is read again once a cell was run, and the panel is rendered for it', async () => {
+  it('are read again after a run, and the panel is rendered again', async () => {
     const cells = [cell('a', '1 / 0')];
     const { context, store } = contextOf(...cells);
     expect(context.promptSubjects.failed).toBeNull();
@@ -84,8 +84,8 @@ describe('what there is to begin with', () => {
   });
 });
 
-describe('code that has no notebook to go to', () => {
-  it('is not lost silently', () => {
+describe('code without a notebook', () => {
+  it('shows a notification', () => {
     const shown = jest.spyOn(Notification, 'warning').mockReturnValue('');
     const context = new NotebookContext({} as never, null, null, trans, createStore());
     context.insertCell('x = 1');

@@ -29,11 +29,11 @@ async function settled(): Promise<void> {
   }
 }
 
-describe('what is being written', () => {
+describe('a draft', () => {
   beforeEach(() => jest.useFakeTimers());
   afterEach(() => jest.useRealTimers());
 
-  it('is written down once, however many keys are pressed in a moment', async () => {
+  it('is saved once for many keys, with a debounce', async () => {
     const [browser, own] = [new Kept(), new Kept()];
     const memory = new PanelStorage(browser, own);
     for (const text of ['H', 'He', 'Hel', 'Hello']) {
@@ -46,7 +46,7 @@ describe('what is being written', () => {
     expect(own.written).toEqual([]);
   });
 
-  it('is written down at once where the page is left', async () => {
+  it('is saved immediately when the page is closed', async () => {
     const browser = new Kept();
     const memory = new PanelStorage(browser);
     memory.setDraft(null, draft('Half', draft('Before')));
@@ -58,7 +58,7 @@ describe('what is being written', () => {
     expect(browser.written).toHaveLength(1);
   });
 
-  it('leaves alone what other windows write, and the chat that is shown', async () => {
+  it('keeps the drafts of other windows, and the current chat', async () => {
     const browser = new Kept({ chat: 'a', drafts: { d: 'Theirs', c: 'Old' } });
     const memory = new PanelStorage(browser);
     await memory.restored;

@@ -20,7 +20,7 @@ const SEEN = {
 const OPTIONS = { mode: 'ask', model: '', activeCell: true } as const;
 
 describe('a message', () => {
-  it('carries what the person looks at', () => {
+  it('has the current notebook and cells', () => {
     expect(messageOf({ ...BLANK, text: 'Why?' }, SEEN, OPTIONS)).toEqual({
       message: 'Why?',
       mode: 'ask',
@@ -30,7 +30,7 @@ describe('a message', () => {
     });
   });
 
-  it('leaves out what they took away', () => {
+  it('leaves out removed context', () => {
     expect(messageOf({ ...BLANK, text: 'Why?', withoutNotebook: true }, SEEN, OPTIONS)).toEqual({
       message: 'Why?',
       mode: 'ask'
@@ -40,7 +40,7 @@ describe('a message', () => {
     ).not.toHaveProperty('active_cell');
   });
 
-  it('attaches no cell of a notebook that does not go with it', () => {
+  it('attaches no cell of another notebook', () => {
     const cell = { label: 'Cell 1', attachment: { kind: 'cell', cell: 'x' } } as const;
     const file = { label: 'b.csv', attachment: { kind: 'file', path: 'b.csv' } } as const;
     const draft = { ...BLANK, text: 'Why?', attached: [cell, file] };
@@ -50,14 +50,14 @@ describe('a message', () => {
   });
 });
 
-describe('what is composed', () => {
+describe('a draft', () => {
   const draft = { ...BLANK, text: 'Better' };
   const edit: Compose = { kind: 'edit', turn: 't', draft, kept: null };
   const revise: Compose = { ...edit, kind: 'revise' };
   const done = { kind: 'done', end: 'done', text: '' } as const;
   const plan = { kind: 'plan', text: 'I would', notebook: null, model: 'm' } as const;
 
-  it('is an edit for as long as its message was not replaced', () => {
+  it('is an edit until its message is replaced', () => {
     const { turns } = reduce(EMPTY, story(MESSAGE, done));
     expect(settled(edit, turns)).toBe(edit);
     const replaced = reduce({ last: 3, turns }, [numbered({ ...MESSAGE, replaces: 't' }, 4, 'u')]);
@@ -65,14 +65,14 @@ describe('what is composed', () => {
     expect(settled(edit, [])).toEqual(asNew(edit));
   });
 
-  it('is about a plan for as long as that waits', () => {
+  it('is an answer to a plan while that is pending', () => {
     const made = reduce(EMPTY, story(MESSAGE, plan, done));
     expect(settled(revise, made.turns)).toBe(revise);
     const events = [numbered({ kind: 'plan_settled', plan: 't', answer: 'passed' }, 4, 'u')];
     expect(settled(revise, reduce(made, events).turns).kind).toBe('new');
   });
 
-  it('joins what was not taken with what was typed since, and loses nothing', () => {
+  it('joins a message that was not accepted with what was typed since', () => {
     const since: Compose = { kind: 'new', draft: { ...BLANK, text: 'More' }, kept: null };
     expect(joinDrafts(edit, NOTHING)).toBe(edit);
     expect(joinDrafts(edit, since)).toMatchObject({
@@ -86,7 +86,7 @@ describe('what is composed', () => {
     });
   });
 
-  it('is written down with all that it stands before', () => {
+  it('is saved with the former drafts', () => {
     const kept = { ...asNew(edit), kept: asNew({ ...edit, draft: { ...BLANK, text: 'First' } }) };
     expect(writtenIn({ ...revise, draft: { ...BLANK, text: 'Last' }, kept })).toBe(
       'Last\n\nBetter\n\nFirst'
