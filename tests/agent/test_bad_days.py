@@ -46,7 +46,7 @@ async def test_a_bad_day_of_the_model_is_shown_and_asked_again(talk: Talk) -> No
 
 @dataclass(frozen=True)
 class CutLater:
-    """Begins an answer, and loses the connection when it is told to."""
+    """Begins an answer, and loses the connection on request."""
 
     answer: Answer
     now: asyncio.Event = field(default_factory=asyncio.Event)

@@ -50,7 +50,7 @@ async def test_in_the_next_server_claude_knows_what_was_said(open_chats: Open) -
 
 
 @pytest.mark.real_cli
-async def test_the_process_of_an_idle_chat_is_let_go_and_started_again(open_chats: Open) -> None:
+async def test_the_process_of_an_idle_chat_is_ended_and_started_again(open_chats: Open) -> None:
     talk = open_chats(idle=0.05)
     talk.model.add(Answer.of("Hello."))
     events = await talk.say("Hello.")
@@ -61,7 +61,7 @@ async def test_the_process_of_an_idle_chat_is_let_go_and_started_again(open_chat
 
 
 @pytest.mark.real_cli
-async def test_one_that_follows_hears_of_turns_before_and_after_the_process_is_let_go(
+async def test_a_follower_receives_turns_from_before_and_after_the_process_ended(
     open_chats: Open,
 ) -> None:
     talk = open_chats(idle=0.05)
@@ -81,7 +81,7 @@ async def test_one_that_follows_hears_of_turns_before_and_after_the_process_is_l
     assert said == ["One.", "Two."]
 
 
-async def test_who_follows_is_let_go_when_the_chat_is_deleted_or_the_server_ends(
+async def test_a_follower_is_released_when_the_chat_is_deleted_or_the_server_ends(
     open_chats: Open,
 ) -> None:
     talk = open_chats()

@@ -61,7 +61,7 @@ async def test_an_approved_plan_is_carried_out_in_the_same_chat_and_notebook(
 
 
 @pytest.mark.proves("perm:plan-approval", "perm:ask")
-async def test_the_approval_of_a_plan_is_no_leave_for_what_its_mode_asks(
+async def test_the_approval_of_a_plan_approves_nothing_that_its_mode_asks_about(
     talk: Talk, harness: ToolHarness
 ) -> None:
     path = harness.write("a.ipynb", "1")
@@ -74,7 +74,7 @@ async def test_the_approval_of_a_plan_is_no_leave_for_what_its_mode_asks(
 
 
 @pytest.mark.proves("perm:plan-approval")
-async def test_a_rejected_plan_is_made_anew_and_the_new_one_waits(
+async def test_a_rejected_plan_is_revised_and_the_new_one_waits(
     talk: Talk, harness: ToolHarness
 ) -> None:
     harness.write("a.ipynb", "1")
@@ -160,8 +160,8 @@ async def test_where_only_plans_are_allowed_none_is_carried_out(
     with pytest.raises(PermissionDenied):
         await answer(talk, plan[0], mode="auto")
     talk.model.add(Answer.of("I would count faster."))
-    anew = await rest(await answer(talk, plan[0], answer="reject", words="Faster."))
-    assert of_kind(anew, "plan")[0]["text"] == "I would count faster."
+    revised = await rest(await answer(talk, plan[0], answer="reject", words="Faster."))
+    assert of_kind(revised, "plan")[0]["text"] == "I would count faster."
 
 
 async def test_an_answer_that_cannot_be_carried_out_leaves_the_plan_waiting(

@@ -103,7 +103,7 @@ def test_a_provider_that_was_chosen_says_what_it_is_missing(
     assert all(name in found.hint for name in missing)
 
 
-def test_clouds_are_told_by_the_names_that_the_cli_reads() -> None:
+def test_clouds_are_configured_by_the_names_that_the_cli_reads() -> None:
     bedrock = chosen({"AWS_DEFAULT_REGION": "eu-west-1"}, provider="bedrock")
     assert bedrock.environment == {
         "AWS_DEFAULT_REGION": "eu-west-1",

@@ -17,7 +17,7 @@ WITHIN = 20.0
 
 
 async def until(begun: StartedTurn, kind: str) -> Event:
-    """Waits for an event of this kind; those before it are let go."""
+    """Waits for an event of this kind; those before it are dropped."""
     async with asyncio.timeout(WITHIN):
         return await anext(event async for event in begun.events if event.kind == kind)
 
@@ -89,7 +89,7 @@ async def test_a_call_says_who_ended_it(
 
 
 @pytest.mark.proves("ui:stopped-call")
-async def test_what_a_stopped_call_changed_is_told(talk: Talk, harness: ToolHarness) -> None:
+async def test_the_changes_of_a_stopped_call_are_reported(talk: Talk, harness: ToolHarness) -> None:
     harness.write("long.ipynb", "1")
     source = "import time\nprint('begun', flush=True)\ntime.sleep(600)"
     arguments = {"index": 1, "source": source, "wait": 60}

@@ -165,7 +165,7 @@ async def test_what_fails_unplanned_ends_it_and_it_can_begin_again() -> None:
     assert answer.call == ("read_notebook", {"view": "reading"})
 
 
-async def test_a_message_after_a_call_that_was_cut_off_is_heard() -> None:
+async def test_a_message_after_a_call_that_was_cut_off_is_answered() -> None:
     conversation = Conversation("auto")
     await conversation.say("start")
     await conversation.result()
@@ -243,13 +243,13 @@ async def test_the_whole_tour_works_in_the_active_notebook(
         ("execute_cell", True),
     ]
     assert events[-1].data == {"end": "done", "text": texts.END}
-    mine, title, data, plot, mended = harness.on_disk("mine.ipynb").cells
+    mine, title, data, plot, fixed = harness.on_disk("mine.ipynb").cells
     assert mine.source == "prices = [3, 4, 5]"
     assert title.source == texts.TITLE_CELL
     assert data.outputs[0].text.startswith(" 0 min  84.0 °C\n")
     assert "image/png" in plot.outputs[0].data
-    assert mended.source == texts.FIXED_CELL
-    assert "°C in 30 minutes" in mended.outputs[0].text
+    assert fixed.source == texts.FIXED_CELL
+    assert "°C in 30 minutes" in fixed.outputs[0].text
 
 
 @pytest.mark.proves("perm:plan")
