@@ -1,4 +1,4 @@
-"""A person's first half hour with the panel: what they see, told and pictured for the documentation."""
+"""A person's first half hour with the panel: what they see, as text and pictures for the documentation."""
 
 from __future__ import annotations
 

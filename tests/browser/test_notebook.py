@@ -204,7 +204,7 @@ async def test_who_reads_what_was_changed_stays_there_while_more_is_changed(lab:
 async def test_a_view_that_was_closed_leaves_nothing_behind_at_the_cells(lab: Lab) -> None:
     seen, page = Open(lab), lab.page
     said: list[str] = []
-    # What listens to a signal and fails is only told there.
+    # The exception of a slot of a signal is only logged.
     page.on("console", lambda message: said.append(message.text))
     await lab.command("docmanager:clone")
     await expect(page.locator(".jp-NotebookPanel")).to_have_count(2)
@@ -254,7 +254,7 @@ async def test_a_cell_of_a_change_to_several_is_taken_back_alone(lab: Lab) -> No
     assert await seen.source(0) == "data = []"
 
 
-async def test_a_cell_that_the_person_works_on_is_not_taken_back_and_they_are_told(
+async def test_a_cell_that_the_person_works_on_is_not_taken_back_and_they_are_notified(
     lab: Lab,
 ) -> None:
     seen, agent, page = Open(lab), Agent(lab), lab.page

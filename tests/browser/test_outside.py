@@ -1,4 +1,4 @@
-"""What agents outside of the panel ask for leave shows in it, and a person answers there."""
+"""Permission requests of agents outside of the panel show in it, and a person answers there."""
 
 from __future__ import annotations
 
@@ -267,18 +267,18 @@ async def test_what_the_panels_own_chat_asks_stands_there_alone(
         await expect(asked(lab.page)).to_be_visible()
 
 
-async def test_a_notification_tells_of_it_where_no_panel_shows(begin: Begin) -> None:
+async def test_a_notification_shows_it_where_no_panel_does(begin: Begin) -> None:
     lab = await begin()
-    told = lab.page.get_by_role("alert").filter(has_text="needs your approval")
+    notification = lab.page.get_by_role("alert").filter(has_text="needs your approval")
     async with connected(lab) as agent:
         await agent("insert_cell", **INSERT)
         await expect(asked(lab.page)).to_be_visible()
-        await expect(told).to_have_count(0)
+        await expect(notification).to_have_count(0)
         await lab.page.get_by_role("tab", name="Claude").click()
         await expect(lab.message_box).to_be_hidden()
         await agent("execute_cell", notebook=NOTEBOOK, cell=0)
-        await expect(told).to_have_text("claude-code 2.1 needs your approval.Show")
-        await told.get_by_role("button", name="Show").click()
+        await expect(notification).to_have_text("claude-code 2.1 needs your approval.Show")
+        await notification.get_by_role("button", name="Show").click()
         await expect(asked(lab.page)).to_have_count(2)
 
 
@@ -312,6 +312,6 @@ async def test_nothing_hostile_in_a_name_a_path_or_code_is_more_than_text(begin:
         assert await question.locator("img, script, iframe, a, svg, style").count() == 0
         await lab.page.get_by_role("tab", name="Claude").click()
         await agent("insert_cell", notebook=NAME, source=whole)
-        told = lab.page.get_by_role("alert").filter(has_text="needs your approval")
-        await expect(told).to_contain_text(who[:40])
+        notification = lab.page.get_by_role("alert").filter(has_text="needs your approval")
+        await expect(notification).to_contain_text(who[:40])
         await watch.nothing()

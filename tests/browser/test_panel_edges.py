@@ -19,8 +19,8 @@ async def messages(lab: Lab) -> list[dict[str, Any]]:
     async with httpx2.AsyncClient(headers=lab.server.headers, timeout=60) as http:
         address = f"{lab.server.url}api/tk-ai/chats"
         chats = (await http.get(address)).json()["chats"]
-        told = [(await http.get(f"{address}/{chat['id']}")).json() for chat in chats]
-    return [event for chat in told for event in chat["events"] if event["kind"] == "message"]
+        pages = [(await http.get(f"{address}/{chat['id']}")).json() for chat in chats]
+    return [event for chat in pages for event in chat["events"] if event["kind"] == "message"]
 
 
 def tabs(lab: Lab) -> Locator:
@@ -43,7 +43,7 @@ def box_of(panel: Locator) -> Locator:
     return panel.get_by_role("textbox", name="Message", exact=True)
 
 
-async def test_a_question_of_a_chat_that_is_not_on_screen_is_told_of_and_found(
+async def test_a_question_of_a_chat_that_is_not_on_screen_is_notified_and_found(
     lab: Lab, model: ScriptedModel
 ) -> None:
     write_notebook(lab.server.root / "sales.ipynb", "1")
@@ -57,10 +57,10 @@ async def test_a_question_of_a_chat_that_is_not_on_screen_is_told_of_and_found(
     await lab.message_box.fill("Meanwhile")
     asking.go_on.set()
 
-    told = lab.page.get_by_role("alert").filter(has_text="Claude needs your approval.")
-    await expect(told).to_have_count(1)
+    notification = lab.page.get_by_role("alert").filter(has_text="Claude needs your approval.")
+    await expect(notification).to_have_count(1)
     question = lab.log.get_by_role("group", name="Change sales.ipynb?")
-    await told.get_by_role("button", name="Show").click()
+    await notification.get_by_role("button", name="Show").click()
     await expect(question).to_be_visible()
 
     await lab.panel.get_by_role("button", name="New chat").click()

@@ -315,7 +315,9 @@ async def test_an_error_says_what_to_do_and_claude_goes_on_from_there(
     assert "First a look." in str(model.requests[-1].body["messages"])
 
 
-async def test_who_reads_above_is_told_of_what_is_new_below(lab: Lab, model: ScriptedModel) -> None:
+async def test_who_reads_above_is_notified_of_what_is_new_below(
+    lab: Lab, model: ScriptedModel
+) -> None:
     long = "\n\n".join(f"Paragraph {number}." for number in range(60))
     held = Held(Answer.of(f"{long}\n\nThe end."), after=40)
     model.add(held)

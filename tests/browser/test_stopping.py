@@ -29,7 +29,7 @@ async def begin(lab: Lab, **cells: str) -> Open:
 
 
 async def ended(lab: Lab) -> None:
-    """Waits until the turn of the one chat has ended, as the server tells it."""
+    """Waits until the turn of the one chat has ended, as the server reports it."""
     async with httpx2.AsyncClient(headers=lab.server.headers, timeout=60) as http:
         address = f"{lab.server.url}api/tk-ai/chats"
         [chat] = (await http.get(address)).json()["chats"]
@@ -102,7 +102,7 @@ async def test_an_answer_whose_line_was_cut_is_there_once_and_whole_when_it_is_b
         await expect(lab.log).to_contain_text("word0")
         assert "word39" not in await lab.log.inner_text()
         network.fails()
-        # It is said while nobody can hear it.
+        # The events are sent while nobody can receive them.
         held.go_on.set()
         async with asyncio.timeout(30):
             await ended(lab)

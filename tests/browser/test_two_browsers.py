@@ -96,7 +96,7 @@ async def test_both_see_what_an_agent_does_and_the_one_who_types_loses_nothing(
 
 @BOTH
 @pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
-async def test_two_who_type_are_brought_together_or_the_agent_is_told(
+async def test_two_who_type_are_merged_or_the_agent_gets_an_error(
     open_lab: OpenLab, collaboration: bool
 ) -> None:
     lab = await open_lab(collaboration=collaboration)
