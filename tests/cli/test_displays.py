@@ -77,7 +77,7 @@ def test_a_display_that_a_later_cell_updates_is_updated_where_it_stands(
         assert outputs(nb, number) == ["'after'", "beside\n"]
     assert outputs(nb, 2) == []
     assert nb.read("a.ipynb").cells[0].execution_count == 1
-    # Whoever reads it, however, reads the same.
+    # All ways to read it give the same.
     for shown in (
         nb("cell", "0", "-n", "a.ipynb").out,
         nb.typed("cell", "0", "-n", "a.ipynb"),

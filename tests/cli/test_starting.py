@@ -110,5 +110,5 @@ def test_after_stop_the_next_kernel_takes_no_dead_ones_place(nb: Nb) -> None:
     nb.notebook("a.ipynb", "1")
     nb("open", "a.ipynb")
     nb("stop")
-    told = nb("exec", "0", "--json").json
-    assert "died" not in json.dumps(told)
+    result = nb("exec", "0", "--json").json
+    assert "died" not in json.dumps(result)
