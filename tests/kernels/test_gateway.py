@@ -417,7 +417,9 @@ async def test_a_gateway_that_lists_no_kernels_is_no_hindrance(
 
 
 @pytest.mark.proves("fault:flood")
-async def test_what_the_gateway_holds_back_is_told_with_its_number(bench: ExecutorBench) -> None:
+async def test_the_number_of_messages_that_the_gateway_holds_back_is_reported(
+    bench: ExecutorBench,
+) -> None:
     outcome = await run(bench, faults.print_lines(3_000, flush=True))
     assert outcome.status == "ok"
     assert outcome.text().count("\n") < 3_000

@@ -315,7 +315,7 @@ class TestWithoutASandbox:
         with pytest.raises(SandboxUnavailable):
             Confinement.of(project)
 
-    async def test_a_sandbox_that_fails_is_not_used_and_its_words_are_told(
+    async def test_a_sandbox_that_fails_is_not_used_and_its_message_is_reported(
         self, programs: Path
     ) -> None:
         _program(programs / "bwrap", "echo 'No permissions to create a new namespace' >&2; exit 1")
@@ -461,7 +461,7 @@ class TestKernelsThatLast:
         folder.mkdir()
         manager, kernels = _host(folder, tmp_path, confine)
         kernel_id = await kernels.start("python3", path="a.ipynb")
-        assert list(map(len, asked)) == [0, 1, 0], "looked at again when it ran, and started anew"
+        assert list(map(len, asked)) == [0, 1, 0], "checked again when it ran, and restarted"
         assert kernels.ids() == [kernel_id] != asked[1]
         client = await connect(manager.get_kernel(kernel_id).get_connection_info())
         assert await run(client, f"open({str(outside)!r})") == "FileNotFoundError"

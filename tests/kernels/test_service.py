@@ -1,4 +1,4 @@
-"""Kernels are started, watched, asked, restarted and ended; the broken ones are told."""
+"""Kernels are started, watched, asked, restarted and ended; the broken ones are reported."""
 
 from __future__ import annotations
 
@@ -144,7 +144,9 @@ async def test_states_follow_what_anybody_runs(
 
 
 @pytest.mark.proves("kernel:readiness")
-async def test_a_kernel_whose_start_is_heard_after_its_answer_is_idle(bench: ExecutorBench) -> None:
+async def test_a_kernel_whose_start_arrives_after_its_answer_is_idle(
+    bench: ExecutorBench,
+) -> None:
     """It says both on sockets of their own; whichever comes first, it has started."""
     await bench.kernels.wait_ready(bench.kernel_id)
     assert isinstance(bench.kernels, JupyterKernels)
@@ -414,7 +416,7 @@ async def test_a_gateways_kernel_is_refused_by_name(server: Server, kernel_id: s
 
 
 @pytest.mark.proves("exec:statuses")
-async def test_a_kernel_that_another_process_owns_is_run_and_its_loss_is_told(
+async def test_a_kernel_that_another_process_owns_is_run_and_its_loss_is_reported(
     server: Server, tmp_path: Path, harmed: Start
 ) -> None:
     kernel_id = await harmed()

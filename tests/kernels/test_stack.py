@@ -141,7 +141,7 @@ async def test_what_jupyterlab_executes_ends_with_the_kernel_and_the_queue_goes_
         else:
             await bench.request("POST", f"api/kernels/{kernel_id}/restart")
         result = await settled(stack, kernel_id, theirs)
-        # Restarting interrupts first: that may be all that it hears.
+        # Restarting interrupts first: that may be all that it receives.
         assert "The kernel was" in result.get("error", "") or result.get("status") == "error"
         outcome = await ours.outcome()
     assert (outcome.status, outcome.text()) == ("ok", "ours\n")

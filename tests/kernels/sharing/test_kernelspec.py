@@ -84,7 +84,7 @@ def test_one_of_an_older_version_is_replaced_or_removed(tmp_path: Path) -> None:
     assert not installed.folder.exists()
 
 
-def test_two_projects_have_one_each_and_people_can_tell_them_apart(tmp_path: Path) -> None:
+def test_two_projects_have_one_each_and_people_can_distinguish_them(tmp_path: Path) -> None:
     one, other = _share(tmp_path / "one"), _share(tmp_path / "other")
     names = [install_shared_kernelspec(share).display_name for share in (one, other)]
     assert names == ["Python (nb shared kernel)", "Python (nb shared kernel): other"]
