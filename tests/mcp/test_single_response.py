@@ -55,22 +55,22 @@ async def test_calls_that_only_answer_are_answered_in_json_over_kept_connections
 async def test_a_call_that_reports_progress_is_answered_by_a_stream(
     connect: Connect, probe: Probe
 ) -> None:
-    heard: list[str | None] = []
+    received: list[str | None] = []
 
-    async def hear(
+    async def receive(
         progress: float,
         total: float | None,
         message: str | None,
     ) -> None:
-        heard.append(message)
+        received.append(message)
 
-    probe.let_go.set()
+    probe.release.set()
     answers = Answers()
     async with asyncio.timeout(DEADLINE), connect(http=answers.options) as client:
-        await client.call_tool("probe_say", {}, progress_callback=hear)
-        await client.call_tool("probe_wait", {"reports": 3}, progress_callback=hear)
+        await client.call_tool("probe_say", {}, progress_callback=receive)
+        await client.call_tool("probe_wait", {"reports": 3}, progress_callback=receive)
     assert answers.kinds[-2:] == [JSON, STREAM]
-    assert heard == ["report 0", "report 1", "report 2"]
+    assert received == ["report 0", "report 1", "report 2"]
 
 
 @pytest.mark.proves("mcp:logging-ping")
@@ -78,21 +78,21 @@ async def test_a_call_that_reports_progress_is_answered_by_a_stream(
 async def test_a_call_with_a_log_message_is_answered_by_a_stream(
     connect: Connect, probe: Probe
 ) -> None:
-    async def hear(params: types.LoggingMessageNotificationParams) -> None:
-        heard.append(params.data)
+    async def receive(params: types.LoggingMessageNotificationParams) -> None:
+        received.append(params.data)
 
-    heard: list[Any] = []
+    received: list[Any] = []
     level = types.SetLevelRequest(params=types.SetLevelRequestParams(level="warning"))
     answers = Answers()
     async with (
         asyncio.timeout(DEADLINE),
-        connect(http=answers.options, logging_callback=hear) as client,
+        connect(http=answers.options, logging_callback=receive) as client,
     ):
         await client.session.send_request(level, types.EmptyResult)
         await client.call_tool("probe_say", {})
         await client.call_tool("probe_fail", {})
     assert answers.kinds[-2:] == [JSON, STREAM]
-    assert [data["tool"] for data in heard] == ["probe_fail"]
+    assert [data["tool"] for data in received] == ["probe_fail"]
 
 
 # -- piece by piece

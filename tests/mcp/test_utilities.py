@@ -12,7 +12,7 @@ from tests.mcp.probes.tools import Probe
 
 
 class Log:
-    """What the client was told."""
+    """The log messages that the client received."""
 
     def __init__(self) -> None:
         self.messages: list[types.LoggingMessageNotificationParams] = []

@@ -19,7 +19,7 @@ class Probe:
     """What a test sees of the tools, and how it lets them go; it hangs on the workspace."""
 
     started: asyncio.Event = field(default_factory=asyncio.Event)
-    let_go: asyncio.Event = field(default_factory=asyncio.Event)
+    release: asyncio.Event = field(default_factory=asyncio.Event)
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     contexts: list[ToolContext] = field(default_factory=list)
@@ -74,13 +74,13 @@ async def probe_break(context: ToolContext) -> Said:
 
 @tool("EXECUTE", idempotent=True)
 async def probe_wait(context: ToolContext, reports: int = 0, notebook: str | None = None) -> Said:
-    """Reports progress, and waits until it is let go."""
+    """Reports progress, and waits until it is released."""
     probe = _probe(context)
     for number in range(reports):
         await context.progress(f"report {number}")
     probe.started.set()
     try:
-        await probe.let_go.wait()
+        await probe.release.wait()
     except asyncio.CancelledError:
         probe.cancelled.set()
         raise
