@@ -160,7 +160,7 @@ async def test_moving_inserting_and_deleting_leave_the_bytes_of_all_other_cells(
 
 
 @pytest.mark.parametrize("name", WRITABLE)
-async def test_deleting_every_cell_and_starting_anew(bench: DocumentBench, name: str) -> None:
+async def test_deleting_every_cell_and_adding_new_ones(bench: DocumentBench, name: str) -> None:
     document, file = await opened(bench, name)
     old = Parts.of(FILES[name])
     await document.apply([Delete(cell.key) for cell in (await document.read()).cells])

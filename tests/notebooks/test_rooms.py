@@ -197,7 +197,7 @@ async def test_outputs_have_the_form_that_jupyterlab_has(bench: DocumentBench) -
 # --- rooms stay and go
 
 
-async def test_a_room_that_only_we_opened_is_let_go(bench: DocumentBench, app: ServerApp) -> None:
+async def test_a_room_that_only_we_opened_is_released(bench: DocumentBench, app: ServerApp) -> None:
     document = await bench.open(notebook(code("a", "aaaa1111")))
     await document.read()
     room = room_of(app, document.path)
@@ -375,9 +375,9 @@ async def test_a_browser_sees_everything_and_may_leave_in_the_middle(
         await browser.sees(lambda shared: str(shared.ycells[0]["source"]) == "from the agent")
         text = browser.notebook.ycells[1]["source"]
         text.insert(len(text), " from the browser")
-        heard = asyncio.Event()
-        stop = bench.store.subscribe(document.path, heard.set)
-        await asyncio.wait_for(heard.wait(), DEADLINE)
+        notified = asyncio.Event()
+        stop = bench.store.subscribe(document.path, notified.set)
+        await asyncio.wait_for(notified.wait(), DEADLINE)
         stop()
         assert sources((await document.read()).cells) == ["from the agent", "b from the browser"]
         async with document.writing("aaaa1111") as writer:

@@ -324,7 +324,7 @@ def standing_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("standing_clock")
-async def test_two_writes_in_one_tick_of_the_clock_are_told_apart(bench: DocumentBench) -> None:
+async def test_two_writes_in_one_tick_of_the_clock_are_distinguished(bench: DocumentBench) -> None:
     document = await bench.open(notebook(code("a", "aaaa1111"), code("z", "bbbb2222")))
     file = bench.root / document.path
 

@@ -88,7 +88,7 @@ async def test_a_change_whose_answer_was_lost_is_not_made_twice(harness: TabHarn
 
 
 @pytest.mark.proves("fault:tab-lost")
-async def test_a_change_that_was_not_heard_is_made_when_the_tab_is_back(
+async def test_a_change_that_was_not_received_is_made_when_the_tab_is_back(
     harness: TabHarness,
 ) -> None:
     document = await harness.document()
@@ -123,10 +123,10 @@ async def test_the_outcome_is_unknown_until_the_tab_returns(
     with pytest.raises(OutcomeUnknown) as raised:
         await document.apply([INSERT])
     assert raised.value.details["op_id"]
-    told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    settled: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     async def settle(changes: Any) -> None:
-        told.set_result(changes)
+        settled.set_result(changes)
 
     raised.value.settle = settle
     # Nobody writes underneath it: it may come back with the change.
@@ -134,7 +134,7 @@ async def test_the_outcome_is_unknown_until_the_tab_returns(
         await document.apply([Replace("aaaa1111", "x")])
     assert sources(harness.on_disk()) == ["a", "b"]
     await harness.page.connect()
-    changes = await asyncio.wait_for(told, DEADLINE)
+    changes = await asyncio.wait_for(settled, DEADLINE)
     if was_made:
         (change,) = changes
         assert (change.action, change.after.source) == ("insert", "new")
@@ -345,7 +345,7 @@ async def test_outputs_whose_receipt_was_lost_are_there_once(harness: TabHarness
     document, opened = await harness.document(), harness.page.notebooks[PATH]
     back: list[asyncio.Task[None]] = []
 
-    async def heard_and_cut(question: Json) -> None:
+    async def apply_and_cut(question: Json) -> None:
         opened.set_outputs(question)
         await harness.page.cut()
         back.append(asyncio.create_task(harness.page.connect()))
@@ -354,7 +354,7 @@ async def test_outputs_whose_receipt_was_lost_are_there_once(harness: TabHarness
         await writer.start()
         await writer.write([Append(stream("one "))])
         await document.outputs("aaaa1111")
-        harness.page.before = once("outputs", heard_and_cut)
+        harness.page.before = once("outputs", apply_and_cut)
         await writer.write([StreamEdit(0, 4, "two")])
         assert await document.outputs("aaaa1111") == (stream("one two"),)
         await back[0]
