@@ -149,30 +149,30 @@ async def test_no_event_of_a_chat_is_lost_or_doubled_whenever_connections_are_lo
     for seed in range(6):
         asking = Held(Answer.of(WORDS), after=10)
         model.add(asking)
-        heard: list[list[int]] = [[first] if first else [] for _ in pages]
+        received: list[list[int]] = [[first] if first else [] for _ in pages]
         saying = asyncio.create_task(say(WORDS, chat=chat))
         following = [
             asyncio.create_task(follow(page, chat, random.Random(f"{seed} {place}"), ids))
-            for place, (page, ids) in enumerate(zip(pages, heard, strict=True))
+            for place, (page, ids) in enumerate(zip(pages, received, strict=True))
         ]
         if first == 0:
             # The first turn's end is one, too.
             await asyncio.gather(*following)
             following = [
                 asyncio.create_task(follow(page, chat, random.Random(f"{seed} {place}"), ids))
-                for place, (page, ids) in enumerate(zip(pages, heard, strict=True))
+                for place, (page, ids) in enumerate(zip(pages, received, strict=True))
             ]
         await asyncio.wait_for(asking.held.wait(), DEADLINE)
         asking.go_on.set()
         answer = await saying
         await asyncio.gather(*following)
         expected = list(range(max(first, 1), answer["last_event"] + 1))
-        assert heard == [expected, expected]
+        assert received == [expected, expected]
         first = answer["last_event"]
 
 
 @pytest.mark.proves("ext:chat")
-async def test_a_page_that_knows_more_than_the_server_is_told_to_begin_again(
+async def test_a_page_that_knows_more_than_the_server_is_asked_to_begin_again(
     open_page: OpenPage, say: Any, model: ScriptedModel
 ) -> None:
     model.add(Answer.of("Hello."))

@@ -73,7 +73,7 @@ async def events_of(response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
 
 
 def sessions_user(extension: Any) -> str:
-    """The user of a server whose login does not tell users apart."""
+    """The user of a server whose login does not distinguish users."""
     return str(extension.services.owner)
 
 
@@ -120,7 +120,7 @@ async def test_a_message_is_answered_with_what_came_of_it(
 
 @pytest.mark.real_cli
 @pytest.mark.proves("ext:chat", "rest:chat")
-async def test_a_message_becomes_calls_cells_outputs_and_an_answer_told_in_their_order(
+async def test_a_message_becomes_calls_cells_outputs_and_an_answer_in_order(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient, notebook: str, jp_root_dir: Path
 ) -> None:
     """The whole way: a notebook is connected, a cell fails, is overwritten and runs."""
@@ -142,12 +142,12 @@ async def test_a_message_becomes_calls_cells_outputs_and_an_answer_told_in_their
     path = "/api/tk-ai/chats/{id}"
     _, page = await client.request("GET", path.format(id=seen[0]["chat"]).lstrip("/"))
     jsonschema.validate(page, await described(client, path, "get"))
-    told = [
+    kinds = [
         f"{event['kind']} {event.get('tool', '')}".strip()
         for event in seen
         if event["kind"] not in ("text", "tool_progress", "usage")
     ]
-    assert told == [
+    assert kinds == [
         *("message", "began", "tool_call use_notebook", "tool_result use_notebook"),
         *("tool_call insert_and_execute_cell", "cell_change"),
         "tool_result insert_and_execute_cell",
@@ -272,13 +272,13 @@ async def test_a_plan_is_approved_and_carried_out(
 
     model.add(Answer.of("And a heading."))
     said = {"plan": planned["turn"], "answer": "reject", "words": "With a heading."}
-    status, anew = await client.request("POST", path, said)
-    jsonschema.validate(anew, await described(client, "/api/tk-ai/chats/{id}/plan", "post"))
-    assert (status, anew["plan"], anew["text"]) == (200, True, "And a heading.")
+    status, revised = await client.request("POST", path, said)
+    jsonschema.validate(revised, await described(client, "/api/tk-ai/chats/{id}/plan", "post"))
+    assert (status, revised["plan"], revised["text"]) == (200, True, "And a heading.")
 
     insert = ToolUse("insert_cell", {"source": "# Prices", "cell_type": "markdown", "index": 0})
     model.add(Answer.of(insert), Answer.of("Done."))
-    body = {"plan": anew["turn"], "answer": "approve", "mode": "edit"}
+    body = {"plan": revised["turn"], "answer": "approve", "mode": "edit"}
     accept = {"Accept": "text/event-stream"}
     seen: list[dict[str, Any]] = []
     async with http.stream(

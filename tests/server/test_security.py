@@ -84,7 +84,7 @@ async def test_another_origin_is_refused_even_with_the_token(
 
 
 @pytest.mark.proves("threat:csrf")
-async def test_another_origin_gets_no_leave_in_advance(ask: Ask) -> None:
+async def test_another_origin_gets_no_permission_in_advance(ask: Ask) -> None:
     for path in PATHS:
         response = await ask(
             "OPTIONS",
