@@ -71,7 +71,7 @@ async def test_nobody_is_left_behind_by_an_error_a_cancellation_or_a_lost_kernel
     for run in runs:
         assert await run.wait(60)
     await watcher.sees(lambda names: not names)
-    # And nobody who opens the notebook now is told that something runs.
+    # And the notebook shows no run to those who open it now.
     assert harness.workspace.activity.running("n.ipynb") == []
 
 

@@ -144,7 +144,7 @@ async def test_a_reset_while_another_is_in_progress_is_rejected(harness, run):
 
 @pytest.mark.proves("kernel:replace-dead", "kernel:heartbeat")
 @pytest.mark.parametrize("backend", ["auto", "direct"])
-async def test_a_kernel_that_died_is_replaced_before_the_next_run_and_the_caller_is_told(
+async def test_a_kernel_that_died_is_replaced_before_the_next_run_and_the_caller_gets_a_notice(
     harness, run
 ):
     first = await run("x = 1\nimport os; os.getpid()")
@@ -360,7 +360,7 @@ display({'application/x-omp-status': {'step': 2}, 'text/plain': 'unseen'}, raw=T
     assert "line 19999" in page.as_text()
 
 
-async def test_it_needs_leave_to_run_code_and_shows_all_of_it(harness, run):
+async def test_it_needs_approval_to_run_code_and_shows_all_of_it(harness, run):
     with pytest.raises(PermissionDenied):
         await run("1", caller=replace(ALICE, mode="plan"))
     with pytest.raises(PermissionRequired):
