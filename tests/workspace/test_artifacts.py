@@ -319,7 +319,7 @@ async def test_what_is_too_old_goes_though_there_is_room(tmp_path: Path) -> None
     old = (await before.write("ada", "old")).id
     recent = (await before.write("ada", "recent")).id
     age(folder, old, 1_000)
-    # A server that starts anew looks at what the last one left.
+    # A restarted server checks what the last one left.
     after = Artifacts(folder, keep_seconds=100)
     await after.write("ada", "new")
     assert not await exists(after, "ada", old)

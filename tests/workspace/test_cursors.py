@@ -1,4 +1,4 @@
-"""Whoever looks at a run again and again has seen, in the end, what stands there."""
+"""A client that polls a run has seen all of its output in the end."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ async def test_what_one_call_leaves_behind_never_disturbs_another(tmp_path: Path
 
 
 @pytest.mark.proves("fault:state-in-use")
-def test_whoever_opens_a_new_database_at_once_with_others_waits_for_them(tmp_path: Path) -> None:
+def test_processes_that_open_a_new_database_at_once_wait_for_each_other(tmp_path: Path) -> None:
     # Two that switch to WAL at once lock each other out, and SQLite then waits for neither.
     count = 4
     together = threading.Barrier(count)

@@ -121,7 +121,7 @@ def test_a_caller_without_a_key_has_no_current_notebook_and_no_names_but_paths()
 
 
 @pytest.mark.proves("ext:unuse", "ext:notebook-manager")
-def test_letting_go_of_the_current_notebook_leaves_none_current() -> None:
+def test_releasing_the_current_notebook_leaves_none_current() -> None:
     manager = NotebookManager()
     manager.add(A, "one", "a.ipynb", "kernel-1")
     manager.add(A, "two", "b.ipynb", "kernel-2")

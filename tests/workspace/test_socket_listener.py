@@ -49,7 +49,9 @@ def test_what_is_not_a_folder_of_sockets_stays(temporary: Path) -> None:
 
 
 @pytest.mark.parametrize("turns", range(8))
-async def test_whoever_connects_while_it_closes_is_hung_up_on(temporary: Path, turns: int) -> None:
+async def test_a_client_that_connects_while_it_closes_is_disconnected(
+    temporary: Path, turns: int
+) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
