@@ -117,7 +117,9 @@ def test_no_module_of_the_package_keeps_state() -> None:
         ("limit = 3\nnames = ('a', 'b')\ndef f():\n    found = []", []),
     ],
 )
-def test_state_of_a_module_is_told_from_its_constants(source: str, state: list[str]) -> None:
+def test_state_of_a_module_is_distinguished_from_its_constants(
+    source: str, state: list[str]
+) -> None:
     assert [what for _, what in module_state(ast.parse(source))] == state
 
 

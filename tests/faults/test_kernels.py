@@ -145,7 +145,7 @@ async def test_a_flood_of_lines_is_whole_in_the_notebook(harness, used):
 
 
 @pytest.mark.proves("fault:flood")
-async def test_a_flood_of_displays_is_in_the_notebook_and_what_is_not_is_told(harness, used):
+async def test_a_flood_of_displays_is_in_the_notebook_and_the_rest_is_reported(harness, used):
     count = 5_000
     result = await run(harness, show_displays(count), wait=100)
     assert result.status == "ok"

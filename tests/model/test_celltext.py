@@ -87,7 +87,7 @@ def test_a_notebook_reads_as_marked_text_with_short_ids() -> None:
     )
 
 
-def test_ids_that_begin_alike_are_told_apart_and_versions_are_there_on_request() -> None:
+def test_ids_that_begin_alike_are_distinguished_and_versions_are_there_on_request() -> None:
     alike = notebook(("aaaa1111", "x"), ("aaaa1222", "y"))
     assert "@aaaa11\n" in render(alike)
     assert f"@aaaa11.{alike.cells[0].hash[:8]}\n" in render(alike, versioned=True)

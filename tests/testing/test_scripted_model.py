@@ -196,7 +196,7 @@ async def test_an_answer_is_held_until_the_test_lets_it_go_on(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("waiting", ["hang", "held"])
-async def test_whoever_stops_waiting_is_noticed(tmp_path: Path, waiting: str) -> None:
+async def test_a_client_that_stops_waiting_is_noticed(tmp_path: Path, waiting: str) -> None:
     reply = Hang() if waiting == "hang" else Held(Answer.of("Never whole"))
     model = ScriptedModel(reply, Answer.of("Here."))
     async with model.running(), client_of(model, tmp_path) as client:
