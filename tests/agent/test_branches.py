@@ -53,12 +53,12 @@ async def test_claude_goes_on_from_before_the_replaced_message_and_knows_no_more
     await again.say("And its colour?", chat=chat)
     assert "A pear." in conversation(again)
     assert "plum" not in conversation(again)
-    said = [
+    texts = [
         event.data["text"]
         for event in await again.chats.events(USER, chat)
         if "replaces" in event.data
     ]
-    assert said == [
+    assert texts == [
         "I am Ada.",
         "Name a fruit.",
         "Its colour?",

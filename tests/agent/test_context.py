@@ -192,7 +192,7 @@ async def test_the_project_says_how_it_wants_to_be_worked_in(
 
 
 @pytest.mark.parametrize("mode", ["plan", "ask", "edit", "auto"])
-async def test_the_mode_is_said(talk: Talk, mode: str) -> None:
+async def test_the_mode_is_in_the_prompt(talk: Talk, mode: str) -> None:
     assert f"Permission mode: {mode}." in await shown(talk, mode=mode)
 
 

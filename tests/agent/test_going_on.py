@@ -31,7 +31,7 @@ def holding(folder: Path, word: str) -> list[Path]:
 
 
 @pytest.mark.real_cli
-async def test_in_the_next_server_claude_knows_what_was_said(open_chats: Open) -> None:
+async def test_in_the_next_server_claude_remembers_the_conversation(open_chats: Open) -> None:
     talk = open_chats()
     talk.model.add(Answer.of("Hello, Ada."), Answer.of("Ada."))
     first = await talk.say("I am Ada.")
@@ -44,9 +44,9 @@ async def test_in_the_next_server_claude_knows_what_was_said(open_chats: Open) -
     second = await again.say("Who am I?", chat=chat)
     assert second[-1].data["text"] == "Ada."
     assert second[0].id == first[-1].id + 1
-    said = str(talk.model.requests[-1].body["messages"])
-    assert "I am Ada." in said
-    assert "Hello, Ada." in said
+    texts = str(talk.model.requests[-1].body["messages"])
+    assert "I am Ada." in texts
+    assert "Hello, Ada." in texts
 
 
 @pytest.mark.real_cli
@@ -72,13 +72,13 @@ async def test_a_follower_receives_turns_from_before_and_after_the_process_ended
     _, alive = await asyncio.to_thread(psutil.wait_procs, processes(), timeout=20)
     assert alive == []
     await talk.say("Continue.", chat=begun.chat)
-    said: list[str] = []
+    texts: list[str] = []
     async with asyncio.timeout(20):
-        while len(said) < 2:
+        while len(texts) < 2:
             event = await anext(following)
             if event.kind == "done":
-                said.append(event.data["text"])
-    assert said == ["One.", "Two."]
+                texts.append(event.data["text"])
+    assert texts == ["One.", "Two."]
 
 
 async def test_a_follower_is_released_when_the_chat_is_deleted_or_the_server_ends(
@@ -103,7 +103,7 @@ async def test_a_server_may_end_its_chats_twice(open_chats: Open) -> None:
 
 
 @pytest.mark.real_cli
-async def test_a_history_that_is_lost_is_said_and_the_chat_goes_on(
+async def test_a_history_that_is_lost_is_reported_and_the_chat_goes_on(
     open_chats: Open, tmp_path: Path
 ) -> None:
     talk = open_chats()
@@ -145,7 +145,9 @@ async def test_of_a_chat_that_is_deleted_nothing_is_kept(talk: Talk, tmp_path: P
 
 @pytest.mark.real_cli
 @pytest.mark.proves("fault:agent-killed")
-async def test_killed_in_text_it_is_said_and_the_chat_goes_on(talk: Talk) -> None:
+async def test_a_process_killed_while_it_writes_is_reported_and_the_chat_goes_on(
+    talk: Talk,
+) -> None:
     talk.model.add(Held(Answer.of("One, two, three, four."), after=4))
     begun = await talk.send("Count.")
     await until(begun, "text")

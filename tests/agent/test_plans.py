@@ -27,9 +27,9 @@ async def planned(talk: Talk, **fields: Any) -> list[Event]:
 
 
 async def answer(talk: Talk, plan: Event, user: str = USER, **fields: Any) -> StartedTurn:
-    said = parse_plan_answer({"plan": plan.turn, "answer": "approve", **fields})
+    parsed = parse_plan_answer({"plan": plan.turn, "answer": "approve", **fields})
     chat = of_kind([plan], "message")[0]["chat"]
-    return await talk.chats.answer_plan(user, chat, said)
+    return await talk.chats.answer_plan(user, chat, parsed)
 
 
 @pytest.mark.proves("perm:plan-approval")

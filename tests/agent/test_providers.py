@@ -187,7 +187,7 @@ async def test_nothing_but_keys_is_taken_from_a_project(tmp_path: Path) -> None:
     assert len(found.ignored) == 9
 
 
-async def test_a_file_that_cannot_be_read_is_said_and_not_passed_over(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_read_is_reported_and_not_passed_over(tmp_path: Path) -> None:
     found = await in_project(tmp_path, f"ANTHROPIC_API_KEY = {CANARY}\n").provider()
     assert not found.ready
     assert "Line 1 of .secrets.env" in found.hint
@@ -285,7 +285,7 @@ async def test_a_user_s_own_file_may_hold_addresses_and_is_read_by_nobody_else(
 @pytest.mark.parametrize(
     "url", ["localhost:11434", "http://", "http://[", "file:///etc", "http://localhost:4000/v1/"]
 )
-def test_what_is_no_address_is_said(url: str) -> None:
+def test_an_invalid_address_is_reported(url: str) -> None:
     found = chosen({"ANTHROPIC_MODEL": "m"}, base_url=url)
     assert not found.ready
     assert "ANTHROPIC_BASE_URL" in found.hint

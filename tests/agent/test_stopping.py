@@ -68,7 +68,7 @@ async def test_in_a_tool_its_cell_is_interrupted(talk: Talk, harness: ToolHarnes
 
 @pytest.mark.proves("ui:stopped-call")
 @pytest.mark.parametrize(
-    ("ended_by", "said"),
+    ("ended_by", "message"),
     [
         (lambda talk, chat: talk.chats.stop(USER, chat), "The user stopped this."),
         (lambda talk, chat: talk.chats.delete(USER, chat), "The chat was deleted."),
@@ -77,7 +77,10 @@ async def test_in_a_tool_its_cell_is_interrupted(talk: Talk, harness: ToolHarnes
     ids=["stopped", "deleted", "closed"],
 )
 async def test_a_call_says_who_ended_it(
-    talk: Talk, harness: ToolHarness, ended_by: Callable[[Talk, str], Awaitable[object]], said: str
+    talk: Talk,
+    harness: ToolHarness,
+    ended_by: Callable[[Talk, str], Awaitable[object]],
+    message: str,
 ) -> None:
     harness.write("a.ipynb", "1")
     talk.model.add(Answer.of(ToolUse("insert_cell", {"source": "2"})))
@@ -85,7 +88,7 @@ async def test_a_call_says_who_ended_it(
     await until(begun, "permission")
     await ended_by(talk, begun.chat)
     (answer,) = of_kind(await rest(begun), "tool_result")
-    assert answer["structured"]["error"]["message"] == said
+    assert answer["structured"]["error"]["message"] == message
 
 
 @pytest.mark.proves("ui:stopped-call")

@@ -106,13 +106,13 @@ async def test_a_follower_receives_the_other_servers_turn_when_its_own_comes(
     await there.say("Continue.", chat=chat)
     await released(chat, watcher=here)
     await here.say("Continue.", chat=chat)
-    said: list[str] = []
+    texts: list[str] = []
     async with asyncio.timeout(WITHIN):
-        while len(said) < 2:
+        while len(texts) < 2:
             event = await anext(following)
             if event.kind == "done":
-                said.append(event.data["text"])
-    assert said == ["Two.", "Three."]
+                texts.append(event.data["text"])
+    assert texts == ["Two.", "Three."]
 
 
 @pytest.mark.proves("ext:chat-shared", "fault:server-stop")
