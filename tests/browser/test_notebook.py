@@ -203,9 +203,9 @@ async def test_who_reads_what_was_changed_stays_there_while_more_is_changed(lab:
 
 async def test_a_view_that_was_closed_leaves_nothing_behind_at_the_cells(lab: Lab) -> None:
     seen, page = Open(lab), lab.page
-    said: list[str] = []
+    logged: list[str] = []
     # The exception of a slot of a signal is only logged.
-    page.on("console", lambda message: said.append(message.text))
+    page.on("console", lambda message: logged.append(message.text))
     await lab.command("docmanager:clone")
     await expect(page.locator(".jp-NotebookPanel")).to_have_count(2)
     views = page.locator(".jp-NotebookPanel")
@@ -214,7 +214,7 @@ async def test_a_view_that_was_closed_leaves_nothing_behind_at_the_cells(lab: La
     await expect(views).to_have_count(1)
     await seen.run(1)
     await seen.cells.nth(1).get_by_role("button", name="Fix").wait_for()
-    assert not [text for text in said if "TypeError" in text]
+    assert not [text for text in logged if "TypeError" in text]
 
 
 @BOTH
@@ -312,7 +312,7 @@ async def test_what_runs_already_shows_to_who_opens_the_notebook(open_lab: OpenL
     await expect(seen.toolbar.get_by_role("button", name="root is running a cell")).to_have_count(0)
 
 
-async def test_the_line_comes_back_when_it_was_cut(lab: Lab) -> None:
+async def test_the_connection_is_made_again_when_it_was_lost(lab: Lab) -> None:
     seen, agent, page = Open(lab), Agent(lab), lab.page
     await agent.changes("loads000", "data = [4]")
     await seen.mark(0).wait_for()

@@ -77,12 +77,12 @@ async def asks_about_a_failure(lab: Lab, model: ScriptedModel) -> None:
 async def asks_by_menu_and_command(lab: Lab, before: int) -> None:
     """A cell's menu asks about it, and a command about those that are selected."""
     page, seen = lab.page, Open(lab)
-    for count, (item, said) in enumerate(MENU.items(), before + 1):
+    for count, (item, text) in enumerate(MENU.items(), before + 1):
         await seen.cells.nth(1).locator(".cm-content").click(button="right")
         await page.locator(".lm-Menu-item", has_text="Claude").hover()
         await page.locator(".lm-Menu-item", has_text=item).last.click()
         message = await asked(lab, count)
-        assert (message["text"], message["notebook"]) == (said, NOTEBOOK)
+        assert (message["text"], message["notebook"]) == (text, NOTEBOOK)
     await seen.cells.nth(0).locator(".jp-InputPrompt").click()
     await page.keyboard.press("Shift+ArrowDown")
     await lab.command("tk-ai:explain-cell")

@@ -95,14 +95,14 @@ def sources(lab: Lab) -> list[str]:
 async def test_a_person_allows_by_keyboard_what_an_agent_asks_for(begin: Begin) -> None:
     lab = await begin()
     await widen(lab)
-    said = lab.panel.get_by_role("status").first
+    status = lab.panel.get_by_role("status").first
     async with connected(lab) as agent:
         await lab.message_box.press_sequentially("Half a sen")
         assert await agent("insert_and_execute_cell", **INSERT) == "permission_required"
         question = asked(lab.page)
         await expect(question).to_contain_text("Run this in sales.ipynb?")
         await expect(question).to_contain_text("min(by_month, key=by_month.get)")
-        await expect(said).to_have_text("claude-code 2.1 needs your approval.")
+        await expect(status).to_have_text("claude-code 2.1 needs your approval.")
         # What somebody writes goes on, and is no answer.
         await expect(lab.message_box).to_be_focused()
         await lab.message_box.press_sequentially("tence")
@@ -173,8 +173,8 @@ async def test_a_question_that_nobody_answers_goes_when_its_time_is_over(begin: 
         question = asked(lab.page)
         await question.focus()
         await expect(question).to_have_count(0)
-        said = lab.panel.get_by_role("status").first
-        await expect(said).to_have_text("The request of claude-code 2.1 has expired.")
+        status = lab.panel.get_by_role("status").first
+        await expect(status).to_have_text("The request of claude-code 2.1 has expired.")
         # It went under the person's hands.
         await expect(lab.message_box).to_be_focused()
     assert sources(lab) == ["prices = [3, 4, 5]"]

@@ -113,11 +113,11 @@ async def test_each_tab_is_there_again_with_its_chat_and_the_sidebar_with_its_ow
     await expect(tabs(lab)).to_have_count(3)
     await tabs(lab).nth(1).locator(".lm-TabBar-tabCloseIcon").click()
     await expect(tabs(lab)).to_have_count(2)
-    for place, said in enumerate(("first", "third")):
+    for place, word in enumerate(("first", "third")):
         await tabs(lab).nth(place).click()
-        await box_of(in_tab(lab)).fill(f"Which? {said}")
+        await box_of(in_tab(lab)).fill(f"Which? {word}")
         await box_of(in_tab(lab)).press("Enter")
-        await expect(in_tab(lab).get_by_text(f"In the {said}.")).to_be_visible()
+        await expect(in_tab(lab).get_by_text(f"In the {word}.")).to_be_visible()
     # JupyterLab keeps its layout when it has been still for a moment.
     async with lab.page.expect_response(lambda answer: "/api/workspaces" in answer.url):
         pass
@@ -125,9 +125,9 @@ async def test_each_tab_is_there_again_with_its_chat_and_the_sidebar_with_its_ow
     await lab.page.reload()
     await lab.ready()
     await expect(tabs(lab)).to_have_count(2)
-    for place, said in enumerate(("first", "third")):
+    for place, word in enumerate(("first", "third")):
         await tabs(lab).nth(place).click()
-        await expect(in_tab(lab).get_by_text(f"In the {said}.")).to_be_visible()
+        await expect(in_tab(lab).get_by_text(f"In the {word}.")).to_be_visible()
     await expect(at_the_side(lab).get_by_role("button", name="New chat")).to_have_count(2)
 
 

@@ -88,7 +88,7 @@ async def test_stop_at_a_question_takes_it_away_and_nothing_has_run(
 
 
 @pytest.mark.proves("fault:chat-cut")
-async def test_an_answer_whose_line_was_cut_is_there_once_and_whole_when_it_is_back(
+async def test_an_answer_whose_connection_was_lost_is_there_once_and_whole_when_it_is_back(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
     lab = await open_lab(model, fresh=True)
@@ -109,8 +109,8 @@ async def test_an_answer_whose_line_was_cut_is_there_once_and_whole_when_it_is_b
         assert "word39" not in await lab.log.inner_text()
         network.works()
         await expect(lab.log).to_contain_text("word39")
-        said = await lab.log.inner_text()
-        assert re.findall(r"word\d+", said) == WORDS.split()
+        text = await lab.log.inner_text()
+        assert re.findall(r"word\d+", text) == WORDS.split()
         await expect(lab.log.get_by_text("Count.", exact=True)).to_have_count(1)
         second.go_on.set()
         await lab.say("And?")
