@@ -196,7 +196,7 @@ async def _piped(nb: Nb, write: int) -> tuple[int | None, bytes]:
     return process.returncode, err
 
 
-class Kept(RemoteTerminal):
+class RecordingTerminal(RemoteTerminal):
     """The terminal at the other end of a connection, which records the frames."""
 
     def __init__(self) -> None:
@@ -217,7 +217,7 @@ async def test_a_defect_is_an_error_like_others(
 
     monkeypatch.setattr(Commands, "run", broken)
     context = local_context(Project(str(tmp_path)))
-    terminal = Kept()
+    terminal = RecordingTerminal()
     commands = CommandServer(context, cast("Any", None))
     try:
         for words in (["cells"], ["cells", "--json"]):

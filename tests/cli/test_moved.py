@@ -25,7 +25,7 @@ def begun(nb: Nb) -> tuple[str, TextIO]:
     return execution, (nb.root / "go").open("w")  # Opens when the cell does.
 
 
-def test_a_notebook_that_is_deleted_under_a_run_stays_deleted_and_that_is_said(nb: Nb) -> None:
+def test_a_notebook_that_is_deleted_under_a_run_stays_deleted_and_that_is_reported(nb: Nb) -> None:
     execution, go = begun(nb)
     (nb.root / "a.ipynb").unlink()
     go.close()

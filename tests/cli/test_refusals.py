@@ -159,7 +159,7 @@ def test_a_module_of_the_projects_own_is_not_the_hosts(nb: Nb, path: Path) -> No
     assert not (nb.root / "ran").exists()
 
 
-def test_settings_that_cannot_be_read_are_said_and_nothing_runs(nb: Nb, path: Path) -> None:
+def test_settings_that_cannot_be_read_are_reported_and_nothing_runs(nb: Nb, path: Path) -> None:
     (nb.root / ".nb").mkdir()
     (nb.root / ".nb" / "project.json").write_text("{")
     assert "project.json cannot be read" in nb("open", "a.ipynb", status=2).err

@@ -55,7 +55,7 @@ def test_a_host_that_is_killed_finds_its_kernels_again(nb: Nb) -> None:
 
 
 @pytest.mark.proves("nb:persist")
-def test_a_kernel_that_was_killed_is_replaced_and_that_is_said(nb: Nb) -> None:
+def test_a_kernel_that_was_killed_is_replaced_and_that_is_reported(nb: Nb) -> None:
     nb("open", "a.ipynb")
     nb("run", "kept = 'state'")
     killed = psutil.Process(int(nb("run", "import os; print(os.getpid())").out.split()[-1]))

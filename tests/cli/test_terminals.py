@@ -91,7 +91,7 @@ def test_a_markdown_table_is_read_as_its_words(nb: Nb) -> None:
 
 @pytest.mark.proves("nb:full-output")
 @pytest.mark.parametrize("started", [False, True], ids=["alone", "with a server"])
-def test_output_that_cannot_be_written_is_said_in_a_sentence(nb: Nb, started: bool) -> None:
+def test_output_that_cannot_be_written_is_reported_in_a_sentence(nb: Nb, started: bool) -> None:
     nb.notebook("a.ipynb", "x = 1")
     if started:
         nb("open", "a.ipynb")

@@ -108,7 +108,7 @@ def test_what_goes_on_after_an_error_is_waited_for(nb: Nb, say: Say) -> None:
     assert "ZeroDivisionError" in shown
 
 
-def test_what_still_runs_is_not_said_to_be_done(nb: Nb, say: Say) -> None:
+def test_a_running_cell_is_not_reported_as_done(nb: Nb, say: Say) -> None:
     nb.notebook("a.ipynb", "import time\ntime.sleep(30)")
     nb("open", "a.ipynb")
     assert "running" in say("exec", "0", "--wait", "0.5", status=4)
@@ -217,7 +217,7 @@ def test_what_is_watched_is_the_whole_output(nb: Nb, say: Say) -> None:
 
 
 @pytest.mark.proves("nb:killed-server")
-def test_what_a_killed_server_has_lost_is_said(nb: Nb, say: Say) -> None:
+def test_output_that_a_killed_server_lost_is_reported(nb: Nb, say: Say) -> None:
     os.mkfifo(nb.root / "go")
     nb.notebook("a.ipynb", "print('before', flush=True)\nopen('go').read()", "print('next')")
     nb("open", "a.ipynb")

@@ -39,9 +39,9 @@ async def test_commands_at_once_without_a_host_lose_nothing_either(nb: Nb) -> No
     )
     ended = await asyncio.gather(*insertions)
     landed = {cell.source for cell in nb.read("a.ipynb").cells}
-    said = {f"x{n} = {n}" for n, command in enumerate(ended) if command.status == 0}
-    assert landed == said
-    assert said
+    accepted = {f"x{n} = {n}" for n, command in enumerate(ended) if command.status == 0}
+    assert landed == accepted
+    assert accepted
     assert all("Error [" in command.err for command in ended if command.status)
 
 
