@@ -136,7 +136,7 @@ async def test_a_shutdown_of_which_no_answer_comes_ends_what_ran(
 
 
 @pytest.mark.proves("fault:connection-lost", "fault:restarted-under")
-async def test_a_kernel_that_went_while_the_line_was_down_has_died(
+async def test_a_kernel_that_went_while_the_connection_was_down_has_died(
     bench: ExecutorBench, gateway: Gateway, proxy: Proxy, harmed: Start
 ) -> None:
     kernel_id = await harmed()

@@ -109,8 +109,8 @@ async def test_a_flood_whose_end_is_not_received_says_so(
     if end_is_received:
         receive(run, "status", execution_state="idle")
     execution = await ended(run)
-    said = "".join(each["text"] for each in execution.outputs if each["name"] == "stderr")
-    assert ("The last messages with output were lost" in said) is not end_is_received
+    stderr = "".join(each["text"] for each in execution.outputs if each["name"] == "stderr")
+    assert ("The last messages with output were lost" in stderr) is not end_is_received
 
 
 @pytest.mark.proves("exec:statuses")

@@ -174,8 +174,8 @@ async def test_without_the_stack_executions_go_direct(
     with caplog.at_level(logging.INFO, "tk_ai_extension"):
         kernels = JupyterKernels(server.manager, server.app.kernel_spec_manager, backend=choice)
     assert kernels.executor(kernel_id).name == "direct"
-    said = "Using the direct executor: jupyter_server_nbmodel is not enabled" in caplog.text
-    assert said == (choice != "direct")
+    is_logged = "Using the direct executor: jupyter_server_nbmodel is not enabled" in caplog.text
+    assert is_logged == (choice != "direct")
     await kernels.close()
 
 

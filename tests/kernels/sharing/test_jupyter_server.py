@@ -35,20 +35,20 @@ async def _in_browser(jp_ws_fetch: Any, kernel_id: str, code: str) -> str:
     content = {"code": code, "silent": False, "allow_stdin": False, "store_history": True}
     message = {"channel": "shell", "header": header, "parent_header": {}, "metadata": {}}
     await socket.write_message(json.dumps(message | {"content": content}))
-    said = ""
+    printed = ""
     async with asyncio.timeout(DEADLINE):
         while True:
             answer = json.loads(await socket.read_message())
             if answer["parent_header"].get("msg_id") != header["msg_id"]:
                 continue
-            said += answer["content"].get("text", "")
+            printed += answer["content"].get("text", "")
             if answer["content"].get("execution_state") == "idle":
                 break
     socket.close()
     async with asyncio.timeout(DEADLINE):
         while await socket.read_message() is not None:
             pass
-    return said.strip()
+    return printed.strip()
 
 
 @transports
