@@ -158,8 +158,8 @@ async def test_a_message_becomes_calls_cells_outputs_and_an_answer_in_order(
     assert [event["ok"] for event in results] == [True, False, True, True]
     assert "NameError" in results[1]["text"]
     assert "12" in results[3]["text"]
-    said = "".join(event["text"] for event in seen if event["kind"] == "text")
-    assert said == "I'll connect.A name.The total is 12."
+    text = "".join(event["text"] for event in seen if event["kind"] == "text")
+    assert text == "I'll connect.A name.The total is 12."
     assert (seen[-1]["end"], seen[-1]["text"]) == ("done", "The total is 12.")
     cell, *_ = nbformat.read(jp_root_dir / notebook, as_version=4).cells
     assert cell.source == "sum([3, 4, 5])"
@@ -271,8 +271,8 @@ async def test_a_plan_is_approved_and_carried_out(
         assert (status, refused["error"]["code"]) == (code, error)
 
     model.add(Answer.of("And a heading."))
-    said = {"plan": planned["turn"], "answer": "reject", "words": "With a heading."}
-    status, revised = await client.request("POST", path, said)
+    body = {"plan": planned["turn"], "answer": "reject", "words": "With a heading."}
+    status, revised = await client.request("POST", path, body)
     jsonschema.validate(revised, await described(client, "/api/tk-ai/chats/{id}/plan", "post"))
     assert (status, revised["plan"], revised["text"]) == (200, True, "And a heading.")
 
@@ -405,7 +405,9 @@ async def test_what_cannot_be_sent_is_refused_and_nothing_is_asked(
 
 @pytest.mark.real_cli
 @pytest.mark.proves("fault:model-api")
-async def test_a_refused_key_is_said_with_what_to_do(client: Client, model: ScriptedModel) -> None:
+async def test_a_refused_key_is_reported_with_what_to_do(
+    client: Client, model: ScriptedModel
+) -> None:
     model.add(*[UNAUTHORIZED] * 5)
     status, answer = await client.say("Hello.")
     assert (status, answer["error"]["code"]) == (502, "model_unauthorized")
