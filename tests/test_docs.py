@@ -238,10 +238,12 @@ async def test_the_example_in_python_does_what_its_page_says(start_server: Start
 @pytest.mark.parametrize("name", ["README.md", "docs/comparison.md"])
 def test_the_size_that_is_claimed_of_the_tools_is_true(name: str) -> None:
     registry = Registry.load()
-    said = re.search(r"\b(\d+)(?: tools take|,) about (\d+),000 characters", written()[name])
-    assert said is not None
-    assert int(said[1]) == len(registry)
-    assert abs(int(said[2]) * 1_000 - characters(registry)) < 1_000
+    written_counts = re.search(
+        r"\b(\d+)(?: tools take|,) about (\d+),000 characters", written()[name]
+    )
+    assert written_counts is not None
+    assert int(written_counts[1]) == len(registry)
+    assert abs(int(written_counts[2]) * 1_000 - characters(registry)) < 1_000
 
 
 def test_every_decision_that_the_code_names_is_there() -> None:

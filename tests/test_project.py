@@ -194,7 +194,7 @@ def test_tests_wait_for_events_and_never_for_time() -> None:
     assert found == []
 
 
-def test_the_version_is_said_once() -> None:
+def test_the_version_is_sent_once() -> None:
     assert metadata.version("tk-ai-extension") == tk_ai_extension.__version__
 
 

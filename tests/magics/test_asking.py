@@ -253,7 +253,7 @@ class TestTheTour:
 
 
 @pytest.mark.real_cli
-async def test_a_failure_is_said_without_a_traceback(
+async def test_a_failure_is_reported_without_a_traceback(
     harness: NotebookHarness, model: ScriptedModel, notebook: str
 ) -> None:
     person = await harness.open(notebook)

@@ -178,7 +178,7 @@ class TestWithoutLines:
         chat_config.TkAIExtensionApp.cell_chat = False
         return chat_config
 
-    async def test_an_administrator_may_give_kernels_no_line(
+    async def test_an_administrator_may_give_kernels_no_connection(
         self, harness: NotebookHarness, notebook: str
     ) -> None:
         person = await harness.open(notebook)
@@ -186,7 +186,7 @@ class TestWithoutLines:
         assert "no_line" in (await person.run("%tk Hello.")).traceback[0]
 
 
-async def test_a_kernel_starts_also_where_there_can_be_no_line(
+async def test_a_kernel_starts_also_where_there_can_be_no_connection(
     harness: NotebookHarness, notebook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / ("d" * 120)  # a socket's path may have about a hundred bytes

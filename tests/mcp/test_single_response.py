@@ -41,10 +41,10 @@ async def test_calls_that_only_answer_are_answered_in_json_over_kept_connections
 ) -> None:
     answers = Answers()
     async with asyncio.timeout(DEADLINE), connect(http=answers.options) as client:
-        for said in ("one", "two\u2028lines\nand more", "three", "four"):
-            result = await client.call_tool("probe_say", {"said": said})
+        for greeting in ("one", "two\u2028lines\nand more", "three", "four"):
+            result = await client.call_tool("probe_say", {"greeting": greeting})
             assert result.structured_content is not None
-            assert result.structured_content["said"] == said
+            assert result.structured_content["greeting"] == greeting
         assert (await client.call_tool("probe_fail", {})).is_error
     assert set(answers.kinds) == {JSON}
     # Connecting may have opened two, for a request and a notification at once.

@@ -47,7 +47,7 @@ async def test_annotations_follow_from_the_effect(connect: Connect) -> None:
 async def test_an_answer_is_text_and_pictures_with_the_structure_beside(connect: Connect) -> None:
     tools = await _tools(connect)
     async with connect() as client:
-        result = await client.call_tool("probe_say", {"said": "good day"})
+        result = await client.call_tool("probe_say", {"greeting": "good day"})
     assert not result.is_error
     text, picture = result.content
     assert isinstance(text, types.TextContent)
@@ -55,7 +55,7 @@ async def test_an_answer_is_text_and_pictures_with_the_structure_beside(connect:
     assert isinstance(picture, types.ImageContent)
     assert (picture.data, picture.mime_type) == (PIXEL, "image/png")
     assert result.structured_content == {
-        "said": "good day",
+        "greeting": "good day",
         "failed": False,
         "notices": ["mind the gap"],
     }
@@ -87,14 +87,15 @@ async def test_an_answer_that_reports_a_failure_is_an_error_with_its_structure(
     connect: Connect,
 ) -> None:
     async with connect() as client:
-        result = await client.call_tool("probe_say", {"said": "no", "failed": True})
+        result = await client.call_tool("probe_say", {"greeting": "no", "failed": True})
     assert result.is_error
-    assert result.structured_content["said"] == "no"
+    assert result.structured_content["greeting"] == "no"
 
 
 @pytest.mark.proves("mcp:errors")
 @pytest.mark.parametrize(
-    ("arguments", "problem"), [({"said": 1}, "said"), ({"said": "a", "what": 1}, "what")]
+    ("arguments", "problem"),
+    [({"greeting": 1}, "greeting"), ({"greeting": "a", "what": 1}, "what")],
 )
 async def test_wrong_arguments_are_a_result_that_names_them(
     connect: Connect, probe: Probe, arguments: dict[str, object], problem: str

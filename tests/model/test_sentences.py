@@ -104,12 +104,12 @@ def test_what_stands_in_a_sentence_is_given_where_it_is_made() -> None:
     assert wrong == []
 
 
-def test_every_code_is_of_a_sentence_that_is_said() -> None:
-    said = "".join(
+def test_every_code_is_of_a_sentence_that_is_used() -> None:
+    source = "".join(
         path.read_text(encoding="utf-8")
         for path in (ROOT / "tk_ai_extension").rglob("*.py")
         if path.name != "sentences.py"
     )
     # The side of a cell is a part of a code.
     sides = {"place_after", "place_before"}
-    assert [code for code in SENTENCES.keys() - sides if f'"{code}"' not in said] == []
+    assert [code for code in SENTENCES.keys() - sides if f'"{code}"' not in source] == []

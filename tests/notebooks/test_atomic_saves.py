@@ -125,7 +125,7 @@ def store(root: Path, warn: Callable[[str], None]) -> NotebookRouter:
 
 
 @pytest.mark.proves("fault:emptied-notebook")
-async def test_an_emptied_notebook_is_recovered_from_the_copy_and_said(tmp_path: Path) -> None:
+async def test_an_emptied_notebook_is_recovered_from_the_copy_and_reported(tmp_path: Path) -> None:
     file = tmp_path / "a.ipynb"
     data = nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("kept")]))
     copy_beside(file).write_text(data)

@@ -186,7 +186,7 @@ async def test_the_process_may_die_and_the_next_read_has_a_new_one(bench: Docume
     assert len((await (await bench.store.open("n.ipynb")).read()).cells) == 5
 
 
-async def test_a_process_that_dies_while_it_reads_is_said_so(
+async def test_a_process_that_dies_while_it_reads_is_reported(
     bench: DocumentBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = bench.root / "n.ipynb"

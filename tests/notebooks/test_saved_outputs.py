@@ -94,7 +94,7 @@ class Disk:
 CELL = Cell(0, "aaaa1111", "code", "a", id="aaaa1111")
 
 
-class Kept:
+class SavedNotebook:
     """A notebook of one cell, whose outputs a saver saves."""
 
     path = "n.ipynb"
@@ -112,7 +112,7 @@ class Kept:
 
 @asynccontextmanager
 async def writing(saver: OutputSaver) -> AsyncIterator[CellOutputWriter]:
-    document: Any = Kept(saver)
+    document: Any = SavedNotebook(saver)
     async with document.session.writing(document, CELL.key) as writer:
         yield writer
 

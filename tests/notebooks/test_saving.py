@@ -295,7 +295,7 @@ async def test_a_file_that_goes_in_the_last_moment_stays_gone(
     assert names(bench.root) == []
 
 
-async def test_a_file_that_keeps_changing_is_said_so(
+async def test_a_file_that_keeps_changing_is_reported(
     bench: DocumentBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     document = await bench.open(notebook(code("a", "aaaa1111")))

@@ -264,7 +264,7 @@ async def test_a_tab_that_does_not_answer_is_no_wait_for_ever(
 
 
 @pytest.mark.proves("fault:tab-lost", "ext:rtc")
-async def test_outputs_are_complete_after_the_line_was_cut(harness: TabHarness) -> None:
+async def test_outputs_are_complete_after_the_connection_was_lost(harness: TabHarness) -> None:
     document = await harness.document()
     async with document.writing("aaaa1111") as writer:
         await writer.start()

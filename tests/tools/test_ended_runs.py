@@ -68,7 +68,9 @@ async def test_what_somebody_reads_just_now_stays(small):
 
 
 @pytest.mark.proves("exec:cancel")
-async def test_what_waits_behind_somebody_elses_code_is_said_to_wait_and_ends_in_its_turn(harness):
+async def test_what_waits_behind_somebody_elses_code_is_reported_as_waiting_and_ends_in_its_turn(
+    harness,
+):
     harness.write("n.ipynb", "a = 1")
     used = await harness.call("use_notebook", notebook="n.ipynb")
     manager = harness.app.kernel_manager.get_kernel(used.kernel_id)

@@ -47,7 +47,7 @@ def test_what_a_hidden_process_starts_does_not_read_its_environment() -> None:
         # Where an ordinary user reads it, too.
         Path(folder).chmod(0o755)
         module = shutil.copy(dumpable.__file__, folder)
-        said = subprocess.run(
+        output = subprocess.run(
             [python, "-c", HIDDEN, module],
             user=ORDINARY if root else None,
             env={"CANARY": "canary"},
@@ -55,4 +55,4 @@ def test_what_a_hidden_process_starts_does_not_read_its_environment() -> None:
             text=True,
             check=True,
         ).stdout.split()
-    assert said[:4] == ["environ", "PermissionError", "mem", "PermissionError"]
+    assert output[:4] == ["environ", "PermissionError", "mem", "PermissionError"]

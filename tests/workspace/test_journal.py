@@ -104,7 +104,7 @@ async def test_what_ran_is_one_entry_and_written_when_it_is_over(journal: Journa
     assert (entry.id, entry.kind, entry.state) == (run, "run", "done")
 
 
-async def test_what_a_server_did_not_live_to_say_is_said_by_the_next(
+async def test_a_change_that_a_killed_server_did_not_report_is_reported_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = Journal(tmp_path / "j.sqlite"), Journal(tmp_path / "j.sqlite")

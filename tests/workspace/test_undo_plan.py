@@ -232,7 +232,7 @@ class TestEntries:
         assert len(undone.left) == 1
         assert plan_undo([second], notebook.snapshot()).operations == ()
 
-    def test_what_the_journal_did_not_keep_is_said(self) -> None:
+    def test_what_the_journal_did_not_keep_is_reported(self) -> None:
         notebook = three()
         changes = notebook.apply([Replace("aaaa", "mine")])
         note = "The outputs of @aaaa were too large to keep."
