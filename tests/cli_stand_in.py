@@ -273,11 +273,8 @@ class CliStandIn(Transport):
             self._stopped(turn)
         elif isinstance(error := done.exception(), ApiError):
             uuid = self._session.add("assistant", str(error), is_error=True)
-            self._say(
-                "assistant",
-                uuid=uuid,
-                message={**_assistant_message(str(error)), "model": "<synthetic>"},
-            )
+            message = {**_reply(str(error)), "model": "<synthetic>"}
+            self._say("assistant", uuid=uuid, message=message)
             self._result(str(error), is_error=True, api_error_status=error.status)
         elif error is not None:
             raise error
@@ -358,7 +355,7 @@ class CliStandIn(Transport):
         if "partial_json" in block:
             block["input"] = json.loads(block.pop("partial_json"))
         uuid = self._session.add("assistant", [block])
-        self._say("assistant", uuid=uuid, message=_assistant_message([block], self._options.model))
+        self._say("assistant", uuid=uuid, message=_reply([block], self._options.model))
         turn = self._turn
         if block["type"] == "text":
             turn.text = block["text"]
@@ -421,9 +418,7 @@ class CliStandIn(Transport):
         for block in turn.blocks.values():
             if block.get("type") == "text" and block["text"]:
                 uuid = self._session.add("assistant", [block])
-                self._say(
-                    "assistant", uuid=uuid, message=_assistant_message([block], self._options.model)
-                )
+                self._say("assistant", uuid=uuid, message=_reply([block], self._options.model))
         for call, task in turn.calls.items():
             task.cancel()
             result = {"type": "tool_result", "tool_use_id": call, "content": REJECTED}
@@ -482,13 +477,12 @@ class CliStandIn(Transport):
         (name,) = self._options.mcp_servers  # type: ignore[misc]  # a dict of one
         request = {"subtype": "mcp_message", "server_name": name, "message": message}
         envelope = {"type": "control_request", "request_id": str(uuid4()), "request": request}
-        reply = asyncio.get_running_loop().create_future()
-        self._replies[envelope["request_id"]] = reply
+        reply = self._replies[envelope["request_id"]] = asyncio.get_running_loop().create_future()
         self._outgoing.put_nowait(envelope)
         return reply
 
 
-def _assistant_message(content: Any, model: str | None = None) -> Json:
+def _reply(content: Any, model: str | None = None) -> Json:
     """A message of the model's, as the API words it."""
     blocks = list(blocks_of(content))
     return {"id": f"msg_{uuid4().hex}", "role": "assistant", "content": blocks, "model": model}
