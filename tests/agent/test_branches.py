@@ -83,7 +83,7 @@ async def test_where_the_first_message_is_replaced_claude_forgets_all(
     assert [path.stem for path in sessions] == [(await talk.chats.get(USER, chat)).session]
 
 
-async def test_what_goes_on_is_stopped_and_what_it_changed_stays(
+async def test_a_replaced_running_turn_is_stopped_and_its_changes_stay(
     talk: Talk, harness: ToolHarness
 ) -> None:
     harness.write("a.ipynb", "a = 1")
@@ -101,7 +101,7 @@ async def test_what_goes_on_is_stopped_and_what_it_changed_stays(
     assert harness.sources("a.ipynb") == ["a = 1"]
 
 
-async def test_of_two_that_would_take_the_place_of_one_message_the_second_is_refused(
+async def test_the_second_of_two_replacements_of_one_message_is_refused(
     talk: Talk,
 ) -> None:
     talk.model.add(Answer.of("One."), Answer.of("Two."))
@@ -115,7 +115,7 @@ async def test_of_two_that_would_take_the_place_of_one_message_the_second_is_ref
     assert [type(each) for each in refused] == [InvalidArguments]
 
 
-async def test_what_goes_on_before_the_replaced_message_is_not_stopped(talk: Talk) -> None:
+async def test_a_running_turn_before_the_replaced_message_is_not_stopped(talk: Talk) -> None:
     held = Held(Answer.of("One, two, three."), after=2)
     talk.model.add(held, Answer.of("Five."))
     first = await talk.send("Count to three.")
@@ -131,7 +131,7 @@ async def test_what_goes_on_before_the_replaced_message_is_not_stopped(talk: Tal
     assert "Count to four." not in conversation(talk)
 
 
-async def test_what_is_to_be_forgotten_is_forgotten_after_a_restart_where_nobody_could_be_asked(
+async def test_replaced_turns_are_forgotten_after_a_restart_when_the_cli_was_missing(
     open_chats: Open, tmp_path: Path
 ) -> None:
     talk = open_chats()

@@ -133,7 +133,7 @@ async def test_a_turn_goes_on_where_the_disk_is_full(
 
 
 @pytest.mark.real_cli
-async def test_of_a_chat_that_is_deleted_nothing_is_kept(talk: Talk, tmp_path: Path) -> None:
+async def test_a_deleted_chat_leaves_no_data(talk: Talk, tmp_path: Path) -> None:
     talk.model.add(Answer.of("Hello."))
     chat = (await talk.say("My word is xyzzy-1942."))[0].data["chat"]
     await talk.chats.delete(USER, chat)

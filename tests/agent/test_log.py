@@ -129,7 +129,7 @@ async def test_heavy_events_are_not_kept_at_hand_and_come_from_the_transcript(
     await chat.close()
 
 
-async def test_what_could_not_be_kept_is_passed_over(transcripts: Transcripts) -> None:
+async def test_events_that_could_not_be_saved_are_skipped(transcripts: Transcripts) -> None:
     chat = ChatLog("chat", transcripts, 0)
     chat.catch_up(10)
     following = asyncio.create_task(collected(chat.after(0)))

@@ -116,7 +116,7 @@ async def test_another_message_passes_a_plan_over(talk: Talk) -> None:
         await answer(talk, plan[0])
 
 
-async def test_what_waits_already_answers_a_plan(talk: Talk) -> None:
+async def test_a_queued_message_answers_a_plan(talk: Talk) -> None:
     held = Held(Answer.of("I would count."))
     talk.model.add(held, Answer.of("Yes."))
     first = await talk.send("Plan it.", mode="plan")
@@ -128,7 +128,7 @@ async def test_what_waits_already_answers_a_plan(talk: Talk) -> None:
     assert "plan_settled" not in kinds(await rest(second))
 
 
-async def test_what_was_stopped_is_no_plan(talk: Talk) -> None:
+async def test_a_stopped_answer_is_no_plan(talk: Talk) -> None:
     held = Held(Answer.of("I would count to four."), after=4)
     talk.model.add(held)
     begun = await talk.send("Plan it.", mode="plan")
@@ -196,6 +196,6 @@ async def test_an_answer_that_cannot_be_carried_out_leaves_the_plan_waiting(
         {"plan": "t", "answer": "approve", "words": "x" * 1_000_000},
     ],
 )
-def test_what_answers_no_plan_is_refused(wrong: dict[str, Any]) -> None:
+def test_an_invalid_plan_answer_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidArguments):
         parse_plan_answer(wrong)

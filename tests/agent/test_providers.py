@@ -119,7 +119,7 @@ def test_clouds_are_configured_by_the_names_that_the_cli_reads() -> None:
     }
 
 
-def test_what_would_send_the_cli_elsewhere_is_left_out() -> None:
+def test_variables_of_other_providers_are_left_out() -> None:
     environment = {
         "ANTHROPIC_API_KEY": "key",
         "ANTHROPIC_BASE_URL": "http://elsewhere",

@@ -156,7 +156,7 @@ async def test_a_call_that_was_refused_ends_it(code: str) -> None:
     assert answer.call is None
 
 
-async def test_what_fails_unplanned_ends_it_and_it_can_begin_again() -> None:
+async def test_an_unexpected_error_ends_the_tour_and_it_can_start_again() -> None:
     conversation = Conversation("auto")
     await conversation.say("start")
     assert (await conversation.result(error={"code": "conflict"})).call is None

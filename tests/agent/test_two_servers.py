@@ -116,9 +116,7 @@ async def test_a_follower_receives_the_other_servers_turn_when_its_own_comes(
 
 
 @pytest.mark.proves("ext:chat-shared", "fault:server-stop")
-async def test_of_a_server_that_was_killed_every_turn_gets_an_end(
-    open_chats: Open, tmp_path: Path
-) -> None:
+async def test_every_turn_of_a_killed_server_gets_an_end(open_chats: Open, tmp_path: Path) -> None:
     """The one that went on, and the one that waited behind it."""
     killed = Transcripts(tmp_path / "chats" / "chats.sqlite")
     kept = await killed.create(USER, "chat", "Count.", None)
