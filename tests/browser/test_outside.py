@@ -128,7 +128,7 @@ async def test_a_person_allows_by_keyboard_what_an_agent_asks_for(begin: Begin) 
 
 
 @pytest.mark.proves("mcp:permission-required", "perm:approvals")
-async def test_what_is_denied_is_refused_and_what_an_agent_may_do_from_now_on_is_not_asked(
+async def test_a_denied_call_is_refused_and_an_approved_kind_of_call_is_not_asked_again(
     begin: Begin,
 ) -> None:
     lab = await begin()
@@ -243,7 +243,7 @@ async def test_where_the_client_asks_as_well_the_first_answer_counts(begin: Begi
         await expect(asked(lab.page)).to_have_count(0)
 
 
-async def test_what_the_panels_own_chat_asks_stands_there_alone(
+async def test_requests_of_the_panels_own_chat_are_shown_in_the_chat_alone(
     begin: Begin, model: ScriptedModel
 ) -> None:
     model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("Not then."))

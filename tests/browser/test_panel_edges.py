@@ -73,7 +73,7 @@ async def test_a_question_of_a_chat_that_is_not_on_screen_is_notified_and_found(
     await expect(lab.log.get_by_text("Not then.")).to_be_visible()
 
 
-async def test_what_is_asked_of_a_cell_names_it_whatever_the_box_holds(
+async def test_a_question_about_a_cell_names_the_cell_whatever_the_box_contains(
     lab: Lab, model: ScriptedModel
 ) -> None:
     write_cells(lab.server.root, first000="a = 1", fails000="1 / 0")

@@ -59,7 +59,7 @@ def button(cell: Locator, elsewhere: Elsewhere) -> Locator:
 
 @BOTH
 @pytest.mark.proves("threat:remote-pictures")
-async def test_what_an_agent_wrote_is_held_until_it_is_kept(
+async def test_images_in_an_agents_cell_are_blocked_until_the_change_is_kept(
     open_lab: OpenLab, elsewhere: Elsewhere, collaboration: bool
 ) -> None:
     lab = await begin(open_lab, collaboration=collaboration)

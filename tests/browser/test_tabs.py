@@ -107,7 +107,7 @@ async def test_a_page_that_is_reloaded_in_the_middle_of_a_cell_shows_all_of_its_
 
 
 @pytest.mark.proves("ext:rtc", "fault:tab-lost")
-async def test_what_runs_writes_the_file_while_a_page_reads_it_and_its_person_types_at_once(
+async def test_a_run_saves_the_file_while_a_page_reads_it_and_a_person_types(
     open_lab: OpenLab,
 ) -> None:
     lab = await open_lab(fresh=True)
