@@ -89,7 +89,7 @@ async def test_a_call_that_is_being_asked_about_goes_on_when_the_terminal_answer
         assert "42" in text(await running)
 
 
-def test_what_does_not_wait_cannot_be_answered(nb: Nb) -> None:
+def test_a_request_that_is_not_pending_cannot_be_answered(nb: Nb) -> None:
     assert nb("approve").out == "No requests are waiting.\n"
     assert nb("approve", "--json").json == {"permissions": []}
     assert "permission_not_found" in nb("approve", "0123456789abcdef", status=2).err

@@ -215,7 +215,7 @@ async def test_a_server_that_cannot_be_understood_is_not_taken_for_gone(
 
 
 @pytest.mark.proves("nb:collaborate")
-async def test_what_began_here_ends_here_though_a_server_starts_meanwhile(
+async def test_a_run_ends_in_its_host_though_a_server_starts_meanwhile(
     nb: Nb, start_server: StartServer
 ) -> None:
     server = await start_server()

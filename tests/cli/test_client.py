@@ -170,7 +170,7 @@ async def test_ctrl_c_in_an_editor_is_the_editors(opened: Nb, tmp_path: Path) ->
     assert opened.read("a.ipynb").cells[0].source == "x = 3"
 
 
-def test_who_reads_only_the_first_lines_breaks_nothing(nb: Nb) -> None:
+def test_a_reader_that_closes_the_pipe_early_breaks_nothing(nb: Nb) -> None:
     nb.notebook("a.ipynb", *(f"x{n} = {n}" for n in range(100)))
     # Without a host, so that the command itself prints.
     read, write = os.pipe()

@@ -119,7 +119,7 @@ def test_tab_completes_what_is_meant(nb: Nb, shell: str, typed: str) -> None:
     assert completed(nb, shell, typed) == CASES[typed]
 
 
-def test_what_completes_a_word_is_what_its_argument_takes(nb: Nb) -> None:
+def test_completions_are_the_values_that_the_argument_takes(nb: Nb) -> None:
     nb.notebook("a.ipynb", "x = 1")
     (nb.root / "text.txt").write_text("")
 

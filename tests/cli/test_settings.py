@@ -64,7 +64,7 @@ def test_the_sandbox_is_not_forgotten(folder: Path, private: Path) -> None:
     assert settings.now == SettingsFile(folder, private).now == Settings(sandbox=True)
 
 
-def test_what_cannot_be_kept_is_not_so(folder: Path, private: Path) -> None:
+def test_a_setting_that_cannot_be_saved_is_not_applied(folder: Path, private: Path) -> None:
     settings = SettingsFile(folder, private)
     folder.rename(folder.with_name("away"))
     for change in ({"sandbox": True}, {"shared": "a.ipynb"}, {"server": SERVER}):

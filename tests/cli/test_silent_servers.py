@@ -191,7 +191,7 @@ async def test_a_refusal_is_known_at_once_though_the_connection_stays_open(
         await asyncio.to_thread(server.open, COMMANDS)
 
 
-async def test_who_reads_beside_a_server_that_hangs_is_warned(nb: Nb, stub: Stub) -> None:
+async def test_reading_beside_a_server_that_hangs_warns(nb: Nb, stub: Stub) -> None:
     stub.root, nb.environment["JUPYTER_RUNTIME_DIR"] = nb.root, str(stub.runtime)
     nb.environment["NB_ANSWER_TIMEOUT"] = "1"
     stub.announce()

@@ -77,7 +77,7 @@ def test_a_server_that_runs_already_outlives_a_command_that_fails(nb: Nb) -> Non
 
 
 @pytest.mark.parametrize("words", [["serve", "--off"], ["serve"], ["status"], ["ps"], ["doctor"]])
-def test_what_needs_no_server_starts_none(nb: Nb, words: list[str]) -> None:
+def test_a_command_that_needs_no_server_starts_none(nb: Nb, words: list[str]) -> None:
     nb.notebook("a.ipynb")
     nb(*words, status=None)
     assert not (nb.root / ".nb").exists()

@@ -52,7 +52,7 @@ def test_a_token_is_masked_wherever_it_stands(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["tokens: 3", "a token was missing", "http://x/?tokens", "a@b.c"])
-def test_what_is_none_stays(text: str) -> None:
+def test_text_without_a_token_stays(text: str) -> None:
     assert masked(text) == text
 
 

@@ -33,7 +33,7 @@ def test_the_run_that_goes_on_is_meant_then_the_newest(nb: Nb, running: str) -> 
     assert nb("watch", "--json").json["execution_id"] == ran["execution_id"]
 
 
-def test_who_has_run_nothing_sees_what_others_run(nb: Nb, running: str) -> None:
+def test_a_caller_without_runs_sees_the_runs_of_others(nb: Nb, running: str) -> None:
     refused = nb("watch", status=2, env={"NB_CALLER": "somebody"})
     assert "execution_not_found" in refused.err
     assert f"Running executions of others: {running} (nb, a.ipynb)." in refused.err
