@@ -177,7 +177,7 @@ def test_displays_over_the_bound_are_counted_and_errors_are_kept() -> None:
 
 
 @pytest.mark.proves("fault:flood")
-def test_what_is_cleared_makes_room() -> None:
+def test_cleared_output_frees_its_share_of_the_bound() -> None:
     collector = collect(stream("x" * 900), ("clear_output", {"wait": True}), max_bytes=1000)
     collector.add(*stream("y" * 600))
     assert texts(collector) == ["y" * 600]

@@ -350,7 +350,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing_at_the_gateway(
 
 
 @pytest.mark.proves("threat:secrets", "kernel:env")
-async def test_of_the_environment_the_gateway_gets_what_is_meant_for_it_alone(
+async def test_the_gateway_gets_only_its_own_variables(
     proxy: Proxy, service: Callable[..., GatewayKernels], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ANTHROPIC_API_KEY", "KERNEL_SECRET", "TK_AI_LINE", "TK_AI_PASS"):

@@ -144,7 +144,7 @@ async def test_it_ends_with_the_connection(run: ExecutionListener, kind: Any, st
 
 
 @pytest.mark.proves("exec:statuses")
-async def test_what_had_its_reply_when_the_kernel_died_has_ended_well(
+async def test_an_execution_with_a_reply_is_ok_although_the_kernel_died(
     run: ExecutionListener,
 ) -> None:
     run.on_reply(OK)

@@ -149,7 +149,7 @@ async def test_it_sees_nothing_of_the_home_folder(kernel: Confined, outside: Pat
 
 
 @pytest.mark.parametrize("path", ["/outside", "/usr/outside", "/etc/outside", f"{sys.prefix}/x"])
-async def test_what_it_writes_outside_of_the_project_fails(kernel: Confined, path: str) -> None:
+async def test_writing_outside_of_the_project_fails(kernel: Confined, path: str) -> None:
     assert await kernel.run(f"open({path!r}, 'w')") in {"OSError", "PermissionError"}
 
 
@@ -198,7 +198,7 @@ async def test_its_environment_is_a_short_list_without_keys(kernel: Confined) ->
 
 
 @pytest.mark.proves("threat:secrets")
-async def test_what_its_kernelspec_sets_is_there_and_not_to_be_read_by_others(
+async def test_variables_of_its_kernelspec_are_set_and_hidden_from_other_processes(
     kernel: Confined,
 ) -> None:
     assert (

@@ -303,7 +303,7 @@ async def test_a_kernel_gets_the_environment_without_the_agents_secrets(
     await kernels.close()
 
 
-async def test_what_a_kernel_writes_to_stderr_is_passed_on(
+async def test_the_stderr_of_a_kernel_is_passed_on(
     kernels: JupyterKernels, bench: ExecutorBench, harmed: Start, capfd: pytest.CaptureFixture[str]
 ) -> None:
     kernel_id = await harmed()

@@ -93,7 +93,7 @@ async def test_it_queues_with_what_jupyterlab_executes_on_the_server(
 
 
 @pytest.mark.proves("exec:concurrent")
-async def test_what_the_stack_drops_for_anothers_error_is_put_in_again(
+async def test_a_request_that_the_stack_drops_for_anothers_error_is_queued_again(
     bench: ExecutorBench, stack: Any, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
@@ -126,7 +126,7 @@ async def test_our_error_does_not_drop_what_jupyterlab_has_queued(
 
 @pytest.mark.proves("fault:kernel-killed", "fault:restarted-under")
 @pytest.mark.parametrize("end", ["killed", "restarted"])
-async def test_what_jupyterlab_executes_ends_with_the_kernel_and_the_queue_goes_on(
+async def test_a_run_of_jupyterlab_ends_with_the_kernel_and_the_queue_continues(
     bench: ExecutorBench, stack: Any, harmed: Start, end: str
 ) -> None:
     kernel_id = await harmed()
@@ -180,7 +180,7 @@ async def test_without_the_stack_executions_go_direct(
 
 
 @pytest.mark.proves("exec:fallback")
-async def test_what_fails_before_it_is_submitted_goes_direct_and_runs_once(
+async def test_a_request_that_fails_before_submission_runs_directly_and_once(
     bench: ExecutorBench,
     stack: Any,
     monkeypatch: pytest.MonkeyPatch,

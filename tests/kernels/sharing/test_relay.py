@@ -282,7 +282,7 @@ async def test_a_relay_that_has_nothing_to_do_does_nothing(owner: Owner, launch:
 
 
 @pytest.mark.proves("exec:bounded")
-async def test_what_waits_for_a_kernel_that_does_not_answer_is_bounded(
+async def test_the_queue_for_a_kernel_that_does_not_answer_is_bounded(
     owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tk_ai_extension.kernels.sharing.relay.MAX_QUEUED_BYTES", 20_000)
