@@ -129,7 +129,7 @@ async def test_one_cell_of_what_an_agent_did_is_taken_back_and_the_rest_stays(
     assert changed["entry"] not in {each["entry"] for each in await person.changes(notebook)}
 
 
-async def test_of_a_change_to_several_cells_what_was_taken_back_is_reported_no_more(
+async def test_undone_cells_of_a_change_are_no_longer_reported(
     person: Person, call: Call, notebook: str, jp_root_dir: Path
 ) -> None:
     before = sources(jp_root_dir)
@@ -147,7 +147,7 @@ async def test_of_a_change_to_several_cells_what_was_taken_back_is_reported_no_m
     assert await person.changes(notebook) == []
 
 
-async def test_what_somebody_has_worked_on_since_stays_and_the_answer_says_so(
+async def test_a_cell_that_was_edited_since_is_not_undone_and_the_answer_says_so(
     person: Person, call: Call, notebook: str, jp_root_dir: Path
 ) -> None:
     await change(call, notebook, "1 / 2")
@@ -175,7 +175,7 @@ async def test_what_somebody_has_worked_on_since_stays_and_the_answer_says_so(
         ({"notebook": "plan.ipynb", "entries": [999]}, 409, "nothing_to_undo"),
     ],
 )
-async def test_what_cannot_be_taken_back_is_refused_and_changes_nothing(
+async def test_an_impossible_undo_is_refused_and_changes_nothing(
     person: Person, notebook: str, jp_root_dir: Path, refused: tuple[dict[str, Any], int, str]
 ) -> None:
     body, status, code = refused

@@ -185,7 +185,7 @@ async def test_a_page_that_knows_more_than_the_server_is_asked_to_begin_again(
 
 
 @pytest.mark.proves("rest:permissions")
-async def test_what_is_asked_while_the_connection_is_lost_comes_once_and_after_a_reload_all_that_waits(
+async def test_requests_during_a_lost_connection_come_once_and_after_a_reload_all_pending_ones(
     open_page: OpenPage, call: Call, notebook: str
 ) -> None:
     page, other = await open_page("page"), await open_page("other")
@@ -259,7 +259,7 @@ async def test_a_topic_that_cannot_be_followed_is_an_error_and_not_tried_for_eve
     assert (await page.next(number))["error"]["message"] == "Too many follow."
 
 
-async def test_what_has_ended_is_kept_within_bounds(
+async def test_ended_feeds_are_kept_within_bounds(
     open_page: OpenPage, extension: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel, "MAX_IDLE_FEEDS", 3)
@@ -275,7 +275,7 @@ async def test_what_has_ended_is_kept_within_bounds(
     assert len(kept._feeds) <= 3 + 1
 
 
-async def test_what_nobody_follows_any_more_is_not_kept(
+async def test_a_feed_without_subscriptions_is_dropped(
     open_page: OpenPage, extension: Any, notebook: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel, "KEEP", 0.0)
@@ -368,7 +368,7 @@ class TestReader:
         jp_server_config.ServerApp.authorizer_class = Reader
         return jp_server_config
 
-    async def test_who_may_only_read_follows_and_offers_no_notebook(
+    async def test_a_user_with_read_access_follows_and_registers_no_tab(
         self, open_page: OpenPage, extension: Any
     ) -> None:
         page = await open_page("page")

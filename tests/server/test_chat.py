@@ -291,7 +291,7 @@ async def test_a_plan_is_approved_and_carried_out(
 
 
 @pytest.mark.proves("threat:exhaustion")
-async def test_who_follows_chats_takes_no_place_from_those_who_are_answered(
+async def test_followers_of_chats_use_none_of_the_places_for_answers(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient, extension: Any
 ) -> None:
     model.add(*[Answer.of("Yes.")] * 4)
@@ -389,7 +389,7 @@ WRONG_MESSAGES: tuple[tuple[dict[str, Any], int, str], ...] = (
 )
 
 
-async def test_what_cannot_be_sent_is_refused_and_nothing_is_asked(
+async def test_an_invalid_message_is_refused_and_the_model_is_not_asked(
     client: Client, model: ScriptedModel
 ) -> None:
     with Cases() as cases:

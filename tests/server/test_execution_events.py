@@ -104,7 +104,7 @@ def outputs(messages: list[tuple[str, Any]], shown: list[str]) -> list[str]:
 
 
 @pytest.mark.proves("rest:executions", "out:stream")
-async def test_what_was_written_over_in_forgotten_events_is_sent_again() -> None:
+async def test_output_that_was_overwritten_in_forgotten_events_is_sent_again() -> None:
     """A progress bar, and a line that was cut for longer than its events are kept."""
     step = Step(cell="bar", status="running", outputs=OutputBuffer([stream("10 % of it all\n")]))
     run = Run(Caller("ada", "key", "rest"), "kernel", "plan.ipynb", [step])

@@ -84,7 +84,7 @@ def _notebook(server: ServerProcess, *sources: str) -> str:
 
 @pytest.mark.proves("mcp:lazy")
 @pytest.mark.usefixtures("fresh_processes")
-async def test_what_takes_long_to_import_waits_until_the_server_is_up(
+async def test_slow_imports_wait_until_the_server_is_up(
     start_server: StartServer,
 ) -> None:
     server = await start_server(config=WATCH_IMPORTS)
@@ -192,7 +192,7 @@ def _tracebacks(log: str) -> str:
     return "\n".join(part for part in log.split("Traceback (most recent call last):")[1:])
 
 
-async def test_what_it_keeps_is_readable_by_its_user_alone(start_server: StartServer) -> None:
+async def test_its_data_is_readable_by_its_user_alone(start_server: StartServer) -> None:
     server = await start_server()
     notebook = _notebook(server, "print('x\\n' * 9000)")
     async with Rest(server) as rest:

@@ -77,7 +77,7 @@ WRONG_ANSWERS: tuple[tuple[str | None, dict[str, Any], int], ...] = (
 
 
 @pytest.mark.proves("rest:permissions", "rest:errors")
-async def test_what_is_no_answer_or_answers_nothing_is_refused_and_the_request_waits_on(
+async def test_an_invalid_answer_is_refused_and_the_request_stays_pending(
     ask: Ask, call: Call, notebook: str, jp_auth_header: dict[str, str]
 ) -> None:
     await call("insert_cell", notebook=notebook, source="x")

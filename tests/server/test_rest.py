@@ -142,7 +142,7 @@ async def test_every_route_is_below_the_base_url(
 
 
 @pytest.mark.proves("rest:errors")
-async def test_what_is_no_route_is_a_typed_error(ask: Ask, jp_auth_header: dict[str, str]) -> None:
+async def test_an_unknown_route_is_a_typed_error(ask: Ask, jp_auth_header: dict[str, str]) -> None:
     paths = ("api/tk-ai", "api/tk-ai/", "api/tk-ai/nothing", "api/tk-ai/tools/a/b")
     with Cases() as cases:
         for path, method in product(paths, ("GET", "POST", "DELETE")):
@@ -234,7 +234,7 @@ async def test_an_execution_streams_its_events_and_resumes_where_the_line_was_cu
 
 
 @pytest.mark.proves("rest:executions", "exec:display-update")
-async def test_what_is_written_over_is_cut_and_sent_again(
+async def test_overwritten_output_is_truncated_and_sent_again(
     call: Call, follow: Any, notebook: str
 ) -> None:
     code = (

@@ -105,7 +105,7 @@ async def test_a_page_needs_a_name(connect: Any, jp_auth_header: dict[str, str])
     ],
     ids=["no JSON", "no object", "no notebook", "no name", "too many"],
 )
-async def test_what_no_page_says_ends_the_line(
+async def test_an_invalid_message_closes_the_connection(
     connect: Any, jp_auth_header: dict[str, str], message: str, code: int
 ) -> None:
     socket = await connect(**jp_auth_header)
