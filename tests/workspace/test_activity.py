@@ -62,7 +62,7 @@ async def test_a_new_follower_gets_first_what_runs_and_not_what_ended() -> None:
     await following.aclose()
 
 
-async def test_what_was_done_is_done_whatever_a_listener_makes_of_it(
+async def test_a_failing_listener_does_not_stop_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     feed = ActivityFeed()

@@ -27,7 +27,7 @@ def hurried_threads() -> Iterator[None]:
 
 @pytest.mark.proves("fault:state-in-use")
 @pytest.mark.usefixtures("hurried_threads")
-async def test_what_one_call_leaves_behind_never_disturbs_another(tmp_path: Path) -> None:
+async def test_a_cursor_of_one_call_never_disturbs_another(tmp_path: Path) -> None:
     database = Database(tmp_path / "a.sqlite", ["CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT);"])
     await database.run(lambda db: db.executemany("INSERT INTO t VALUES (?, '')", [(0,), (1,)]))
 

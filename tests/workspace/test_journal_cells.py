@@ -30,7 +30,7 @@ async def test_each_change_that_stands_names_its_cells_in_order(journal: Journal
     assert await journal.touched(NO_KEY) == []
 
 
-async def test_what_was_taken_back_is_not_among_them(journal: Journal) -> None:
+async def test_undone_changes_are_not_listed(journal: Journal) -> None:
     partly = await made(journal, changes=[change(name="a"), change(name="b")])
     whole = await made(journal, changes=[change(name="c")])
     await journal.partly_undone({partly: [change(name="b")]})

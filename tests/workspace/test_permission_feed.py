@@ -106,7 +106,7 @@ async def test_a_request_expires_although_nobody_asks_for_the_list() -> None:
     assert await next_event(events) == {"kind": "settled", "id": again, "outcome": "expired"}
 
 
-async def test_who_goes_away_takes_the_questions_along() -> None:
+async def test_requests_of_a_caller_that_goes_are_withdrawn() -> None:
     class Shows:
         async def ask(self, request: PermissionRequest) -> Reply | None:
             await asyncio.get_running_loop().create_future()
