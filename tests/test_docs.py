@@ -186,11 +186,11 @@ def test_the_changelog_has_a_place_for_what_comes() -> None:
     assert "\n## [Unreleased]\n" in written()["CHANGELOG.md"]
 
 
-def test_what_was_not_measured_is_not_claimed(tmp_path: Path) -> None:
+def test_a_page_without_measurements_claims_nothing(tmp_path: Path) -> None:
     assert "Nothing has been measured yet" in performance_page(tmp_path, tmp_path)
 
 
-def test_what_was_measured_is_shown_with_its_floor_and_whether_the_goal_was_met(
+def test_a_measurement_is_shown_with_its_floor_and_its_goal(
     tmp_path: Path,
 ) -> None:
     row = {"work": "1+1", "value": 7.234, "unit": "ms", "floor": 6.7, "ratio": 1.08}

@@ -158,7 +158,7 @@ def is_mutable(value: ast.expr) -> bool:
         ("magics", {"IPython", "tk_ai_extension.magics"}),
     ],
 )
-def test_what_runs_anywhere_imports_almost_nothing(package: str, allowed: set[str]) -> None:
+def test_packages_that_run_anywhere_import_almost_nothing(package: str, allowed: set[str]) -> None:
     found = [
         f"{name}: {module}"
         for name, tree in trees(PACKAGE / package)

@@ -73,7 +73,7 @@ async def test_it_is_the_notebooks_chat_and_a_new_one_where_that_is_asked_for(
     assert len((await harness.request("GET", CHATS))["chats"]) == 2
 
 
-async def test_what_claude_runs_in_the_kernel_that_asks_runs_when_it_has_answered(
+async def test_code_for_the_asking_kernel_runs_after_the_answer(
     harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_root_dir: Path, extension: Any
 ) -> None:
     """The cell waits for Claude, and the kernel for the cell: nobody waits for ever."""

@@ -68,7 +68,7 @@ async def test_a_pass_is_good_in_its_own_kernel_alone(
     assert model.requests == []
 
 
-async def test_what_a_kernel_starts_may_ask_as_well(
+async def test_a_child_process_of_a_kernel_may_ask(
     harness: NotebookHarness, model: ScriptedModel, notebook: str
 ) -> None:
     person = await harness.open(notebook)

@@ -89,7 +89,7 @@ async def test_a_person_who_does_not_agree_stops_the_call(
 
 @pytest.mark.proves("mcp:elicitation")
 @pytest.mark.parametrize("era", [LEGACY], indirect=True)
-async def test_who_leaves_while_a_person_is_asked_leaves_the_question_open(
+async def test_a_request_stays_pending_when_its_client_disconnects(
     connect: Connect, probe: Probe, workspace: Any
 ) -> None:
     asked, answered = asyncio.Event(), asyncio.Event()

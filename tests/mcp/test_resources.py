@@ -106,7 +106,7 @@ async def test_an_artifact_is_read_whole(connect: Connect, workspace: Any) -> No
 
 
 @pytest.mark.proves("mcp:resources", "mcp:errors", "threat:path")
-async def test_what_is_not_there_is_an_error_of_the_protocol(
+async def test_a_missing_resource_is_an_error_of_the_protocol(
     connect: Connect, plan: Path, era: str
 ) -> None:
     expected = {types.INVALID_PARAMS} if era == MODERN else {types.INVALID_PARAMS, -32002}

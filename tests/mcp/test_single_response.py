@@ -146,7 +146,7 @@ async def test_an_answer_alone_is_json_with_its_length_and_its_session() -> None
     ],
     ids=["notification", "comment", "to be resumed", "two lines", "nothing"],
 )
-async def test_what_is_not_just_an_answer_stays_a_stream(first: bytes) -> None:
+async def test_a_response_with_more_than_the_answer_stays_a_stream(first: bytes) -> None:
     headers, pieces = await sent(first, event(ANSWER))
     assert headers == dict(HEAD["headers"])  # type: ignore[arg-type]
     assert pieces == [first, event(ANSWER), b""]

@@ -172,7 +172,7 @@ def test_a_header_alone_is_a_notebook_without_cells() -> None:
 
 
 @pytest.mark.parametrize("change", ["\r\n", "bom", "no end"])
-def test_what_a_channel_does_to_a_text_is_undone(change: str) -> None:
+def test_line_endings_and_byte_order_marks_make_no_change(change: str) -> None:
     text = render(THREE)
     if change == "bom":
         text = "\ufeff" + text
@@ -217,7 +217,7 @@ def test_a_changed_source_and_type_replace_what_was_seen() -> None:
 
 
 @pytest.mark.proves("text:merge")
-def test_what_others_changed_stays() -> None:
+def test_changes_of_others_stay() -> None:
     current = notebook(
         ("new00000", "theirs"),
         ("318aaaaa", "import pandas as pd"),

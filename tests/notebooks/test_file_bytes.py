@@ -199,7 +199,7 @@ async def test_running_a_cell_changes_its_outputs_and_count_alone(
 
 @pytest.mark.proves("doc:lenient", "doc:errors", "fault:corrupt")
 @pytest.mark.parametrize("name", OTHERS)
-async def test_what_is_broken_or_old_is_left_untouched(bench: DocumentBench, name: str) -> None:
+async def test_a_broken_or_old_file_is_left_untouched(bench: DocumentBench, name: str) -> None:
     document, file = await opened(bench, name)
     os.utime(file, (1, 1))
     with suppress(InvalidNotebook):

@@ -133,7 +133,7 @@ async def test_reading_again_is_free_while_nothing_changes(bench: DocumentBench)
 
 
 @pytest.mark.proves("ext:rtc")
-async def test_what_an_agent_runs_does_not_inherit_a_persons_trust(
+async def test_an_agents_run_does_not_inherit_a_persons_trust(
     bench: DocumentBench, app: ServerApp
 ) -> None:
     cells = (code("a", "aaaa1111"), code("b", "bbbb2222"), code("c", "cccc3333"))
@@ -285,7 +285,7 @@ async def test_a_room_that_somebody_prepares_is_awaited(
 
 
 @pytest.mark.proves("fault:concurrent-edit")
-async def test_what_another_program_writes_under_a_room_is_not_lost(bench: DocumentBench) -> None:
+async def test_changes_of_another_program_under_a_room_are_not_lost(bench: DocumentBench) -> None:
     document = await bench.open(notebook(code("a", "aaaa1111"), code("b", "bbbb2222")))
     seen = (await document.read()).by_key
     file = bench.root / document.path

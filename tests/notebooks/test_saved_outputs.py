@@ -142,7 +142,7 @@ async def test_a_save_that_fails_is_tried_again_later_and_later_and_the_end_says
 
 
 @pytest.mark.proves("fault:flood")
-async def test_what_is_printed_while_it_saves_is_saved_too_when_the_cell_ends() -> None:
+async def test_output_during_a_save_is_saved_when_the_cell_ends() -> None:
     saved: list[int] = []
     saving, go_on = asyncio.Event(), asyncio.Event()
 

@@ -285,7 +285,7 @@ async def test_nobody_without_the_key_is_answered(route: str, key: str | None) -
     assert model.requests == []
 
 
-async def test_what_is_no_json_object_is_refused() -> None:
+async def test_a_body_that_is_no_json_object_is_refused() -> None:
     async with ScriptedModel().running() as model:
         response = await fetch(f"{model.url}/v1/messages", ["no", "object"])
     assert response.code == 400

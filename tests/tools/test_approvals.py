@@ -221,9 +221,7 @@ HOLES = (
 
 
 @pytest.mark.proves("perm:bound")
-async def test_what_changes_while_a_person_is_asked_is_never_done_by_their_answer(
-    harness, notebook
-):
+async def test_an_approval_does_not_hold_for_a_call_whose_effect_changed(harness, notebook):
     """Each is tried as an in-call question and as an answer that comes before the next call."""
     for what, change, tool, arguments in HOLES:
         harness.write(notebook, "a = 1", "b = 2\nprint(b)")

@@ -62,7 +62,7 @@ async def test_with_a_key_a_caller_gets_new_output_and_without_one_all_of_it(har
 
 
 @pytest.mark.proves("ext:notebook-manager", "threat:exhaustion")
-async def test_what_is_kept_for_a_session_goes_with_it_and_its_work_stays(harness, notebook):
+async def test_the_state_of_a_session_ends_with_it_and_its_work_stays(harness, notebook):
     used = await harness.call("use_notebook", notebook=notebook)
     await harness.call("insert_cell", source="b")
     ran = await harness.call("execute_ipython", code="print('said once')")

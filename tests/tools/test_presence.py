@@ -76,7 +76,9 @@ async def test_nobody_is_left_behind_by_an_error_a_cancellation_or_a_lost_kernel
 
 
 @pytest.mark.proves("ext:presence")
-async def test_who_edits_is_there_and_who_only_reads_is_not(harness: ToolHarness) -> None:
+async def test_a_caller_that_edits_is_present_and_one_that_reads_is_not(
+    harness: ToolHarness,
+) -> None:
     harness.write("n.ipynb", "a = 1", "b = 2")
     await harness.room("n.ipynb")
     await harness.call("read_notebook", notebook="n.ipynb", caller=BOB)

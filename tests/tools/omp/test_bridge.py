@@ -194,7 +194,7 @@ async def test_a_token_ends_with_its_kernel_and_a_wrong_one_is_none(
     "line",
     [b"{\n", b"[]\n", b"{}\n", b'{"token": 1, "session": "", "tool": "", "arguments": {}}\n'],
 )
-async def test_what_is_no_call_is_refused_and_the_bridge_goes_on(run, secrets, line):
+async def test_an_invalid_call_is_refused_and_the_bridge_continues(run, secrets, line):
     reader, writer = await asyncio.open_unix_connection(secrets[0].removeprefix("unix://"))
     writer.write(line)
     answer = json.loads(await asyncio.wait_for(reader.readline(), 10))

@@ -80,7 +80,7 @@ async def test_an_index_out_of_range_or_no_content_changes_nothing(harness, edit
 
 
 @pytest.mark.proves("edit:notebook-tool")
-async def test_what_is_no_notebook_is_refused_by_name(harness, edit):
+async def test_an_invalid_notebook_is_refused_by_name(harness, edit):
     (harness.root / "bad.ipynb").write_text('{"cells": {}}')
     with pytest.raises(InvalidNotebook, match=r"bad\.ipynb"):
         await edit("edit", 0, "x", path="bad.ipynb")

@@ -100,7 +100,7 @@ async def test_one_that_was_used_a_moment_ago_is_not_swept(harness, run):
 
 
 @pytest.mark.proves("kernel:pool")
-async def test_what_runs_is_not_swept_however_long_it_takes(harness, run, pooled):
+async def test_a_busy_session_is_not_swept_however_long_it_takes(harness, run, pooled):
     pool = await pooled(idle_after=0.0, sweep_every=3600.0)
     busy = await run("input_is_long = 1\nimport time; time.sleep(60)", wait=0)
     await pool.sweep()
