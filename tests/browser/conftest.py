@@ -61,8 +61,8 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(autouse=True)
-def checks_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Playwright would wait for no more than the answer of an asynchronous function, whatever that is."""
+def reject_async_predicates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Playwright takes the promise of an async function for a true value: refuse such predicates."""
     wait: Any = Page.wait_for_function
 
     def checked(page: Page, expression: str, **options: Any) -> Any:

@@ -313,7 +313,7 @@ async def test_a_file_that_keeps_changing_is_reported(
 
 
 @pytest.fixture
-def standing_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def frozen_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system whose clock does not move: two writes look alike but for their content."""
     now = time.time_ns() + 60 * 10**9
 
@@ -323,7 +323,7 @@ def standing_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FileVersion, "of", of)
 
 
-@pytest.mark.usefixtures("standing_clock")
+@pytest.mark.usefixtures("frozen_clock")
 async def test_two_writes_in_one_tick_of_the_clock_are_distinguished(bench: DocumentBench) -> None:
     document = await bench.open(notebook(code("a", "aaaa1111"), code("z", "bbbb2222")))
     file = bench.root / document.path

@@ -107,7 +107,7 @@ async def test_a_change_that_was_not_received_is_made_when_the_tab_is_back(
 
 @pytest.mark.proves("fault:tab-lost")
 @pytest.mark.parametrize("was_made", [True, False])
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_grace")
 async def test_the_outcome_is_unknown_until_the_tab_returns(
     harness: TabHarness, was_made: bool
 ) -> None:
@@ -182,7 +182,7 @@ async def test_a_change_that_was_saved_before_the_tab_was_closed_is_not_made_aga
 
 
 @pytest.mark.proves("fault:tab-lost")
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_grace")
 async def test_unsaved_work_in_a_tab_that_is_offline_is_left_alone(harness: TabHarness) -> None:
     document = await harness.document()
     await harness.person.type(PATH, 0, " typed")
@@ -201,7 +201,7 @@ async def test_unsaved_work_in_a_tab_that_is_offline_is_left_alone(harness: TabH
 
 
 @pytest.mark.proves("fault:tab-lost")
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_grace")
 async def test_a_person_gives_up_what_a_tab_held_that_crashed(harness: TabHarness) -> None:
     document = await harness.document()
     assert (await harness.ask("GET", "")).json() == {"lost": []}
@@ -227,7 +227,7 @@ async def test_a_person_gives_up_what_a_tab_held_that_crashed(harness: TabHarnes
 
 
 @pytest.mark.proves("fault:tab-lost")
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_grace")
 async def test_a_saved_notebook_in_a_tab_that_is_offline_is_edited_in_its_file(
     harness: TabHarness,
 ) -> None:
@@ -242,7 +242,7 @@ async def test_a_saved_notebook_in_a_tab_that_is_offline_is_edited_in_its_file(
     assert sources((await document.read()).cells) == ["a typed", "x"]
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_grace")
 async def test_a_tab_that_does_not_answer_is_no_wait_for_ever(
     harness: TabHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,7 +305,7 @@ async def test_outputs_go_on_in_the_file_and_in_the_tab_that_opens_it_again(
 
 
 @pytest.mark.proves("fault:tab-lost")
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_grace")
 async def test_outputs_of_a_run_that_ended_meanwhile_are_there_when_the_tab_is_back(
     harness: TabHarness,
 ) -> None:
@@ -384,7 +384,7 @@ async def test_a_notebook_that_is_opened_while_a_cell_runs_in_its_file_shows_all
 
 
 @pytest.mark.proves("fault:tab-lost", "edit:history")
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_grace")
 async def test_history_says_what_came_of_a_change_once_the_tab_is_back(harness: TabHarness) -> None:
     (extension,) = harness.app.extension_manager.extension_apps["tk_ai_extension"]
     app: Any = extension

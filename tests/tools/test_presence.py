@@ -20,7 +20,7 @@ def documents() -> str:
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(presence, "ANNOUNCE_INTERVAL", 0.05)
     monkeypatch.setattr(presence, "GRACE", 0.1)
 

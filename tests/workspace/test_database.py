@@ -17,7 +17,7 @@ CALLS = 10_000
 
 
 @pytest.fixture
-def hurried_threads() -> Iterator[None]:
+def fast_thread_switching() -> Iterator[None]:
     """Threads that take turns as often as they can."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -26,7 +26,7 @@ def hurried_threads() -> Iterator[None]:
 
 
 @pytest.mark.proves("fault:state-in-use")
-@pytest.mark.usefixtures("hurried_threads")
+@pytest.mark.usefixtures("fast_thread_switching")
 async def test_a_cursor_of_one_call_never_disturbs_another(tmp_path: Path) -> None:
     database = Database(tmp_path / "a.sqlite", ["CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT);"])
     await database.run(lambda db: db.executemany("INSERT INTO t VALUES (?, '')", [(0,), (1,)]))
