@@ -39,7 +39,7 @@ class ProbeResult(Result):
     failed: bool = False
 
     def as_text(self) -> str:
-        return f"It greeting: {self.greeting}"
+        return f"It said: {self.greeting}"
 
     @property
     def is_error(self) -> bool:
