@@ -4,7 +4,7 @@ const { SwcJsMinimizerRspackPlugin } = require('@rspack/core');
 
 module.exports = {
   // JupyterLab shares React without this part of it.
-  resolve: { alias: { 'react/jsx-runtime': require.resolve('./lib/parts/jsx.js') } },
+  resolve: { alias: { 'react/jsx-runtime': require.resolve('./lib/common/jsx.js') } },
   optimization: {
     minimizer: [
       new SwcJsMinimizerRspackPlugin({

@@ -7,18 +7,18 @@ import lab from './lab/plugin';
 import notebook from './notebook/plugin';
 import panel from './panel/plugin';
 import questions from './questions/plugin';
-import pictures from './pictures/plugin';
+import images from './images/plugin';
 import state from './state/plugin';
 import tabs from './tabs/plugin';
 
-// What other extensions may require.
+// The public API for other extensions.
 export { IChats, type IHappened } from './chat/service';
 export { IActivities } from './notebook/activities';
 export { IChatOpener, type IChatRequest } from './tokens';
 export type { NotebookActivity } from './notebook/activity';
 export type { ChatModel } from './chat/model';
 
-/** All plug-ins: each folder lists its own in its `plugin.ts`. */
+/** All plug-ins, from the `plugin.ts` of each folder. */
 const plugins: JupyterFrontEndPlugin<unknown>[] = [
   ...state,
   ...api,
@@ -27,7 +27,7 @@ const plugins: JupyterFrontEndPlugin<unknown>[] = [
   ...questions,
   ...panel,
   ...notebook,
-  ...pictures,
+  ...images,
   ...tabs,
   ...lab
 ];

@@ -1,24 +1,24 @@
 import { Token } from '@lumino/coreutils';
 
-/** What a chat is opened with. */
+/** Options of opening a chat. */
 export interface IChatRequest {
-  /** The path of the notebook that it is about. */
+  /** The path of the notebook that the chat is about. */
   notebook: string;
-  /** What stands in the message box; empty or left out: what stood there. */
+  /** The text of the message box. Default: the present text. */
   message?: string;
   /** Ids of the cells that the message is about. */
   cells?: readonly string[];
-  /** Whether the message is sent at once. */
+  /** Whether the message is sent immediately. */
   send?: boolean;
 }
 
-/** Opens the chat from elsewhere: from a cell, a toolbar, another extension. */
+/** Opens the chat from outside of the panel: from a cell, a toolbar, another extension. */
 export interface IChatOpener {
-  /** Shows the chat of a notebook, and puts a message there or sends it. */
+  /** Show the chat about a notebook, and write or send a message. */
   open(request: IChatRequest): Promise<void>;
 }
 
-/** The way to the chat, for plug-ins outside of the panel. */
+/** Opens the chat, for plug-ins outside of the panel. */
 export const IChatOpener = new Token<IChatOpener>(
   'tk-ai-extension:IChatOpener',
   'Opens the chat with Claude about a notebook and some of its cells, with a message.'

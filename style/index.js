@@ -1,7 +1,7 @@
 import './lab.css';
 import './panel.css';
 import './cards.css';
-import './asked.css';
+import './agentRequests.css';
 import './composer.css';
 import './notebook.css';
-import './pictures.css';
+import './images.css';

@@ -56,7 +56,7 @@ def test_styles_use_the_themes_colours_alone() -> None:
 
 
 def test_a_person_is_never_shown_an_index() -> None:
-    """What is on the screen counts cells from 1: `src/parts/position.ts` makes it of an index."""
+    """What is on the screen counts cells from 1: `src/common/position.ts` makes it of an index."""
     shown = re.compile(
         r"""(__|_n)\(\s*['"`][^)]*(?<![\w.(])(\w+\.)*index\b|`[^`]*\$\{(\w+\.)*index\}"""
     )
@@ -105,7 +105,7 @@ def test_the_folders_of_the_front_end_import_each_other_in_no_circle() -> None:
     # It raises where there is one, and names it.
     order = list(TopologicalSorter(imported).static_order())
     assert imported["lab"] == set()
-    assert order.index("parts") < order.index("notebook") < order.index("panel")
+    assert order.index("common") < order.index("notebook") < order.index("panel")
     assert order.index("api") < order.index("state") < order.index("chat")
 
 

@@ -4,22 +4,24 @@ import { type ApiError, unreachable } from './client';
 
 const TOPIC = { chat: 'c' };
 
-/** Lets everything happen that needs no time. */
+/** Run all pending microtasks. */
 async function settled(): Promise<void> {
   for (let step = 0; step < 20; step++) {
     await Promise.resolve();
   }
 }
 
-/** A follower that keeps what it is told. */
-function follower(some: Partial<IFollower<number>> = {}): IFollower<number> & { told: unknown[] } {
-  const told: unknown[] = [];
+/** A follower that records its calls. */
+function follower(
+  some: Partial<IFollower<number>> = {}
+): IFollower<number> & { received: unknown[] } {
+  const received: unknown[] = [];
   return {
-    told,
-    live: isReset => void told.push(isReset ? 'reset' : 'live'),
-    take: event => void told.push(event),
-    lost: () => void told.push('lost'),
-    failed: error => void told.push(error.problem.code),
+    received,
+    live: isReset => void received.push(isReset ? 'reset' : 'live'),
+    take: event => void received.push(event),
+    lost: () => void received.push('lost'),
+    failed: error => void received.push(error.problem.code),
     ...some
   };
 }
@@ -34,7 +36,7 @@ describe('the channel', () => {
 
   afterEach(() => jest.useRealTimers());
 
-  it('goes on after the last event once the connection is back', async () => {
+  it('resumes after the last event when the connection is back', async () => {
     const found = follower();
     server.channel.subscribe(TOPIC, found);
     await settled();
@@ -45,10 +47,10 @@ describe('the channel', () => {
     server.connect();
     await settled();
     expect(server.subscribed.map(({ after }) => after)).toEqual([null, 'a-1']);
-    expect(found.told).toEqual(['live', 1, 'lost', 'live']);
+    expect(found.received).toEqual(['live', 1, 'lost', 'live']);
   });
 
-  it('takes nothing of a round that is over', async () => {
+  it('ignores messages for a former subscription', async () => {
     const found = follower();
     server.channel.subscribe(TOPIC, found);
     await settled();
@@ -56,20 +58,20 @@ describe('the channel', () => {
     server.cut();
     server.connect();
     await settled();
-    server.tell(first.number, { id: 9, event: 9 });
+    server.deliver(first.number, { id: 9, event: 9 });
     await settled();
-    expect(found.told).toEqual(['live', 'lost', 'live']);
+    expect(found.received).toEqual(['live', 'lost', 'live']);
   });
 
-  it('begins again where the server does not know what was missed', async () => {
+  it('starts again if the server does not know what was missed', async () => {
     const found = follower();
     server.channel.subscribe(TOPIC, found);
     await settled();
     server.publish(TOPIC, 1, 'a-1');
     await settled();
     server.answer = ({ number }) => {
-      server.tell(number, { reset: true });
-      server.tell(number, { id: 'b-1', event: 7 });
+      server.deliver(number, { reset: true });
+      server.deliver(number, { id: 'b-1', event: 7 });
     };
     server.cut();
     server.connect();
@@ -78,10 +80,10 @@ describe('the channel', () => {
     server.connect();
     await settled();
     expect(server.subscribed.at(-1)?.after).toBe('b-1');
-    expect(found.told.slice(3)).toEqual(['reset', 7, 'lost', 'reset', 7]);
+    expect(found.received.slice(3)).toEqual(['reset', 7, 'lost', 'reset', 7]);
   });
 
-  it('asks again in a while where the server failed, and no more where that lasts', async () => {
+  it('retries after a temporary error, and stops after a permanent one', async () => {
     const found = follower();
     server.channel.subscribe(TOPIC, found);
     await settled();
@@ -98,10 +100,10 @@ describe('the channel', () => {
     server.connect();
     await settled();
     expect(server.subscribed).toHaveLength(2);
-    expect(found.told).toEqual(['live', 'lost', 'live', 'not_found']);
+    expect(found.received).toEqual(['live', 'lost', 'live', 'not_found']);
   });
 
-  it('asks again what an event needed and did not get', async () => {
+  it('asks again for an event that could not be handled', async () => {
     const refusals: ApiError[] = [unreachable()];
     const taken: number[] = [];
     const take = (event: number): Promise<void> => {
@@ -116,14 +118,14 @@ describe('the channel', () => {
     await settled();
     jest.advanceTimersByTime(1000);
     await settled();
-    // The event was not taken: it is asked for once more.
+    // The event was not handled: it is requested again.
     expect(server.subscribed.at(-1)?.after).toBeNull();
     server.publish(TOPIC, 1, 'a-1');
     await settled();
     expect(taken).toEqual([1]);
   });
 
-  it('follows no more what was disposed of', async () => {
+  it('does not resume a disposed subscription', async () => {
     const found = follower();
     const following = server.channel.subscribe(TOPIC, found);
     await settled();
@@ -133,20 +135,20 @@ describe('the channel', () => {
     server.connect();
     await settled();
     expect(server.subscribed).toHaveLength(1);
-    expect(found.told).toEqual(['live']);
+    expect(found.received).toEqual(['live']);
   });
 
   it('is not subscribed twice where the connection opens while something is prepared', async () => {
-    let go = (): void => undefined;
-    const prepare = (): Promise<void> => new Promise(resolve => (go = resolve));
+    let finish = (): void => undefined;
+    const prepare = (): Promise<void> => new Promise(resolve => (finish = resolve));
     server.isOpen = false;
     server.channel.subscribe(TOPIC, follower({ prepare }));
     await settled();
-    const first = go;
+    const first = finish;
     server.connect();
     first();
     await settled();
-    go();
+    finish();
     await settled();
     expect(server.subscribed).toHaveLength(1);
   });
@@ -158,9 +160,9 @@ describe('the channel', () => {
       const log: number[] = [];
       server = new FakeServer();
       server.answer = ({ number, after }) => {
-        server.tell(number, { live: true });
+        server.deliver(number, { live: true });
         const known = typeof after === 'number' ? after : 0;
-        log.slice(known).forEach(event => server.tell(number, { id: event, event }));
+        log.slice(known).forEach(event => server.deliver(number, { id: event, event }));
       };
       const taken: number[] = [];
       const slow = async (event: number): Promise<void> => {

@@ -5,37 +5,37 @@ import { ApiError } from './client';
 import type { ErrorInfo } from './events';
 import { delay } from './retry';
 
-/** What a page follows: a chat by its id, the user's requests for permission, a notebook's changes. */
+/** What a page subscribes to: a chat by its id, the user's permission requests, a notebook's changes. */
 export type Topic = { chat: string } | { permissions: true } | { changes: string };
 
-/** Names an event of a topic: what the server goes on after. */
+/** Id of an event of a topic, after which the server resumes. */
 export type EventId = number | string;
 
-/** Who follows a topic. Each call is made once the one before it is over. */
+/** Callbacks of a subscription. Calls do not overlap. */
 export interface IFollower<T> {
-  /** Called before each subscription. What it rejects with has it tried again in a while. */
+  /** Called before each subscription. If it rejects, it is retried with backoff. */
   prepare?: () => Promise<void>;
-  /** The id of the last event that is known, where not that of the last one that was taken. */
+  /** Returns the id of the last known event. Default: that of the last event that `take` has handled. */
   last?: () => EventId;
   /**
-   * From now on nothing is missed.
+   * Called when the subscription is active.
    *
-   * @param isReset - Whether the events before may have been missed: what follows begins with the
-   *   state, where the topic has one.
+   * @param isReset - Whether earlier events may have been missed. The state follows, if the topic has
+   *   one.
    */
   live?: (isReset: boolean) => void | Promise<void>;
   take: (event: T) => void | Promise<void>;
-  /** The connection is lost; it is subscribed again by itself. */
+  /** Called when the connection is lost. The channel subscribes again by itself. */
   lost?: () => void;
-  /** The server does not tell, and will not. */
+  /** Called when the server refuses the subscription for good. */
   failed?: (error: ApiError) => void;
 }
 
-/** The one channel on which a page hears what happens. */
+/** The channel on which a page receives all events. */
 export interface IChannel {
-  /** Follows a topic until that is disposed of. */
+  /** Subscribe to a topic until the result is disposed. */
   subscribe<T>(topic: Topic, follower: IFollower<T>): IDisposable;
-  /** Asks for a lost connection at once. */
+  /** Reconnect now. */
   retry(): void;
 }
 
@@ -44,14 +44,14 @@ export const IChannel = new Token<IChannel>(
   'The WebSocket on which a page receives the events of chats, approvals and notebooks.'
 );
 
-/** What carries the channel: a connection, which is lost and comes back. */
+/** The connection under a channel, which reconnects when it is lost. */
 export interface IConnection {
   readonly isOpen: boolean;
   send: (message: object) => boolean;
   retry: () => void;
 }
 
-/** What the server sends of a subscription. */
+/** A message of the server for a subscription. */
 interface IMessage {
   subscription: number;
   live?: true;
@@ -62,7 +62,7 @@ interface IMessage {
   over?: true;
 }
 
-/** Multiplexes the topics of a page over its connection, and goes on where each was. */
+/** Multiplexes the subscriptions of a page over one connection, and resumes them after a reconnect. */
 export class Channel implements IChannel {
   constructor(private readonly _connection: IConnection) {}
 
@@ -86,25 +86,25 @@ export class Channel implements IChannel {
     this._connection.retry();
   }
 
-  /** The connection is open. */
+  /** Handle an open connection. */
   opened(): void {
     this._isLost = false;
     [...this._subscriptions.values()].forEach(each => each.begin());
   }
 
-  /** It is lost. */
+  /** Handle a lost connection. */
   lost(): void {
     this._isLost = true;
     [...this._subscriptions.values()].forEach(each => each.lost());
   }
 
-  /** Takes a message of the server; whether it was of a subscription. */
+  /** Handle a message of the server. Return whether it was for a subscription. */
   receive(message: object): boolean {
     if (!('subscription' in message)) {
       return false;
     }
-    const told = message as IMessage;
-    this._subscriptions.get(told.subscription)?.receive(told);
+    const received = message as IMessage;
+    this._subscriptions.get(received.subscription)?.receive(received);
     return true;
   }
 
@@ -113,12 +113,12 @@ export class Channel implements IChannel {
   private _isLost = false;
 }
 
-interface IWire {
+interface ISubscriptionHost {
   isOpen: () => boolean;
-  /** Whether it was open, or tried to be, and is not. */
+  /** Whether the connection was lost and is not open again. */
   isLost: () => boolean;
   send: (message: object) => void;
-  /** A new number for a subscription: what is under way of the former one is nothing to it. */
+  /** Give a subscription a new number, so that messages for the former one are ignored. */
   number: (from: Subscription) => number;
   end: (from: Subscription) => void;
 }
@@ -127,32 +127,32 @@ class Subscription implements IDisposable {
   constructor(
     private readonly _topic: Topic,
     private readonly _follower: IFollower<unknown>,
-    private readonly _wire: IWire
+    private readonly _host: ISubscriptionHost
   ) {}
 
-  /** Its number in this round. */
+  /** Its number since the last (re)subscription. */
   number = 0;
 
   get isDisposed(): boolean {
     return this._isDisposed;
   }
 
-  /** Subscribes, for the first time or again. */
+  /** Subscribe, for the first time or again. */
   begin(): void {
     window.clearTimeout(this._timer);
     if (this._isDisposed) {
       return;
     }
-    const number = (this.number = this._wire.number(this));
-    if (this._wire.isLost()) {
+    const number = (this.number = this._host.number(this));
+    if (this._host.isLost()) {
       this._follower.lost?.();
       return;
     }
-    this._then(number, async () => {
+    this._enqueue(number, async () => {
       await this._follower.prepare?.();
-      if (number === this.number && this._wire.isOpen()) {
+      if (number === this.number && this._host.isOpen()) {
         const after = this._follower.last?.() ?? this._last;
-        this._wire.send({
+        this._host.send({
           subscribe: number,
           ...this._topic,
           ...(after === null ? {} : { after })
@@ -163,7 +163,7 @@ class Subscription implements IDisposable {
 
   receive({ live, reset, id, event, error, over }: IMessage): void {
     const { number } = this;
-    this._then(number, async () => {
+    this._enqueue(number, async () => {
       if (live === true || reset === true) {
         this._tries = 0;
         this._last = reset === true ? null : this._last;
@@ -171,7 +171,7 @@ class Subscription implements IDisposable {
       } else if (error !== undefined) {
         throw new ApiError(error, error.retryable ? 503 : 400);
       } else if (over === true) {
-        this._again();
+        this._resubscribe();
       } else {
         await this._follower.take(event);
         this._last = id ?? null;
@@ -181,7 +181,7 @@ class Subscription implements IDisposable {
 
   lost(): void {
     window.clearTimeout(this._timer);
-    this.number = this._wire.number(this);
+    this.number = this._host.number(this);
     this._follower.lost?.();
   }
 
@@ -189,13 +189,13 @@ class Subscription implements IDisposable {
     if (!this._isDisposed) {
       this._isDisposed = true;
       window.clearTimeout(this._timer);
-      this._wire.send({ unsubscribe: this.number });
-      this._wire.end(this);
+      this._host.send({ unsubscribe: this.number });
+      this._host.end(this);
     }
   }
 
-  /** Does something after all before it, unless a new round has begun by then. */
-  private _then(number: number, work: () => Promise<void>): void {
+  /** Run work after what is queued, unless it was subscribed again meanwhile. */
+  private _enqueue(number: number, work: () => Promise<void>): void {
     const done = this._queue.then(async () => {
       if (number !== this.number || this._isDisposed) {
         return;
@@ -211,7 +211,7 @@ class Subscription implements IDisposable {
         }
       }
     });
-    // A mistake in what follows is no reason to follow no more.
+    // An error in a callback does not end the subscription.
     this._queue = done.catch((error: unknown) => reportError(error));
   }
 
@@ -221,19 +221,19 @@ class Subscription implements IDisposable {
       this._follower.failed?.(error);
     } else {
       this._follower.lost?.();
-      this._again();
+      this._resubscribe();
     }
   }
 
-  /** Subscribes again in a while. */
-  private _again(): void {
-    this._wire.send({ unsubscribe: this.number });
-    this.number = this._wire.number(this);
+  /** Subscribe again with backoff. */
+  private _resubscribe(): void {
+    this._host.send({ unsubscribe: this.number });
+    this.number = this._host.number(this);
     this._timer = window.setTimeout(() => this.begin(), delay(this._tries++, Math.random()));
   }
 
   private _queue: Promise<void> = Promise.resolve();
-  /** The id of the last event that was taken. */
+  /** The id of the last event that was handled. */
   private _last: EventId | null = null;
   private _tries = 0;
   private _timer = 0;

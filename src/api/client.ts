@@ -19,7 +19,7 @@ export type Attachment =
   | { kind: 'file'; path: string }
   | { kind: 'image'; mime: string; data: string };
 
-/** A message as it is sent. */
+/** The body of a request that sends a message. */
 export interface IMessage {
   message: string;
   chat?: string;
@@ -29,26 +29,26 @@ export interface IMessage {
   attachments?: Attachment[];
   mode?: Mode;
   model?: string;
-  /** The turn of the chat that it takes the place of. */
+  /** The turn that it replaces. */
   replaces?: string;
 }
 
-/** What a person says to a plan: to carry it out in a mode, or what is to be different. */
+/** Answer to a plan: approve it in a mode, or describe changes to it. */
 export type PlanAnswer =
   { answer: 'approve'; mode: Mode } | { answer: 'reject'; words: string; model?: string };
 
-/** What an undo names: entries of the journal, and which of their cells. */
+/** What to undo: entries of the journal, limited to these cells. */
 export interface IUndo {
   entries: number[];
   cells: string[];
 }
 
-/** The statuses of what does not become better by asking again: the server knows of no such thing. */
+/** HTTP statuses that a retry does not change. */
 const PERMANENT = new Set([400, 404, 405, 406, 410, 414, 422]);
 
-/** The server's answer to a request that it did not carry out. */
+/** The error response of the server. */
 export class ApiError extends Error {
-  /** @param _status - that of the answer; 0 where there was none. */
+  /** @param _status - The HTTP status; 0 without a response. */
   constructor(
     readonly problem: ErrorInfo,
     private readonly _status = 0
@@ -56,16 +56,16 @@ export class ApiError extends Error {
     super(problem.message);
   }
 
-  /** Whether it stays so: not where a proxy, a login or the network stands before the server. */
+  /** Whether a retry is pointless. Errors of a proxy, a login or the network are temporary. */
   get isPermanent(): boolean {
     return PERMANENT.has(this._status);
   }
 }
 
-/** The server could not be reached. */
+/** Error code: the server could not be reached. */
 export const UNREACHABLE = 'unreachable';
 
-/** The chat's routes. */
+/** The routes of the chats. */
 export class ChatApi {
   constructor(private readonly _settings: ServerConnection.ISettings) {}
 
@@ -101,12 +101,12 @@ export class ChatApi {
     return this._json<ModelsInfo>('GET', 'models');
   }
 
-  /** Uses the key in the root folder's file from now on. */
+  /** Trust the key in the file of the root folder. */
   async trustFolder(): Promise<void> {
     await this._json('POST', 'trust', { trusted: true });
   }
 
-  /** Stops the turn that goes on and those that wait, or one of them. */
+  /** Stop the running turn and those in the queue, or one of them. */
   async stop(id: string, turn?: string): Promise<void> {
     await this._json('POST', `chats/${id}/stop`, turn === undefined ? {} : { turn });
   }
@@ -115,36 +115,36 @@ export class ChatApi {
     await this._json('POST', `permissions/${permission}`, answerOf(answer, message));
   }
 
-  /** Undoes entries of the journal in these cells of a notebook. */
+  /** Undo entries of the journal in these cells of a notebook. */
   async undo(notebook: string, entries: number[], cells: string[]): Promise<TakenBack[]> {
     return undo(this._settings, notebook, entries, cells);
   }
 
-  /** What of a chat's changes stands. */
+  /** Return the changes of a chat that are not undone. */
   async changes(id: string): Promise<ChatChanges> {
     return this._json<ChatChanges>('GET', `chats/${id}/changes`);
   }
 
-  /** A chat as Markdown or as a notebook. */
+  /** Export a chat as Markdown or as a notebook. */
   async export(id: string, format: 'markdown' | 'notebook'): Promise<Blob> {
     return this._blob(`chats/${id}/export?format=${format}`);
   }
 
-  /** The whole of an output that is too long for an answer. */
+  /** Return the full text of a truncated output. */
   async artifact(id: string): Promise<Blob> {
     return this._blob(`artifacts/${id}`);
   }
 
   /**
-   * Sends a message, and gives the chat and the turn that it became once the server has it.
+   * Send a message. Return the ids of its chat and turn.
    *
-   * The turn goes on by itself; its chat is followed on the channel.
+   * The events of the turn arrive on the channel.
    */
   async send(message: IMessage): Promise<{ chat: string; turn: string }> {
     return this._begin('mcp/chat', message);
   }
 
-  /** Answers the plan of a turn; gives the turn that carries it out, or makes it anew. */
+  /** Answer the plan of a turn. Return the ids of the chat and of the turn that follows. */
   async answerPlan(
     id: string,
     plan: string,
@@ -174,9 +174,9 @@ export class ChatApi {
 }
 
 /**
- * Asks one of the extension's routes.
+ * Send a request to a route of the extension.
  *
- * @throws ApiError - the server cannot be reached, or did not carry it out.
+ * @throws ApiError - The server cannot be reached, or answered with an error.
  */
 export async function request(
   settings: ServerConnection.ISettings,
@@ -204,9 +204,9 @@ export async function request(
 }
 
 /**
- * Asks one of the extension's routes for a JSON value.
+ * Send a request to a route of the extension, and parse the JSON response.
  *
- * @throws ApiError - as `request` does, and where the answer is cut.
+ * @throws ApiError - As `request` does, or the response is incomplete.
  */
 export async function requestJson<T>(
   settings: ServerConnection.ISettings,
@@ -218,7 +218,7 @@ export async function requestJson<T>(
   return bodyOf(async () => (await response.json()) as T);
 }
 
-/** Undoes entries of the journal in these cells of a notebook. */
+/** Undo entries of the journal in these cells of a notebook. */
 export async function undo(
   settings: ServerConnection.ISettings,
   notebook: string,
@@ -230,7 +230,7 @@ export async function undo(
     .undone;
 }
 
-/** Reads the body of an answer; one that is cut, or is somebody else's, is none of the server's. */
+/** Read the body of a response. If it is incomplete or not the server's, the server is unreachable. */
 async function bodyOf<T>(read: () => Promise<T>): Promise<T> {
   try {
     return await read();
@@ -239,7 +239,7 @@ async function bodyOf<T>(read: () => Promise<T>): Promise<T> {
   }
 }
 
-/** The error of a line that is cut, or was never there. */
+/** Return the error of a connection that failed or was lost. */
 export function unreachable(): ApiError {
   return new ApiError({
     code: UNREACHABLE,
@@ -251,16 +251,16 @@ export function unreachable(): ApiError {
 
 async function problemOf(response: Response): Promise<ErrorInfo> {
   const unknown = { code: `http_${response.status}`, hint: '', retryable: response.status >= 500 };
-  const said = `${response.status} ${response.statusText}`;
+  const status = `${response.status} ${response.statusText}`;
   try {
     const body = (await response.json()) as { error?: Partial<ErrorInfo>; message?: string };
-    return { ...unknown, message: body.message ?? said, ...body.error };
+    return { ...unknown, message: body.message ?? status, ...body.error };
   } catch {
-    return { ...unknown, message: said };
+    return { ...unknown, message: status };
   }
 }
 
-/** The body of an answer. */
+/** Return the request body of an answer. */
 export function answerOf(answer: Answer, message = ''): object {
   return answer === 'deny' && message !== '' ? { answer, message } : { answer };
 }

@@ -2,7 +2,7 @@ import type { ServerConnection } from '@jupyterlab/services';
 
 import { Connection, SILENCE } from './connection';
 
-/** A WebSocket that does what the test says. */
+/** A WebSocket that the test controls. */
 class Socket {
   static readonly made: Socket[] = [];
   static readonly OPEN = 1;
@@ -22,7 +22,7 @@ class Socket {
     this.onopen();
   }
 
-  tell(message: object): void {
+  receive(message: object): void {
     this.onmessage({ data: JSON.stringify(message) });
   }
 
@@ -39,7 +39,7 @@ class Socket {
 
 describe('the connection of a page', () => {
   let connection: Connection;
-  let told: string[];
+  let received: string[];
   const last = (): Socket => Socket.made.at(-1) as Socket;
 
   beforeEach(() => {
@@ -49,10 +49,10 @@ describe('the connection of a page', () => {
     const settings = { wsUrl: 'ws://localhost/', appendToken: false, token: '' };
     const made = { ...settings, WebSocket: Socket } as unknown as ServerConnection.ISettings;
     connection = new Connection(made, 'c'.repeat(16));
-    told = [];
-    connection.opened.connect(() => told.push('opened'));
-    connection.lost.connect(() => told.push('lost'));
-    connection.received.connect((_, message) => told.push(JSON.stringify(message)));
+    received = [];
+    connection.opened.connect(() => received.push('opened'));
+    connection.lost.connect(() => received.push('lost'));
+    connection.received.connect((_, message) => received.push(JSON.stringify(message)));
     connection.open();
     last().open();
   });
@@ -62,34 +62,34 @@ describe('the connection of a page', () => {
     jest.useRealTimers();
   });
 
-  it('is open for as long as something comes, heartbeats among it', () => {
+  it('stays open while messages or heartbeats arrive', () => {
     for (let beat = 0; beat < 10; beat++) {
       jest.advanceTimersByTime(SILENCE * 0.9);
-      last().tell({ heartbeat: true });
+      last().receive({ heartbeat: true });
     }
     expect([connection.isOpen, Socket.made.length]).toEqual([true, 1]);
   });
 
-  it('is lost after a silence, though its other end says nothing, and opened again', () => {
+  it('is lost after a silence without a close frame, and opened again', () => {
     jest.advanceTimersByTime(SILENCE + 1000);
     const [first, second] = Socket.made as [Socket, Socket];
     expect(first.closed).toBe(4000);
     second.open();
-    first.tell({ late: true });
+    first.receive({ late: true });
     first.onclose();
-    expect(told).toEqual(['opened', 'lost', 'opened']);
+    expect(received).toEqual(['opened', 'lost', 'opened']);
     expect(connection.isOpen).toBe(true);
   });
 
-  it('is lost at once where the browser is offline, and opened at once where it is online', () => {
+  it('is lost when the browser goes offline, and opened when it is online', () => {
     window.dispatchEvent(new Event('offline'));
-    expect(told).toEqual(['opened', 'lost']);
+    expect(received).toEqual(['opened', 'lost']);
     expect(connection.send({})).toBe(false);
     window.dispatchEvent(new Event('online'));
     expect(Socket.made).toHaveLength(2);
   });
 
-  it('is tried again more and more seldom', () => {
+  it('is retried with exponential backoff', () => {
     const tries: number[] = [];
     for (let round = 0; round < 8; round++) {
       last().onclose();

@@ -9,10 +9,10 @@ const ROUTE = 'api/tk-ai/tabs';
 /** Milliseconds between two heartbeats of the server. */
 const HEARTBEAT = 15_000;
 
-/** Milliseconds without a message after which a connection is dead: two heartbeats were missed. */
+/** Milliseconds without a message after which a connection counts as lost: two missed heartbeats. */
 export const SILENCE = 2.5 * HEARTBEAT;
 
-/** The WebSocket of this page to the server: opened again, with backoff, whenever it is lost. */
+/** The WebSocket of this page to the server. It reconnects with backoff. */
 export class Connection {
   constructor(
     private readonly _settings: ServerConnection.ISettings,
@@ -58,13 +58,13 @@ export class Connection {
     socket.onclose = () => this._onLost(socket);
   }
 
-  /** Opens a lost connection at once. */
+  /** Reconnect now. */
   retry(): void {
     this._tries = 0;
     this.open();
   }
 
-  /** Sends a message; whether the connection was there for it. */
+  /** Send a message. Return whether the connection is open. */
   send(message: object): boolean {
     if (!this.isOpen) {
       return false;
@@ -82,7 +82,7 @@ export class Connection {
     this._socket?.close(1000);
   }
 
-  /** Takes the connection for lost where nothing comes: its other end may be gone without a word. */
+  /** Restart the timer that drops a silent connection, whose peer may be gone without a close frame. */
   private _watch(): void {
     window.clearTimeout(this._silence);
     this._silence = window.setTimeout(() => this._drop(), SILENCE);
@@ -91,7 +91,7 @@ export class Connection {
   private _drop(): void {
     const socket = this._socket;
     if (socket !== null) {
-      // It closes when the other end answers, which may be never.
+      // `onclose` comes only when the peer answers, which may be never.
       socket.close(4000);
       this._onLost(socket);
     }
@@ -111,7 +111,7 @@ export class Connection {
   }
 
   private readonly _onOnline = (): void => this.retry();
-  /** The browser has no network: what is open hears of nothing any more. */
+  /** Without a network, an open socket receives nothing and emits no error. */
   private readonly _onOffline = (): void => this._drop();
 
   private _socket: WebSocket | null = null;

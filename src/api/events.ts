@@ -1,10 +1,10 @@
-/** What the server sends: `models` is made of its own models. */
+/** Types of what the server sends. `models` is generated from the server's models. */
 
 import type { Mode } from './models';
 
 export type * from './models';
 
-/** The permission modes, the strictest first. */
+/** The permission modes, from the strictest. */
 export const MODES: readonly Mode[] = ['plan', 'ask', 'edit', 'auto'];
 
 /** How a turn ended. */

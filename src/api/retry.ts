@@ -1,13 +1,13 @@
-/** Milliseconds to the first try after a connection was lost. */
+/** Milliseconds before the first retry. */
 const FIRST = 250;
-/** Milliseconds to wait at most, about. */
+/** Maximum milliseconds before a retry, without jitter. */
 export const LAST = 5_000;
 
 /**
- * Milliseconds to wait before a try: exponential backoff with jitter.
+ * Return the milliseconds before a retry: exponential backoff with jitter.
  *
- * @param tries - how many there were in vain.
- * @param random - between 0 and 1: not all pages come back in one moment.
+ * @param tries - The number of failed tries.
+ * @param random - A number between 0 and 1, so that pages do not reconnect at the same time.
  */
 export function delay(tries: number, random: number): number {
   return Math.min(FIRST * 2 ** Math.min(tries, 10), LAST) * (0.75 + random / 2);

@@ -6,8 +6,8 @@ import { loadSentences, say, sayProblem } from './sentences';
 const GERMAN: Record<string, string> = {
   'Insert a %1 cell %2': '%2 eine %1-Zelle einfügen',
   'as cell %1': 'Als Zelle %1',
-  'The model said nothing for %1 s.': 'Das Modell hat %1 s lang nichts gesagt.',
-  'Send the message again, or raise TkAIExtensionApp.chat_silence.': 'Noch einmal senden.'
+  'The model sent nothing for %1 s.': 'Das Modell hat %1 s lang nichts gesagt.',
+  'Send the message again, or increase TkAIExtensionApp.chat_silence.': 'Noch einmal senden.'
 };
 const english = nullTranslator.load('tk-ai-extension');
 const german = {
@@ -59,8 +59,8 @@ describe('a sentence of the server', () => {
     await loadSentences('de_DE');
     const problem: ErrorInfo = {
       code: 'model_silent',
-      message: 'The model said nothing for 60 s.',
-      hint: 'Send the message again, or raise TkAIExtensionApp.chat_silence.',
+      message: 'The model sent nothing for 60 s.',
+      hint: 'Send the message again, or increase TkAIExtensionApp.chat_silence.',
       retryable: true,
       sentence: { code: 'model_silent', parameters: { seconds: '60' } },
       hint_sentence: { code: 'hint_model_silent', parameters: {} }

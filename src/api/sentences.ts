@@ -1,4 +1,4 @@
-/** What the server says in words: in the person's language where the sentence's code is known here. */
+/** Messages of the server, translated by their codes. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
@@ -7,10 +7,10 @@ import type { Make } from './sentenceTable';
 
 let table: ReadonlyMap<string, Make> = new Map();
 
-/** Loads the table that sentences are translated by; for English, in which they come, there is none. */
+/** Load the table of translatable messages, unless the language is English. */
 export async function loadSentences(languageCode: string): Promise<void> {
   if (!languageCode.startsWith('en')) {
-    // Without it, what the server says stays in English.
+    // If it does not load, messages stay in English.
     const loaded = await import(/* webpackChunkName: "sentences" */ './sentenceTable').catch(
       () => null
     );
@@ -19,10 +19,10 @@ export async function loadSentences(languageCode: string): Promise<void> {
 }
 
 /**
- * A sentence of the server.
+ * Return a message of the server in the person's language.
  *
- * @param text - It in English.
- * @param sentence - Its code and what stands in it, where it has one.
+ * @param text - The message in English.
+ * @param sentence - Its code and parameters, if it has a code.
  */
 export function say(
   text: string,
@@ -32,24 +32,24 @@ export function say(
   return (sentence && translated(sentence, trans)) ?? text;
 }
 
-/** An error of the server: what went wrong, and what to do next. */
+/** Return the message and the hint of an error in the person's language. */
 export function sayProblem(problem: ErrorInfo, trans: TranslationBundle): [string, string] {
   const { message, sentence, hint, hint_sentence } = problem;
   return [say(message, sentence, trans), say(hint, hint_sentence, trans)];
 }
 
-/** A sentence in the person's language; null where it, or a part of it, is not known here. */
+/** Translate a message; null if its code or that of a parameter is unknown. */
 function translated({ code, parameters }: SentenceInfo, trans: TranslationBundle): string | null {
   let missing = 0;
   const part = (name: string): string => {
-    const value = parameters[name];
-    // What is an object is a sentence; the rest is a text or a number.
+    const value = parameters[name] as SentenceInfo | string | number | undefined;
+    // An object is a nested message; others are texts or numbers.
     const text =
       typeof value === 'object'
-        ? translated(value as SentenceInfo, trans)
+        ? translated(value, trans)
         : value === undefined
           ? null
-          : String(value as string | number);
+          : String(value);
     missing += text === null ? 1 : 0;
     return text ?? '';
   };

@@ -1,21 +1,21 @@
-/** Milliseconds between two heartbeats of the server, which sends a comment where nothing happens. */
+/** Milliseconds between two heartbeats of the server, which are comments. */
 const HEARTBEAT = 15_000;
 
-/** Milliseconds without a byte after which a stream is taken for dead: two heartbeats were missed. */
+/** Milliseconds without a byte after which a stream counts as lost: two missed heartbeats. */
 const SILENCE = 2.5 * HEARTBEAT;
 
-/** Nothing came for so long: a proxy may keep a connection open whose server is gone. */
+/** No byte arrived in time: a proxy may keep a connection open whose server is gone. */
 export class SilentStream extends Error {}
 
-/** The data of an event, once its whole line and the empty line after it are there. */
+/** The data of a complete event, which an empty line ends. */
 const DATA = /^data: ?(.*)\r?\n\r?\n/m;
 
 /**
- * The data of the first of a response's server-sent events; null where the stream ends before it.
+ * Return the data of the first server-sent event of a response; null if the stream ends before.
  *
- * The others come on the page's channel: the rest of the stream is not read.
+ * The rest of the stream is not read: later events arrive on the page's channel.
  *
- * @throws SilentStream - no byte came for `silence` milliseconds.
+ * @throws SilentStream - No byte arrived for `silence` milliseconds.
  */
 export async function firstEvent(response: Response, silence = SILENCE): Promise<string | null> {
   const reader = response.body?.getReader();
@@ -34,7 +34,7 @@ export async function firstEvent(response: Response, silence = SILENCE): Promise
       }
     }
   } finally {
-    // A connection that is dead may not say that it was closed.
+    // Canceling a lost connection may never settle.
     void reader?.cancel().catch(() => undefined);
   }
 }

@@ -1,12 +1,12 @@
-/** What waits for a person's decision, for all that list it. Plain values. */
+/** Changes that need a person's decision. Pure functions. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IUndo } from '../api/client';
 import type { TakenBack } from '../api/events';
-import { type IKept, isKept } from '../state/kept';
+import { type IKept, isKept } from '../state/keptChanges';
 
-/** A change of one cell that stands: nobody has undone it. */
+/** A change of one cell that is not undone. */
 export interface IStandingStep {
   entry: number;
   /** Seconds since the epoch. */
@@ -16,19 +16,19 @@ export interface IStandingStep {
 }
 
 /**
- * The steps that wait for a decision, in their order.
+ * Return the steps that need a decision, in their order.
  *
- * @param steps - Those of one cell, the oldest first.
+ * @param steps - The steps of one cell, from the oldest.
  * @param kept - What the person has kept of the notebook.
  */
 export function pendingSteps<T extends IStandingStep>(steps: readonly T[], kept: IKept): T[] {
   const open = steps.filter(step => !isKept(kept, step));
-  // A cell that came and went leaves nothing to look at.
+  // A cell that was inserted and deleted again has nothing to review.
   const isGone = open[0]?.action === 'insert' && open.at(-1)?.action === 'delete';
   return isGone ? [] : open;
 }
 
-/** The undo of pending steps. */
+/** Return what to undo for these steps. */
 export function undoOf(steps: Iterable<Pick<IStandingStep, 'entry' | 'cell'>>): IUndo {
   const [entries, cells] = [new Set<number>(), new Set<string>()];
   for (const { entry, cell } of steps) {
@@ -38,12 +38,12 @@ export function undoOf(steps: Iterable<Pick<IStandingStep, 'entry' | 'cell'>>): 
   return { entries: [...entries], cells: [...cells] };
 }
 
-/** How many changes of an undo stay: somebody has worked on their cells since. */
+/** Return how many cells were not reverted, since they were edited later. */
 export function leftIn(undone: readonly TakenBack[]): number {
   return undone.flatMap(each => each.left).length;
 }
 
-/** Says what an undo has left as it is; empty for nothing. */
+/** Return a message about cells that were not reverted; empty for none. */
 export function leftNote(count: number, trans: TranslationBundle): string {
   return count === 0
     ? ''

@@ -1,14 +1,14 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 
-import { BrowserStorage } from '../parts/storage';
+import { BrowserStorage } from '../common/storage';
 import type { AppStore } from '../state/app';
 import { IAppStore } from '../state/plugin';
 import { IReviews, Reviews } from './reviews';
 
-/** What a person has kept. */
+/** The changes that a person has kept. */
 const reviews: JupyterFrontEndPlugin<IReviews> = {
   id: 'tk-ai-extension:reviews',
-  description: 'Remembers what a person has kept of what agents changed.',
+  description: 'Stores which changes by agents a person has kept.',
   autoStart: true,
   provides: IReviews,
   requires: [IAppStore],

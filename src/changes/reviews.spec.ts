@@ -1,15 +1,15 @@
-import { BrowserStorage } from '../parts/storage';
-import { isKept, joined, NOTHING_KEPT } from '../state/kept';
+import { BrowserStorage } from '../common/storage';
+import { isKept, mergeKept, NOTHING_KEPT } from '../state/keptChanges';
 import { createStore } from '../state/app';
 import { type IDecision, Reviews } from './reviews';
 
-describe('joined', () => {
+describe('mergeKept', () => {
   it('has what was kept here or there, each cell up to the later time', () => {
     const one = { all: 5, cells: { a: 8, b: 9 } };
     const other = { all: 7, cells: { a: 9, c: 6 } };
     const both = { all: 7, cells: { a: 9, b: 9 } };
-    expect([joined(one, other), joined(other, one)]).toEqual([both, both]);
-    expect(joined(both, NOTHING_KEPT)).toEqual(both);
+    expect([mergeKept(one, other), mergeKept(other, one)]).toEqual([both, both]);
+    expect(mergeKept(both, NOTHING_KEPT)).toEqual(both);
     expect(isKept(both, { cell: 'c', time: 7 })).toBe(true);
     expect(isKept(both, { cell: 'c', time: 8 })).toBe(false);
   });
@@ -27,7 +27,7 @@ describe('Reviews', () => {
     store = new BrowserStorage('http://server/');
   });
 
-  it('keeps at once, and beyond a reload', async () => {
+  it('keeps changes at once, and after a reload', async () => {
     const reviews = reviewsOf(store);
     const saved = reviews.keep('a.ipynb', { all: 0, cells: { x: 3 } });
     expect(reviews.of('a.ipynb').cells).toEqual({ x: 3 });
@@ -35,25 +35,25 @@ describe('Reviews', () => {
     expect(await reviewsOf(store).load('a.ipynb')).toEqual({ all: 0, cells: { x: 3 } });
   });
 
-  it('loses nothing that another page has kept meanwhile', async () => {
+  it('merges what another page has kept meanwhile', async () => {
     const [one, other] = [reviewsOf(store), reviewsOf(store)];
     await one.keep('a.ipynb', { all: 0, cells: { x: 3 } });
     await other.keep('a.ipynb', { all: 0, cells: { y: 4 } });
     expect((await one.load('a.ipynb')).cells).toEqual({ x: 3, y: 4 });
   });
 
-  it('hears at once what another window has kept', async () => {
+  it('receives what another window has kept', async () => {
     const [here, there] = [reviewsOf(store), reviewsOf(new BrowserStorage('http://server/'))];
     await Promise.all([here.load('a.ipynb'), here.load('b.ipynb')]);
     await there.keep('a.ipynb', { all: 0, cells: { x: 3 } });
-    const told = new Promise<IDecision>(resolve => {
+    const received = new Promise<IDecision>(resolve => {
       here.decided.connect((_, decision) => resolve(decision));
     });
     for (const key of Object.keys(localStorage)) {
-      // A browser tells all windows but the one that has done it.
+      // A browser notifies all windows except the one that wrote.
       window.dispatchEvent(new StorageEvent('storage', { key, storageArea: localStorage }));
     }
-    expect(await told).toEqual({ path: 'a.ipynb', kind: 'kept' });
+    expect(await received).toEqual({ path: 'a.ipynb', kind: 'kept' });
     expect(here.of('a.ipynb').cells).toEqual({ x: 3 });
   });
 

@@ -2,35 +2,35 @@ import { JSONExt, type ReadonlyPartialJSONObject, Token } from '@lumino/coreutil
 import { type ISignal, Signal } from '@lumino/signaling';
 
 import { type AppStore, without } from '../state/app';
-import type { IStorage } from '../parts/storage';
-import { type IKept, joined, NOTHING_KEPT } from '../state/kept';
+import type { IStorage } from '../common/storage';
+import { type IKept, mergeKept, NOTHING_KEPT } from '../state/keptChanges';
 
 const KEY = 'kept';
 
 /** What a person has decided in a notebook. */
 export interface IDecision {
   path: string;
-  /** What they kept, or that something was taken back: the server's journal says what. */
-  kind: 'kept' | 'taken back';
+  /** Whether they kept or undid changes. What was undone is in the server's journal. */
+  kind: 'kept' | 'undone';
 }
 
 /**
- * What a person has decided on the changes by agents, for all who show them: what they kept.
+ * The person's decisions on changes by agents, shared by all views: which changes they kept.
  *
- * What was taken back is in the server's journal; here is only said when to look there again.
+ * Undone changes are in the server's journal; a signal says when to read it again.
  */
 export interface IReviews {
-  /** Emitted when something was decided, wherever in the page. */
+  /** Emitted after each decision in the page. */
   readonly decided: ISignal<IReviews, IDecision>;
-  /** What was kept of a notebook, as far as it was asked for. */
+  /** Return what was kept of a notebook, as far as it is loaded. */
   of(path: string): IKept;
-  /** Asks what was kept of a notebook, which is told where it is news. */
+  /** Load what was kept of a notebook. Emits `decided` if it differs. */
   load(path: string): Promise<IKept>;
-  /** Keeps more of a notebook: at once for all who look, in a moment also beyond a reload. */
+  /** Keep changes of a notebook. Views are updated at once; the promise settles when it is saved. */
   keep(path: string, more: IKept): Promise<void>;
-  /** Tells that something was taken back in a notebook. */
-  tookBack(path: string): void;
-  /** A notebook has another path now. */
+  /** Emit that changes of a notebook were undone. */
+  notifyUndone(path: string): void;
+  /** Handle a renamed notebook. */
   renamed(old: string, path: string): Promise<void>;
 }
 
@@ -39,7 +39,7 @@ export const IReviews = new Token<IReviews>(
   'What a person has kept of what agents changed in their notebooks.'
 );
 
-/** Remembers it in the browser: it outlives a reload, and is the same in all its windows. */
+/** Stores the decisions in the browser, shared by all its windows. */
 export class Reviews implements IReviews {
   constructor(
     private readonly _storage: IStorage,
@@ -63,9 +63,9 @@ export class Reviews implements IReviews {
 
   async load(path: string): Promise<IKept> {
     const found = (await this._storage.fetch(keyOf(path))) as Partial<IKept> | undefined;
-    // What was kept while the store answered counts.
+    // Include what was kept while the storage was read.
     const before = this.of(path);
-    const kept = joined({ ...NOTHING_KEPT, ...found }, before);
+    const kept = mergeKept({ ...NOTHING_KEPT, ...found }, before);
     const isNew = !JSONExt.deepEqual(kept as never, before as never);
     if (isNew || !(path in this._store.state.kept)) {
       this._set(path, kept);
@@ -77,14 +77,14 @@ export class Reviews implements IReviews {
   }
 
   async keep(path: string, more: IKept): Promise<void> {
-    this._set(path, joined(this.of(path), more));
+    this._set(path, mergeKept(this.of(path), more));
     this._decided.emit({ path, kind: 'kept' });
     const kept = await this.load(path);
     await this._storage.save(keyOf(path), kept as unknown as ReadonlyPartialJSONObject);
   }
 
-  tookBack(path: string): void {
-    this._decided.emit({ path, kind: 'taken back' });
+  notifyUndone(path: string): void {
+    this._decided.emit({ path, kind: 'undone' });
   }
 
   async renamed(old: string, path: string): Promise<void> {

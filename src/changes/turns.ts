@@ -1,13 +1,13 @@
-/** How what a turn of a chat changed stands, cell by cell. Plain values. */
+/** The review state of each cell that a turn changed. Pure functions. */
 
 import type { CellChangedEvent } from '../api/events';
 import { changesByCell, type IJournal, type ITurn } from '../state/chat';
-import { type IKept, isKept, keeping } from '../state/kept';
+import { type IKept, isKept, keeping } from '../state/keptChanges';
 import { type IStandingStep, pendingSteps } from './pending';
 
 /**
- * What became of a changed cell: `open` until the person has decided; `settled` where nothing is
- * known of it any more.
+ * The review state of a changed cell: `open` until the person has decided, `settled` if the journal
+ * does not know it any more.
  */
 export type Standing = 'open' | 'kept' | 'undone' | 'settled';
 
@@ -16,18 +16,18 @@ export interface ICellReview {
   cell: string;
   /** The notebook's path now. */
   notebook: string;
-  /** What was done to it, the first first. */
+  /** Its changes, from the first. */
   changes: readonly CellChangedEvent[];
-  /** Those of them that wait for a decision. */
+  /** The changes that need a decision. */
   pending: readonly IStandingStep[];
   standing: Standing;
 }
 
 /**
- * The cells that a turn changed, in the order in which it touched them.
+ * Return the cells that a turn changed, in the order of their first change.
  *
- * @param journal - What the server knows of the chat's changes; null where it was not asked yet.
- * @param keptOf - What the person has kept of a notebook.
+ * @param journal - The chat's changes from the server; null if not read yet.
+ * @param keptOf - Returns what the person has kept of a notebook.
  */
 export function reviewOf(
   turn: ITurn,
@@ -49,7 +49,7 @@ export function reviewOf(
     const kept = keptOf(notebook);
     const pending = pendingSteps(steps, kept);
     if (pending.length === 0 && steps.some(step => !isKept(kept, step))) {
-      // It came and went.
+      // It was inserted and deleted again.
       return [];
     }
     const isOver = journal?.ended.has(turn.id) === true && turn.time >= journal.since;
@@ -59,7 +59,7 @@ export function reviewOf(
   });
 }
 
-/** What is kept of each notebook once all that stands of a turn is kept. */
+/** Return what to keep of each notebook in order to keep all changes of a turn. */
 export function keepingTurn(turn: string, journal: IJournal): Map<string, IKept> {
   const changed = new Map<string, { cell: string; time: number }[]>();
   for (const { turn: of, notebook, time, cells } of journal.changes) {

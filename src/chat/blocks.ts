@@ -1,22 +1,22 @@
-/** An answer in blocks that are rendered one by one: while it grows, only the last of them changes. */
+/** An answer in blocks that are rendered separately: while it streams, only the last one changes. */
 
 export interface IBlock {
   kind: 'markdown' | 'code';
   /** Markdown, or the code between the fences. */
   text: string;
-  /** What a code block is written in. */
+  /** The language of a code block. */
   language: string;
-  /** Whether the fence is closed, or the text goes on after it. */
+  /** Whether the block is complete. */
   closed: boolean;
 }
 
 const FENCE = /^(`{3,}|~{3,})\s*([^\s`{]*)[^`]*$/;
 
 /**
- * The blocks of a Markdown text.
+ * Split a Markdown text into blocks.
  *
- * It is cut at empty lines and at fences that begin a line, never inside a fence, a formula in `$$`
- * or what is indented below a list's item.
+ * It is split at empty lines and at fences, but not inside a fence, a formula in `$$` or an indented
+ * part of a list item.
  */
 export function blocksOf(text: string): IBlock[] {
   const blocks: IBlock[] = [];
@@ -71,7 +71,7 @@ export function blocksOf(text: string): IBlock[] {
   return blocks;
 }
 
-/** A Markdown block of some code, whatever fences the code has itself. */
+/** Return code in a fence that is longer than the fences in the code. */
 export function fenced(text: string, language: string): string {
   const longest = Math.max(2, ...(text.match(/`{3,}/g) ?? []).map(mark => mark.length));
   const mark = '`'.repeat(longest + 1);

@@ -48,8 +48,8 @@ describe('the cell of a call', () => {
     ['Ran cell 1', { arguments: { index: 0 } }],
     ['Ran cell 3', { result: { ...result, structured: { runs: [{ index: 2 }] } } }],
     ['Ran a cell', { arguments: { cell: '@318a.9f2c41d0' } }]
-  ])('is named as a person finds it: %s', (said, some) => {
-    expect(describeCall({ ...CALL, arguments: {}, ...some }, trans)).toBe(said);
+  ])('is named as a person finds it: %s', (phrase, some) => {
+    expect(describeCall({ ...CALL, arguments: {}, ...some }, trans)).toBe(phrase);
   });
 
   it('is the first one where its index is 0', () => {

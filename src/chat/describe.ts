@@ -1,23 +1,23 @@
-/** Calls in words: what a person reads on the one line of a card. */
+/** Titles of calls, on their cards. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { say } from '../api/sentences';
-import { numberOf } from '../parts/position';
+import { numberOf } from '../common/position';
 import { errorCode } from '../state/reduce';
 import type { ICall, ITurn } from '../state/chat';
 import { runsOf } from './runs';
 
-/** How a call reads before, while and after it is done. */
+/** The titles of a call before, while and after it is done. */
 interface IPhrases {
-  /** As what was or is asked for: "add a cell". */
+  /** As a request: "add a cell". */
   ask: string;
   doing?: string;
-  /** Where it is known; else as what was asked for. */
+  /** Default: the request. */
   done?: string;
 }
 
-/** What a call does, and to what. */
+/** Return the title of a call. */
 export function describe(call: ICall, trans: TranslationBundle): string {
   const { ask, doing, done = upper(ask) } = phrasesOf(call, trans);
   switch (call.status) {
@@ -42,7 +42,7 @@ export function describe(call: ICall, trans: TranslationBundle): string {
 function phrasesOf(call: ICall, trans: TranslationBundle): IPhrases {
   const given = call.arguments;
   const index = indexOf(call);
-  // What the model calls it by (an id, an address) says nothing to a person.
+  // The model's name of the cell (an id, an address) means nothing to a person.
   const cell = index === null ? trans.__('a cell') : trans.__('cell %1', numberOf(index));
   const path = text(given['notebook']) || text(given['path']);
   const name = text(given['name']);
@@ -108,7 +108,7 @@ function phrasesOf(call: ICall, trans: TranslationBundle): IPhrases {
   }
 }
 
-/** The code that a call is given, where it is given some. */
+/** Return the code in the arguments of a call; empty for none. */
 export function codeOf(call: ICall): string {
   for (const name of ['source', 'code', 'content', 'text', 'new', 'new_source']) {
     const value = call.arguments[name];
@@ -119,7 +119,7 @@ export function codeOf(call: ICall): string {
   return '';
 }
 
-/** The cell that a call changed or ran, as a person may look for it; null where it is none. */
+/** Return the cell that a call changed or ran; null for none. */
 export function touchedCell(call: ICall): { notebook: string; cell: string } | null {
   const change = call.changes.at(-1);
   if (change !== undefined) {
@@ -132,7 +132,7 @@ export function touchedCell(call: ICall): { notebook: string; cell: string } | n
     : null;
 }
 
-/** What Claude does at this moment, for the line below what it wrote. */
+/** Return the status of a running turn. */
 export function doing(turn: ITurn, trans: TranslationBundle): string {
   if (turn.retry !== null) {
     const { attempt, attempts, reason } = turn.retry;
@@ -149,7 +149,7 @@ export function doing(turn: ITurn, trans: TranslationBundle): string {
   return item?.kind === 'text' ? trans.__('Writing…') : trans.__('Thinking…');
 }
 
-/** Seconds as a person reads them. */
+/** Format seconds. */
 export function duration(seconds: number): string {
   if (seconds < 60) {
     return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
@@ -157,7 +157,7 @@ export function duration(seconds: number): string {
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }
 
-/** A number of tokens in a few characters. */
+/** Format a number of tokens. */
 export function tokens(count: number): string {
   if (count < 1000) {
     return String(count);
@@ -165,7 +165,7 @@ export function tokens(count: number): string {
   return count < 1e6 ? `${(count / 1000).toFixed(1)}k` : `${(count / 1e6).toFixed(1)}M`;
 }
 
-/** Dollars in a few characters. */
+/** Format dollars. */
 export function dollars(cost: number): string {
   if (cost < 0.0005) {
     return cost === 0 ? '$0' : '< $0.001';
@@ -173,7 +173,7 @@ export function dollars(cost: number): string {
   return `$${cost.toFixed(cost < 0.1 ? 3 : 2)}`;
 }
 
-/** Where the cell is that a call is about, as far as that is known. */
+/** Return the index of the cell that a call is about; null if unknown. */
 function indexOf({ arguments: given, changes, question, result }: ICall): number | null {
   const structured = result?.structured ?? {};
   const known = [

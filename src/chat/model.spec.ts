@@ -43,13 +43,13 @@ const ROUTES: Routes = {
  */
 function plays(...streams: (ChatEvent | Partial<ErrorInfo> | null)[][]): void {
   server.answer = ({ number }) => {
-    server.tell(number, { live: true });
+    server.deliver(number, { live: true });
     for (const each of streams.shift() ?? []) {
       if (each === null) {
         // Once what was sent before has arrived.
         void waited().then(() => server.cut());
       } else if ('kind' in each) {
-        server.tell(number, { id: each.number, event: each });
+        server.deliver(number, { id: each.number, event: each });
       } else {
         server.fail(number, each);
       }
@@ -104,7 +104,7 @@ describe('a chat', () => {
     expect(server.open.size).toBe(0);
   });
 
-  it('goes on after the last event when the connection is lost', async () => {
+  it('resumes after the last event when the connection was lost', async () => {
     const events = happens('message', 'began', 'done');
     plays([...events.slice(0, 2), null], [null], events.slice(2));
     const chat = chatOf();
@@ -137,7 +137,7 @@ describe('a chat', () => {
     expect([chat.busy, chat.state.problem]).toEqual([false, null]);
   });
 
-  it('says that the server does not know it any more, and asks once more when it is told to', async () => {
+  it('shows that the server does not know it any more, and retries on demand', async () => {
     const events = happens('message', 'began', 'done');
     const gone = { code: 'chat_not_found', retryable: false };
     plays([...events.slice(0, 2), gone], events.slice(2));
@@ -149,7 +149,7 @@ describe('a chat', () => {
     await until(() => !chat.busy);
   });
 
-  it('is not said to be cut off once the server listens again, though nothing happens', async () => {
+  it('is not marked as lost after a reconnect, even without events', async () => {
     plays([...happens('message', 'began'), null]);
     const chat = chatOf();
     await chat.send({ message: 'Hello' });
@@ -175,10 +175,10 @@ describe('a chat', () => {
     await until(() => chat.state.lost);
     server.answer = ({ number, after }) => {
       if (after === 2) {
-        server.tell(number, { reset: true });
-        server.tell(number, { over: true });
+        server.deliver(number, { reset: true });
+        server.deliver(number, { over: true });
       } else {
-        events.slice(1).forEach(event => server.tell(number, { id: event.number, event }));
+        events.slice(1).forEach(event => server.deliver(number, { id: event.number, event }));
       }
     };
     server.connect();
@@ -219,7 +219,7 @@ describe('a chat', () => {
     await until(() => chat.state.last === 2);
   });
 
-  it('keeps what the stream told before its past was read, and tells the past to nobody', async () => {
+  it('keeps events that arrive before its past is read, and emits no past events', async () => {
     const past = happens('message', 'done').map(each => ({ ...each, turn: 'before' }));
     const now = happens('message', 'began', 'done').map(each => ({
       ...each,
@@ -231,8 +231,8 @@ describe('a chat', () => {
       answer = () => resolve({ chat: info(false), events: past });
     });
     const chat = chatOf({ ...ROUTES, chat: () => read }, 'c');
-    const told: number[] = [];
-    chat.happened.connect((_, { number }) => told.push(number));
+    const received: number[] = [];
+    chat.happened.connect((_, { number }) => received.push(number));
     const loading = chat.load();
     expect(await chat.send({ message: 'Hello' })).toBe(true);
     answer();
@@ -242,7 +242,7 @@ describe('a chat', () => {
       ['before', 'done'],
       ['t', 'done']
     ]);
-    expect([told, asked()]).toEqual([[3, 4, 5], [2]]);
+    expect([received, asked()]).toEqual([[3, 4, 5], [2]]);
   });
 
   it('loses nothing to an answer that is older than what is known', async () => {

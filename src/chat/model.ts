@@ -8,21 +8,20 @@ import { reduce } from '../state/reduce';
 import { type AppStore, type IOpenChat, NEW_CHAT, openChat, without } from '../state/app';
 import { EMPTY, isBusy, type ITurn } from '../state/chat';
 
-/** What a chat's routes are needed for here. */
+/** The routes that a chat needs. */
 export type Routes = Pick<
   ChatApi,
   'answer' | 'answerPlan' | 'changes' | 'chat' | 'send' | 'stop' | 'undo'
 >;
 
 /**
- * One chat that is open: it keeps the chat's state in the store up with the server, for as long as
- * something happens in it.
+ * An open chat: syncs its state in the store with the server while a turn runs or is queued.
  *
- * A chat that is new has no id until its first message was sent.
+ * A new chat has no id until its first message was sent.
  */
 export class ChatModel {
   /**
-   * @param key - names the chat in the store.
+   * @param key - The chat's key in the store.
    */
   constructor(
     private readonly _api: Routes,
@@ -44,39 +43,39 @@ export class ChatModel {
     return openChat(this._store.state, this.key);
   }
 
-  /** Whether a turn goes on or waits. */
+  /** Whether a turn runs or is queued. */
   get busy(): boolean {
     return isBusy(this.state);
   }
 
-  /** Whether something goes on in it, or is on its way to or from the server. */
+  /** Whether a turn runs or is queued, or a request is pending. */
   get active(): boolean {
     return this._sends > 0 || this._reading !== null || this._hasMore();
   }
 
-  /** The message of a turn as it was sent from this page; null for one that was not. */
+  /** Return the message of a turn that was sent from this page; null for others. */
   sent(turn: string): IMessage | null {
     return this._sent.get(turn) ?? null;
   }
 
-  /** Emitted when nothing may go on any more. */
+  /** Emitted when the chat may have become inactive. */
   get idle(): ISignal<this, void> {
     return this._idle;
   }
 
-  /** What happens, as it happens; not what was read of the past. */
+  /** Emitted with each new event, but not with events of the past that are read. */
   get happened(): ISignal<this, ChatEvent> {
     return this._happened;
   }
 
-  /** Reads what happened so far, and follows what still happens. */
+  /** Read past events, and subscribe to new ones. */
   async load(): Promise<void> {
     await this._try(id => this._read(id));
     this._follow();
     await this.readJournal();
   }
 
-  /** Asks what of its changes stands, where it made some. */
+  /** Read which of its changes are not undone, if it made changes. */
   async readJournal(): Promise<void> {
     const id = this._id;
     const { turns } = this.state;
@@ -87,7 +86,7 @@ export class ChatModel {
     try {
       this._set({ journal: { ...(await this._api.changes(id)), ended: new Set(ended) } });
     } catch (error) {
-      // What was known stays; it is asked again at the next occasion.
+      // Keep the former journal: it is read again after the next turn.
       if (!(error instanceof ApiError)) {
         throw error;
       }
@@ -95,10 +94,10 @@ export class ChatModel {
   }
 
   /**
-   * Sends a message; whether the server took it.
+   * Send a message. Return whether the server accepted it.
    *
-   * Each goes once the one before it is there: so they stay in order, and the second one of a new
-   * chat has the id that the first one was given.
+   * Messages are sent one after the other, so that they stay in order and the second one of a new
+   * chat has the chat's id.
    */
   async send(message: IMessage): Promise<boolean> {
     const sending = this._sending.then(() => this._send(message));
@@ -112,7 +111,7 @@ export class ChatModel {
     return sending;
   }
 
-  /** Answers a turn's plan; whether the server took it. */
+  /** Answer the plan of a turn. Return whether the server accepted it. */
   async answerPlan(plan: string, answer: PlanAnswer): Promise<boolean> {
     const begun = await this._try(id => this._api.answerPlan(id, plan, answer));
     if (begun !== null) {
@@ -122,30 +121,30 @@ export class ChatModel {
     return begun !== null;
   }
 
-  /** Stops the turn that goes on and those that wait, or one of them. */
+  /** Stop the running turn and those in the queue, or one of them. */
   async stop(turn?: string): Promise<void> {
     await this._try(id => this._api.stop(id, turn));
   }
 
-  /** Answers a request for permission. */
+  /** Answer a permission request. */
   async answer(permission: string, answer: Answer, message?: string): Promise<void> {
     await this._try(() => this._api.answer(permission, answer, message));
   }
 
-  /** Undoes changes in a notebook; null where that was not possible, and `problem` says why. */
+  /** Undo changes in a notebook. Return null on an error, which is in `problem`. */
   async undo(notebook: string, { entries, cells }: IUndo): Promise<TakenBack[] | null> {
     const undone = await this._try(() => this._api.undo(notebook, entries, cells));
     await this.readJournal();
     return undone;
   }
 
-  /** Asks for a lost line at once. */
+  /** Reconnect now. */
   reconnect(): void {
     this._channel.retry();
     this._follow();
   }
 
-  /** Lets an error go that was seen. */
+  /** Dismiss the error. */
   dismiss(): void {
     this._set({ problem: null });
   }
@@ -161,7 +160,7 @@ export class ChatModel {
     Signal.clearData(this);
   }
 
-  /** Takes events as if the server had sent them. */
+  /** Handle events of the server. */
   private _take(events: ChatEvent[]): void {
     this._set(reduce(this.state, events), true);
     for (const event of events) {
@@ -190,11 +189,11 @@ export class ChatModel {
     return true;
   }
 
-  /** Reads what happened so far; all who want to know it at one time wait for one answer. */
+  /** Read past events. Concurrent calls share one request. */
   private _read(id: string): Promise<void> {
     const read = async (): Promise<void> => {
       const { events } = await this._api.chat(id);
-      // By now the stream may have told of more.
+      // The channel may have delivered newer events by now.
       this._set({ ...reduce(this.state, events), loaded: true });
     };
     this._reading ??= read().finally(() => {
@@ -204,21 +203,21 @@ export class ChatModel {
     return this._reading;
   }
 
-  /** Whether something goes on, or a turn that was sent has not been heard of. */
+  /** Whether a turn runs or is queued, or no event of a sent turn has arrived. */
   private _hasMore(): boolean {
     const known =
       this._expected === null || this.state.turns.some(each => each.id === this._expected);
     return this.busy || !known;
   }
 
-  /** Follows what happens for as long as something does. */
+  /** Subscribe while events are expected. */
   private _follow(): void {
     const { id } = this;
     if (this._following === null && id !== null && !this._disposed && this._hasMore()) {
       this._following = this._channel.subscribe<ChatEvent>(
         { chat: id },
         {
-          // Else what is read of the past would be told as if it happened now.
+          // Otherwise past events would be emitted as new ones.
           prepare: async () => {
             if (!this.state.loaded) {
               await this._read(id);
@@ -226,7 +225,7 @@ export class ChatModel {
           },
           last: () => this.state.last,
           live: isReset => {
-            // The server does not know what it once sent: it is read again.
+            // The server does not know the former events: read them again.
             this._set({ lost: false, ...(isReset ? { ...EMPTY, loaded: false } : {}) });
             this._detachIfIdle(isReset);
           },
@@ -244,7 +243,7 @@ export class ChatModel {
     }
   }
 
-  /** Follows no more once nothing happens. */
+  /** Unsubscribe when no events are expected. */
   private _detachIfIdle(isReset = false): void {
     if (!isReset && !this._hasMore()) {
       this._detach();
@@ -280,7 +279,7 @@ export class ChatModel {
     this._set({ problem: error.problem });
   }
 
-  /** Replaces a part of the chat's state, which is there until the chat is disposed of. */
+  /** Update the chat's state, unless the chat is disposed. */
   private _set(some: Partial<IOpenChat>, coalesced = false): void {
     if (this._disposed) {
       return;
@@ -301,7 +300,7 @@ export class ChatModel {
   }
 
   private _id: string | null;
-  // The events name what went with a message, but do not hold it.
+  // Events have the names of attachments, but not their content.
   private readonly _sent = new Map<string, IMessage>();
   private _expected: string | null = null;
   private _following: IDisposable | null = null;

@@ -9,7 +9,7 @@ import { Chats, IChats } from './service';
 /** The user's chats. */
 const chats: JupyterFrontEndPlugin<IChats> = {
   id: 'tk-ai-extension:chats',
-  description: "The user's chats with Claude, kept up with the server.",
+  description: "The user's chats with Claude, in sync with the server.",
   autoStart: true,
   provides: IChats,
   requires: [IChannel, IAppStore],

@@ -1,13 +1,13 @@
-/** The runs of code in the answer of a tool, as the server's tools describe them. */
+/** The runs of code in the result of a tool. */
 
 import type { CellRun, Json } from '../api/events';
 
-/** The runs of an answer; none where it has none. */
+/** Return the runs of a result. */
 export function runsOf({ runs }: Json): readonly CellRun[] {
   return Array.isArray(runs) ? (runs as CellRun[]) : [];
 }
 
-/** What of a run's output is text: pictures and values are shown as what they are. */
+/** Return the text output of a run, without placeholders of images and values. */
 export function textOf({ output = '', placeholders = [] }: CellRun): string {
   if (placeholders.length === 0) {
     return output;

@@ -4,7 +4,7 @@ import { FakeServer } from '../testing/server';
 import { createStore } from '../state/app';
 import { Chats } from './service';
 
-/** A server of one chat, in which a turn goes on until it is told to end. */
+/** A server of one chat, whose turn runs until the test ends it. */
 class Server extends ChatApi {
   constructor() {
     super({} as never);
@@ -32,7 +32,7 @@ class Server extends ChatApi {
   }
 }
 
-/** Lets everything happen that needs no time. */
+/** Wait for all pending microtasks. */
 async function settled(): Promise<void> {
   await new Promise(resolve => setTimeout(resolve));
 }
@@ -46,14 +46,14 @@ describe('the chats that are open', () => {
     server = new Server();
     wire = new FakeServer();
     wire.answer = ({ number }) => {
-      wire.tell(number, { live: true });
+      wire.deliver(number, { live: true });
       const event = { number: 1, turn: 't', time: 0, kind: 'message', waits: 0 };
-      wire.tell(number, { id: 1, event });
+      wire.deliver(number, { id: 1, event });
     };
     chats = new Chats(server, wire.channel, createStore());
   });
 
-  it('are one for all who show it, and kept until the last one closes it', async () => {
+  it('are shared, and kept until they are closed by all', async () => {
     const chat = chats.open('c');
     expect(chats.open('c')).toBe(chat);
     await settled();
@@ -65,9 +65,9 @@ describe('the chats that are open', () => {
     expect(chats.open('c')).not.toBe(chat);
   });
 
-  it('are kept while something goes on, of which is told, and then no longer', async () => {
-    const told: string[] = [];
-    chats.happened.connect((_, { event }) => told.push(event.kind));
+  it('are kept while something goes on, of which is received, and then no longer', async () => {
+    const received: string[] = [];
+    chats.happened.connect((_, { event }) => received.push(event.kind));
     const chat = chats.open(null);
     // It is on its way when the person goes elsewhere.
     const sending = chat.send({ message: 'Hello' });
@@ -79,7 +79,7 @@ describe('the chats that are open', () => {
     const event = { number: 2, turn: 't', time: 0, kind: 'done', end: 'done', text: '' };
     wire.publish({ chat: 'c' }, event, 2);
     await settled();
-    expect(told).toEqual(['message', 'done']);
+    expect(received).toEqual(['message', 'done']);
     expect(chats.open('c')).not.toBe(chat);
   });
 });

@@ -7,7 +7,7 @@ import type { IChannel } from '../api/channel';
 import type { AppStore } from '../state/app';
 import { ChatModel } from './model';
 
-/** Something that happened in a chat, for whoever shows it elsewhere than in the panel. */
+/** An event of a chat, for plug-ins that show it outside of the panel. */
 export interface IHappened {
   chat: ChatModel;
   event: ChatEvent;
@@ -17,13 +17,13 @@ export interface IHappened {
 export interface IChats {
   /** The routes of the server. */
   readonly api: ChatApi;
-  /** What happens in the chats that are open here. */
+  /** Emitted with each new event of the open chats. */
   readonly happened: ISignal<IChats, IHappened>;
-  /** A chat, by its id; a new one for null. Who shows it no more closes it. */
+  /** Open a chat by its id; a new one for null. Each `open` needs a `close`. */
   open(id: string | null): ChatModel;
-  /** Lets a chat go that was opened: it is kept for as long as another one shows it, or it goes on. */
+  /** Close a chat. It is disposed when it is closed by all who opened it, and inactive. */
   close(chat: ChatModel): void;
-  /** Asks the server for the list and the models again. */
+  /** Read the list of chats and the models again. */
   refresh(): Promise<void>;
   rename(id: string, title: string): Promise<void>;
   remove(id: string): Promise<void>;
@@ -92,13 +92,13 @@ export class Chats implements IChats {
         void this.refresh();
       }
     });
-    // Once all that has just happened in it was told.
+    // In a microtask, after all listeners of the last event.
     chat.idle.connect(() => queueMicrotask(() => this._sweep(chat)));
     void chat.load();
     return chat;
   }
 
-  /** Drops a chat that nobody shows and in which nothing goes on. */
+  /** Dispose a chat that is closed and inactive. */
   private _sweep(chat: ChatModel): void {
     if (!this._shown.has(chat) && !chat.active) {
       this._drop(chat);
@@ -113,7 +113,7 @@ export class Chats implements IChats {
 
   private _count = 0;
   private _open: readonly ChatModel[] = [];
-  /** How often each is shown. */
+  /** How often each chat is open. */
   private readonly _shown = new Map<ChatModel, number>();
   private _happened = new Signal<this, IHappened>(this);
 }

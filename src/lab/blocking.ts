@@ -1,12 +1,12 @@
-/** What is loaded by showing HTML, or by laying out a diagram. */
+/** Resources that HTML or a diagram may load. */
 const KINDS = ['img', 'media', 'font', 'style', 'frame', 'object'];
 
 /**
- * Block all that this page would load from other hosts, until it is loaded again.
+ * Block all resources from other hosts until the page is reloaded.
  *
- * A policy in the page is enforced from the moment on in which it is there, and cannot be taken back.
+ * A policy in a meta element is enforced once the element is added, and cannot be removed.
  *
- * @param base - The address of this server: on a hub, others have theirs beside it.
+ * @param base - The base URL of this server. On a hub, other servers have the same origin.
  */
 export function blockOtherHosts(base: URL): void {
   const own = base.pathname === '/' ? "'self'" : base.href;

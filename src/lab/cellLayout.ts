@@ -3,11 +3,11 @@ import type { PanelLayout, Widget } from '@lumino/widgets';
 
 import { report } from './features';
 
-/** The part of a cell that holds its prompt and its editor. */
+/** The part of a cell with its prompt and editor. */
 const INPUT = 'jp-Cell-inputWrapper';
 
 /**
- * Insert a widget into a cell that is rendered; where its parts are unknown, as the last one.
+ * Insert a widget into a rendered cell. If the cell's parts are unknown, it is added as the last one.
  *
  * @param place - Below the code, or at the cell's end.
  */

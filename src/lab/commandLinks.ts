@@ -2,20 +2,20 @@ import type { CommandLinker } from '@jupyterlab/apputils';
 
 import { report, works } from './features';
 
-/** JupyterLab runs this command when somebody presses the element. */
+/** The attribute with the command that JupyterLab runs on a click. */
 export const COMMAND = 'data-commandlinker-command';
-/** With these arguments. */
+/** The attribute with its arguments. */
 export const COMMAND_ARGS = 'data-commandlinker-args';
 
-/** Look whether JupyterLab's linker knows commands by this attribute. */
+/** Check whether JupyterLab's linker knows commands by this attribute. */
 export function checkCommandLinks(linker: Pick<CommandLinker, 'connectNode'>): void {
   const node = document.createElement('i');
-  // Typed as it is now; another version may have it elsewhere.
+  // The type is that of the installed version; others may differ.
   (linker as Partial<typeof linker> | undefined)?.connectNode?.(node, 'tk', {});
   report('commands', node.hasAttribute(COMMAND));
 }
 
-/** Whether an attribute may run a command: any that scripts read, where it is not known which does. */
+/** Return whether an attribute may run a command: any `data-` attribute if it is not known which. */
 export function isCommand(attribute: string): boolean {
   return attribute === COMMAND || (works('commands') === false && attribute.startsWith('data-'));
 }

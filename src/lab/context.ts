@@ -3,26 +3,26 @@ import type { DocumentRegistry } from '@jupyterlab/docregistry';
 type Context = DocumentRegistry.Context;
 type Content = ReturnType<Context['model']['toJSON']>;
 
-/** What a context does that an extension can do in its place. */
+/** The methods of a context that an extension can replace. */
 export interface IContextMethods {
   save: () => Promise<void>;
   revert: () => Promise<void>;
-  /** Puts the content of the file into the model. */
+  /** Loads the content of the file into the model. */
   load: (content: Content) => void;
-  /** Shows that the file could not be read or written. */
+  /** Shows the error of a failed read or write. */
   showError: (error: unknown, title: string) => Promise<void>;
-  /** Asks what to keep where the file has changed; resolves with what was saved. */
+  /** Asks what to keep if the file has changed. Resolves with what was saved. */
   askConflict: (...args: unknown[]) => Promise<unknown>;
 }
 
-/** Private members: nothing public is there for JupyterLab's dialogs. */
+/** Private members, since JupyterLab has no public API for these dialogs. */
 const SHOW_ERROR = '_handleError';
 const ASK_CONFLICT = '_raiseConflict';
 
 type Dialogs = Record<typeof SHOW_ERROR, IContextMethods['showError']> &
   Record<typeof ASK_CONFLICT, IContextMethods['askConflict']>;
 
-/** Whether a context has all that `replaceMethods` and `noteWritten` replace. */
+/** Return whether a context has all methods that `replaceMethods` and `noteWritten` replace. */
 export function hasMethods(context: Context): boolean {
   const has = (of: object, name: string): boolean =>
     typeof (of as Record<string, unknown>)[name] === 'function';
@@ -33,9 +33,9 @@ export function hasMethods(context: Context): boolean {
 }
 
 /**
- * Replace what a context does, which has all of it; JupyterLab calls the replacements from then on.
+ * Replace the methods of a context, which must have all of them.
  *
- * @param replace - Makes them of the context's own methods.
+ * @param replace - Returns the replacements, given the context's own methods.
  * @returns The context's own methods.
  */
 export function replaceMethods(
@@ -61,9 +61,9 @@ export function replaceMethods(
 }
 
 /**
- * Note what a model gives to be written.
+ * Observe the content that a model returns for a save.
  *
- * @returns The model does what its class does again.
+ * @returns Ends the observation.
  */
 export function noteWritten(
   model: Context['model'],

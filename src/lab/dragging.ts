@@ -3,9 +3,9 @@ import { Widget } from '@lumino/widgets';
 
 import { report } from './features';
 
-/** Paths, as the file browser gives them to whoever is dragged to. */
+/** MIME type of dragged paths, from the file browser. */
 const FILES = 'application/x-jupyter-icontents';
-/** Cells, as a notebook does. */
+/** MIME type of dragged cells, from a notebook. */
 const CELLS = 'application/vnd.jupyter.cells';
 
 /** What is dragged within JupyterLab: paths of files, or the ids of cells. */
@@ -14,10 +14,10 @@ export type Dragged =
   | { readonly kind: 'cells'; readonly ids: readonly string[] };
 
 /**
- * The files or cells that are dragged; null where it is something else.
+ * Return the files or cells that are dragged; null for anything else.
  *
- * Nothing tells before a drag what it carries: where a notebook or the file browser has something
- * unknown dragged, the feature is switched off.
+ * The MIME types cannot be checked before a drag: if a notebook or the file browser sends an unknown
+ * one, the feature is switched off.
  */
 export function draggedIn(data: MimeData, source: unknown): Dragged | null {
   if (data.hasData(FILES)) {

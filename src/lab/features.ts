@@ -1,18 +1,18 @@
 import { Signal } from '@lumino/signaling';
 
-/** What depends on parts of JupyterLab that it may change, and is switched off where it has. */
+/** Features that depend on JupyterLab internals, and are switched off if those have changed. */
 export type Feature =
-  /** Trust in a cell is withdrawn at all, or without writing its outputs again. */
+  /** Trust in a cell can be withdrawn; it can be withdrawn without writing the outputs again. */
   | 'trust'
   | 'quiet-trust'
   /** Images from other hosts, and diagrams that load some, are blocked until they are allowed. */
-  | 'pictures'
+  | 'images'
   | 'diagrams'
   /** Buttons in outputs are blocked until they are allowed to run commands. */
   | 'commands'
   /** Agents read and change notebooks in open tabs. */
   | 'tabs'
-  /** Prompts show what agents run; controls have their place in a cell; both have their looks. */
+  /** Prompts show running cells; controls have their place in a cell; CSS classes are known. */
   | 'prompts'
   | 'controls'
   | 'looks'
@@ -25,10 +25,10 @@ export type Feature =
 const results = new Map<Feature, boolean>();
 const failed = new Signal<object, Feature>(results);
 
-/** Whether a feature works in this JupyterLab; undefined until it is known. */
+/** Return whether a feature works in this JupyterLab; undefined until it is known. */
 export const works = (feature: Feature): boolean | undefined => results.get(feature);
 
-/** The features that are switched off. */
+/** Return the features that are switched off. */
 export const switchedOff = (): Feature[] =>
   [...results].flatMap(([feature, ok]) => (ok ? [] : [feature]));
 
@@ -47,7 +47,7 @@ export function onSwitchedOff(done: (feature: Feature) => void): void {
   failed.connect((_, feature) => done(feature));
 }
 
-/** Call back once a feature is switched off, at once where it is already. */
+/** Call back when a feature is switched off; immediately if it is already. */
 export function whenOff(feature: Feature, done: () => void): void {
   if (works(feature) === false) {
     done();
@@ -56,7 +56,7 @@ export function whenOff(feature: Feature, done: () => void): void {
   }
 }
 
-/** Forget all results, and who is called back: for tests. */
+/** Clear all results and callbacks, for tests. */
 export function forgetResults(): void {
   results.clear();
   Signal.clearData(results);

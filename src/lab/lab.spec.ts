@@ -22,13 +22,13 @@ describe('a feature', () => {
     expect(switchedOff()).toEqual(['width']);
   });
 
-  it('is told of once, whether it fails before or after somebody asks', () => {
-    const told: string[] = [];
-    whenOff('tabs', () => told.push('before'));
+  it('calls back once, whether it fails before or after the registration', () => {
+    const called: string[] = [];
+    whenOff('tabs', () => called.push('before'));
     report('tabs', false);
     report('tabs', false);
-    whenOff('tabs', () => told.push('after'));
-    expect(told).toEqual(['before', 'after']);
+    whenOff('tabs', () => called.push('after'));
+    expect(called).toEqual(['before', 'after']);
   });
 });
 
@@ -153,7 +153,7 @@ describe('renderers', () => {
     const own = rendermime.sanitizer;
     Object.defineProperty(rendermime, 'sanitizer', { get: () => own });
     setSanitizer(rendermime, { sanitize: dirty => dirty });
-    expect(works('pictures')).toBe(false);
+    expect(works('images')).toBe(false);
     expect(rendermime.createRenderer('text/html').node.className).toContain('jp-RenderedText');
   });
 });

@@ -3,16 +3,16 @@ import type { IMermaidManager } from '@jupyterlab/mermaid';
 import { report } from './features';
 import { replaceMethod } from './replacing';
 
-/** The class of what is shown in place of a diagram that is not drawn. */
-export const REPLACED = 'tk-HeldDiagram';
+/** The CSS class of the replacement of a diagram. */
+export const REPLACED = 'tk-BlockedDiagram';
 
 /**
- * Replace how JupyterLab draws some diagrams.
+ * Replace the rendering of some diagrams.
  *
- * Where the manager has other methods, the feature is switched off.
+ * If the manager has other methods, the feature is switched off.
  *
- * @param replacement - What is shown for a text; null where it is drawn as ever.
- * @returns Draws a text as JupyterLab does; undefined where it has no such method.
+ * @param replacement - Returns what is shown for a text; null to render the diagram.
+ * @returns JupyterLab's own method; undefined if it has none.
  */
 export function replaceDiagrams(
   manager: IMermaidManager,

@@ -4,10 +4,11 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { uses } from './uses';
 
-/** The self-test: after the start, which does not wait for it. */
+/** The self-test, which runs after the start and does not delay it. */
 const selfTest: JupyterFrontEndPlugin<void> = {
   id: 'tk-ai-extension:self-test',
-  description: 'Switches off what needs another JupyterLab, and says so.',
+  description:
+    'Switches off features that do not work in this JupyterLab, and shows a notification.',
   autoStart: true,
   requires: [IRenderMimeRegistry],
   optional: [IMarkdownParser, ITranslator],

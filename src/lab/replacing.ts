@@ -1,7 +1,7 @@
 /**
  * Replace a method of an object of JupyterLab's.
  *
- * @returns Whether the object has such a method, and takes another.
+ * @returns Whether the object has the method, and it could be replaced.
  */
 export function replaceMethod<T extends object, K extends keyof T>(
   of: T,

@@ -6,10 +6,10 @@ import { replaceMethod } from './replacing';
 type Sanitize = Pick<IRenderMime.ISanitizer, 'sanitize'>;
 
 /**
- * Replace how JupyterLab's one sanitizer works; where that cannot be, the feature is switched off.
+ * Replace the method of JupyterLab's shared sanitizer. If that fails, the feature is switched off.
  *
- * @param replace - Makes the replacement of the sanitizer's own way.
- * @returns Its own way, by which nothing is shown where it has none.
+ * @param replace - Returns the replacement, given the sanitizer's own method.
+ * @returns The sanitizer's own method. If it has none, one that returns nothing.
  */
 export function replaceSanitize(
   shared: IRenderMime.ISanitizer,
@@ -18,11 +18,11 @@ export function replaceSanitize(
   const { sanitize } = shared as Partial<Sanitize>;
   const own = { sanitize: sanitize?.bind(shared) ?? nothing };
   const by = replace(own);
-  report('pictures', replaceMethod(shared, 'sanitize', by.sanitize.bind(by)));
+  report('images', replaceMethod(shared, 'sanitize', by.sanitize.bind(by)));
   return own;
 }
 
-/** Give a notebook's renderers a sanitizer; where that cannot be, the feature is switched off. */
+/** Set the sanitizer of a notebook's renderers. If that fails, the feature is switched off. */
 export function setSanitizer(
   rendermime: IRenderMimeRegistry,
   sanitizer: IRenderMime.ISanitizer
@@ -33,25 +33,25 @@ export function setSanitizer(
     // It cannot be assigned in this JupyterLab.
   }
   if (rendermime.sanitizer !== sanitizer) {
-    report('pictures', false);
+    report('images', false);
     showAsText(rendermime);
   }
 }
 
-/** What may load something, and is shown as text where it cannot be blocked. */
+/** MIME types that may load something, and are shown as text if that cannot be blocked. */
 const MAY_LOAD = ['text/html', 'text/markdown', 'text/latex', 'image/svg+xml'];
 
 /**
- * Have renderers show as text what may load something or run scripts.
+ * Render MIME types that may load something or run scripts as text.
  *
- * This needs nothing but JupyterLab's public interface.
+ * This needs JupyterLab's public API only.
  */
 export function showAsText(rendermime: IRenderMimeRegistry): void {
   const mimeTypes = rendermime.mimeTypes.filter(
     mime => MAY_LOAD.includes(mime) || rendermime.getFactory(mime)?.safe === false
   );
   mimeTypes.forEach(mime => rendermime.removeMimeType(mime));
-  // Plain text is shown in its place where there is some.
+  // A low rank, so that plain text is preferred.
   const rank = 1000;
   rendermime.addFactory(
     { safe: true, mimeTypes, createRenderer: options => new RenderedText(options) },

@@ -1,6 +1,6 @@
 import type { Widget } from '@lumino/widgets';
 
-/** The id of the stack in which JupyterLab's right sidebar has its panels. */
+/** The id of the stacked panel of JupyterLab's right sidebar. */
 export const RIGHT_SIDEBAR = 'jp-right-stack';
 
 /** Whether a panel is in the right sidebar. */

@@ -1,18 +1,18 @@
 import type { CellModel, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 
-/** Where a cell and its outputs keep whether they are trusted. */
+/** The private member of a cell and its outputs with their trust. */
 const TRUSTED = '_trusted';
 
-/** Whether anything in a code cell, or put into it from now on, is trusted. */
+/** Return whether outputs of a code cell, present or new ones, are trusted. */
 export function isTrusted({ trusted, outputs }: ICodeCellModel): boolean {
   return trusted || outputs.trusted;
 }
 
 /**
- * Withdraw the trust from what comes into a cell, and leave its outputs as they are.
+ * Withdraw the trust from new outputs of a cell, and do not change the present ones.
  *
- * The model's own setter writes the present outputs again, into a document that others write, too.
- * So the private members behind it are set.
+ * The model's own setter writes the present outputs again, to a document that others may be writing.
+ * So its private members are set.
  *
  * @returns Whether the cell is untrusted now.
  */
@@ -25,7 +25,7 @@ export function withdrawTrust(cell: ICodeCellModel): boolean {
   return !isTrusted(cell);
 }
 
-/** Tell the views of a cell that it is not trusted any more. */
+/** Notify the views of a cell that it is not trusted any more. */
 export function emitUntrusted(cell: ICellModel): void {
   const { stateChanged } = cell as unknown as Pick<CellModel, 'stateChanged'>;
   stateChanged.emit({ name: 'trusted', oldValue: true, newValue: false });

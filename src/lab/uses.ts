@@ -8,9 +8,9 @@ import { RIGHT_SIDEBAR } from './sidebar';
 import { emitUntrusted, withdrawTrust } from './trust';
 
 /**
- * What the self-test checks and calls.
+ * Functions that the self-test checks and calls.
  *
- * Its chunk gets it as an argument: what two chunks import is not inlined into either.
+ * They are passed to its chunk as an argument: a module that two chunks import is not inlined.
  */
 export const uses = {
   ...{ onSwitchedOff, report, switchedOff, works },

@@ -7,9 +7,9 @@ import type { NotebookActivity } from './activity';
 import { putInto } from './cells';
 import type { IMark } from './marks';
 import type { Review } from './Review';
-import { described, signature } from './words';
+import { markLabel, signature } from './labels';
 
-/** A bar at the left edge of a cell that an agent changed; a click shows what was changed. */
+/** A bar at the left edge of a cell that an agent changed. A click opens the review. */
 export class CellMark implements IDisposable {
   constructor(
     private readonly _cell: Cell,
@@ -25,13 +25,13 @@ export class CellMark implements IDisposable {
     this._label.setAttribute('aria-hidden', 'true');
     button.append(this._label);
     button.addEventListener('click', () => this._toggle());
-    // How long ago it was is said when somebody asks.
-    _cell.node.addEventListener('pointerenter', this._say);
-    button.addEventListener('focus', this._say);
+    // The age in the label is updated on hover and focus.
+    _cell.node.addEventListener('pointerenter', this._updateLabel);
+    button.addEventListener('focus', this._updateLabel);
     this._bar = new Widget({ node: button });
     this._bar.addClass('tk-Mark');
     button.setAttribute('aria-expanded', 'false');
-    this._say();
+    this._updateLabel();
     putInto(_cell, this._bar, 'end');
     _cell.addClass('tk-mod-changed');
   }
@@ -40,15 +40,15 @@ export class CellMark implements IDisposable {
     return this._bar.isDisposed;
   }
 
-  /** Something more was done to the cell. */
+  /** The changes of the cell. */
   set mark(mark: IMark) {
-    // Saying it takes long where many cells are marked, and many agents work.
-    const due = mark.time !== this._mark.time || Date.now() - this._said > 60_000;
+    // Formatting is slow with many marks and frequent changes, so it is throttled.
+    const due = mark.time !== this._mark.time || Date.now() - this._updatedAt > 60_000;
     this._mark = mark;
     if (due) {
-      this._say();
+      this._updateLabel();
     }
-    // Who is in it stays where they are.
+    // Update an open review in place, so that it keeps the focus.
     if (this._review !== null) {
       this._review.mark = mark;
     }
@@ -59,13 +59,13 @@ export class CellMark implements IDisposable {
       return;
     }
     const within = this._bar.node.contains(document.activeElement) || this._hasFocus;
-    this._cell.node.removeEventListener('pointerenter', this._say);
+    this._cell.node.removeEventListener('pointerenter', this._updateLabel);
     this._review?.dispose();
     this._review = null;
     this._bar.dispose();
     if (!this._cell.isDisposed) {
       this._cell.removeClass('tk-mod-changed');
-      // Who was in the mark is left in its cell, not at the top of the page.
+      // Keep the focus in the cell: without its element it would move to the top of the page.
       if (within) {
         this._cell.node.focus({ preventScroll: true });
       }
@@ -119,14 +119,14 @@ export class CellMark implements IDisposable {
     this._bar.node.setAttribute('aria-expanded', 'false');
   }
 
-  private readonly _say = (): void => {
-    this._said = Date.now();
+  private readonly _updateLabel = (): void => {
+    this._updatedAt = Date.now();
     this._label.textContent = signature(this._mark);
-    this._bar.node.setAttribute('aria-label', described(this._mark, this._trans));
+    this._bar.node.setAttribute('aria-label', markLabel(this._mark, this._trans));
   };
 
   private _mark: IMark;
-  private _said = 0;
+  private _updatedAt = 0;
   private _review: Review | null = null;
   private readonly _bar: Widget;
   private readonly _label: HTMLElement;

@@ -2,7 +2,7 @@ import type { Cell } from '@jupyterlab/cells';
 import { nullTranslator } from '@jupyterlab/translation';
 import { YNotebook } from '@jupyter/ydoc';
 
-import { MAX_DRAWN } from '../parts/Lines';
+import { MAX_DRAWN } from '../common/Lines';
 import { showDiff } from './DiffEditor';
 import type { IMark } from './marks';
 

@@ -1,4 +1,4 @@
-/** The diff of a marked cell, whose hunks can be rejected: part of the chunk of the merge view. */
+/** The diff of a marked cell with hunks that can be rejected, in the chunk of the merge view. */
 
 import { language } from '@codemirror/language';
 import type { Extension } from '@codemirror/state';
@@ -7,18 +7,18 @@ import type { Cell } from '@jupyterlab/cells';
 import type { CodeMirrorEditor } from '@jupyterlab/codemirror';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { MAX_DRAWN } from '../parts/Lines';
-import { fitted, readOnly, showMerge } from '../parts/mergeView';
-import { beforeOf } from './before';
+import { MAX_DRAWN } from '../common/Lines';
+import { fitted, readOnly, showMerge } from '../common/mergeView';
+import { originalSource } from './originalSource';
 import type { IMark } from './marks';
 
-/** What cells were before the oldest of the changes that stand: a person may reject a part of them. */
+/** Sources of cells before the oldest pending change, since a person may reject parts of it. */
 const known = new WeakMap<object, { entry: number; before: string }>();
 
-/** Characters of a source beyond which the plain lines stay. */
+/** Maximum characters of a source in the merge view. */
 export const MAX_SOURCE = 400_000;
 
-/** What the source of a marked cell was before; null where the plain lines have to do. */
+/** Return the source of a marked cell before its changes; null if it cannot be reconstructed. */
 export function sourceBefore(now: string, { steps }: Pick<IMark, 'steps'>): string | null {
   let source: string | null = now;
   for (const { action, diff, truncated } of steps) {
@@ -28,17 +28,17 @@ export function sourceBefore(now: string, { steps }: Pick<IMark, 'steps'>): stri
     if (action !== 'replace' || truncated || source === null) {
       return null;
     }
-    source = diff === '' ? source : beforeOf(source, diff);
+    source = diff === '' ? source : originalSource(source, diff);
   }
   return source;
 }
 
-/** Whether two versions are too long to be compared at once. */
+/** Return whether versions are too long to be compared without blocking the page. */
 function isTooLong(...versions: readonly string[]): boolean {
   return versions.some(text => text.split('\n').length > MAX_DRAWN || text.length > MAX_SOURCE);
 }
 
-/** What colours the source of a cell. */
+/** Return the language extension of a cell's editor. */
 export function languageOf(cell: Cell): Extension {
   return (cell.editor as CodeMirrorEditor | null)?.editor.state.facet(language) ?? [];
 }
@@ -46,7 +46,7 @@ export function languageOf(cell: Cell): Extension {
 /**
  * Show the diff of a marked cell in a node.
  *
- * @returns Removes it again; where the plain lines have to do: null, or that it is too long.
+ * @returns A function that removes it. If plain lines are shown instead: null, or `too long`.
  */
 export function showDiff(
   node: HTMLElement,
@@ -75,7 +75,7 @@ export function showDiff(
     return made;
   };
   const rejectLabel = (): string => trans.__('Reject this hunk');
-  // What a hunk's button does to the diff is done to the cell, as if the person had typed it.
+  // Rejecting a hunk edits the diff; the edit is applied to the cell as the person's own.
   let isOurs = false;
   const follow = EditorView.updateListener.of(({ changes, docChanged, startState }) => {
     if (!docChanged || startState.doc.toString() !== shared.source) {
@@ -111,7 +111,7 @@ export function showDiff(
       }
     })
   );
-  // What somebody else changes in the cell meanwhile is shown before anything can be rejected.
+  // Redraw after other edits of the cell, before a hunk can be rejected.
   const onChanged = (_: unknown, { sourceChange }: { sourceChange?: unknown }): void => {
     if (sourceChange !== undefined && !isOurs) {
       shown.redraw();

@@ -7,23 +7,23 @@ import type { JSX } from 'react';
 import { ApiError } from '../api/client';
 import { sayProblem } from '../api/sentences';
 import { leftNote } from '../changes/pending';
-import { diffLines } from '../parts/diff';
-import { type Draw, Lines, plainNote } from '../parts/Lines';
-import { showLines } from '../parts/linesEditor';
+import { diffLines } from '../common/diff';
+import { type Draw, Lines, plainNote } from '../common/Lines';
+import { showLines } from '../common/linesEditor';
 import { languageOf, showDiff } from './DiffEditor';
 import type { IMark, IStep } from './marks';
-import { signature, stepOf } from './words';
+import { signature, stepLabel } from './labels';
 
 interface IActions {
   cell: Cell;
   trans: TranslationBundle;
   onKeep: (mark: IMark) => void;
-  /** Takes it back; how many changes stay. */
+  /** Undoes the changes. Resolves with the number of cells that were not reverted. */
   onUndo: (mark: IMark) => Promise<number>;
   onClose: () => void;
 }
 
-/** What agents did to a cell, to keep or to take back. */
+/** The changes of a cell by agents, with buttons to keep or undo them. */
 export class Review extends ReactWidget {
   constructor(
     private _mark: IMark,
@@ -33,7 +33,7 @@ export class Review extends ReactWidget {
     this.addClass('tk-Review');
   }
 
-  /** Something more was done to the cell. */
+  /** The changes of the cell. */
   set mark(mark: IMark) {
     this._mark = mark;
     this.update();
@@ -52,7 +52,7 @@ function ReviewView({
   onUndo,
   onClose
 }: IActions & { mark: IMark }): JSX.Element {
-  const [said, setSaid] = useState('');
+  const [message, setMessage] = useState('');
   const [busy, setBusy] = useState(false);
   const times = mark.steps.length;
   const [merged, setMerged] = useState(false);
@@ -76,12 +76,12 @@ function ReviewView({
     }
     setBusy(true);
     try {
-      setSaid(leftNote(await onUndo(mark), trans));
+      setMessage(leftNote(await onUndo(mark), trans));
     } catch (error) {
       if (!(error instanceof ApiError)) {
         throw error;
       }
-      setSaid(sayProblem(error.problem, trans).join(' ').trim());
+      setMessage(sayProblem(error.problem, trans).join(' ').trim());
     }
     setBusy(false);
   };
@@ -109,7 +109,7 @@ function ReviewView({
           <button
             type="button"
             className="tk-CellButton"
-            // One that is disabled loses the focus.
+            // A disabled button would lose the focus.
             aria-disabled={busy}
             onClick={() => void undo()}
           >
@@ -126,9 +126,9 @@ function ReviewView({
           <closeIcon.react tag="span" width="14px" height="14px" />
         </button>
       </div>
-      {said !== '' && (
+      {message !== '' && (
         <div className="tk-Review-said" role="alert">
-          {said}
+          {message}
         </div>
       )}
       <div ref={box} className="tk-Review-merge" />
@@ -136,7 +136,7 @@ function ReviewView({
         <div className="tk-Review-steps">
           {isLong && <div className="tk-Review-words">{plainNote(trans)}</div>}
           {mark.steps.map((step, place) => (
-            // The newest is the first.
+            // The newest step is the first.
             <Step
               key={times - place}
               step={step}
@@ -153,14 +153,14 @@ function ReviewView({
 
 interface IStepProps {
   step: IStep;
-  /** Whether it says who did it and when, as one of several. */
+  /** Whether author and time are shown, since there are several steps. */
   signed: boolean;
   trans: TranslationBundle;
   draw: Draw | undefined;
 }
 
 function Step({ step, signed, trans, draw }: IStepProps): JSX.Element {
-  const words = stepOf(step, trans);
+  const words = stepLabel(step, trans);
   const { action, diff } = step;
   const lines = useMemo(() => (action === 'move' ? [] : diffLines(diff)), [action, diff]);
   return (

@@ -9,11 +9,11 @@ import type { IChannel } from '../api/channel';
 import type { IReviews } from '../changes/reviews';
 import { NotebookActivity } from './activity';
 import { serverPath } from './drives';
-import type { ChangesApi } from './routes';
+import type { ChangesApi } from './changesApi';
 
-/** What agents do in the notebooks that are open here. */
+/** The activity of agents in open notebooks. */
 export interface IActivities {
-  /** That of a notebook; two views of one notebook share it. */
+  /** Return the activity in a notebook. Views of one notebook share it. */
   of(panel: NotebookPanel): NotebookActivity;
 }
 
@@ -24,7 +24,7 @@ export const IActivities = new Token<IActivities>(
 
 type Context = DocumentRegistry.IContext<INotebookModel>;
 
-/** The views of one notebook, and what happens in it. */
+/** The views of one notebook, and its activity. */
 interface IOpen {
   activity: NotebookActivity;
   views: Set<NotebookPanel>;
@@ -70,16 +70,16 @@ export class Activities implements IActivities {
   private readonly _open = new Map<Context, IOpen>();
 }
 
-/** Looks only where somebody sees it. */
+/** Follow the activity only while a view is visible. */
 function look({ activity, views }: IOpen): void {
   activity.look(!document.hidden && [...views].some(view => view.isVisible));
 }
 
-/** Calls back whenever a widget may have become visible or hidden. */
+/** Call back when a widget may have become visible or hidden. */
 function watch(widget: Widget, changed: () => void): void {
   MessageLoop.installMessageHook(widget, (_: unknown, message: Message) => {
     if (['after-show', 'after-hide', 'after-attach', 'after-detach'].includes(message.type)) {
-      // Once the widget has taken the message in.
+      // After the widget has handled the message.
       queueMicrotask(changed);
     }
     return true;

@@ -2,11 +2,11 @@ import { type ApiError, unreachable } from '../api/client';
 import { type IDecision, Reviews } from '../changes/reviews';
 import { FakeServer } from '../testing/server';
 import { createStore } from '../state/app';
-import { BrowserStorage } from '../parts/storage';
+import { BrowserStorage } from '../common/storage';
 import { NotebookActivity, type Routes } from './activity';
 import type { Activity, ChangeInfo } from '../api/events';
 
-/** A server of one notebook: what it tells, it tells to whoever follows at this moment. */
+/** A server of one notebook, which sends events to the current subscribers. */
 class Server implements Routes {
   list: ChangeInfo[] = [];
   left: string[] = [];
@@ -21,8 +21,8 @@ class Server implements Routes {
   }
 
   constructor() {
-    // Nothing is kept for a page: each subscription begins with the state.
-    this.wire.answer = ({ number }) => this.wire.tell(number, { reset: true });
+    // No events are stored: each subscription starts with the state.
+    this.wire.answer = ({ number }) => this.wire.deliver(number, { reset: true });
   }
 
   refusal: () => ApiError | undefined = () => undefined;
@@ -44,7 +44,7 @@ class Server implements Routes {
     return Promise.resolve([{ notebook, cells, left: this.left }]);
   }
 
-  tell(kind: Activity['kind'], ...cells: string[]): void {
+  emit(kind: Activity['kind'], ...cells: string[]): void {
     const [newest] = this.list;
     const entry = newest?.entry ?? 0;
     const event: Activity = { kind, author: 'Claude', cells, turn: null, entry, status: '' };
@@ -56,11 +56,11 @@ class Server implements Routes {
     const by = { author: 'Claude', tool: 'edit_cell', turn: null, yours: true, summary: '' };
     const changed = cells.map(cell => ({ cell, ...done }));
     this.list = [{ entry, time: entry, ...by, cells: changed }, ...this.list];
-    this.tell('changed', ...cells);
+    this.emit('changed', ...cells);
   }
 }
 
-/** Waits until something is so, which each change of the activity may have brought about. */
+/** Wait until a condition holds, which is checked after each change of the activity. */
 function until(activity: NotebookActivity, so: () => boolean): Promise<void> {
   return new Promise(resolve => {
     const look = (): void => {
@@ -89,7 +89,7 @@ describe('NotebookActivity', () => {
 
   afterEach(() => activity.dispose());
 
-  it('asks nothing while nobody looks, and then for what happened meanwhile', async () => {
+  it('sends no request while it is hidden, and reads the changes when it is shown', async () => {
     server.change(1, 'x');
     expect([server.followers, activity.marks.size]).toEqual([0, 0]);
     activity.look(true);
@@ -100,17 +100,17 @@ describe('NotebookActivity', () => {
     expect(server.followers).toBe(0);
   });
 
-  it('knows what runs from its beginning to its end', async () => {
+  it('lists a cell while it runs', async () => {
     activity.look(true);
     await server.wire.begun;
-    server.tell('running', 'x');
+    server.emit('running', 'x');
     await until(activity, () => activity.running.length === 1);
     expect(activity.running).toEqual([{ cell: 'x', author: 'Claude' }]);
-    server.tell('ran', 'x');
+    server.emit('ran', 'x');
     await until(activity, () => activity.running.length === 0);
   });
 
-  it('keeps what was kept, also under another path and for the next who opens it', async () => {
+  it('keeps decisions after a rename, and for the next view', async () => {
     server.change(1, 'x', 'y');
     activity.look(true);
     await until(activity, () => activity.marks.size === 2);
@@ -127,7 +127,7 @@ describe('NotebookActivity', () => {
     next.dispose();
   });
 
-  it('follows the new path, also where somebody looks while it is renamed', async () => {
+  it('subscribes to the new path, also if it is shown during the rename', async () => {
     server.change(1, 'x');
     activity.look(true);
     await until(activity, () => activity.marks.size === 1);
@@ -139,7 +139,7 @@ describe('NotebookActivity', () => {
     expect(server.path).toEqual({ changes: 'b.ipynb' });
   });
 
-  it('knows nothing of a notebook of another drive', async () => {
+  it('has no marks in a notebook of another drive', async () => {
     server.change(1, 'x');
     activity.look(true);
     await until(activity, () => activity.marks.size === 1);
@@ -151,20 +151,20 @@ describe('NotebookActivity', () => {
     expect(server.followers).toBe(1);
   });
 
-  it('has no mark for what was taken back, and says what stays', async () => {
+  it('removes marks of undone changes, and counts cells that were not reverted', async () => {
     server.change(1, 'x', 'y');
     activity.look(true);
     await until(activity, () => activity.marks.size === 2);
     server.left = ['Somebody has worked on it since.'];
-    const told: IDecision[] = [];
-    reviews.decided.connect((_, decision) => told.push(decision));
+    const received: IDecision[] = [];
+    reviews.decided.connect((_, decision) => received.push(decision));
     const mark = activity.marks.get('y');
     expect(await activity.undo(mark ? [mark] : [])).toBe(1);
     expect(marked(activity)).toEqual(['x']);
-    expect(told).toEqual([{ path: 'a.ipynb', kind: 'taken back' }]);
+    expect(received).toEqual([{ path: 'a.ipynb', kind: 'undone' }]);
   });
 
-  it('has no mark for what was kept elsewhere in the page', async () => {
+  it('has no mark for changes that were kept in another view', async () => {
     server.change(1, 'x', 'y');
     activity.look(true);
     await until(activity, () => activity.marks.size === 2);
@@ -172,7 +172,7 @@ describe('NotebookActivity', () => {
     expect(marked(activity)).toEqual(['y']);
   });
 
-  it('goes on once the server can be asked again for what stands', async () => {
+  it('reads the changes again after a failed request', async () => {
     const refusals = [unreachable()];
     server.refusal = () => refusals.shift();
     server.change(1, 'x');

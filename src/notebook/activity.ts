@@ -3,29 +3,28 @@ import { type ISignal, Signal } from '@lumino/signaling';
 
 import type { Activity, ChangeInfo } from '../api/events';
 import type { IChannel } from '../api/channel';
-import { keeping, keepingAll, NOTHING_KEPT } from '../state/kept';
+import { keeping, keepingAll, NOTHING_KEPT } from '../state/keptChanges';
 import { leftIn } from '../changes/pending';
 import type { IDecision, IReviews } from '../changes/reviews';
 import { type IMark, marksOf, undoing } from './marks';
-import type { ChangesApi } from './routes';
+import type { ChangesApi } from './changesApi';
 
-/** A cell that runs, and for whom. */
+/** A running cell, and the agent that runs it. */
 export interface IRunning {
   cell: string;
   author: string;
 }
 
-/** What of the routes is needed here. */
+/** The routes that an activity needs. */
 export type Routes = Pick<ChangesApi, 'changes' | 'undo'>;
 
 /**
- * What agents did in one notebook and do there now, for as long as somebody looks.
+ * The changes and runs of agents in one notebook, updated while the notebook is visible.
  *
- * While nobody looks the server is asked nothing; what happened meanwhile is asked for when somebody
- * looks again.
+ * While it is hidden no request is sent. The changes are read again when it is shown.
  */
 export class NotebookActivity implements IDisposable {
-  /** @param path - As the server knows it; null where the notebook is of another drive. */
+  /** @param path - The path on the server; null for a notebook of another drive. */
   constructor(
     private readonly _routes: Routes,
     private readonly _reviews: IReviews,
@@ -36,17 +35,17 @@ export class NotebookActivity implements IDisposable {
     _reviews.decided.connect(this._onDecided);
   }
 
-  /** Emitted when the marks or what runs are others. */
+  /** Emitted when the marks or the running cells have changed. */
   get changed(): ISignal<this, void> {
     return this._changed;
   }
 
-  /** What agents changed and the person has not kept, by the cells' keys. */
+  /** Changes by agents that the person has not kept, by the cells' keys. */
   get marks(): ReadonlyMap<string, IMark> {
     return this._marks;
   }
 
-  /** What agents run at this moment, in the order in which it began. */
+  /** The cells that agents run now, in the order of their start. */
   get running(): readonly IRunning[] {
     return this._running;
   }
@@ -55,19 +54,19 @@ export class NotebookActivity implements IDisposable {
     return this._disposed;
   }
 
-  /** Says whether somebody looks at the notebook. */
+  /** Set whether the notebook is visible. */
   look(seen: boolean): void {
     this._seen = seen;
     this._attend();
   }
 
-  /** The notebook has another path now. */
+  /** Handle a renamed notebook. */
   async rename(path: string | null): Promise<void> {
     const old = this._path;
     this._detach();
     this._path = path;
     if (old !== null && path !== null) {
-      // One after the other, where it is renamed again meanwhile.
+      // In order, if it is renamed again meanwhile.
       this._renamed = this._renamed.then(() => this._reviews.renamed(old, path));
     } else {
       this._changes = [];
@@ -78,7 +77,7 @@ export class NotebookActivity implements IDisposable {
     await this._renamed;
   }
 
-  /** Keeps what was changed: the marks go, and do not come back. */
+  /** Keep changes, which removes their marks. Default: all changes. */
   async keep(marks?: readonly IMark[]): Promise<void> {
     const more = marks === undefined ? keepingAll(this._changes) : keeping(marks);
     if (this._path !== null) {
@@ -87,10 +86,10 @@ export class NotebookActivity implements IDisposable {
   }
 
   /**
-   * Takes back what was changed.
+   * Undo changes.
    *
-   * @returns How many changes stay, since somebody has worked on their cells since.
-   * @throws ApiError - nothing was taken back.
+   * @returns The number of cells that were not reverted, since they were edited later.
+   * @throws ApiError - Nothing was undone.
    */
   async undo(marks: readonly IMark[]): Promise<number> {
     const { entries, cells } = undoing(marks);
@@ -104,7 +103,7 @@ export class NotebookActivity implements IDisposable {
       this._changes = changes;
       this._mark();
     }
-    this._reviews.tookBack(path);
+    this._reviews.notifyUndone(path);
     return leftIn(found);
   }
 
@@ -127,7 +126,7 @@ export class NotebookActivity implements IDisposable {
     this._changed.emit();
   }
 
-  /** Follows what happens while somebody looks. */
+  /** Subscribe while the notebook is visible. */
   private _attend(): void {
     if (!this._seen || this._path === null || this._disposed) {
       this._detach();
@@ -150,7 +149,7 @@ export class NotebookActivity implements IDisposable {
     }
   }
 
-  /** Takes in what happened. */
+  /** Handle an event. */
   private async _take(event: Activity, path: string, isOver: () => boolean): Promise<void> {
     switch (event.kind) {
       case 'running':
@@ -171,10 +170,10 @@ export class NotebookActivity implements IDisposable {
         break;
       case 'taken_back':
         await this._refresh(path, isOver);
-        this._reviews.tookBack(path);
+        this._reviews.notifyUndone(path);
         break;
       case 'missed':
-        // A new subscription begins with what runs.
+        // A new subscription starts with the running cells.
         this._detach();
         this._attend();
     }
@@ -182,7 +181,7 @@ export class NotebookActivity implements IDisposable {
 
   private async _refresh(path: string, isOver: () => boolean): Promise<void> {
     const changes = await this._routes.changes(path);
-    // Asked for last, since the person may keep something while the server answers.
+    // Read last: the person may keep something while the server answers.
     await this._reviews.load(path);
     if (!isOver()) {
       this._changes = changes;

@@ -5,7 +5,7 @@ import type { Widget } from '@lumino/widgets';
 import { insertIntoCell } from '../lab/cellLayout';
 import { placeOf } from './marks';
 
-/** How the cells that a notebook has at this moment are found by their keys. */
+/** Return a function that finds the present cells of a notebook by their keys. */
 export function cellsOf({
   content: { widgets }
 }: NotebookPanel): (key: string) => Cell | undefined {
@@ -13,10 +13,10 @@ export function cellsOf({
   return key => widgets[placeOf(key, ids)];
 }
 
-/** The cell of a notebook with this key; undefined where it is gone. */
+/** Return the cell of a notebook with this key; undefined if it is gone. */
 export const cellOf = (panel: NotebookPanel, key: string): Cell | undefined => cellsOf(panel)(key);
 
-/** Goes to a cell, which happens only where a person asked for it. */
+/** Activate a cell and scroll to it. Call this for actions of the person only. */
 export async function goTo(panel: NotebookPanel, key: string): Promise<void> {
   const cell = cellOf(panel, key);
   if (cell !== undefined) {
@@ -27,7 +27,7 @@ export async function goTo(panel: NotebookPanel, key: string): Promise<void> {
   }
 }
 
-/** Lets a person go on in a notebook: at the first mark of what agents changed, or where they were. */
+/** Focus the first change mark of a notebook, or its active cell. */
 export function focusOn({ content }: NotebookPanel): void {
   if (!content.isDisposed) {
     const mark = content.node.querySelector<HTMLElement>('.tk-Mark');
@@ -36,9 +36,9 @@ export function focusOn({ content }: NotebookPanel): void {
 }
 
 /**
- * Puts a widget into a cell.
+ * Insert a widget into a cell.
  *
- * Keys that are pressed in it are its own, not the notebook's.
+ * Shortcuts of the notebook are suppressed in it.
  *
  * @param place - Below the code, or at the cell's end.
  */
@@ -52,9 +52,9 @@ export function putInto(cell: Cell, widget: Widget, place: 'below-input' | 'end'
 }
 
 /**
- * Calls back, once for all that happens in a moment, when a notebook has other cells.
+ * Call back in a microtask, coalesced, when the cells of a notebook have changed.
  *
- * Moving a cell or changing its type makes a new widget for it.
+ * Moving a cell or changing its type creates a new widget for it.
  */
 export function onCells(panel: NotebookPanel, changed: () => void): void {
   let due = false;
@@ -72,8 +72,8 @@ export function onCells(panel: NotebookPanel, changed: () => void): void {
 }
 
 /**
- * Calls back at once when a notebook's model has other cells, until this view of it is closed: other
- * views of the notebook, and with them its model, may stay.
+ * Call back synchronously when the cells of a notebook's model have changed, until this view is
+ * closed. The model may live on in other views.
  */
 export function onCellModels(panel: NotebookPanel, changed: () => void): void {
   let cells: CellList | undefined;

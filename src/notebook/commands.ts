@@ -11,12 +11,12 @@ import {
   fastForwardIcon
 } from '@jupyterlab/ui-components';
 
-import { chatIcon } from '../parts/icon';
+import { chatIcon } from '../common/icon';
 import type { IChatOpener } from '../tokens';
-import { errorOf, messageFor, type Wish, WISHES } from './asking';
+import { errorOf, messageFor, type CellTask, CELL_TASKS } from './cellTasks';
 import { serverPath } from './drives';
 
-/** The commands on cells. */
+/** Ids of the commands on cells. */
 export const CommandIDs = {
   chat: 'tk-ai:chat-about-notebook',
   explain: 'tk-ai:explain-cell',
@@ -25,17 +25,17 @@ export const CommandIDs = {
   optimise: 'tk-ai:optimise-cell'
 } as const;
 
-const ICONS: Record<Wish, LabIcon> = {
+const ICONS: Record<CellTask, LabIcon> = {
   explain: infoIcon,
   fix: bugIcon,
   document: textEditorIcon,
   optimise: fastForwardIcon
 };
 
-/** Asks Claude about cells of a notebook, in the chat. */
+/** Send a task about cells of a notebook to the chat. */
 export async function ask(
   opener: IChatOpener,
-  wish: Wish,
+  task: CellTask,
   panel: NotebookPanel,
   cells: readonly Cell[],
   trans: TranslationBundle
@@ -44,13 +44,13 @@ export async function ask(
   const about = { cells: cells.length, error: first === undefined ? null : errorOf(first) };
   await opener.open({
     notebook: panel.context.path,
-    message: messageFor(wish, about, trans),
+    message: messageFor(task, about, trans),
     cells: cells.map(cell => cell.model.id),
     send: true
   });
 }
 
-/** Adds the commands on the active cell, or those that are selected. */
+/** Add the commands on the active or selected cells. */
 export function addCommands(
   app: JupyterFrontEnd,
   notebooks: INotebookTracker,
@@ -58,19 +58,19 @@ export function addCommands(
   palette: ICommandPalette | null,
   trans: TranslationBundle
 ): void {
-  const labels: Record<Wish, string> = {
+  const labels: Record<CellTask, string> = {
     explain: trans.__('Explain'),
     fix: trans.__('Fix'),
     document: trans.__('Document'),
     optimise: trans.__('Optimize')
   };
-  const captions: Record<Wish, string> = {
+  const captions: Record<CellTask, string> = {
     explain: trans.__('Ask Claude to explain the selected cells'),
     fix: trans.__('Ask Claude to fix the selected cells'),
     document: trans.__('Ask Claude to document the selected cells'),
     optimise: trans.__('Ask Claude to optimize the selected cells')
   };
-  const longs: Record<Wish, string> = {
+  const longs: Record<CellTask, string> = {
     explain: trans.__('Explain Cells with Claude'),
     fix: trans.__('Fix Cells with Claude'),
     document: trans.__('Document Cells with Claude'),
@@ -81,29 +81,32 @@ export function addCommands(
     args: {
       type: 'object',
       properties: {
-        isPalette: { type: 'boolean', description: trans.__('Whether the command is shown in the command palette') }
+        isPalette: {
+          type: 'boolean',
+          description: trans.__('Whether the command is shown in the command palette')
+        }
       }
     }
   };
-  /** The notebook that the person looks at, where the server has it: others it could not read. */
+  /** Return the current notebook, if it is on the server: Claude cannot read others. */
   const current = (): NotebookPanel | null => {
     const panel = notebooks.currentWidget;
     const path = panel && serverPath(app.serviceManager.contents, panel.context.path);
     return path === null ? null : panel;
   };
-  for (const wish of WISHES) {
-    const command = CommandIDs[wish];
+  for (const task of CELL_TASKS) {
+    const command = CommandIDs[task];
     app.commands.addCommand(command, {
-      label: args => (args['isPalette'] === true ? longs[wish] : labels[wish]),
-      caption: captions[wish],
-      icon: ICONS[wish],
+      label: args => (args['isPalette'] === true ? longs[task] : labels[task]),
+      caption: captions[task],
+      icon: ICONS[task],
       describedBy,
-      isEnabled: () => selected(current(), wish).length > 0,
+      isEnabled: () => selected(current(), task).length > 0,
       execute: async () => {
         const panel = current();
-        const cells = selected(panel, wish);
+        const cells = selected(panel, task);
         if (panel !== null && cells.length > 0) {
-          await ask(opener, wish, panel, cells, trans);
+          await ask(opener, task, panel, cells, trans);
         }
       }
     });
@@ -125,9 +128,9 @@ export function addCommands(
   palette?.addItem({ command: CommandIDs.chat, category });
 }
 
-/** The cells that the person means: text can be explained, but not be fixed. */
-function selected(panel: NotebookPanel | null, wish: Wish): Cell[] {
+/** Return the selected cells that fit a task: all can be explained, others are for code only. */
+function selected(panel: NotebookPanel | null, task: CellTask): Cell[] {
   const content = panel?.content;
   const cells = content?.widgets.filter(cell => content.isSelectedOrActive(cell)) ?? [];
-  return wish === 'explain' ? cells : cells.filter(cell => cell.model.type === 'code');
+  return task === 'explain' ? cells : cells.filter(cell => cell.model.type === 'code');
 }

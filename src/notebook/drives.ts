@@ -3,9 +3,9 @@ import type { Contents } from '@jupyterlab/services';
 import { isOnServer } from '../lab/drives';
 
 /**
- * The path of a file as the server knows it.
+ * Return the path of a file on the server.
  *
- * Null where the file is of another drive: the server may have one of the same path, which is not it.
+ * It is null for another drive, since the server may have a different file under the same path.
  */
 export function serverPath(
   contents: Pick<Contents.IManager, 'driveName' | 'localPath'>,

@@ -1,4 +1,4 @@
-import { keeping, keepingAll, NOTHING_KEPT } from '../state/kept';
+import { keeping, keepingAll, NOTHING_KEPT } from '../state/keptChanges';
 import { marksOf, placeOf, undoing } from './marks';
 import type { ChangedCell, ChangeInfo } from '../api/events';
 
@@ -24,7 +24,7 @@ function change(entry: number, cells: Done[], more: Partial<ChangeInfo> = {}): C
 }
 
 describe('marksOf', () => {
-  it('puts the changes of each cell together, the newest first', () => {
+  it('groups the changes by cell, from the newest', () => {
     const marks = marksOf([change(2, [['a'], ['b']], { author: 'ada' }), change(1, [['a']])], {
       ...NOTHING_KEPT
     });
@@ -42,19 +42,19 @@ describe('marksOf', () => {
     expect(steps?.map(step => step.diff)).toEqual(['second', 'first', '']);
   });
 
-  it('leaves out what was kept, of one cell and of all', () => {
+  it('leaves out kept changes, of one cell and of all', () => {
     const changes = [change(3, [['a'], ['b']]), change(2, [['a']]), change(1, [['c']])];
     expect([...marksOf(changes, { all: 10, cells: { b: 30 } }).keys()]).toEqual(['a']);
     expect(marksOf(changes, { all: 20, cells: {} }).get('a')?.steps).toHaveLength(1);
   });
 
-  it('says whether all of it is of the person themselves', () => {
+  it('knows whether all changes are by the person’s agents', () => {
     const changes = [change(2, [['a'], ['b']]), change(1, [['a']], { yours: false })];
     const marks = marksOf(changes, NOTHING_KEPT);
     expect([marks.get('a')?.yours, marks.get('b')?.yours]).toEqual([false, true]);
   });
 
-  it('knows which cell is gone, and has none for a cell that came and went', () => {
+  it('knows deleted cells, and has no mark for a cell that was inserted and deleted', () => {
     const changes = [
       change(3, [
         ['new', 'delete'],
@@ -71,21 +71,21 @@ describe('marksOf', () => {
 describe('keeping', () => {
   const changes = [change(2, [['a'], ['b']]), change(1, [['a'], ['c']])];
 
-  it('lets the marks of single cells go for good', () => {
+  it('removes the marks of single cells', () => {
     const [mark] = marksOf(changes, NOTHING_KEPT).values();
     const kept = keeping(mark ? [mark] : []);
     expect([...marksOf(changes, kept).keys()]).toEqual(['b', 'c']);
     expect([...marksOf([change(3, [['a']]), ...changes], kept).keys()]).toEqual(['a', 'b', 'c']);
   });
 
-  it('lets all go, but not what comes afterwards', () => {
+  it('removes all marks, but not those of later changes', () => {
     const kept = keepingAll(changes);
     expect(marksOf(changes, kept).size).toBe(0);
     expect([...marksOf([change(3, [['c']]), ...changes], kept).keys()]).toEqual(['c']);
   });
 });
 
-it('takes a change of several cells back once', () => {
+it('undoes a change of several cells once', () => {
   const marks = marksOf([change(2, [['a'], ['b']]), change(1, [['a']])], NOTHING_KEPT);
   expect(undoing(marks.values())).toEqual({ entries: [2, 1], cells: ['a', 'b'] });
 });

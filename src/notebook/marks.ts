@@ -1,6 +1,6 @@
-/** Which cells agents have changed since the person last kept what they saw. Plain values. */
+/** The cells that agents changed and the person has not kept. Pure functions. */
 
-import type { IKept } from '../state/kept';
+import type { IKept } from '../state/keptChanges';
 import type { IUndo } from '../api/client';
 import { type IStandingStep, pendingSteps, undoOf } from '../changes/pending';
 import type { ChangeInfo } from '../api/events';
@@ -8,27 +8,27 @@ import type { ChangeInfo } from '../api/events';
 /** One change of one cell. */
 export interface IStep extends IStandingStep {
   author: string;
-  /** What became of the source, as a unified diff; empty where it stayed. */
+  /** Unified diff of the source; empty if it is unchanged. */
   diff: string;
   truncated: boolean;
 }
 
-/** All that stands of what agents did to one cell. */
+/** The changes of one cell by agents that are not undone or kept. */
 export interface IMark {
   /** The cell's key: its id, or `cell-N` in a notebook without ids. */
   cell: string;
-  /** Who changed it last, and when. */
+  /** Author and time of the last change. */
   author: string;
   time: number;
-  /** Whether all of it is the person's agents', so that they may take it back. */
+  /** Whether all changes are by the person's agents, so that they may undo them. */
   yours: boolean;
-  /** The cell is gone. */
+  /** Whether the cell is deleted. */
   deleted: boolean;
-  /** The newest first. */
+  /** From the newest. */
   steps: readonly IStep[];
 }
 
-/** The marks, by cell, the one that was changed last first. */
+/** Return the marks by cell, from the cell that was changed last. */
 export function marksOf(changes: readonly ChangeInfo[], kept: IKept): Map<string, IMark> {
   const byCell = new Map<string, (IStep & { yours: boolean })[]>();
   for (const { entry, time, author, yours, cells } of changes) {
@@ -54,12 +54,12 @@ export function marksOf(changes: readonly ChangeInfo[], kept: IKept): Map<string
   return marks;
 }
 
-/** What has to be undone for these marks to go. */
+/** Return what to undo for these marks. */
 export function undoing(marks: Iterable<IMark>): IUndo {
   return undoOf([...marks].flatMap(({ steps }) => steps));
 }
 
-/** The place of a cell in a notebook whose cells have these ids; -1 where it is not there. */
+/** Return the index of a cell among cells with these ids; -1 if it is not there. */
 export function placeOf(cell: string, ids: readonly string[]): number {
   const place = ids.indexOf(cell);
   const number = /^cell-(\d+)$/.exec(cell)?.[1];

@@ -1,7 +1,7 @@
 import type { ChatEvent } from '../api/events';
 import { reduce } from '../state/reduce';
 import { EMPTY, type IJournal, type ITurn } from '../state/chat';
-import { type IKept, NOTHING_KEPT } from '../state/kept';
+import { type IKept, NOTHING_KEPT } from '../state/keptChanges';
 import { marksOf, undoing } from './marks';
 import { undoOf } from '../changes/pending';
 import { keepingTurn, reviewOf } from '../changes/turns';
@@ -33,7 +33,7 @@ describe('reviewOf', () => {
   const standings = (journal: IJournal | null, keptOf = NONE): string[] =>
     reviewOf(turn, journal, keptOf).map(({ cell, standing }) => `${cell} ${standing}`);
 
-  it('offers what stands, where the notebook is now', () => {
+  it('lists pending changes, with the present path of the notebook', () => {
     const found = reviewOf(turn, journalOf([1, 'x'], [2, 'y'], [3, 'x']), NONE);
     expect(found.map(({ cell, notebook, changes }) => [cell, notebook, changes.length])).toEqual([
       ['x', 'now.ipynb', 2],
@@ -41,21 +41,21 @@ describe('reviewOf', () => {
     ]);
   });
 
-  it('has of the journal what was taken back, by whomever', () => {
+  it('reads undone changes from the journal', () => {
     expect(standings(journalOf([1, 'x'], [2, 'y']))).toEqual(['x open', 'y open']);
     expect(standings(journalOf([2, 'y']))).toEqual(['x undone', 'y open']);
     // Of a change of several cells, some came back.
     expect(standings(journalOf([2, 'z'], [3, 'x']))).toEqual(['x open', 'y undone']);
   });
 
-  it('has what was kept, in the panel or at the cell', () => {
+  it('knows changes that were kept in the panel or at the cell', () => {
     const journal = journalOf([1, 'x'], [2, 'y'], [3, 'x']);
     const keptOf = (path: string): IKept =>
       path === 'now.ipynb' ? { all: 0, cells: { x: 103, y: 101 } } : NOTHING_KEPT;
     expect(standings(journal, keptOf)).toEqual(['x kept', 'y open']);
   });
 
-  it('undoes what waits for a decision, and nothing that was kept', () => {
+  it('undoes pending changes, but no kept ones', () => {
     const journal = journalOf([1, 'x'], [2, 'y'], [3, 'x']);
     const keptOf = (): IKept => ({ all: 0, cells: { x: 101, y: 102 } });
     const pending = reviewOf(turn, journal, keptOf).flatMap(each => each.pending);
@@ -96,7 +96,7 @@ describe('reviewOf', () => {
     }
   });
 
-  it('says nothing of what it does not know', () => {
+  it('is settled where the journal has no entry', () => {
     expect(standings(null)).toEqual(['x settled', 'y settled']);
     const nothing = journalOf();
     expect(standings({ ...nothing, since: 101 })).toEqual(['x settled', 'y settled']);
@@ -105,7 +105,7 @@ describe('reviewOf', () => {
   });
 });
 
-it('keeps all that stands of a turn, and of no other', () => {
+it('keeps the pending changes of one turn only', () => {
   const journal = journalOf([1, 'x', 'y'], [3, 'x']);
   const other = { ...journalOf([4, 'z']).changes[0], turn: 'other' } as (typeof journal.changes)[0];
   const kept = keepingTurn('t', { ...journal, changes: [other, ...journal.changes] });

@@ -9,18 +9,18 @@ import { IChatOpener } from '../tokens';
 import { Activities, IActivities } from './activities';
 import { addCommands, ask } from './commands';
 import { serverPath } from './drives';
-import { offerHelp } from './failed';
-import { markCells, showRunning } from './marking';
-import { ChatOpener } from './opener';
-import { ChangesApi } from './routes';
+import { addErrorButtons } from './errorButtons';
+import { markCells, showRunning } from './decorations';
+import { ChatOpener } from './chatOpener';
+import { ChangesApi } from './changesApi';
 import { ReviewItem, RunningItem } from './toolbar';
 
 const FACTORY = 'Notebook';
 
-/** What agents do in notebooks, for the plug-ins that show it. */
+/** The activity of agents in notebooks, for plug-ins that show it. */
 const activities: JupyterFrontEndPlugin<IActivities> = {
   id: 'tk-ai-extension:activities',
-  description: 'Knows what agents changed in open notebooks, and what they run there.',
+  description: 'Provides the changes and runs of agents in open notebooks.',
   autoStart: true,
   provides: IActivities,
   requires: [IReviews, IChannel],
@@ -31,10 +31,10 @@ const activities: JupyterFrontEndPlugin<IActivities> = {
   ): IActivities => new Activities(new ChangesApi(serverSettings), reviews, channel, contents)
 };
 
-/** Marks at the cells that agents changed. */
+/** Marks of cells that agents changed. */
 const marks: JupyterFrontEndPlugin<void> = {
   id: 'tk-ai-extension:marks',
-  description: 'Marks the cells that agents changed, with what they changed, to keep or to undo.',
+  description: 'Marks the cells that agents changed, with a review to keep or undo changes.',
   autoStart: true,
   requires: [IActivities, INotebookTracker],
   optional: [ITranslator, IToolbarWidgetRegistry],
@@ -55,7 +55,7 @@ const marks: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** What agents run, in the prompts and in the toolbar. */
+/** Running cells of agents, in prompts and in the toolbar. */
 const running: JupyterFrontEndPlugin<void> = {
   id: 'tk-ai-extension:running',
   description: 'Shows which cells agents run, in their prompts and in the toolbar.',
@@ -79,7 +79,7 @@ const running: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** The way from a notebook to the chat. */
+/** Opens the chat from a notebook. */
 const opener: JupyterFrontEndPlugin<IChatOpener> = {
   id: 'tk-ai-extension:opener',
   description: 'Opens the chat about a notebook and its cells.',
@@ -90,7 +90,7 @@ const opener: JupyterFrontEndPlugin<IChatOpener> = {
     new ChatOpener(app, notebooks)
 };
 
-/** What a person can ask about a cell, where they see it. */
+/** Tasks on cells, in menus, in the toolbar and below errors. */
 const notebook: JupyterFrontEndPlugin<void> = {
   id: 'tk-ai-extension:notebook',
   description: 'Asks Claude about cells: in menus, in the toolbar, and below an error.',
@@ -109,7 +109,7 @@ const notebook: JupyterFrontEndPlugin<void> = {
     const { contents } = app.serviceManager;
     eachNotebook(notebooks, panel => {
       if (serverPath(contents, panel.context.path) !== null) {
-        offerHelp(panel, (wish, of, cell) => void ask(chat, wish, of, [cell], trans), trans);
+        addErrorButtons(panel, (task, of, cell) => void ask(chat, task, of, [cell], trans), trans);
       }
     });
   }

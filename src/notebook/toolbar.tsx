@@ -11,7 +11,7 @@ import type { NotebookActivity } from './activity';
 import { focusOn, goTo } from './cells';
 import type { IMark } from './marks';
 
-/** In a notebook's toolbar: who runs something there; a click goes to the cell. */
+/** Toolbar item with the agent that runs a cell. A click goes to the cell. */
 export class RunningItem extends ReactWidget {
   constructor(
     private readonly _panel: NotebookPanel,
@@ -24,7 +24,7 @@ export class RunningItem extends ReactWidget {
 
   protected override render(): JSX.Element {
     return (
-      // It is there before it says something: else nothing is announced.
+      // A live region must exist before its content, or screen readers do not announce it.
       <span role="status">
         <UseSignal signal={this._activity.changed}>{() => this._button()}</UseSignal>
       </span>
@@ -50,7 +50,7 @@ export class RunningItem extends ReactWidget {
   }
 }
 
-/** In a notebook's toolbar: how many cells agents changed, to look at, to keep or to take back. */
+/** Toolbar item with the number of changed cells, to visit, keep or undo them. */
 export class ReviewItem extends ReactWidget {
   constructor(
     private readonly _panel: NotebookPanel,
@@ -106,7 +106,7 @@ export class ReviewItem extends ReactWidget {
     );
   }
 
-  /** Goes to the first changed cell below the active one, or else to the first of all. */
+  /** Go to the next changed cell below the active one, or to the first one. */
   private async _next(marks: readonly IMark[]): Promise<void> {
     const { widgets, activeCellIndex } = this._panel.content;
     const changed = new Set(marks.filter(mark => !mark.deleted).map(mark => mark.cell));
@@ -142,7 +142,7 @@ interface IButtonProps {
   children: ReactNode;
 }
 
-/** A button that goes away when there is nothing more to do: then who was on it goes on below. */
+/** A button that moves the focus into the notebook when it is removed. */
 function Button({ panel, children, ...rest }: IButtonProps): JSX.Element {
   const button = useRef<HTMLButtonElement>(null);
   useLayoutEffect(() => {

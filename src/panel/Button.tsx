@@ -1,6 +1,6 @@
 import type { ButtonHTMLAttributes, JSX } from 'react';
 
-/** A button with words on it; `primary` for the one that goes on with the work. */
+/** A text button. `primary` is for the default action. */
 export function Button({
   primary = false,
   ...attributes

@@ -7,8 +7,8 @@ import { say } from '../api/sentences';
 import { fenced } from '../chat/blocks';
 import { codeOf, describe, duration, touchedCell } from '../chat/describe';
 import type { CallStatus, ICall } from '../state/chat';
-import { tally } from '../parts/diff';
-import { visible } from '../parts/visible';
+import { tally } from '../common/diff';
+import { visible } from '../common/visible';
 import { ChangeLines } from './CodeLines';
 import { useServices } from './services';
 import { Fold } from './Fold';
@@ -18,9 +18,9 @@ import { Rendered } from './Rendered';
 import { Results } from './Results';
 import type { ITurnActions } from './Turn';
 
-const PICTURES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
+const IMAGE_TYPES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 
-/** A call of a tool: one line, which opens to what it was given and what came of it. */
+/** A tool call: a title that expands to its arguments, changes and result. */
 export const CallCard = memo(function CallCard({
   call,
   onAnswer
@@ -105,7 +105,7 @@ function Details({ call }: { call: ICall }): JSX.Element {
 
 function Picture({ picture }: { picture: Picture }): JSX.Element | null {
   const { trans } = useServices();
-  if (!PICTURES.has(picture.mime)) {
+  if (!IMAGE_TYPES.has(picture.mime)) {
     return null;
   }
   return (
@@ -117,7 +117,7 @@ function Picture({ picture }: { picture: Picture }): JSX.Element | null {
   );
 }
 
-/** What stands of a call, as a sign and in words. */
+/** The status icon of a call. */
 function Status({ status }: { status: CallStatus }): JSX.Element {
   const { trans } = useServices();
   const words: Record<CallStatus, string> = {

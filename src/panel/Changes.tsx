@@ -6,9 +6,9 @@ import { sayProblem } from '../api/sentences';
 import { leftIn, leftNote, undoOf } from '../changes/pending';
 import { type ICellReview, keepingTurn, reviewOf } from '../changes/turns';
 import type { ITurn } from '../state/chat';
-import { NOTHING_KEPT } from '../state/kept';
-import { tally } from '../parts/diff';
-import { cellName, numberOf } from '../parts/position';
+import { NOTHING_KEPT } from '../state/keptChanges';
+import { tally } from '../common/diff';
+import { cellName, numberOf } from '../common/position';
 import { Button } from './Button';
 import { ChangeLines } from './CodeLines';
 import { useChat, useSelector, useServices } from './services';
@@ -22,7 +22,7 @@ interface IChangesProps {
   onUndo: ITurnActions['undo'];
 }
 
-/** At the end of a turn: which cells it changed, to keep or to undo, all or one by one. */
+/** The cells that a turn changed, with buttons to keep or undo all or single ones. */
 export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | null {
   const { reviews, trans } = useServices();
   const journal = useChat(chat, ({ journal }) => journal);
@@ -31,7 +31,7 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
   const [note, setNote] = useState('');
   const [failed, setFailed] = useState(false);
   const group = useRef<HTMLDivElement>(null);
-  // What was pressed goes away: who works by keys goes on from here.
+  // The pressed button is removed: keep the keyboard focus in the group.
   const stay = (): void => group.current?.focus({ preventScroll: true });
   const cells = reviewOf(turn, journal, path => keptOf[path] ?? NOTHING_KEPT);
   const notebooks = [...new Set(cells.map(each => each.notebook))].join('\n');
@@ -58,7 +58,7 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
         setFailed(true);
         return;
       }
-      reviews.tookBack(path);
+      reviews.notifyUndone(path);
       left += leftIn(found);
     }
     setNote(leftNote(left, trans));
@@ -76,7 +76,7 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
       : [undone.length === 0 ? trans.__('Kept') : trans._n('%1 kept', '%1 kept', kept.length)]),
     ...(undone.length === 0 ? [] : [trans._n('%1 undone', '%1 undone', undone.length)])
   ];
-  const said = failed && problem ? sayProblem(problem, trans)[1] : note;
+  const message = failed && problem ? sayProblem(problem, trans)[1] : note;
   const shown = cells.length - undone.length;
   return (
     <div
@@ -102,9 +102,9 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
           <span className="tk-Changes-kept">{decided.join(', ')}</span>
         )}
       </div>
-      {said !== '' && (
+      {message !== '' && (
         <div className="tk-Notice" role="status">
-          {said}
+          {message}
         </div>
       )}
       {open.map(each => (

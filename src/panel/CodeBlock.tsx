@@ -7,10 +7,10 @@ import { useSelector, useServices } from './services';
 import { Rendered } from './Rendered';
 import { ToolButton } from './ToolButton';
 
-/** Code in an answer, and what can be done with it. */
+/** A code block in an answer, with buttons to copy and insert it. */
 export function CodeBlock({ text, language, closed }: IBlock): JSX.Element {
   const { notebook, trans } = useServices();
-  // A diagram is a picture in the colours of the theme that it was drawn in.
+  // A diagram has the colours of the theme in which it was rendered.
   const theme = useSelector(state => (language === 'mermaid' ? state.theme : ''));
   return (
     <div className="tk-Code" role="group" aria-label={trans.__('Code')}>
@@ -28,7 +28,7 @@ export function CodeBlock({ text, language, closed }: IBlock): JSX.Element {
           onClick={() => notebook.replaceCell(text)}
         />
       </div>
-      {/* A diagram is drawn once it is whole. */}
+      {/* A diagram is rendered once it is complete. */}
       <Rendered
         key={theme}
         source={fenced(text, closed || language !== 'mermaid' ? language : '')}

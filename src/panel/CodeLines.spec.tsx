@@ -4,7 +4,7 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { cleanup, render, screen, waitFor } from '@testing-library/react';
 
 // It takes long to load: not within a test.
-import '../parts/linesEditor';
+import '../common/linesEditor';
 import { CHANGE } from '../testing/events';
 import { ChangeLines } from './CodeLines';
 import { type IPanelServices, ServicesProvider } from './services';

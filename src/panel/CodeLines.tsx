@@ -2,27 +2,27 @@ import { useCallback, useMemo } from 'react';
 import type { JSX } from 'react';
 
 import type { CellChangedEvent } from '../api/events';
-import { diffLines, type ILine } from '../parts/diff';
-import { Lines } from '../parts/Lines';
+import { diffLines, type ILine } from '../common/diff';
+import { Lines } from '../common/Lines';
 import { useServices } from './services';
 
 interface IProps {
   lines: readonly ILine[];
-  /** What they are written in; null for plain text. */
+  /** Their MIME type; null for plain text. */
   mime: string | null;
-  /** Whether all lines are shown at once, however many. */
+  /** Whether all lines are shown initially. */
   whole?: boolean;
 }
 
-/** Lines in the colours of their language, as plain ones until the editor is loaded. */
+/** Lines with syntax highlighting, or plain lines until the editor is loaded. */
 export function CodeLines({ lines, mime, whole = false }: IProps): JSX.Element {
   const { languages, trans } = useServices();
   const draw = useCallback(
     async (node: HTMLElement, shown: readonly ILine[]) => {
       const spec = mime === null ? null : (languages?.findByMIME(mime) ?? null);
       const [editor, found] = await Promise.all([
-        // Without a connection, the plain lines stay.
-        import(/* webpackChunkName: "diff-editor" */ '../parts/linesEditor').catch(() => null),
+        // If the chunk does not load, plain lines stay.
+        import(/* webpackChunkName: "diff-editor" */ '../common/linesEditor').catch(() => null),
         spec && languages?.getLanguage(spec)
       ]);
       return editor && editor.showLines(node, shown, found?.support ?? [], trans);
@@ -34,7 +34,7 @@ export function CodeLines({ lines, mime, whole = false }: IProps): JSX.Element {
   );
 }
 
-/** What a call changed in a cell. */
+/** The diff of a cell that a call changed. */
 export function ChangeLines({ change }: { change: CellChangedEvent }): JSX.Element {
   const { notebook } = useServices();
   const lines = useMemo(() => diffLines(change.diff), [change.diff]);

@@ -15,13 +15,13 @@ export interface ICompleter {
   options: readonly IOption[];
   active: number;
   partial: IPartial | null;
-  /** Whether the key was its own. */
+  /** Handle a key. Return whether it was handled. */
   onKey(event: KeyboardEvent): boolean;
 }
 
 const NOTHING = { key: '', options: [] };
 
-/** Offers what a `@` or `/` at the cursor may become. */
+/** Provide completions for a `@` or `/` before the cursor. */
 export function useCompleter(
   text: string,
   cursor: number,
@@ -47,13 +47,13 @@ export function useCompleter(
     return () => {
       wanted = false;
     };
-    // The key says all that matters of text and cursor.
+    // The key depends on text and cursor.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [key, notebook, trans]);
-  // Cells and commands are there at once; files come when the server has answered.
+  // Cells and commands are known; files are requested from the server.
   const near = useMemo(
     () => (partial === null ? NOTHING.options : nearOptions(partial, notebook, trans)),
-    // The key says all that matters of text and cursor, and cells are others when what is seen is.
+    // The key depends on text and cursor, and the cells on `seen`.
     // eslint-disable-next-line react-hooks/exhaustive-deps
     [key, notebook, seen, trans]
   );
@@ -95,7 +95,7 @@ interface IProps {
   choose: (option: IOption, partial: IPartial) => void;
 }
 
-/** The list above the box. */
+/** The list of completions above the message box. */
 export function Completions({ id, completer, choose }: IProps): JSX.Element | null {
   const { trans } = useServices();
   const { options, active, partial } = completer;

@@ -3,16 +3,16 @@ import { closeIcon } from '@jupyterlab/ui-components';
 import { useId, useLayoutEffect, useRef, useState } from 'react';
 import type { ClipboardEvent, JSX, KeyboardEvent } from 'react';
 
-import { ofDesktop, ofServer, refusal } from './attaching';
-import { Bar } from './Bar';
-import { Chips, PlanChip } from './Chips';
+import { attachLocalFile, attachServerFile, refusal } from './attachments';
+import { ComposerBar } from './ComposerBar';
+import { ContextChips, PlanChip } from './ContextChips';
 import { Completions, useCompleter } from './Completer';
 import type { IOption, IPartial } from './completion';
 import { useChat, useSelector, useServices } from './services';
 import type { IPanelState } from '../state/app';
 import { isBusy } from '../state/chat';
-import { type IDraft, settled } from '../state/draft';
-import { useFitting } from './fitting';
+import { type IDraft, settled } from '../state/compose';
+import { useAutosize } from './autosize';
 import type { PanelController } from './controller';
 import { ToolButton } from './ToolButton';
 
@@ -21,7 +21,7 @@ interface IProps {
   panel: IPanelState;
 }
 
-/** Where a person writes, and what goes with it. */
+/** The message box with its context, completions and buttons. */
 export function Composer({ controller, panel }: IProps): JSX.Element {
   const { commands, notebook, trans } = useServices();
   const turns = useChat(panel.chat, ({ turns }) => turns);
@@ -43,7 +43,7 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
       const { attachment } = option.attached;
       void (
         attachment.kind === 'file'
-          ? ofServer(notebook.contents, attachment.path)
+          ? attachServerFile(notebook.contents, attachment.path)
           : Promise.resolve(option.attached)
       ).then(found => controller.attach([found]));
     }
@@ -56,7 +56,7 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
     compose.kind === 'edit' ? (turns.find(each => each.id === compose.turn)?.text ?? null) : null;
   const completer = useCompleter(draft.text, cursor, choose);
 
-  useFitting(box, draft.text);
+  useAutosize(box, draft.text);
   useLayoutEffect(() => {
     if (chosen.current !== null) {
       box.current?.setSelectionRange(chosen.current, chosen.current);
@@ -89,7 +89,7 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
   const onPaste = (event: ClipboardEvent): void => {
     if (event.clipboardData.files.length > 0) {
       event.preventDefault();
-      void Promise.all([...event.clipboardData.files].map(ofDesktop)).then(found =>
+      void Promise.all([...event.clipboardData.files].map(attachLocalFile)).then(found =>
         controller.attach(found)
       );
     }
@@ -103,7 +103,9 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
       title: trans.__('Attach files')
     });
     const { contents } = notebook;
-    controller.attach(await Promise.all((value ?? []).map(file => ofServer(contents, file.path))));
+    controller.attach(
+      await Promise.all((value ?? []).map(file => attachServerFile(contents, file.path)))
+    );
     box.current?.focus();
   };
 
@@ -125,7 +127,7 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
       {kind === 'revise' ? (
         <PlanChip onRemove={() => controller.composeNew()} />
       ) : (
-        <Chips
+        <ContextChips
           draft={draft}
           replaced={replaced}
           seen={seen}
@@ -160,7 +162,7 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
         onKeyDown={onKeyDown}
         onPaste={onPaste}
       />
-      <Bar controller={controller} panel={panel} />
+      <ComposerBar controller={controller} panel={panel} />
     </div>
   );
 }

@@ -3,15 +3,15 @@ import type { JSX, ReactNode } from 'react';
 
 interface IProps {
   className?: string;
-  /** What is in sight of it while it is closed. */
+  /** Shown while it is closed, too. */
   summary: ReactNode;
-  /** What it opens to: rendered once it was opened, not before. */
+  /** Its content, which is rendered when it is first opened. */
   children: () => ReactNode;
-  /** Whether it opens by itself; a person may do otherwise. */
+  /** Whether it is open by default. */
   open?: boolean;
 }
 
-/** Something that a person opens: a long chat has hundreds, of which few ever are. */
+/** A `details` element that renders its content lazily, since a long chat has hundreds of them. */
 export function Fold({ className = '', summary, children, open = false }: IProps): JSX.Element {
   const [wasOpen, setWasOpen] = useState(false);
   return (

@@ -3,7 +3,7 @@ import { useState } from 'react';
 import type { JSX } from 'react';
 
 import { useChat, useSelector, useServices } from './services';
-import { orSay } from './failing';
+import { notifyOnError } from './notifyOnError';
 import { ToolButton } from './ToolButton';
 
 interface IProps {
@@ -14,12 +14,12 @@ interface IProps {
   onNew: () => void;
 }
 
-/** Which chat this is, and the way to the others. */
+/** The title of the chat, and the buttons for the history and a new chat. */
 export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.Element {
   const { chats, trans } = useServices();
   const id = useChat(chat, ({ id }) => id);
   const named = useSelector(state => state.chats.find(each => each.id === id)?.title);
-  // The chat whose title is being changed: another one that is shown has its own.
+  // The id of the chat that is being renamed, since the panel may show another one meanwhile.
   const [renaming, setRenaming] = useState<string | null>(null);
   const title = named ?? trans.__('New chat');
   return (
@@ -30,7 +30,7 @@ export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.El
           onDone={name => {
             setRenaming(null);
             if (name !== null) {
-              void orSay(chats.rename(id, name));
+              void notifyOnError(chats.rename(id, name));
             }
           }}
         />
@@ -56,7 +56,7 @@ export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.El
   );
 }
 
-/** A title that is being changed: Enter takes it, Escape does not. */
+/** A text field for a title. Enter and blur apply it, Escape cancels. */
 export function TitleBox(props: {
   title: string;
   onDone: (title: string | null) => void;
@@ -86,7 +86,7 @@ export function TitleBox(props: {
         } else {
           return;
         }
-        // The box goes away: who works by keys goes on where the title stands.
+        // The field is removed: keep the keyboard focus at the title.
         requestAnimationFrame(() => place?.querySelector('button')?.focus());
       }}
     />

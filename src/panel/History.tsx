@@ -6,22 +6,22 @@ import type { JSX } from 'react';
 
 import type { ChatInfo } from '../api/events';
 import { useChat, useSelector, useServices } from './services';
-import { orSay } from './failing';
+import { notifyOnError } from './notifyOnError';
 import { TitleBox } from './Header';
-import { save as saveAs } from './saving';
+import { save as saveAs } from './download';
 import { ToolButton } from './ToolButton';
 
 interface IProps {
-  /** The key in the store of the chat that was shown. */
+  /** The key of the current chat in the store. */
   chat: string;
-  /** Shows a chat; a new one for null. */
+  /** Opens a chat; a new one for null. */
   onOpen: (id: string | null) => void;
-  /** Shows the chat that was shown before. */
+  /** Goes back to the current chat. */
   onClose: () => void;
   onRemoved: (id: string) => void;
 }
 
-/** All chats: to find one again, and to rename, export or delete it. */
+/** The list of chats, to search, open, rename, export and delete them. */
 export function History({ chat: key, onOpen, onClose, onRemoved }: IProps): JSX.Element {
   const { trans } = useServices();
   const list = useSelector(state => state.chats);
@@ -86,17 +86,20 @@ function Entry({ chat, isCurrent, onOpen, onRemoved }: IEntryProps): JSX.Element
   const remove = async (): Promise<void> => {
     const answer = await showDialog({
       title: trans.__('Delete this chat?'),
-      body: trans.__('“%1” will be permanently deleted. Changes in notebooks are kept.', chat.title),
+      body: trans.__(
+        '“%1” will be permanently deleted. Changes in notebooks are kept.',
+        chat.title
+      ),
       buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Delete') })]
     });
-    if (answer.button.accept && (await orSay(chats.remove(chat.id)))) {
+    if (answer.button.accept && (await notifyOnError(chats.remove(chat.id)))) {
       onRemoved(chat.id);
     }
   };
   const save = async (format: 'markdown' | 'notebook'): Promise<void> => {
     const kind = format === 'markdown' ? 'md' : 'ipynb';
     const exported = chats.api.export(chat.id, format);
-    await orSay(exported.then(file => saveAs(file, `${chat.title || 'chat'}.${kind}`)));
+    await notifyOnError(exported.then(file => saveAs(file, `${chat.title || 'chat'}.${kind}`)));
   };
   if (renaming) {
     return (
@@ -106,7 +109,7 @@ function Entry({ chat, isCurrent, onOpen, onRemoved }: IEntryProps): JSX.Element
           onDone={title => {
             setRenaming(false);
             if (title !== null) {
-              void orSay(chats.rename(chat.id, title));
+              void notifyOnError(chats.rename(chat.id, title));
             }
           }}
         />

@@ -8,10 +8,10 @@ interface IProps {
   open?: boolean;
 }
 
-/** How many entries of an array or object are shown. */
+/** Maximum number of entries of an array or object that are rendered. */
 const SHOWN = 200;
 
-/** JSON as a tree that is opened where a person looks. */
+/** A JSON value as a collapsible tree. */
 export function JsonTree({ name, value, open }: IProps): JSX.Element {
   const label = name === undefined ? null : <span className="tk-Json-key">{name}: </span>;
   if (typeof value !== 'object' || value === null) {

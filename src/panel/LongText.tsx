@@ -1,16 +1,16 @@
 import { useRef, useState } from 'react';
 import type { JSX } from 'react';
 
-import { ShowAll, SHOWN } from '../parts/Lines';
+import { ShowAll, SHOWN } from '../common/Lines';
 import { useServices } from './services';
 
 interface IProps {
   text: string;
-  /** Where the text itself was cut: lines of the whole, where they are known, and the way to it. */
+  /** Set if the text is truncated: the lines of the full text if known, and how to show it. */
   more?: { count: number | null; show: () => void } | undefined;
 }
 
-/** A long text, of which the beginning is shown until a person asks for all. */
+/** A long text, of which the first lines are shown until it is expanded. */
 export function LongText({ text, more }: IProps): JSX.Element {
   const { trans } = useServices();
   const lines = text.split('\n');

@@ -5,7 +5,7 @@ import { blocksOf, type IBlock } from '../chat/blocks';
 import { CodeBlock } from './CodeBlock';
 import { Rendered } from './Rendered';
 
-/** What Claude wrote, in blocks: while it grows, only the last one is rendered again. */
+/** A Markdown text in blocks: while it streams, only the last one is rendered again. */
 export function Markdown({ text }: { text: string }): JSX.Element {
   return (
     <div className="tk-Markdown">

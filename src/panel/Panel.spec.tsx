@@ -5,7 +5,7 @@ import { unreachable } from '../api/client';
 import { CALL, CHANGE, DONE, PROPOSAL, request, RESULT } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, goes, info, type, unfold } from '../testing/screen';
-import { Arming } from './arming';
+import { AnswerGuard } from './answerGuard';
 
 const ASKS = {
   kind: 'permission',
@@ -26,7 +26,7 @@ let armed: boolean;
 
 beforeEach(() => {
   armed = true;
-  jest.spyOn(Arming.prototype, 'armed', 'get').mockImplementation(() => armed);
+  jest.spyOn(AnswerGuard.prototype, 'armed', 'get').mockImplementation(() => armed);
 });
 
 afterEach(() => {
@@ -35,7 +35,7 @@ afterEach(() => {
 });
 
 describe('the cards', () => {
-  it('show a call as it goes on, and open to what it did', async () => {
+  it('show the progress of a call, and expand to its result', async () => {
     const stage = new Stage();
     await stage.say('Add a cell.');
     await stage.happens({ ...CALL, arguments: { source: 'x = 1' } });
@@ -75,7 +75,7 @@ describe('the cards', () => {
   });
 });
 
-describe('a question', () => {
+describe('an approval request', () => {
   const ask = async (): Promise<Stage> => {
     const stage = new Stage();
     await stage.say('Run it.');
@@ -83,7 +83,7 @@ describe('a question', () => {
     return stage;
   };
 
-  it('shows exactly what would happen, and takes no focus', async () => {
+  it('shows the whole proposal, and takes no focus', async () => {
     await ask();
     expect(within(question()).getByText('Insert and run a code cell at the end')).toBeTruthy();
     expect(within(question()).getByRole('group', { name: 'Lines' }).textContent).toContain('x = 1');
@@ -107,7 +107,7 @@ describe('a question', () => {
     }
   });
 
-  it('takes no answer before it was seen', async () => {
+  it('takes no answer before it was visible', async () => {
     armed = false;
     const stage = await ask();
     fireEvent.keyDown(question(), { key: 'Enter' });
@@ -131,7 +131,7 @@ describe('a question', () => {
     expect(stage.given).toEqual([['p', 'chat', undefined]]);
   });
 
-  it('is denied with words, which Escape takes back', async () => {
+  it('is denied with a note, which Escape cancels', async () => {
     const stage = await ask();
     fireEvent.click(button('Deny with a note…'));
     const note = screen.getByRole('textbox', { name: 'Reason, or what to do instead' });
@@ -145,7 +145,7 @@ describe('a question', () => {
     expect(stage.given).toEqual([['p', 'deny', 'Use y.']]);
   });
 
-  it('can be answered again where the server did not take it', async () => {
+  it('can be answered again after an error', async () => {
     const stage = await ask();
     stage.taking = () => Promise.reject(unreachable());
     fireEvent.keyDown(question(), { key: 'Enter' });
@@ -157,7 +157,7 @@ describe('a question', () => {
     expect(stage.given).toHaveLength(2);
   });
 
-  it('gives the focus to the box where it is settled elsewhere', async () => {
+  it('moves the focus to the message box when it is settled elsewhere', async () => {
     const stage = await ask();
     act(() => question().focus());
     await stage.happens({ kind: 'permission_settled', call: 'k', id: 'p' });
@@ -165,8 +165,8 @@ describe('a question', () => {
   });
 });
 
-describe('what other agents ask', () => {
-  it('is above the box, said to a screen reader, and answered', async () => {
+describe('requests of other agents', () => {
+  it('is above the message box, announced, and answered', async () => {
     const stage = new Stage();
     await stage.settle();
     await stage.waiting(request('a', { author: 'Codex' }), request('b'));
@@ -229,7 +229,7 @@ describe('the box', () => {
     expect(stage.sent).toHaveLength(1);
   });
 
-  it('has the message again that was not taken, and says why', async () => {
+  it('restores a message that was not accepted, and shows why', async () => {
     const stage = new Stage();
     stage.taking = () => Promise.reject(unreachable());
     type('Hello');
@@ -241,7 +241,7 @@ describe('the box', () => {
     expect(document.activeElement).toBe(box());
   });
 
-  it('edits an earlier message in its place, and has what was written before again', async () => {
+  it('edits an earlier message, and restores the former draft', async () => {
     const stage = new Stage();
     await stage.say('First');
     await stage.happens(DONE);
@@ -257,7 +257,7 @@ describe('the box', () => {
     expect(screen.queryByText('Instead of “First”')).toBeNull();
   });
 
-  it('writes a message after all others once the chip is removed', async () => {
+  it('writes a new message once the chip is removed', async () => {
     const stage = new Stage();
     await stage.say('First');
     await stage.happens(DONE);
@@ -268,7 +268,7 @@ describe('the box', () => {
     expect(stage.sent[1]).not.toHaveProperty('replaces');
   });
 
-  it('says what is to be different in a plan, once', async () => {
+  it('sends changes to a plan, once', async () => {
     const stage = new Stage();
     await stage.say('Plan it.');
     await stage.happens({ kind: 'plan', text: 'I would…', notebook: null, model: 'm' }, DONE);
@@ -288,7 +288,7 @@ describe('the box', () => {
     expect(stage.sent.at(-1)).toMatchObject({ message: 'Hello' });
   });
 
-  it('stops with Escape what goes on, and chooses the mode of the next message', async () => {
+  it('stops the turn with Escape, and sets the mode of the next message', async () => {
     const stage = new Stage();
     await stage.say('Go');
     fireEvent.keyDown(box(), { key: 'Escape' });
@@ -299,7 +299,7 @@ describe('the box', () => {
     expect(mode.value).toBe('plan');
   });
 
-  it('leaves out what the person takes away', async () => {
+  it('leaves out removed context', async () => {
     const stage = new Stage();
     fireEvent.click(button('Remove a.ipynb'));
     type('Hello');
@@ -309,10 +309,10 @@ describe('the box', () => {
   });
 });
 
-describe('what cannot go with the message', () => {
-  it('is said until the person has read it', () => {
+describe('a file that cannot be attached', () => {
+  it('is shown until it is dismissed', () => {
     const stage = new Stage();
-    act(() => stage.controller.attach([{ name: 'paper.pdf', why: 'no picture' }]));
+    act(() => stage.controller.attach([{ name: 'paper.pdf', why: 'no image' }]));
     expect(screen.getByText(/paper.pdf isn’t an image/)).toBeTruthy();
     fireEvent.click(button('Dismiss'));
     expect(screen.queryByText(/no picture/)).toBeNull();
@@ -380,7 +380,7 @@ describe('the history', () => {
     expect(document.activeElement).toBe(box());
   });
 
-  it('closes with Escape, and what goes with the message stays', async () => {
+  it('closes with Escape, and keeps the context of the message', async () => {
     const stage = new Stage();
     type('Look at @');
     await stage.settle();
@@ -393,7 +393,7 @@ describe('the history', () => {
     expect(within(goes()).getAllByRole('button', { name: 'Remove Cell 1' })).toHaveLength(2);
   });
 
-  it('says why a chat cannot be renamed', async () => {
+  it('shows why a chat cannot be renamed', async () => {
     const stage = new Stage();
     stage.chats = [info('c', 'About apples')];
     stage.api.rename = () => Promise.reject(unreachable());
@@ -402,14 +402,14 @@ describe('the history', () => {
     fireEvent.click(button('About apples'));
     const title = screen.getByRole('textbox', { name: 'Title' });
     fireEvent.change(title, { target: { value: 'About pears' } });
-    const told = jest.spyOn(Notification, 'error').mockReturnValue('');
+    const shown = jest.spyOn(Notification, 'error').mockReturnValue('');
     fireEvent.keyDown(title, { key: 'Enter' });
     await stage.settle();
-    expect(told.mock.calls[0]?.[0]).toContain('The server cannot be reached.');
+    expect(shown.mock.calls[0]?.[0]).toContain('The server cannot be reached.');
     expect(button('About apples')).toBeTruthy();
   });
 
-  it('does not give a title that was begun to another chat', async () => {
+  it('does not apply a title to another chat', async () => {
     const stage = await open();
     act(() => stage.controller.open('c'));
     fireEvent.click(button('Sales by region'));
@@ -437,7 +437,7 @@ describe('the history', () => {
     expect([(content as Blob).size, name]).toEqual(['d as markdown'.length, 'Weather.md']);
   });
 
-  it('renames a chat, and leaves it with Escape', async () => {
+  it('renames a chat, and cancels with Escape', async () => {
     const stage = await open();
     fireEvent.click(button('Rename Weather'));
     fireEvent.keyDown(screen.getByRole('textbox', { name: 'Title' }), { key: 'Escape' });
@@ -449,7 +449,7 @@ describe('the history', () => {
     expect(stage.renamed).toEqual([['d', 'Climate']]);
   });
 
-  it('deletes a chat once the person says so, also the one that is shown', async () => {
+  it('deletes a chat after a confirmation, also the current one', async () => {
     const stage = await open();
     fireEvent.click(stage.node.querySelector('.tk-Entry-open') as HTMLElement);
     await stage.settle();
@@ -467,7 +467,7 @@ describe('the history', () => {
 });
 
 describe('a connection that is lost', () => {
-  it('is said with the way back, and goes once it is there', async () => {
+  it('is shown with a reconnect button until it is back', async () => {
     const stage = new Stage();
     await stage.say('Hello');
     act(() => stage.server.cut());

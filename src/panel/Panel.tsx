@@ -2,7 +2,7 @@ import { useMemo } from 'react';
 import type { JSX } from 'react';
 
 import type { AppStore, IPanelState } from '../state/app';
-import { Asked } from './Asked';
+import { AgentRequests } from './AgentRequests';
 import { Composer } from './Composer';
 import type { PanelController } from './controller';
 import { Header } from './Header';
@@ -12,14 +12,14 @@ import { Transcript } from './Transcript';
 import type { ITurnActions } from './Turn';
 
 interface IProps {
-  /** What is shown. */
+  /** The state. */
   store: AppStore;
-  /** What is acted by. */
+  /** The services, apart from the state. */
   services: Omit<IPanelServices, 'store'>;
   controller: PanelController;
 }
 
-/** The panel: header, transcript or history, and the box. */
+/** The panel: header, transcript or history, and composer. */
 export function Panel({ store, services, controller }: IProps): JSX.Element {
   const all = useMemo(() => ({ ...services, store }), [services, store]);
   return (
@@ -29,7 +29,7 @@ export function Panel({ store, services, controller }: IProps): JSX.Element {
   );
 }
 
-/** The column, for as long as the panel is there. */
+/** The column, while the panel has a state. */
 function Present({ controller }: { controller: PanelController }): JSX.Element | null {
   const panel = useSelector(state => state.panels[controller.key]);
   return panel === undefined ? null : <Column controller={controller} panel={panel} />;
@@ -80,7 +80,7 @@ function Column({ controller, panel }: IColumnProps): JSX.Element {
           onDismiss={() => controller.chat.dismiss()}
         />
       )}
-      <Asked chat={panel.chat} />
+      <AgentRequests chat={panel.chat} />
       <Composer key={`box ${panel.generation}`} controller={controller} panel={panel} />
     </section>
   );

@@ -9,14 +9,14 @@ import { useServices } from './services';
 interface IProps {
   problem: ErrorInfo;
   onRetry?: (() => void) | undefined;
-  /** Lets Claude go on with what it has begun. */
+  /** Asks Claude to continue. */
   onContinue?: (() => void) | undefined;
   onDismiss?: () => void;
 }
 
 const MODELS = new Set(['no_model', 'model_unauthorized']);
 
-/** What went wrong, what was kept, and the next step as a button. */
+/** An error with its hint, and buttons for the next step. */
 export function Problem({ problem, onRetry, onContinue, onDismiss }: IProps): JSX.Element {
   const { chats, commands, trans } = useServices();
   const [message, hint] = sayProblem(problem, trans);
@@ -24,7 +24,7 @@ export function Problem({ problem, onRetry, onContinue, onDismiss }: IProps): JS
     try {
       await chats.api.trustFolder();
     } catch {
-      // It is asked again, with the reason, by the next message.
+      // The next message shows the error again.
       return;
     }
     await chats.refresh();

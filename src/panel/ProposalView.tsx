@@ -3,12 +3,12 @@ import { useMemo } from 'react';
 
 import type { Proposal, ProposalStep } from '../api/events';
 import { say } from '../api/sentences';
-import { stepLines } from '../parts/diff';
-import { visible } from '../parts/visible';
+import { stepLines } from '../common/diff';
+import { visible } from '../common/visible';
 import { CodeLines } from './CodeLines';
 import { useServices } from './services';
 
-/** All that a call would do, step by step: nothing is folded, and what runs is verbatim. */
+/** All steps of a proposed call. Nothing is collapsed, and code is verbatim. */
 export function ProposalView({ proposal }: { proposal: Proposal }): JSX.Element {
   const { trans } = useServices();
   return (
@@ -37,7 +37,7 @@ export function ProposalView({ proposal }: { proposal: Proposal }): JSX.Element 
 
 interface IStepProps {
   step: ProposalStep;
-  /** The notebook that it concerns. */
+  /** The notebook that it changes. */
   notebook: string | null;
 }
 
@@ -59,7 +59,7 @@ function Step({ step, notebook }: IStepProps): JSX.Element {
   );
 }
 
-/** The type of the cell whose source the lines of a step are; empty where they are none's. */
+/** Return the type of the cell that a step changes; empty for none. */
 function typeOf({ runs, cell, kind, sentence }: ProposalStep): string {
   const inserted = kind === 'insert' ? sentence?.parameters['type'] : undefined;
   return runs ? 'code' : (cell?.type ?? (typeof inserted === 'string' ? inserted : ''));

@@ -3,32 +3,32 @@ import type { JSX, KeyboardEvent, MouseEvent, PointerEvent } from 'react';
 
 import type { Answer } from '../api/events';
 import type { ICall, IQuestion } from '../state/chat';
-import { visible } from '../parts/visible';
-import { useArming } from './arming';
+import { visible } from '../common/visible';
+import { useAnswerGuard } from './answerGuard';
 import { Button } from './Button';
 import { useServices } from './services';
 import { ProposalView } from './ProposalView';
 import type { ITurnActions } from './Turn';
 
-/** What an answer is called, and what it means in full. */
+/** The label and the tooltip of each answer. */
 export type Labels = Record<Answer, readonly [string, string]>;
 
-/** Characters that a denial may be explained with. */
+/** Maximum characters of the note of a denial. */
 const MAX_NOTE = 2000;
 
 interface IProps {
   question: IQuestion;
   tool: string;
-  /** Who asks, where that is not the chat that the question stands in. */
+  /** The name of the agent, if it is not the chat of this transcript. */
   who?: string;
   title: string;
   labels: Labels;
-  /** Gives the answer; it can be given again where the question still waits. */
+  /** Sends the answer. It can be sent again if the request is still pending. */
   onAnswer: (choice: Answer, message?: string) => Promise<unknown>;
   children?: JSX.Element | null;
 }
 
-/** A question of a chat's own call, where the call stands. */
+/** An approval request of a call in this chat. */
 export function Question(props: {
   call: ICall;
   question: IQuestion;
@@ -63,7 +63,7 @@ export function Question(props: {
  * A request for an approval: exactly what would happen, and the answers.
  *
  * It never takes the focus: what somebody is typing must not become an answer. It takes no answer
- * before it was on the screen long enough to be seen (`arming`), and a click counts where the
+ * before it was on the screen long enough to be seen (`answerGuard`), and a click counts where the
  * pointer went down on the same button when it was armed already.
  */
 export function QuestionCard(props: IProps): JSX.Element {
@@ -72,19 +72,19 @@ export function QuestionCard(props: IProps): JSX.Element {
   const card = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const answers = useRef<HTMLDivElement>(null);
-  const [armed, isArmed] = useArming(content, answers);
+  const [armed, isArmed] = useAnswerGuard(content, answers);
   const [answered, setAnswered] = useState(false);
   const [note, setNote] = useState<string | null>(null);
   const pressed = useRef<Element | null>(null);
   const waiting = useId();
-  // Who writes a note to this question has seen it, and the note moves its buttons.
+  // With an open note the request was seen, and the note moves its buttons.
   const isReady = (armed || note !== null) && !answered;
   const mayAnswer = (): boolean => !answered && (note !== null || isArmed());
 
   useLayoutEffect(() => {
     const node = card.current;
     return () => {
-      // It was answered elsewhere, under the person's hands.
+      // It was answered elsewhere while it had the focus.
       if (node?.contains(document.activeElement) === true) {
         toBox(node);
       }
@@ -96,7 +96,7 @@ export function QuestionCard(props: IProps): JSX.Element {
       return;
     }
     setAnswered(true);
-    // The card goes away under the person's hands: they go on writing.
+    // The card is removed: move the focus to the message box.
     toBox(card.current);
     const message = choice === 'deny' && note !== null ? note.trim() : '';
     void onAnswer(choice, message === '' ? undefined : message).finally(() => setAnswered(false));
@@ -128,7 +128,7 @@ export function QuestionCard(props: IProps): JSX.Element {
       key={choice}
       primary={choice === 'once'}
       title={meaning}
-      // One that is disabled would lose the focus.
+      // A disabled button would lose the focus.
       aria-disabled={!isReady}
       aria-describedby={isReady ? undefined : waiting}
       onPointerDown={onPointerDown}
@@ -202,7 +202,7 @@ export function QuestionCard(props: IProps): JSX.Element {
   );
 }
 
-/** What is asked, in one sentence. */
+/** Return the title of a request. */
 export function useTitle({ effect, notebook }: Pick<IQuestion, 'effect' | 'notebook'>): string {
   const { trans } = useServices();
   const where = notebook === null ? null : visible(notebook);
@@ -212,7 +212,7 @@ export function useTitle({ effect, notebook }: Pick<IQuestion, 'effect' | 'noteb
   return where === null ? trans.__('Approve this call?') : trans.__('Change %1?', where);
 }
 
-/** The answers that mean the same wherever somebody asks. */
+/** Return the labels that are the same for all requests. */
 export function useCommonLabels({ effect }: IQuestion): Pick<Labels, 'notebook' | 'deny'> {
   const { trans } = useServices();
   return {
@@ -227,9 +227,9 @@ export function useCommonLabels({ effect }: IQuestion): Pick<Labels, 'notebook' 
 }
 
 /**
- * The answer that a key gives on the card itself; on its buttons, Enter presses the button.
+ * Return the answer of a key on the card itself. On its buttons, Enter presses the button.
  *
- * No key gives a standing approval: Shift+Enter is what people run cells with.
+ * No key gives a standing approval, since Shift+Enter runs cells in a notebook.
  */
 function keyed(event: KeyboardEvent): Answer | null {
   const { key, repeat, target, currentTarget } = event;
@@ -243,7 +243,7 @@ function keyed(event: KeyboardEvent): Answer | null {
   return key === 'Enter' && target === currentTarget ? 'once' : null;
 }
 
-/** Goes from card to card by the arrows, and on into the box; whether it did. */
+/** Move the focus between cards and to the message box with the arrow keys. Return whether it moved. */
 function walked(event: KeyboardEvent<HTMLDivElement>): boolean {
   const card = event.currentTarget;
   const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;

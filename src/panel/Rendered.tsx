@@ -20,11 +20,11 @@ export function Rendered({ source }: { source: string }): JSX.Element {
   return <div ref={host} />;
 }
 
-/** Renders one text after the other into an element, and leaves out those that are old by then. */
+/** Renders texts into an element one after the other, and skips outdated ones. */
 class Renderer {
   constructor(rendermime: IPanelServices['rendermime'], host: HTMLElement) {
     this._widget = rendermime.createRenderer('text/markdown');
-    // Typesetting mathematics takes a widget that knows it is shown.
+    // Mathematics is typeset in attached widgets only.
     host.appendChild(this._widget.node);
     MessageLoop.sendMessage(this._widget, Widget.Msg.AfterAttach);
   }
@@ -54,7 +54,7 @@ class Renderer {
         const select = keepSelection(this._widget.node);
         await this._widget.renderModel(model);
         for (const table of this._widget.node.querySelectorAll('table')) {
-          // One that is wider than the panel is scrolled by keys, too.
+          // A wide table can be scrolled with the keyboard, too.
           table.tabIndex = 0;
         }
         select();

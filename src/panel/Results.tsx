@@ -6,22 +6,22 @@ import type { CellRun } from '../api/events';
 import { say } from '../api/sentences';
 import type { IResult } from '../state/chat';
 import { runsOf, textOf } from '../chat/runs';
-import { cellName } from '../parts/position';
+import { cellName } from '../common/position';
 import { useServices } from './services';
 import { JsonTree } from './JsonTree';
 import { LongText } from './LongText';
-import { save } from './saving';
+import { save } from './download';
 
-/** Characters that are shown in a card; what is longer becomes a file. */
+/** Maximum characters that are shown in a card. Longer texts are downloaded. */
 const MAX_SHOWN = 2_000_000;
 
 interface IProps {
   result: IResult;
-  /** Whether the card shows what was changed: then the answer says nothing new but its notices. */
+  /** Whether the card shows changes. Then only the notices of the result are shown. */
   changed: boolean;
 }
 
-/** What came of a call: of code what it put out, of others what they answered. */
+/** The result of a call: the outputs of runs, or the text of the tool. */
 export function Results({ result, changed }: IProps): JSX.Element {
   const { trans } = useServices();
   const runs = runsOf(result.structured);
@@ -72,10 +72,10 @@ function noticesOf({ structured }: IResult): string[] {
   return Array.isArray(notices) ? notices.filter(each => typeof each === 'string') : [];
 }
 
-/** An output that the server has cut, and keeps whole for whoever asks. */
+/** A truncated output, whose full text can be requested from the server. */
 function CutText(props: {
   text: string;
-  /** Lines of the whole; null where that is not known. */
+  /** Lines of the full text; null if unknown. */
   lines: number | null;
   artifact: string;
 }): JSX.Element {

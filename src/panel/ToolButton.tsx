@@ -10,7 +10,7 @@ interface IProps {
   pressed?: boolean;
 }
 
-/** A button that is a picture. */
+/** An icon button. */
 export function ToolButton({ icon, label, onClick, disabled, pressed }: IProps): JSX.Element {
   return (
     <button

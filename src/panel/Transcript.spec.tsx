@@ -5,7 +5,7 @@ import type { ModelsInfo } from '../api/events';
 import { CALL, CHANGE, DONE, MESSAGE, PROPOSAL, RESULT, story } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, goes, info, type, unfold } from '../testing/screen';
-import { Arming } from './arming';
+import { AnswerGuard } from './answerGuard';
 import { showConnect } from './connect';
 
 const PLAN = { kind: 'plan', text: 'I would…', notebook: null, model: 'm' } as const;
@@ -33,7 +33,7 @@ function openCard(stage: Stage): HTMLElement {
 }
 
 beforeEach(() => {
-  jest.spyOn(Arming.prototype, 'armed', 'get').mockReturnValue(true);
+  jest.spyOn(AnswerGuard.prototype, 'armed', 'get').mockReturnValue(true);
 });
 
 afterEach(() => {
@@ -42,7 +42,7 @@ afterEach(() => {
   jest.restoreAllMocks();
 });
 
-describe('a message that waits', () => {
+describe('a queued message', () => {
   const queued = async (): Promise<Stage> => {
     const stage = new Stage();
     await stage.say('Count.');
@@ -52,7 +52,7 @@ describe('a message that waits', () => {
     return stage;
   };
 
-  it('says so until the one before it has ended, and is answered below it', async () => {
+  it('shows its status until its turn begins', async () => {
     const stage = await queued();
     expect(screen.getAllByText('Queued')).toHaveLength(2);
     expect(last().querySelector<HTMLElement>('.tk-Answer')?.hidden).toBe(true);
@@ -69,7 +69,7 @@ describe('a message that waits', () => {
     expect(within(first()).getByText('One, two')).toBeTruthy();
   });
 
-  it('is removed, and can be sent after all', async () => {
+  it('can be removed, and sent again', async () => {
     const stage = await queued();
     fireEvent.click(within(last()).getByRole('button', { name: 'Remove' }));
     await stage.settle();
@@ -81,7 +81,7 @@ describe('a message that waits', () => {
     expect(stage.sent.at(-1)).toMatchObject({ message: 'Second?', notebook: 'a.ipynb' });
   });
 
-  it('is taken back into the box, and replaces nothing when it is sent again', async () => {
+  it('is moved to the message box, and replaces nothing when it is sent again', async () => {
     const stage = await queued();
     fireEvent.click(within(last()).getByRole('button', { name: 'Edit and send again' }));
     await stage.settle();
@@ -98,7 +98,7 @@ describe('a message that waits', () => {
 });
 
 describe('a message that was edited', () => {
-  it('leaves the ones that it replaced in a fold', async () => {
+  it('collapses the messages that it replaced', async () => {
     const stage = new Stage();
     for (const [turn, text, answer] of [
       ['t', 'I am Ada.', 'Hello, Ada.'],
@@ -153,7 +153,7 @@ describe('a plan', () => {
     expect(screen.queryByRole('button', { name: 'Approve' })).toBeNull();
   });
 
-  it('is settled once the person has said what is to be different, and the next one waits', async () => {
+  it('is settled by an answer with changes, and the next one is pending', async () => {
     const stage = await planned();
     fireEvent.click(button('Change the plan…'));
     type('Two cells.');
@@ -167,7 +167,7 @@ describe('a plan', () => {
     expect(within(goes()).queryByText('Changes to the plan')).toBeNull();
   });
 
-  it('is left alone by an ordinary message once its chip is removed', async () => {
+  it('is not answered by a message once its chip is removed', async () => {
     const stage = await planned();
     fireEvent.click(button('Change the plan…'));
     fireEvent.click(button('Remove Changes to the plan'));
@@ -181,7 +181,7 @@ describe('a plan', () => {
 });
 
 describe('an answer', () => {
-  it('keeps what was said when it is stopped', async () => {
+  it('keeps its text when it is stopped', async () => {
     const stage = new Stage();
     await stage.say('Count.');
     await stage.happens(written('One,'));
@@ -196,7 +196,7 @@ describe('an answer', () => {
     expect(screen.queryByRole('button', { name: 'Stop' })).toBeNull();
   });
 
-  it('is there once where its stream was cut and it came again', async () => {
+  it('is shown once if its stream was lost and repeated', async () => {
     const stage = new Stage();
     await stage.say('Count.');
     await stage.happens(
@@ -212,7 +212,7 @@ describe('an answer', () => {
     expect(screen.queryByText('and cut')).toBeNull();
   });
 
-  it('leaves open what was opened and selected what was selected, while it goes on', async () => {
+  it('keeps open parts and the selection while it streams', async () => {
     const stage = new Stage();
     await stage.say('Count.');
     await stage.happens(CALL, RESULT, written('Then one'));
@@ -230,7 +230,7 @@ describe('an answer', () => {
     expect(screen.getAllByRole('button', { name: 'Copy the answer' })).toHaveLength(1);
   });
 
-  it('hands its code to the notebook', async () => {
+  it('inserts its code into the notebook', async () => {
     const stage = new Stage();
     const done: string[] = [];
     stage.notebook.insertCell = source => done.push(`insert ${source}`);
@@ -245,7 +245,7 @@ describe('an answer', () => {
 });
 
 describe('a call', () => {
-  it('that was denied says so', async () => {
+  it('that was denied shows it', async () => {
     const stage = new Stage();
     await stage.say('Add a cell.');
     await stage.happens(CALL, {
@@ -281,7 +281,7 @@ describe('a call', () => {
     expect(card.getByText('Denied: add a cell')).toBeTruthy();
   });
 
-  it('that ran a cell shows its code, and leads to it', async () => {
+  it('that ran a cell shows its code, and a link to the cell', async () => {
     const stage = new Stage();
     stage.notebook.sourceOf = (path, cell) => `${path} ${cell}`;
     const structured = { notebook: 'long.ipynb', runs: [{ cell: 'z', status: 'ok', output: '' }] };
@@ -305,7 +305,7 @@ describe('a call', () => {
     return [stage, openCard(stage)];
   };
 
-  it('shows a value as a tree, which opens where a person looks', async () => {
+  it('shows a value as a collapsible tree', async () => {
     const [, card] = await ran({ data: [{ shop: 'north', prices: [3, { deep: true }] }] });
     expect(within(card).getByText('shop:')).toBeTruthy();
     expect(within(card).queryByText('deep:')).toBeNull();
@@ -334,7 +334,7 @@ describe('a call', () => {
     expect(screen.queryByRole('button', { name: /Show all/ })).toBeNull();
   });
 
-  it('asks the server for the whole of an output that was cut', async () => {
+  it('requests the full text of a truncated output', async () => {
     const [stage] = await ran({ output: 'line 0\n…', artifact: 'f', total_lines: 4210 });
     stage.api.artifact = name =>
       Promise.resolve({ size: 9, text: () => Promise.resolve(`all of ${name}`) } as Blob);
@@ -346,7 +346,7 @@ describe('a call', () => {
 });
 
 describe('what a turn changed', () => {
-  it('is undone in the panel, and said to be', async () => {
+  it('is undone in the panel, and marked as undone', async () => {
     const stage = new Stage();
     const entry = { entry: 7, turn: 't', notebook: 'a.ipynb', time: 5, cells: ['z'] };
     stage.api.changes = () =>
@@ -363,7 +363,7 @@ describe('what a turn changed', () => {
   });
 });
 
-describe('what goes wrong', () => {
+describe('an error', () => {
   it.each([
     ['model_unauthorized', ['Connect a model', 'Retry']],
     ['model_busy', ['Retry']],
@@ -390,7 +390,7 @@ describe('what goes wrong', () => {
     expect(document.activeElement).toBe(box());
   });
 
-  it('goes on with what was begun', async () => {
+  it('continues the turn', async () => {
     const stage = new Stage();
     await stage.say('Look.');
     await stage.happens(written('First a look.'), problem('model_busy'), FAILED);
@@ -399,7 +399,7 @@ describe('what goes wrong', () => {
     expect(stage.sent[1]).toMatchObject({ message: 'Continue.', notebook: 'a.ipynb' });
   });
 
-  it('leads to the models where none answers', async () => {
+  it('links to the models if none is connected', async () => {
     const stage = new Stage();
     let ran = 0;
     stage.commands.addCommand('tk-ai:connect', { execute: () => ran++ });
@@ -409,7 +409,7 @@ describe('what goes wrong', () => {
     expect(ran).toBe(1);
   });
 
-  it('is a chat that could not be read, which is read when asked again', async () => {
+  it('of reading a chat can be retried', async () => {
     const stage = new Stage();
     const read = stage.api.chat;
     stage.chats = [info('c', 'Hello')];
@@ -428,7 +428,7 @@ describe('what goes wrong', () => {
 });
 
 describe('an empty chat', () => {
-  it('offers a beginning that fits the notebook', async () => {
+  it('suggests prompts for the notebook', async () => {
     const stage = new Stage();
     await stage.settle();
     expect(button('Run all cells and summarize the results')).toBeTruthy();
@@ -437,11 +437,11 @@ describe('an empty chat', () => {
     expect(stage.sent).toMatchObject([{ message: 'Plot the most interesting part of sales' }]);
   });
 
-  it('offers to fix the cell that has failed, once it has', async () => {
+  it('suggests to fix a failed cell', async () => {
     const stage = new Stage();
     await stage.settle();
     Object.assign(stage.notebook, {
-      beginnings: { failed: { id: 'y', index: 1, line: '1 / 0' }, table: null }
+      promptSubjects: { failed: { id: 'y', index: 1, line: '1 / 0' }, table: null }
     });
     const seen = { notebook: 'a.ipynb', cell: null, selected: [] };
     act(() => stage.store.update(state => ({ ...state, seen })));
@@ -451,7 +451,7 @@ describe('an empty chat', () => {
     expect(stage.sent).toMatchObject([{ message: 'Fix the failing cell 2', notebook: 'a.ipynb' }]);
   });
 
-  it('offers the tour without a model, and says how to connect one', async () => {
+  it('offers the tour without a model, and a way to connect one', async () => {
     const stage = new Stage();
     const models = { provider: 'tour', label: 'The tour', models: [] as string[] };
     stage.api.models = () => Promise.resolve(models as unknown as ModelsInfo);

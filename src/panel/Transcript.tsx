@@ -2,16 +2,16 @@ import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react
 import type { JSX } from 'react';
 
 import { isBusy, type ITurn } from '../state/chat';
-import type { IAbout } from '../state/draft';
+import type { IAbout } from '../state/compose';
 import { useChat, useSelector, useServices } from './services';
 import { Fold } from './Fold';
 import { Problem } from './Problem';
-import { Start } from './Start';
+import { EmptyChat } from './EmptyChat';
 import { type ITurnActions, Turn } from './Turn';
 
-/** How many turns of a long chat are rendered before a person asks for earlier ones. */
+/** The number of latest turns that are rendered until the person shows earlier ones. */
 const SHOWN = 20;
-/** Pixels from the end within which somebody reads the end. */
+/** Pixels from the end within which the view counts as at the end. */
 const NEAR = 40;
 
 interface IProps {
@@ -19,15 +19,15 @@ interface IProps {
   chat: string;
   actions: ITurnActions;
   onStart: (text: string, about?: IAbout | null) => void;
-  /** Asks for a lost connection at once. */
+  /** Reconnects now. */
   onReconnect: () => void;
-  /** Reads the chat once more. */
+  /** Reads the chat again. */
   onReload: () => void;
-  /** Lets an error go that was seen. */
+  /** Dismisses the error. */
   onDismiss: () => void;
 }
 
-/** What was said. The view follows it only while the person is at its end. */
+/** The turns of a chat. The view scrolls with new content only while it is at the end. */
 export function Transcript(props: IProps): JSX.Element {
   const { chat, actions } = props;
   const { trans } = useServices();
@@ -57,10 +57,10 @@ export function Transcript(props: IProps): JSX.Element {
               {trans._n('Show %1 earlier message', 'Show %1 earlier messages', earlier)}
             </button>
           )}
-          {turns.length === 0 && loaded && <Start onStart={props.onStart} />}
+          {turns.length === 0 && loaded && <EmptyChat onStart={props.onStart} />}
           {stretches(turns.slice(-shown)).map(stretch => {
             const [first] = stretch;
-            const said = stretch.map(turn => (
+            const rendered = stretch.map(turn => (
               <Turn
                 key={turn.id}
                 turn={turn}
@@ -76,10 +76,10 @@ export function Transcript(props: IProps): JSX.Element {
                 className="tk-Replaced"
                 summary={trans._n('%1 replaced message', '%1 replaced messages', stretch.length)}
               >
-                {() => said}
+                {() => rendered}
               </Fold>
             ) : (
-              said
+              rendered
             );
           })}
           {lost && (
@@ -114,7 +114,7 @@ export function Transcript(props: IProps): JSX.Element {
   );
 }
 
-/** Turns in their order, those together that were replaced. */
+/** Group turns so that consecutive replaced turns are together. */
 function stretches(turns: readonly ITurn[]): ITurn[][] {
   const found: ITurn[][] = [];
   for (const turn of turns) {
@@ -128,7 +128,7 @@ function stretches(turns: readonly ITurn[]): ITurn[][] {
   return found;
 }
 
-/** Keeps the end in view for those who read it. */
+/** Keep the end in view while the view is at the end. */
 function useFollowing(): {
   view: React.RefObject<HTMLDivElement>;
   content: React.RefObject<HTMLDivElement>;
@@ -145,7 +145,7 @@ function useFollowing(): {
     follows.current = true;
     if (view.current !== null) {
       view.current.scrollTop = view.current.scrollHeight;
-      // Where the content has shrunk, the end is above where it was: nobody scrolled up.
+      // If the content has shrunk, the position is higher although nobody scrolled up.
       top.current = view.current.scrollTop;
     }
   }, []);
@@ -153,7 +153,7 @@ function useFollowing(): {
     const node = view.current;
     if (node !== null) {
       const near = node.scrollHeight - node.scrollTop - node.clientHeight < NEAR;
-      // What grew below is no reason to stay behind: only who scrolls up reads on elsewhere.
+      // Only scrolling up ends following; content that grows below does not.
       follows.current = near || (follows.current && node.scrollTop >= top.current);
       top.current = node.scrollTop;
       setAtEnd(follows.current);
@@ -162,9 +162,9 @@ function useFollowing(): {
   useLayoutEffect(toEnd, [toEnd]);
   useEffect(() => {
     const settle = (): void => (follows.current ? toEnd() : onScroll());
-    // Text is rendered, and pictures are measured, after React has put them there.
+    // Markdown and images get their size after React has rendered.
     const resized = new ResizeObserver(settle);
-    // Content that shrinks and grows within one frame looks like somebody who scrolled up.
+    // Content that shrinks and grows within one frame emits a scroll event as if scrolled up.
     const changed = new MutationObserver(settle);
     if (view.current !== null && content.current !== null) {
       resized.observe(view.current);

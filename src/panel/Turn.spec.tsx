@@ -8,13 +8,13 @@ afterEach(cleanup);
 it.each([
   ['tour', 'continue'],
   ['anthropic', 'Continue.']
-])('goes on with the words of %s', async (provider, said) => {
+])('goes on with the words of %s', async (provider, text) => {
   const stage = new Stage({ models: { provider, models: [] } as unknown as ModelsInfo });
   await stage.say('start');
   await stage.happens({ kind: 'done', end: 'stopped', text: '' });
   fireEvent.click(screen.getByRole('button', { name: 'Continue' }));
   await stage.settle();
-  expect(stage.sent.at(-1)?.message).toBe(said);
+  expect(stage.sent.at(-1)?.message).toBe(text);
 });
 
 it('draws a diagram once it is whole', async () => {

@@ -17,19 +17,19 @@ import { Problem } from './Problem';
 import { ToolButton } from './ToolButton';
 
 export interface ITurnActions {
-  /** Puts a message back into the box. */
+  /** Puts a message into the message box to edit it. */
   edit: (turn: ITurn) => void;
-  /** Has its plan carried out. */
+  /** Approves its plan. */
   approve: (turn: ITurn, mode: Mode) => void;
-  /** Lets the person write what is to be different in its plan. */
+  /** Starts an answer with changes to its plan. */
   revise: (turn: ITurn) => void;
-  /** Takes back a message that waits. */
+  /** Withdraws a queued message. */
   withdraw: (turn: ITurn) => void;
   /** Sends the same message again, or another one about the same notebook. */
   resend: (turn: ITurn, change?: { text?: string; mode?: Mode }) => void;
-  /** Answers a request for permission. */
+  /** Answers a permission request. */
   answer: (request: string, answer: Answer, message?: string) => Promise<void>;
-  /** Undoes changes in a notebook; null where that was not possible. */
+  /** Undoes changes in a notebook. Resolves with null on an error. */
   undo: (notebook: string, undo: IUndo) => Promise<readonly TakenBack[] | null>;
 }
 
@@ -42,11 +42,11 @@ interface IProps {
   showCost: boolean;
 }
 
-/** A message, and all that Claude said and did because of it. */
+/** A message with its answer. */
 export const Turn = memo(function Turn(props: IProps): JSX.Element {
   const { turn, chat, actions } = props;
   const { trans } = useServices();
-  const goOn = useGoOn();
+  const continueText = useContinueText();
   const last = lastWords(turn);
   return (
     <div
@@ -104,7 +104,7 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
             onContinue={
               turn.replaced || turn.items.length === 0
                 ? undefined
-                : () => actions.resend(turn, { text: goOn })
+                : () => actions.resend(turn, { text: continueText })
             }
           />
         )}
@@ -154,7 +154,7 @@ function Doing({ turn }: { turn: ITurn }): JSX.Element {
   );
 }
 
-/** A message that waits for the one before it, or that was taken back while it did. */
+/** The status of a message that is queued, or was withdrawn from the queue. */
 function Queued({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
   const { trans } = useServices();
   return (
@@ -171,8 +171,8 @@ function Queued({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.
   );
 }
 
-/** What lets Claude go on with what it has begun. */
-function useGoOn(): string {
+/** Return the message that asks Claude to continue. */
+function useContinueText(): string {
   const { trans } = useServices();
   const tour = useSelector(state => state.models?.provider === 'tour');
   // The tour's keyword: not translated.
@@ -181,17 +181,19 @@ function useGoOn(): string {
 
 function Stopped({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
   const { trans } = useServices();
-  const goOn = useGoOn();
+  const continueText = useContinueText();
   return (
     <div className="tk-Ending">
       <span>{trans.__('Stopped. Changes made so far were kept.')}</span>
-      <Button onClick={() => actions.resend(turn, { text: goOn })}>{trans.__('Continue')}</Button>
+      <Button onClick={() => actions.resend(turn, { text: continueText })}>
+        {trans.__('Continue')}
+      </Button>
       <Button onClick={() => actions.resend(turn)}>{trans.__('Retry')}</Button>
     </div>
   );
 }
 
-/** A plan is carried out when the person says so. */
+/** Buttons to approve a plan or to change it. */
 function Plan({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
   const { trans } = useServices();
   return (
@@ -226,7 +228,7 @@ function Cost({ turn }: { turn: ITurn }): JSX.Element | null {
   return <div className="tk-Cost">{parts.join(' · ')}</div>;
 }
 
-/** What stays the same of an item while the turn goes on: a card that was opened stays open. */
+/** Return a stable key of an item, so that an open card stays open. */
 function keyOf(item: Item, place: number): string {
   switch (item.kind) {
     case 'call':

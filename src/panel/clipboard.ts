@@ -1,11 +1,11 @@
 import { Clipboard } from '@jupyterlab/apputils';
 
-/** Puts a text on the clipboard, also where the page has no leave to use it directly. */
+/** Copy a text to the clipboard, also if the page has no permission for the Clipboard API. */
 export async function copyText(text: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // Over plain HTTP there is none.
+    // The API is missing over plain HTTP.
     Clipboard.copyToSystem(text);
   }
 }

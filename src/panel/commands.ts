@@ -11,11 +11,11 @@ import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import type { IPanelServices } from './services';
-import type { IAbout } from '../state/draft';
-import { chatIcon } from '../parts/icon';
-import type { Places } from './places';
+import type { IAbout } from '../state/compose';
+import { chatIcon } from '../common/icon';
+import type { PanelManager } from './panelManager';
 
-/** The names of the panel's commands. */
+/** Ids of the panel's commands. */
 export const CommandIDs = {
   show: 'tk-ai:show-panel',
   main: 'tk-ai:open-in-main',
@@ -29,8 +29,12 @@ export const CommandIDs = {
 
 const NOTHING = { type: 'object', properties: {} } as const;
 
-/** Adds the panel's commands. */
-export function addCommands(app: JupyterFrontEnd, services: IPanelServices, places: Places): void {
+/** Add the panel's commands. */
+export function addCommands(
+  app: JupyterFrontEnd,
+  services: IPanelServices,
+  manager: PanelManager
+): void {
   const { trans } = services;
   const add = (id: string, options: CommandRegistry.ICommandOptions): void => {
     app.commands.addCommand(id, { describedBy: { args: NOTHING }, ...options });
@@ -41,7 +45,7 @@ export function addCommands(app: JupyterFrontEnd, services: IPanelServices, plac
     caption: trans.__('Show the chat in the sidebar and write a message'),
     icon: chatIcon,
     execute: () => {
-      places.show().focusBox();
+      manager.show().focusBox();
     }
   });
   add(CommandIDs.main, {
@@ -63,15 +67,18 @@ export function addCommands(app: JupyterFrontEnd, services: IPanelServices, plac
             type: 'string',
             description: trans.__('The id of the tab before a reload')
           },
-          isLauncher: { type: 'boolean', description: trans.__('Whether the command is shown in the launcher') }
+          isLauncher: {
+            type: 'boolean',
+            description: trans.__('Whether the command is shown in the launcher')
+          }
         }
       }
     },
     execute: args => {
       const { chat, name } = args;
       const isNew = args['isLauncher'] === true || chat === null;
-      const id = isNew ? null : places.current().controller.chat.id;
-      return places.openTab(
+      const id = isNew ? null : manager.current().controller.chat.id;
+      return manager.openTab(
         typeof chat === 'string' ? chat : id,
         typeof name === 'string' ? name : undefined
       );
@@ -81,13 +88,13 @@ export function addCommands(app: JupyterFrontEnd, services: IPanelServices, plac
     label: trans.__('New Chat'),
     caption: trans.__('Start a new chat with Claude'),
     icon: addIcon,
-    execute: () => places.shown().controller.open(null)
+    execute: () => manager.shown().controller.open(null)
   });
   add(CommandIDs.history, {
     label: trans.__('Chat History'),
     caption: trans.__('Find, rename, export or delete a chat'),
     icon: historyIcon,
-    execute: () => places.shown().controller.showHistory(true)
+    execute: () => manager.shown().controller.showHistory(true)
   });
   add(CommandIDs.ask, {
     label: args => (typeof args['label'] === 'string' ? args['label'] : trans.__('Ask Claude')),
@@ -99,7 +106,10 @@ export function addCommands(app: JupyterFrontEnd, services: IPanelServices, plac
         required: ['message'],
         properties: {
           message: { type: 'string', description: trans.__('The message') },
-          send: { type: 'boolean', description: trans.__('Whether the message is sent immediately') },
+          send: {
+            type: 'boolean',
+            description: trans.__('Whether the message is sent immediately')
+          },
           notebook: {
             type: 'string',
             description: trans.__(
@@ -116,7 +126,7 @@ export function addCommands(app: JupyterFrontEnd, services: IPanelServices, plac
       }
     },
     execute: async args => {
-      const { controller } = places.beside();
+      const { controller } = manager.beside();
       const text = typeof args['message'] === 'string' ? args['message'] : '';
       if (args['send'] === true) {
         await controller.ask(text, aboutOf(args));
@@ -126,17 +136,17 @@ export function addCommands(app: JupyterFrontEnd, services: IPanelServices, plac
     }
   });
   add(CommandIDs.question, {
-    label: trans.__("Go to Pending Approval"),
+    label: trans.__('Go to Pending Approval'),
     caption: trans.__('Go to the call that needs your approval'),
     icon: infoIcon,
-    execute: () => places.withQuestion()?.focusQuestion()
+    execute: () => manager.withQuestion()?.focusQuestion()
   });
   add(CommandIDs.stop, {
     label: trans.__('Stop Claude'),
     caption: trans.__('Stop the current answer in this chat'),
     icon: stopIcon,
-    isEnabled: () => places.current().controller.chat.busy,
-    execute: () => places.current().controller.chat.stop()
+    isEnabled: () => manager.current().controller.chat.busy,
+    execute: () => manager.current().controller.chat.stop()
   });
   add(CommandIDs.connect, {
     label: trans.__('Connect a Model'),
@@ -148,7 +158,7 @@ export function addCommands(app: JupyterFrontEnd, services: IPanelServices, plac
   });
 }
 
-/** What a message is to be about; null where no notebook is named. */
+/** Return what a message is about; null without a notebook. */
 function aboutOf({ notebook, cells }: ReadonlyPartialJSONObject): IAbout | null {
   if (typeof notebook !== 'string') {
     return null;

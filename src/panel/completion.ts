@@ -1,32 +1,32 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { cellName, numberOf } from '../parts/position';
-import type { IAttached } from '../state/draft';
+import { cellName, numberOf } from '../common/position';
+import type { IAttached } from '../state/compose';
 import type { NotebookContext } from './notebook';
 
-/** What a `@` or a `/` may become. */
+/** A completion of a `@` or a `/`. */
 export interface IOption {
   label: string;
-  /** Said beside it. */
+  /** A note beside the label. */
   note: string;
-  /** What stands in the text in its place. */
+  /** The text that replaces the word. */
   text: string;
   attached?: IAttached;
-  /** A command of the panel's that is carried out at once. */
+  /** A command of the panel that is run immediately. */
   command?: string;
 }
 
-/** What is being completed: a piece of the text before the cursor. */
+/** The word before the cursor that is completed. */
 export interface IPartial {
   sign: '@' | '/';
   word: string;
   start: number;
 }
 
-/** How many options are offered. */
+/** Maximum number of completions. */
 const OFFERED = 12;
 
-/** What is being completed at this place of a text; null for nothing. */
+/** Return the word to complete at the cursor; null for none. */
 export function partialAt(text: string, cursor: number): IPartial | null {
   const before = text.slice(0, cursor);
   const command = /^\/(\w*)$/.exec(before);
@@ -39,7 +39,7 @@ export function partialAt(text: string, cursor: number): IPartial | null {
     : { sign: '@', word: reference[1] ?? '', start: cursor - (reference[1] ?? '').length - 1 };
 }
 
-/** What it may become of all that is known here: a command, or a cell. */
+/** Return the completions that need no request: commands or cells. */
 export function nearOptions(
   { sign, word }: IPartial,
   notebook: NotebookContext,
@@ -58,7 +58,7 @@ export function nearOptions(
     .filter(({ label, note }) => `${label} ${note}`.toLowerCase().includes(word.toLowerCase()));
 }
 
-/** What it may become of what the server has to be asked for: a file. */
+/** Return the completions that need a request: files. */
 export async function fileOptions(
   { sign, word }: IPartial,
   notebook: NotebookContext,
@@ -81,7 +81,7 @@ export async function fileOptions(
   );
 }
 
-/** As many of both as are offered. */
+/** Combine both lists up to the maximum number. */
 export function together(near: readonly IOption[], files: readonly IOption[]): IOption[] {
   return [...near.slice(0, OFFERED - Math.min(files.length, 6)), ...files].slice(0, OFFERED);
 }

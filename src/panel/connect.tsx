@@ -3,13 +3,13 @@ import { Dialog, ReactWidget, showDialog } from '@jupyterlab/apputils';
 import { say } from '../api/sentences';
 import type { IPanelServices } from './services';
 
-/** Says what answers now, and how another model is connected. */
+/** Show the connected model, and how to connect another one. */
 export async function showConnect(services: IPanelServices): Promise<void> {
   const { chats, store, trans } = services;
   await chats.refresh();
   const { models } = store.state;
   const ways: [string, string][] = [
-    ['ANTHROPIC_API_KEY', trans.__("an Anthropic API key")],
+    ['ANTHROPIC_API_KEY', trans.__('an Anthropic API key')],
     ['CLAUDE_CODE_OAUTH_TOKEN', trans.__('a subscription token, printed by `claude setup-token`')],
     [
       'ANTHROPIC_BASE_URL, ANTHROPIC_MODEL',
@@ -32,7 +32,7 @@ export async function showConnect(services: IPanelServices): Promise<void> {
       <p>
         {trans.__(
           'Add one of these to a file named .secrets.env in the root folder, as NAME=value lines, ' +
-            "or to the server’s environment. Then start a new chat."
+            'or to the server’s environment. Then start a new chat.'
         )}
       </p>
       <dl>
@@ -44,7 +44,7 @@ export async function showConnect(services: IPanelServices): Promise<void> {
         ))}
       </dl>
       <p>
-        {trans.__("Only Claude’s own process gets the keys. Kernels, notebooks and logs never do.")}
+        {trans.__('Only Claude’s own process gets the keys. Kernels, notebooks and logs never do.')}
       </p>
     </div>
   );

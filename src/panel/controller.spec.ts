@@ -4,10 +4,10 @@ import { Chats } from '../chat/service';
 import { FakeServer } from '../testing/server';
 import { MESSAGE, story as numberedStory } from '../testing/events';
 import { Reviews } from '../changes/reviews';
-import { BrowserStorage } from '../parts/storage';
+import { BrowserStorage } from '../common/storage';
 import { type AppStore, createStore, modeOf } from '../state/app';
 import type { IPanelServices } from './services';
-import { Memory } from './memory';
+import { PanelStorage } from './panelStorage';
 import { PanelController } from './controller';
 
 const CUT = new ApiError({ code: UNREACHABLE, message: '', hint: '', retryable: true });
@@ -51,16 +51,16 @@ function connected(
   const state = { fetch: () => Promise.resolve(stored), save: () => Promise.resolve() };
   const server = new FakeServer();
   server.answer = ({ number }) => {
-    server.tell(number, { live: true });
+    server.deliver(number, { live: true });
     for (const event of story(sent.at(-1)?.mode ?? 'ask')) {
-      server.tell(number, { id: event.number, event });
+      server.deliver(number, { id: event.number, event });
     }
   };
   const store = createStore();
   const made = {
     store,
     chats: new Chats(api as ChatApi, server.channel, store),
-    memory: new Memory(state as unknown as ConstructorParameters<typeof Memory>[0]),
+    memory: new PanelStorage(state as unknown as ConstructorParameters<typeof PanelStorage>[0]),
     notebook: { seen: SEEN },
     reviews: new Reviews(new BrowserStorage('http://server/'), store)
   };
@@ -75,7 +75,7 @@ async function ended({ chat }: PanelController): Promise<void> {
 }
 
 describe('a message that is sent again', () => {
-  it('goes with all that went with it', async () => {
+  it('has its context and attachments', async () => {
     const { services: around, sent } = connected();
     const model = new PanelController(around, 'panel', null);
     await around.memory.restored;
@@ -96,7 +96,7 @@ describe('a message that is sent again', () => {
     expect(model.draft.attached).toEqual([{ ...FILE, notebook: 'a.ipynb' }]);
   });
 
-  it('goes back into the box where its attachments are gone with a reload', async () => {
+  it('is put into the message box if a reload lost its attachments', async () => {
     const { services: around, sent } = connected();
     const model = new PanelController(around, 'panel', 'c');
     await ended(model);
@@ -111,8 +111,8 @@ describe('a message that is sent again', () => {
   });
 });
 
-describe('what is asked beside the box', () => {
-  it('is about the cells that are named, and leaves the draft', async () => {
+describe('a message that is not the draft', () => {
+  it('is about its own cells, and keeps the draft', async () => {
     const { services: around, sent } = connected();
     const model = new PanelController(around, 'panel', null);
     model.change({ text: 'Later', attached: [FILE], withoutNotebook: true });
@@ -123,8 +123,8 @@ describe('what is asked beside the box', () => {
   });
 });
 
-describe('what was being written', () => {
-  it('comes back before what was typed meanwhile where it was not taken', async () => {
+describe('the draft', () => {
+  it('comes back before later text if it was not accepted', async () => {
     let fail: (error: Error) => void = () => undefined;
     const refused = new Promise<void>((_, reject) => {
       fail = reject;
@@ -138,7 +138,7 @@ describe('what was being written', () => {
     expect(model.draft).toMatchObject({ text: 'First\n\nSecond', attached: [FILE] });
   });
 
-  it('comes back to its own chat where another one was opened', async () => {
+  it('comes back to its own chat after another one was opened', async () => {
     let fail: (error: Error) => void = () => undefined;
     const refused = new Promise<void>((_, reject) => {
       fail = reject;
@@ -156,7 +156,7 @@ describe('what was being written', () => {
     expect(model.draft.text).toBe('First');
   });
 
-  it('is there again after an earlier message was changed', async () => {
+  it('comes back after an earlier message was edited', async () => {
     const { services: around, sent } = connected();
     const model = new PanelController(around, 'panel', 'c');
     await ended(model);
@@ -170,7 +170,7 @@ describe('what was being written', () => {
     expect(model.compose).toMatchObject({ kind: 'new', draft: { text: 'Half a th' }, kept: null });
   });
 
-  it('counts more than what was remembered of before the reload', async () => {
+  it('takes precedence over the stored one', async () => {
     let restore: (stored: object) => void = () => undefined;
     const stored = new Promise<object>(resolve => {
       restore = resolve;
@@ -192,7 +192,7 @@ function mode({ state }: PanelController, store: AppStore): Mode {
 }
 
 describe('a chat that is deleted', () => {
-  it('gives way to a new one in each panel that shows it', async () => {
+  it('is replaced by a new one in each panel', async () => {
     const { services: around } = connected();
     const panels = ['a', 'b'].map(key => new PanelController(around, key, 'c'));
     await Promise.all(panels.map(ended));

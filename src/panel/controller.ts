@@ -16,17 +16,17 @@ import {
   type IDraft,
   type IOptions,
   isBlank,
-  joined,
+  joinDrafts,
   MAX_ATTACHED,
   messageAbout,
   messageOf,
   NOTHING,
   settled
-} from '../state/draft';
-import { type Found, isRefused } from './attaching';
+} from '../state/compose';
+import { type Found, isRefused } from './attachments';
 import type { IPanelServices } from './services';
 
-/** A panel that shows nothing yet. */
+/** The initial state of a panel. */
 const FIRST: IPanelState = {
   chat: '',
   compose: NOTHING,
@@ -38,9 +38,9 @@ const FIRST: IPanelState = {
   generation: 0
 };
 
-/** What a person does in one panel: its state in the store, and the message that is being written. */
+/** The actions of one panel: updates its state in the store, with the message that is being written. */
 export class PanelController {
-  /** @param key - names the panel in the store. */
+  /** @param key - The panel's key in the store. */
   constructor(
     private readonly _services: Pick<
       IPanelServices,
@@ -56,7 +56,7 @@ export class PanelController {
     this._unsubscribe = _services.store.subscribe(() => this._onState());
   }
 
-  /** Shows the chat of before a reload with its draft, where nothing was begun since. */
+  /** Restore the chat and draft from before a reload, unless the person has started something. */
   restore(id: string | null): void {
     if (this._begun || this._disposed) {
       return;
@@ -71,12 +71,12 @@ export class PanelController {
     return this._chat;
   }
 
-  /** What is shown. */
+  /** The panel's state. */
   get state(): IPanelState {
     return this._services.store.state.panels[this.key] ?? FIRST;
   }
 
-  /** What is being written, as far as its turn still takes it. */
+  /** The message that is being written; a new one if its turn cannot be edited any more. */
   get compose(): Compose {
     return settled(this.state.compose, this._chat.state.turns);
   }
@@ -89,22 +89,22 @@ export class PanelController {
     return this.state.showsHistory;
   }
 
-  /** Takes the person's choice for the messages to come. */
+  /** Set the mode or model of the next messages. */
   choose(choice: { mode?: Mode; model?: string }): void {
     this._set(choice);
   }
 
-  /** Emitted with the id of the chat that is shown, when it is another one: null for a new chat. */
+  /** Emitted with the id of the chat when the panel shows another one; null for a new chat. */
   get shown(): ISignal<this, string | null> {
     return this._shown;
   }
 
-  /** Emitted when the person is to write on. */
+  /** Emitted when the message box should get the focus. */
   get wantsFocus(): ISignal<this, void> {
     return this._wantsFocus;
   }
 
-  /** Shows a chat; a new one for null. */
+  /** Open a chat; a new one for null. */
   open(id: string | null): void {
     this._begun = true;
     this._set({ opened: true });
@@ -112,18 +112,18 @@ export class PanelController {
     this.closeHistory();
   }
 
-  /** Shows the chat in the place of the list, with what was being written. */
+  /** Show the chat instead of the history. */
   closeHistory(): void {
     this.showHistory(false);
     this._wantsFocus.emit();
   }
 
-  /** A chat was deleted, and with it what was written there. */
+  /** Remove the draft of a deleted chat. */
   removed(id: string): void {
     this._services.memory.setDraft(id, NOTHING);
   }
 
-  /** The panel is gone. */
+  /** Dispose the panel's state. */
   dispose(): void {
     this._disposed = true;
     this._services.chats.close(this._chat);
@@ -140,7 +140,7 @@ export class PanelController {
     }
   }
 
-  /** Changes the message that is being written. */
+  /** Change the message that is being written. */
   change(some: Partial<IDraft>, focus = false): void {
     const { compose } = this.state;
     this._write({ ...compose, draft: { ...compose.draft, ...some } }, focus);
@@ -155,7 +155,7 @@ export class PanelController {
     }
   }
 
-  /** Sends what is written: a message, or what is to be different in a plan. */
+  /** Send the message, or the changes to a plan. */
   async submit(): Promise<void> {
     const { compose } = this;
     const { draft, kept } = compose;
@@ -164,8 +164,8 @@ export class PanelController {
     }
     if (compose.kind === 'revise') {
       const { model } = this._options;
-      const said = { answer: 'reject', words: draft.text } as const;
-      const answer = { ...said, ...(model === '' ? {} : { model }) };
+      const rejection = { answer: 'reject', words: draft.text } as const;
+      const answer = { ...rejection, ...(model === '' ? {} : { model }) };
       const left = { ...asNew(compose), draft: { ...draft, text: '' } };
       await this._sendDraft(left, chat => chat.answerPlan(compose.turn, answer));
       return;
@@ -178,10 +178,10 @@ export class PanelController {
   }
 
   /**
-   * Sends a text beside what is being written, which stays as it is.
+   * Send a text without changing the draft.
    *
    * @param text - The text.
-   * @param about - What it is about; without, what the person looks at now.
+   * @param about - What it is about. Default: the current notebook and cell.
    */
   async ask(text: string, about: IAbout | null = null): Promise<void> {
     if (text.trim() !== '') {
@@ -194,10 +194,10 @@ export class PanelController {
   }
 
   /**
-   * Puts a text into the box; what was being written there comes back when it is sent.
+   * Put a text into the message box. The former draft comes back when it is sent.
    *
    * @param text - The text.
-   * @param about - Cells that go with it; without, what the person looks at.
+   * @param about - Cells to attach. Default: the current notebook and cell.
    */
   write(text: string, about: IAbout | null = null): void {
     const { compose } = this;
@@ -207,7 +207,7 @@ export class PanelController {
     this._write({ kind: 'new', draft, kept: isBlank(compose) ? null : compose }, true);
   }
 
-  /** Has a turn's plan carried out; the messages after it are in that mode, too. */
+  /** Approve the plan of a turn in a mode, which later messages have, too. */
   async approve(turn: ITurn, mode: Mode): Promise<void> {
     this.choose({ mode });
     this._wantsFocus.emit();
@@ -215,12 +215,12 @@ export class PanelController {
   }
 
   /**
-   * Puts a turn's message back into the box: what is sent then takes its place, and Claude goes on
-   * from before it. One that waits is only taken back.
+   * Put the message of a turn into the message box. Sending it replaces the turn and all after it. A
+   * queued message is withdrawn instead.
    */
   edit(turn: ITurn): void {
     const { compose } = this;
-    // What another message was to become stands in that one still.
+    // The draft of another edit is dropped, since its message is still in the transcript.
     const kept = compose.kind === 'edit' || isBlank(compose) ? compose.kept : compose;
     const sent = this._chat.sent(turn.id);
     const draft = draftOf(turn, sent);
@@ -237,21 +237,21 @@ export class PanelController {
     );
   }
 
-  /** Lets what is written be a message after all others. */
+  /** Make the draft a new message. */
   composeNew(): void {
     this._write(asNew(this.compose), true);
   }
 
-  /** Lets the person say what is to be different in a turn's plan. */
+  /** Make the draft an answer with changes to a turn's plan. */
   revise(turn: ITurn): void {
     this._write({ ...asNew(this.compose), kind: 'revise', turn: turn.id }, true);
   }
 
   /**
-   * Sends a turn's message again with all that went with it, or another text about the same.
+   * Send the message of a turn again with its attachments, or another text with the same context.
    *
-   * What was attached is known to the page alone that it was sent from: elsewhere the message goes back
-   * into the box, and it is said.
+   * Only the page that sent a message has its attachments. Others put it into the message box, and
+   * show a notice.
    */
   async resend(turn: ITurn, change: { text?: string; mode?: Mode } = {}): Promise<void> {
     const sent = this._chat.sent(turn.id);
@@ -267,7 +267,7 @@ export class PanelController {
     const message: IMessage = {
       ...(turn.notebook === null ? {} : { notebook: turn.notebook }),
       ...(sent === null ? cellOf(turn) : boundTo(sent)),
-      // Who goes on knows what was attached.
+      // A follow-up does not need the attachments again.
       ...(sent?.attachments === undefined || change.text !== undefined
         ? {}
         : { attachments: sent.attachments }),
@@ -279,13 +279,13 @@ export class PanelController {
     await this._send(chat => chat.send(message));
   }
 
-  /** What holds for the next message whatever it says. */
+  /** The options of the next message. */
   private get _options(): IOptions {
     const { state } = this._services.store;
     return { mode: modeOf(state, this.state), model: modelOf(state, this.state) };
   }
 
-  /** A message about what the person looks at in this moment. */
+  /** Return a message with the current notebook and cell. */
   private _messageOf(draft: IDraft): IMessage {
     const { notebook, store } = this._services;
     const { activeCell } = store.state.preferences;
@@ -301,7 +301,7 @@ export class PanelController {
         generation: this.state.generation + 1,
         compose: this._services.memory.draft(id),
         refused: [],
-        // They were chosen for the other chat.
+        // Mode and model were chosen for the other chat.
         mode: null,
         model: null
       });
@@ -310,7 +310,7 @@ export class PanelController {
     }
   }
 
-  /** Puts things to the message that is being written; says of the others why they are not. */
+  /** Attach things to the draft, and show why others were not attached. */
   attach(found: readonly Found[]): void {
     const some = found.filter((each): each is IAttached => !isRefused(each));
     const attached = [...this.draft.attached, ...some];
@@ -322,20 +322,20 @@ export class PanelController {
     this.change(
       {
         attached: attached.slice(0, MAX_ATTACHED),
-        // A cell goes with its notebook.
+        // A cell needs its notebook.
         ...(cells ? { withoutNotebook: false } : {})
       },
       some.length > 0
     );
   }
 
-  /** The person has read what does not go with the message. */
+  /** Dismiss the notice about files that were not attached. */
   dismissRefused(): void {
     this._set({ refused: [] });
     this._wantsFocus.emit();
   }
 
-  /** Sends what is written; it is there again where the server did not take it. */
+  /** Send the draft, and restore it if the server did not accept it. */
   private async _sendDraft(
     left: Compose,
     send: (chat: ChatModel) => Promise<boolean>
@@ -347,9 +347,9 @@ export class PanelController {
       return;
     }
     const { memory } = this._services;
-    // Meanwhile they may have written on, or have gone to another chat.
+    // Meanwhile the person may have typed more, or opened another chat.
     const now = this._chat.id === chat.id ? this.state.compose : memory.draft(chat.id);
-    const back = now === left ? compose : joined(compose, now);
+    const back = now === left ? compose : joinDrafts(compose, now);
     if (this._chat.id === chat.id) {
       this._write(back);
     } else {
@@ -357,7 +357,7 @@ export class PanelController {
     }
   }
 
-  /** Sends something in the chat that is shown; whether the server took it. */
+  /** Send something in the current chat. Return whether the server accepted it. */
   private async _send(send: (chat: ChatModel) => Promise<boolean>): Promise<boolean> {
     const { chat } = this;
     this._begun = true;
@@ -365,7 +365,7 @@ export class PanelController {
     const isNew = chat.id === null;
     const taken = await send(chat);
     if (taken && isNew && this._chat === chat) {
-      // What was written since belongs to the chat that there is now.
+      // The present draft belongs to the chat, which has an id now.
       this._services.memory.setDraft(null, NOTHING);
       this._services.memory.setDraft(chat.id, this.state.compose);
       this._shown.emit(chat.id);
@@ -383,14 +383,14 @@ export class PanelController {
     }
   }
 
-  /** Something was taken back, wherever in the page: what of this chat's changes stands now? */
+  /** Read the journal again when changes were undone in any view. */
   private readonly _onDecided = (_: IReviews, { kind }: IDecision): void => {
-    if (kind === 'taken back') {
+    if (kind === 'undone') {
       void this._chat.readJournal();
     }
   };
 
-  /** Where the chat that is shown was deleted, wherever in the page, a new one takes its place. */
+  /** Replace a chat that was deleted in any view by a new one. */
   private _onState(): void {
     if (this._chat.isDisposed && !this._disposed && !this._replacing) {
       this._replacing = true;
@@ -409,12 +409,12 @@ export class PanelController {
   private _wantsFocus = new Signal<this, void>(this);
 }
 
-/** The cell that a message of before a reload was bound to. */
+/** Return the cell of a message that was sent before a reload. */
 function cellOf({ notebook, activeCell }: ITurn): Partial<IMessage> {
   return notebook === null || activeCell === null ? {} : { active_cell: activeCell };
 }
 
-/** What a message was bound to. */
+/** Return the notebook and cells of a message. */
 function boundTo({ notebook, active_cell, selected_cells }: IMessage): Partial<IMessage> {
   return {
     ...(notebook === undefined ? {} : { notebook }),

@@ -48,49 +48,49 @@ function contextOf(...models: object[]): {
   return { context, store, activate };
 }
 
-describe('what there is to begin with', () => {
-  it('is the table of the notebook, and no cell where none has failed', () => {
+describe('the subjects of suggested prompts', () => {
+  it('are the table of the notebook, and no cell if none has failed', () => {
     const { context } = contextOf(
       cell('a', 'import pandas as pd'),
       cell('b', "sales = pd.read_csv('sales.csv')", 'error', 'stream')
     );
-    expect(context.beginnings).toEqual({ failed: null, table: 'sales' });
+    expect(context.promptSubjects).toEqual({ failed: null, table: 'sales' });
   });
 
-  it('is a cell whose outputs end with an error, the active one first', () => {
+  it('are a cell whose outputs end with an error, preferably the active one', () => {
     const { context, activate } = contextOf(
       cell('a', 'x = 1'),
       cell('b', '\n1 / 0', 'stream', 'error'),
       cell('c', 'y', 'error')
     );
-    expect(context.beginnings.failed).toEqual({ id: 'b', index: 1, line: '1 / 0' });
+    expect(context.promptSubjects.failed).toEqual({ id: 'b', index: 1, line: '1 / 0' });
     activate(2);
-    expect(context.beginnings.failed?.id).toBe('c');
+    expect(context.promptSubjects.failed?.id).toBe('c');
     activate(0);
-    expect(context.beginnings.failed?.id).toBe('b');
+    expect(context.promptSubjects.failed?.id).toBe('b');
   });
 
-  it('is read again once a cell was run, and the panel is rendered for it', async () => {
+  it('are read again after a run, and the panel is rendered again', async () => {
     const cells = [cell('a', '1 / 0')];
     const { context, store } = contextOf(...cells);
-    expect(context.beginnings.failed).toBeNull();
+    expect(context.promptSubjects.failed).toBeNull();
     const { seen } = store.state;
     Object.assign(cells[0] as object, cell('a', '1 / 0', 'error'));
     (NotebookActions.executed as unknown as { emit: (args: object) => void }).emit({});
     await new Promise(requestAnimationFrame);
-    expect(context.beginnings.failed?.id).toBe('a');
+    expect(context.promptSubjects.failed?.id).toBe('a');
     expect(store.state.seen).toEqual({ notebook: 'plan.ipynb', cell: null, selected: [] });
     expect(store.state.seen).not.toBe(seen);
   });
 });
 
-describe('code that has no notebook to go to', () => {
-  it('is not lost silently', () => {
-    const told = jest.spyOn(Notification, 'warning').mockReturnValue('');
+describe('code without a notebook', () => {
+  it('shows a notification', () => {
+    const shown = jest.spyOn(Notification, 'warning').mockReturnValue('');
     const context = new NotebookContext({} as never, null, null, trans, createStore());
     context.insertCell('x = 1');
     context.replaceCell('x = 1');
-    const said = 'Open a notebook first.';
-    expect(told.mock.calls.map(([message]) => message)).toEqual([said, said]);
+    const message = 'Open a notebook first.';
+    expect(shown.mock.calls.map(([message]) => message)).toEqual([message, message]);
   });
 });

@@ -13,26 +13,26 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { cellOf, goTo } from '../notebook/cells';
 import { serverPath } from '../notebook/drives';
-import { cellName } from '../parts/position';
+import { cellName } from '../common/position';
 import type { AppStore } from '../state/app';
-import type { IAbout, IAttached, ICellName, ISeen } from '../state/draft';
+import type { IAbout, IAttached, ICellName, ISeen } from '../state/compose';
 import { tableOf } from './tables';
 
-/** What there is to begin with in the notebook that the person looks at. */
-export interface IBeginnings {
-  /** A cell whose outputs end with an error, the active one first; null where all is well. */
+/** Subjects of suggested prompts in the current notebook. */
+export interface IPromptSubjects {
+  /** A cell whose outputs end with an error, preferably the active one; null for none. */
   failed: ICellName | null;
-  /** What the notebook calls a table that it reads or makes; null where there is none. */
+  /** The variable of a table; null for none. */
   table: string | null;
 }
 
-/** A notebook that is open, and its path as the server knows it. */
+/** An open notebook, and its path on the server. */
 interface IOpen {
   panel: NotebookPanel;
   path: string;
 }
 
-/** The notebook beside the panel: what the person looks at, and what the panel does in it. */
+/** The current notebook and its cells, and actions of the panel in it. */
 export class NotebookContext {
   constructor(
     private readonly _app: JupyterFrontEnd,
@@ -43,8 +43,8 @@ export class NotebookContext {
   ) {
     const changed = (): void => {
       this._seen = undefined;
-      this._beginnings = undefined;
-      // What the person looks at is read when it is shown: once per frame, however much changes.
+      this._promptSubjects = undefined;
+      // Updates of the state are throttled to one per frame.
       this._frame ||= requestAnimationFrame(() => {
         this._frame = 0;
         store.update(state => ({ ...state, seen: this.seen }));
@@ -55,7 +55,7 @@ export class NotebookContext {
       changed();
     };
     _notebooks?.currentChanged.connect((_, panel) => {
-      // To connect once more is to do nothing.
+      // Connecting the same slot again has no effect.
       panel?.context.pathChanged.connect(changed);
       panel?.content.modelChanged.connect(modelChanged);
       panel?.content.model?.cells.changed.connect(changed);
@@ -72,7 +72,7 @@ export class NotebookContext {
     return this._documents;
   }
 
-  /** What the person looks at; null where no notebook is open. It is read once, until it changes. */
+  /** The current notebook and cells; null if no notebook is open. Cached until it changes. */
   get seen(): ISeen | null {
     if (this._seen === undefined) {
       const current = this._current;
@@ -81,15 +81,15 @@ export class NotebookContext {
     return this._seen;
   }
 
-  /** What there is to begin with: the whole notebook is read for it, once until something changes. */
-  get beginnings(): IBeginnings {
-    if (this._beginnings === undefined) {
-      this._beginnings = {
+  /** Subjects of suggested prompts. Cached until the notebook changes, since all cells are read. */
+  get promptSubjects(): IPromptSubjects {
+    if (this._promptSubjects === undefined) {
+      this._promptSubjects = {
         failed: failedOf(this._models, this._current?.panel.content.activeCellIndex ?? -1),
         table: tableOf(this._models.map(cell => cell.sharedModel.source))
       };
     }
-    return this._beginnings;
+    return this._promptSubjects;
   }
 
   private _look({ panel: { content }, path }: IOpen): ISeen {
@@ -103,21 +103,21 @@ export class NotebookContext {
     };
   }
 
-  /** The cells of the notebook that the person looks at. */
+  /** The cells of the current notebook. */
   get cells(): ICellName[] {
     return this._models.map((cell, index) => nameOf(index, cell.id, cell.sharedModel.source));
   }
 
-  /** The files below the root. */
+  /** The contents manager. */
   get contents(): Contents.IManager {
     return this._app.serviceManager.contents;
   }
 
   /**
-   * Cells as something that goes with a message.
+   * Return dragged cells as attachments.
    *
-   * @param source - The notebook's widget that they were dragged from.
-   * @param ids - Their ids.
+   * @param source - The notebook widget from which they were dragged.
+   * @param ids - The ids of the cells.
    */
   attachable(source: unknown, ids: readonly string[]): IAttached[] {
     const panel = this._notebooks?.find(each => each.content === source);
@@ -131,22 +131,21 @@ export class NotebookContext {
   }
 
   /**
-   * Cells of an open notebook as something that goes with a message.
+   * Return cells of an open notebook as attachments.
    *
-   * @param notebook - The notebook's path.
-   * @param ids - Their ids.
+   * @param about - The notebook's path, and the ids of the cells.
    */
   attachableOf({ notebook, cells }: IAbout): IAttached[] {
     const panel = this._notebooks?.find(each => this._pathOf(each) === notebook);
     return this.attachable(panel?.content, cells);
   }
 
-  /** A cell of the notebook that the person looks at, as something that goes with a message. */
+  /** Return a cell of the current notebook as an attachment. */
   attached({ index, id }: ICellName): IAttached {
     return this._attached(this._current?.path ?? '', index, id);
   }
 
-  /** Files and folders of a folder below the root whose names begin so; none where it is no folder. */
+  /** Return the paths in a folder whose names have this prefix; none if it is not a folder. */
   async files(folder: string, prefix: string): Promise<string[]> {
     try {
       const found = await this.contents.get(folder, { content: true });
@@ -162,7 +161,7 @@ export class NotebookContext {
     }
   }
 
-  /** Puts code below the active cell, in a cell of its own; it is not run. */
+  /** Insert code as a new cell below the active one, without running it. */
   insertCell(source: string): void {
     this._within(content => {
       NotebookActions.insertBelow(content);
@@ -170,7 +169,7 @@ export class NotebookContext {
     });
   }
 
-  /** Puts code in the place of the active cell's; one undo takes it back. */
+  /** Replace the source of the active cell, in one undo step. */
   replaceCell(source: string): void {
     this._within(content => {
       const cell = content.activeCell?.model.sharedModel;
@@ -178,16 +177,16 @@ export class NotebookContext {
     });
   }
 
-  /** What stands in a cell of an open notebook; empty where it is not open, or the cell gone. */
+  /** Return the source of a cell of an open notebook; empty if either is gone. */
   sourceOf(path: string, cell: string): string {
     const panel = this._notebooks?.find(each => this._pathOf(each) === path);
     return (panel && cellOf(panel, cell))?.model.sharedModel.source ?? '';
   }
 
   /**
-   * What a cell of a notebook is written in; null for plain text.
+   * Return the MIME type of a cell's source; null for plain text.
    *
-   * @param path - The notebook's path: where it is not open, its code is taken for Python.
+   * @param path - The notebook's path. If it is not open, Python is assumed.
    * @param type - The cell's type.
    */
   mimeOf(path: string | null, type: string): string | null {
@@ -198,7 +197,7 @@ export class NotebookContext {
     return panel?.content.codeMimetype ?? 'text/x-ipython';
   }
 
-  /** Opens a notebook where it is not open, and scrolls to a cell. */
+  /** Open a notebook if needed, and scroll to a cell. */
   async reveal(path: string, cell: string): Promise<void> {
     const widget = this._documents?.openOrReveal(path) as NotebookPanel | undefined;
     if (widget !== undefined) {
@@ -212,13 +211,13 @@ export class NotebookContext {
     return { label, notebook, attachment: { kind: 'cell', cell } };
   }
 
-  /** The notebook that the person looks at. */
+  /** The current notebook panel. */
   private get _shown(): NotebookPanel | null {
     const panel = this._notebooks?.currentWidget ?? null;
     return panel?.isDisposed === false ? panel : null;
   }
 
-  /** Does something in that notebook, once it is loaded; where there is none, the person is told. */
+  /** Act in the current notebook once it is loaded, or show a notification if there is none. */
   private _within(act: (content: Notebook) => void): void {
     const panel = this._shown;
     if (panel === null) {
@@ -230,14 +229,14 @@ export class NotebookContext {
     }
   }
 
-  /** The notebook that the person looks at, where the server has it: it knows nothing of other drives. */
+  /** The current notebook, unless it is on another drive. */
   private get _current(): IOpen | null {
     const panel = this._shown;
     const path = panel && this._pathOf(panel);
     return panel === null || path === null ? null : { panel, path };
   }
 
-  /** The cells of that notebook: their widgets may be made later. */
+  /** The cell models of the current notebook. Their widgets may be created later. */
   private get _models(): readonly ICellModel[] {
     return [...(this._current?.panel.content.model?.cells ?? [])];
   }
@@ -246,9 +245,9 @@ export class NotebookContext {
     return serverPath(this.contents, context.path);
   }
 
-  /** Undefined where it is to be read anew. */
+  /** Undefined if it must be read again. */
   private _seen: ISeen | null | undefined;
-  private _beginnings: IBeginnings | undefined;
+  private _promptSubjects: IPromptSubjects | undefined;
   private _frame = 0;
 }
 

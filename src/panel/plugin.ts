@@ -17,25 +17,25 @@ import { Token } from '@lumino/coreutils';
 import { loadSentences } from '../api/sentences';
 import { IReviews } from '../changes/reviews';
 import { IChats } from '../chat/service';
-import { BrowserStorage } from '../parts/storage';
+import { BrowserStorage } from '../common/storage';
 import { IQuestions } from '../questions/model';
 import type { AppStore } from '../state/app';
 import { IAppStore } from '../state/plugin';
 import { DEFAULTS, type IPreferences } from '../state/preferences';
 import { addCommands, CommandIDs } from './commands';
 import type { IPanelServices } from './services';
-import { Memory } from './memory';
-import { notify } from './notices';
-import { Places } from './places';
+import { PanelStorage } from './panelStorage';
+import { notify } from './notifications';
+import { PanelManager } from './panelManager';
 import { LocalSanitizer } from './sanitizer';
 import { NotebookContext } from './notebook';
 
-/** What the panels have around them, for the plug-ins here. */
+/** The services of the panels. */
 const PanelServices = new Token<IPanelServices>('tk-ai-extension:PanelServices');
 
 const services: JupyterFrontEndPlugin<IPanelServices> = {
   id: 'tk-ai-extension:panel-services',
-  description: 'What the panel needs of JupyterLab: the notebooks, rendering, state.',
+  description: 'Provides the services of the panel: notebooks, rendering, state.',
   autoStart: true,
   provides: PanelServices,
   requires: [IAppStore, IChats, IQuestions, IRenderMimeRegistry, IReviews],
@@ -63,7 +63,7 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
     const trans = (translator ?? nullTranslator).load('tk-ai-extension');
     await loadSentences(languageCode);
     const { baseUrl } = app.serviceManager.serverSettings;
-    const memory = new Memory(
+    const memory = new PanelStorage(
       new BrowserStorage(baseUrl),
       new BrowserStorage(baseUrl, 'sessionStorage')
     );
@@ -105,15 +105,15 @@ const panel: JupyterFrontEndPlugin<void> = {
     lab: ILabShell | null
   ): void => {
     const { memory, trans } = services;
-    const places = new Places(app, services, lab !== null);
-    const { side, tabs } = places;
+    const manager = new PanelManager(app, services, lab !== null);
+    const { side, tabs } = manager;
     app.shell.add(side, 'right', { rank: 900, type: 'Claude' });
     restorer?.add(side, side.id);
     void memory.restored.then(() => side.controller.restore(memory.chat));
     side.controller.shown.connect((_, chat) => {
       memory.chat = chat;
     });
-    addCommands(app, services, places);
+    addCommands(app, services, manager);
     if (restorer !== null) {
       void restorer.restore(tabs, {
         command: CommandIDs.main,
@@ -121,7 +121,7 @@ const panel: JupyterFrontEndPlugin<void> = {
         name: widget => widget.id
       });
     }
-    notify(services, places);
+    notify(services, manager);
 
     const category = trans.__('Claude');
     for (const command of Object.values(CommandIDs)) {

@@ -25,7 +25,7 @@ describe('what a model wrote', () => {
     expect(sanitizer.sanitize(html)).toBe(html);
   });
 
-  it('leaves no form, which would load the page anew', () => {
+  it('removes forms, which could reload the page', () => {
     expect(sanitizer.sanitize('<form><b>x</b><form>y</form></form>')).toBe('<b>x</b>y');
   });
 

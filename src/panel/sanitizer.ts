@@ -1,17 +1,16 @@
 import type { IRenderMime } from '@jupyterlab/rendermime';
 
-import { loading } from '../pictures/addresses';
-import { letGo } from '../pictures/holding';
+import { loadingAttributes } from '../images/addresses';
+import { unblock } from '../images/blockingSanitizer';
 
 /**
- * A sanitizer after which nothing is loaded from anywhere: what a model writes may carry data away
- * in the address of a picture.
+ * A sanitizer after which HTML loads nothing, since a model can leak data in the address of an image.
  *
- * Pictures that are part of the text (`data:`) stay, as Mermaid's diagrams are; others become a note
- * with their address.
+ * Images with `data:` addresses are kept, such as Mermaid diagrams. Others are replaced by a note with
+ * their address.
  *
- * @param within - what takes scripts and handlers out.
- * @param blocked - the words for a picture of this address.
+ * @param within - The sanitizer that removes scripts and event handlers.
+ * @param blocked - Returns the note for an address.
  */
 export class LocalSanitizer implements IRenderMime.ISanitizer {
   constructor(
@@ -28,14 +27,14 @@ export class LocalSanitizer implements IRenderMime.ISanitizer {
 
   sanitize(dirty: string, options?: IRenderMime.ISanitizerOptions): string {
     const clean = this._within.sanitize(dirty, options);
-    // A document without a window: nothing in it is loaded or run.
+    // A document without a window loads and runs nothing.
     const inert = new DOMParser().parseFromString(clean, 'text/html');
-    // What notebooks only hold is taken out here; diagrams stay as code.
-    letGo(inert.body, () => undefined);
+    // Restore what the shared sanitizer blocked, to remove it below. Diagrams stay code.
+    unblock(inert.body, () => undefined);
     for (const element of inert.body.querySelectorAll('*')) {
       this._localise(element, inert);
     }
-    // A form without an address would load the page anew.
+    // Submitting a form without an action would reload the page.
     for (const form of inert.body.querySelectorAll('form')) {
       form.replaceWith(...form.childNodes);
     }
@@ -43,11 +42,11 @@ export class LocalSanitizer implements IRenderMime.ISanitizer {
   }
 
   private _localise(element: Element, inert: Document): void {
-    for (const name of loading(element)) {
+    for (const name of loadingAttributes(element)) {
       const address = element.getAttribute(name) ?? '';
-      // As an image, an SVG runs no script and loads nothing.
+      // An SVG in an `img` runs no scripts and loads nothing.
       const isDiagram = element.localName === 'img' && name === 'src' && SVG.test(address);
-      if (name !== 'style' && (isDiagram || isPicture(address) || address.startsWith('#'))) {
+      if (name !== 'style' && (isDiagram || isImageData(address) || address.startsWith('#'))) {
         continue;
       }
       if (element.localName === 'img' && name !== 'style') {
@@ -63,6 +62,6 @@ export class LocalSanitizer implements IRenderMime.ISanitizer {
 
 const SVG = /^data:image\/svg\+xml[;,]/i;
 
-function isPicture(address: string): boolean {
+function isImageData(address: string): boolean {
   return /^data:image\/(png|jpeg|gif|webp);base64,/i.test(address);
 }

@@ -1,13 +1,12 @@
-/** A place in the text of an element: characters before it. */
+/** A position in the text of an element, in characters. */
 interface IPlace {
   offset: number;
 }
 
 /**
- * Remembers what of an element's text is selected, and selects it again once the element was
- * rendered anew: nobody loses a selection because the text below it grows.
+ * Save the selection in an element, to restore it after the element was rendered again.
  *
- * @returns What selects it again.
+ * @returns Restores the selection.
  */
 export function keepSelection(host: HTMLElement): () => void {
   const selection = document.getSelection();

@@ -9,22 +9,22 @@ import type { IChats } from '../chat/service';
 import type { IQuestions } from '../questions/model';
 import type { AppStore, IAppState, IOpenChat } from '../state/app';
 import { openChat } from '../state/app';
-import type { Memory } from './memory';
+import type { PanelStorage } from './panelStorage';
 import type { NotebookContext } from './notebook';
 
-/** All that the parts of the panel act by. What they show is in the store. */
+/** The services of the panel's components. */
 export interface IPanelServices {
   store: AppStore;
   chats: IChats;
   commands: CommandRegistry;
-  /** What colours code; null where nothing does, and lines are plain. */
+  /** The languages for syntax highlighting; null if lines are plain. */
   languages: IEditorLanguageRegistry | null;
-  memory: Memory;
-  /** What agents ask that are not the panel's own chats. */
+  memory: PanelStorage;
+  /** Approval requests of agents other than the panel's chats. */
   questions: IQuestions;
-  /** What the person has kept of what agents changed. */
+  /** The changes by agents that the person has kept. */
   reviews: IReviews;
-  /** Renders what a model wrote: sanitized, and loading nothing. */
+  /** Renders what a model wrote, with a sanitizer after which nothing is loaded. */
   rendermime: IRenderMimeRegistry;
   notebook: NotebookContext;
   trans: TranslationBundle;
@@ -34,7 +34,7 @@ const ServicesContext = createContext<IPanelServices | null>(null);
 
 export const ServicesProvider = ServicesContext.Provider;
 
-/** What the panel acts by. */
+/** Return the services of the panel. */
 export function useServices(): IPanelServices {
   const services = useContext(ServicesContext);
   if (services === null) {
@@ -44,16 +44,16 @@ export function useServices(): IPanelServices {
 }
 
 /**
- * A part of the state, rendered again whenever it is another one.
+ * Return a part of the state, and render again when it changes.
  *
- * @param select - Gives a part of the state itself, not something made of it.
+ * @param select - Returns a part of the state itself, not a new object.
  */
 export function useSelector<T>(select: (state: IAppState) => T): T {
   const { store } = useServices();
   return useSyncExternalStore(store.subscribe, () => select(store.state));
 }
 
-/** A part of a chat that is open. */
+/** Return a part of the state of an open chat. */
 export function useChat<T>(key: string, select: (chat: IOpenChat) => T): T {
   return useSelector(state => select(openChat(state, key)));
 }

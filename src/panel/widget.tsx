@@ -5,8 +5,8 @@ import type { JSX } from 'react';
 
 import { isInRightSidebar } from '../lab/sidebar';
 import type { IPanelServices } from './services';
-import { DropTarget } from './dropping';
-import { chatIcon } from '../parts/icon';
+import { DropTarget } from './dropTarget';
+import { chatIcon } from '../common/icon';
 import { PanelController } from './controller';
 import { Panel } from './Panel';
 import { widen } from './width';
@@ -33,23 +33,23 @@ export class ChatPanel extends ReactWidget {
 
   readonly controller: PanelController;
 
-  /** Lets the person write. */
+  /** Focus the message box. */
   focusBox(): void {
     this._focusing = requestAnimationFrame(() => this.node.querySelector('textarea')?.focus());
   }
 
-  /** Whether a question is shown. */
+  /** Whether an approval request is shown. */
   get hasQuestion(): boolean {
     return this.node.querySelector('.tk-Question') !== null;
   }
 
-  /** Moves to the question that waits for an approval, once it is shown. */
+  /** Focus the first approval request, as soon as it is rendered. */
   focusQuestion(): void {
     this._seeking.disconnect();
-    // The box was to have the focus, where its chat was opened just now.
+    // Cancel the focus of the message box, which opening a chat requests.
     cancelAnimationFrame(this._focusing);
     if (!this._toQuestion()) {
-      // Its chat was opened just now: it is rendered within the next frames.
+      // A chat that was just opened is rendered within the next frames.
       this._seeking.observe(this.node, { childList: true, subtree: true });
     }
   }
@@ -79,8 +79,8 @@ export class ChatPanel extends ReactWidget {
   }
 
   /**
-   * Give the panel the width that a diff needs, once: JupyterLab shows a sidebar first as narrow as it
-   * can be. From then on the width is the person's.
+   * Widen the panel for diffs, once: JupyterLab opens a sidebar with its minimum width. Later the
+   * person's width is kept.
    */
   private _widen(): void {
     if (this._isWidened || !isInRightSidebar(this)) {
@@ -93,7 +93,7 @@ export class ChatPanel extends ReactWidget {
   protected override onActivateRequest(message: Message): void {
     super.onActivateRequest(message);
     requestAnimationFrame(() => {
-      // Who is in it already, at a question, stays there.
+      // Keep the focus if it is in the panel already.
       if (!this.node.contains(document.activeElement)) {
         this.node.querySelector('textarea')?.focus();
       }

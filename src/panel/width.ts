@@ -1,18 +1,18 @@
 import { SplitPanel, type Widget } from '@lumino/widgets';
 
-/** Pixels up to which a sidebar is as narrow as JupyterLab lets it be. */
+/** Pixels up to which a sidebar counts as having its minimum width. */
 const NARROW = 280;
-/** Pixels in which lines of a diff can be read. */
+/** Pixels in which a diff is readable. */
 const WIDE = 400;
-/** The share of the width that the panel takes at most: the notebook is where work is seen. */
+/** The panel's maximum share of the width, to leave room for the notebook. */
 const SHARE = 0.35;
 
 /**
- * The sizes of what stands side by side, once the panel has the width that a diff needs.
+ * Return the relative sizes of a split panel once a part is wide enough for a diff.
  *
- * @param sizes - The share of each.
- * @param panel - The place of the panel; what it gains, the widest of the others loses.
- * @param total - Pixels of all.
+ * @param sizes - The relative sizes.
+ * @param panel - The index of the part. What it gains, the widest part loses.
+ * @param total - The width of all parts in pixels.
  */
 export function widened(sizes: readonly number[], panel: number, total: number): number[] {
   const share = Math.min(WIDE / total, SHARE);
@@ -23,7 +23,7 @@ export function widened(sizes: readonly number[], panel: number, total: number):
     : sizes.map((size, place) => (place === panel ? share : place === widest ? size - gain : size));
 }
 
-/** Gives a panel in a sidebar the width that a diff needs, where it is as narrow as it can be. */
+/** Widen a panel in a sidebar for diffs, if it has its minimum width. */
 export function widen(panel: Widget): void {
   let sidebar = panel;
   while (sidebar.parent !== null && !(sidebar.parent instanceof SplitPanel)) {

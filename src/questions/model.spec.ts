@@ -20,7 +20,7 @@ describe('the questions of other agents', () => {
   let asked: string[];
   let ended: [string, IEnded['outcome'], boolean][];
 
-  const tell = (event: PermissionEvent): void => server.publish({ permissions: true }, event);
+  const publish = (event: PermissionEvent): void => server.publish({ permissions: true }, event);
 
   /** Waits until so many wait. */
   const count = (number: number): Promise<void> =>
@@ -28,7 +28,7 @@ describe('the questions of other agents', () => {
       const look = (): void => {
         if (store.state.requests.length === number) {
           unsubscribe();
-          // Once what else is told of the change was told.
+          // After all signals of the change were emitted.
           queueMicrotask(resolve);
         }
       };
@@ -39,8 +39,8 @@ describe('the questions of other agents', () => {
   beforeEach(async () => {
     server = new FakeServer();
     server.answer = ({ number }) => {
-      server.tell(number, { reset: true });
-      server.tell(number, { id: 1, event: { kind: 'waiting', permissions: waits } });
+      server.deliver(number, { reset: true });
+      server.deliver(number, { id: 1, event: { kind: 'waiting', permissions: waits } });
     };
     store = createStore();
     waits = [request('a')];
@@ -49,7 +49,7 @@ describe('the questions of other agents', () => {
       if (refusal !== null) {
         return Promise.reject(refusal);
       }
-      tell({ kind: 'settled', id, outcome });
+      publish({ kind: 'settled', id, outcome });
       return Promise.resolve();
     };
     questions = new Questions(server.channel, { answer }, store);
@@ -65,37 +65,37 @@ describe('the questions of other agents', () => {
 
   afterEach(() => questions.dispose());
 
-  it('are known from the beginning of a subscription on', async () => {
-    tell({ kind: 'asked', permission: request('b') });
+  it('are read when the subscription starts', async () => {
+    publish({ kind: 'asked', permission: request('b') });
     await count(2);
     expect(asked).toEqual(['a', 'b']);
-    tell({ kind: 'settled', id: 'a', outcome: 'expired' });
+    publish({ kind: 'settled', id: 'a', outcome: 'expired' });
     await count(1);
     expect(ended).toEqual([['a', 'expired', false]]);
   });
 
-  it('go when they are answered here, and that is told once', async () => {
+  it('are removed when they are answered here, with one signal', async () => {
     expect(await questions.answer(request('a'), 'once')).toBeNull();
-    tell({ kind: 'asked', permission: request('b') });
+    publish({ kind: 'asked', permission: request('b') });
     await count(1);
     expect(ended).toEqual([['a', 'once', true]]);
   });
 
-  it('go when somebody else was faster', async () => {
+  it('are removed when they were answered elsewhere', async () => {
     refusal = refused('permission_not_found');
     expect(await questions.answer(request('a'), 'once')).toBeNull();
     expect(store.state.requests).toEqual([]);
     expect(ended).toEqual([['a', null, false]]);
   });
 
-  it('wait on where the answer did not reach the server', async () => {
+  it('stay pending if the answer did not reach the server', async () => {
     refusal = unreachable();
     expect((await questions.answer(request('a'), 'once'))?.code).toBe('unreachable');
     expect(store.state.requests.map(each => each.id)).toEqual(['a']);
     expect(ended).toEqual([]);
   });
 
-  it('are known again when the connection is back, and those that were known are not told twice', async () => {
+  it('are read again after a reconnect, and emitted once', async () => {
     waits = [request('a'), request('b')];
     server.cut();
     server.connect();
@@ -103,7 +103,7 @@ describe('the questions of other agents', () => {
     expect([asked, ended]).toEqual([['a', 'b'], []]);
   });
 
-  it('are known to have ended while the connection was lost', async () => {
+  it('are removed if they ended while the connection was lost', async () => {
     server.cut();
     waits = [];
     server.connect();

@@ -9,22 +9,22 @@ import type { PermissionsApi } from '../api/permissions';
 import type { AppStore } from '../state/app';
 import { reduceRequests } from '../state/requests';
 
-/** A request that waits no more. */
+/** A request that is no longer pending. */
 export interface IEnded {
   request: PermissionInfo;
-  /** Null where it ended while nobody looked. */
+  /** Null if it ended while the connection was lost. */
   outcome: Outcome | null;
   /** Whether it was answered in this page. */
   here: boolean;
 }
 
-/** What agents ask that are not the panel's own chats. */
+/** Approval requests of agents other than the panel's chats. */
 export interface IQuestions {
-  /** Emitted for each request once it is known of. */
+  /** Emitted with each new request. */
   readonly asked: ISignal<IQuestions, PermissionInfo>;
-  /** Emitted for each that waits no more. */
+  /** Emitted with each request that is no longer pending. */
   readonly ended: ISignal<IQuestions, IEnded>;
-  /** Answers one; what went wrong, where it still waits afterwards. */
+  /** Answer a request. Return the error if it is still pending; else null. */
   answer(request: PermissionInfo, answer: Answer, message?: string): Promise<ErrorInfo | null>;
 }
 
@@ -33,12 +33,12 @@ export const IQuestions = new Token<IQuestions>(
   'What agents over MCP or REST need an approval for, and the way to answer.'
 );
 
-/** The requests that wait, kept up with the server for as long as somebody looks. */
+/** Syncs the pending requests in the store with the server. */
 export class Questions implements IQuestions, IDisposable {
   /**
-   * @param _channel - brings the requests.
-   * @param _routes - answers them.
-   * @param _store - takes those that wait.
+   * @param _channel - Delivers the requests.
+   * @param _routes - Sends the answers.
+   * @param _store - Holds the pending requests.
    */
   constructor(
     private readonly _channel: IChannel,
@@ -58,7 +58,7 @@ export class Questions implements IQuestions, IDisposable {
     return this._disposed;
   }
 
-  /** Follows the requests from now on. */
+  /** Subscribe to requests. */
   follow(): void {
     this._following ??= this._channel.subscribe<PermissionEvent>(
       { permissions: true },
@@ -83,7 +83,7 @@ export class Questions implements IQuestions, IDisposable {
       if (error.problem.code !== 'permission_not_found') {
         return error.problem;
       }
-      // Somebody was faster, or it has expired.
+      // It was answered elsewhere, or has expired.
       this._answering.delete(request.id);
       const others = this._waiting.filter(each => each.id !== request.id);
       this._show(others.length < this._waiting.length ? others : this._waiting, null);

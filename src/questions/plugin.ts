@@ -6,7 +6,7 @@ import type { AppStore } from '../state/app';
 import { IAppStore } from '../state/plugin';
 import { IQuestions, Questions } from './model';
 
-/** What other agents ask. */
+/** Approval requests of other agents. */
 const questions: JupyterFrontEndPlugin<IQuestions> = {
   id: 'tk-ai-extension:questions',
   description: 'What agents over MCP or REST need an approval for.',
@@ -19,7 +19,7 @@ const questions: JupyterFrontEndPlugin<IQuestions> = {
       new PermissionsApi(app.serviceManager.serverSettings),
       store
     );
-    // Once it is known whether a panel shows, and who notifies of them is there.
+    // After the start, when panels are restored and notifications are connected.
     void app.restored.then(() => found.follow());
     return found;
   }

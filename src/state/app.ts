@@ -1,9 +1,9 @@
-/** The state of a page: all that its panels show. */
+/** The state of a page, from which its panels are rendered. */
 
 import type { ChatInfo, ErrorInfo, Mode, ModelsInfo, PermissionInfo } from '../api/events';
 import { EMPTY, type IChatState, type IJournal } from './chat';
-import type { Compose, ISeen } from './draft';
-import type { IKept } from './kept';
+import type { Compose, ISeen } from './compose';
+import type { IKept } from './keptChanges';
 import { DEFAULTS, type IPreferences } from './preferences';
 import { Store } from './store';
 
@@ -11,55 +11,55 @@ import { Store } from './store';
 export interface IOpenChat extends IChatState {
   /** Null until its first message was sent. */
   id: string | null;
-  /** Whether its past is there. */
+  /** Whether its past events are loaded. */
   loaded: boolean;
-  /** What the server said to the last request that it did not carry out. */
+  /** The error of the last request. */
   problem: ErrorInfo | null;
-  /** What of its changes stands; null where the server has not said so yet. */
+  /** Its changes that are not undone; null until they are loaded. */
   journal: IJournal | null;
-  /** Whether the connection on which it is followed is lost. */
+  /** Whether the connection is lost while the chat is subscribed. */
   lost: boolean;
 }
 
-/** Something that does not go with a message. */
+/** Something that was not attached. */
 export interface IRefused {
   name: string;
-  why: 'folder' | 'gone' | 'lost' | 'many' | 'no picture' | 'no text' | 'large';
+  why: 'folder' | 'gone' | 'lost' | 'many' | 'no image' | 'no text' | 'large';
 }
 
-/** What one panel shows. */
+/** The state of a panel. */
 export interface IPanelState {
   /** The chat's key in `IAppState.open`. */
   chat: string;
   compose: Compose;
-  /** What the person chose for the messages to come; null for nothing. */
+  /** The person's choice for the next messages; null for the default. */
   mode: Mode | null;
   model: string | null;
-  /** What was last to go with the message and does not. */
+  /** What could not be attached in the last attempt. */
   refused: readonly IRefused[];
   showsHistory: boolean;
-  /** Whether the person opened the chat that is shown: they write on in it. */
+  /** Whether the person opened the chat, so that its message box gets the focus. */
   opened: boolean;
-  /** Rises when another chat is shown. */
+  /** Incremented when another chat is shown. */
   generation: number;
 }
 
 export interface IAppState {
-  /** The user's chats, the one used last first. */
+  /** The user's chats, from the one used last. */
   chats: readonly ChatInfo[];
-  /** What answers; null until the server said so. */
+  /** The models of the server; null until they are loaded. */
   models: ModelsInfo | null;
-  /** By keys of this page: a new chat has no id. */
+  /** The open chats by keys of this page, since a new chat has no id. */
   open: Readonly<Record<string, IOpenChat>>;
-  /** What agents that are not the panel's chats need an approval for, the oldest first. */
+  /** Pending requests of agents other than the panel's chats, from the oldest. */
   requests: readonly PermissionInfo[];
   /** What the person has kept of notebooks, by their paths. */
   kept: Readonly<Record<string, IKept>>;
   preferences: IPreferences;
-  /** What the person looks at; null where no notebook is open. */
+  /** The current notebook and cells; null if no notebook is open. */
   seen: ISeen | null;
   panels: Readonly<Record<string, IPanelState>>;
-  /** JupyterLab's theme, once it is another one than at the start. */
+  /** JupyterLab's theme; empty until it changes. */
   theme: string;
 }
 
@@ -75,7 +75,7 @@ export const NEW_CHAT: IOpenChat = {
   lost: false
 };
 
-/** A store in which nothing is known yet. */
+/** Create a store with an empty state. */
 export function createStore(some: Partial<IAppState> = {}): AppStore {
   return new Store<IAppState>({
     chats: [],
@@ -91,23 +91,23 @@ export function createStore(some: Partial<IAppState> = {}): AppStore {
   });
 }
 
-/** A chat that is open; an empty one where it is open no more. */
+/** Return the state of an open chat; an empty one if it is closed. */
 export function openChat({ open }: IAppState, key: string): IOpenChat {
   return open[key] ?? NEW_CHAT;
 }
 
-/** The mode of a panel's next message: that of the last one, where the person chose no other. */
+/** Return the mode of a panel's next message. Default: that of the last one. */
 export function modeOf(state: IAppState, { mode, chat }: IPanelState): Mode {
   return mode ?? openChat(state, chat).turns.at(-1)?.mode ?? state.preferences.mode;
 }
 
-/** The model that answers a panel's next message; empty for the server's usual one. */
+/** Return the model of a panel's next message; empty for the server's default. */
 export function modelOf({ models, preferences }: IAppState, { model }: IPanelState): string {
   const name = model ?? preferences.model;
   return models?.models.includes(name) === true ? name : '';
 }
 
-/** A record without one of its keys. */
+/** Return a record without a key. */
 export function without<T>(record: Readonly<Record<string, T>>, key: string): Record<string, T> {
   return Object.fromEntries(Object.entries(record).filter(([each]) => each !== key));
 }

@@ -1,4 +1,4 @@
-/** What a chat shows: turns, made of what Claude wrote, thought and did. Plain values. */
+/** The state of a chat: its turns with texts, thoughts and calls. */
 
 import type {
   CellChangedEvent,
@@ -15,8 +15,8 @@ import type {
 } from '../api/events';
 
 /**
- * The status of a call: `pending` while it needs an approval, `denied` where a person refused it,
- * `stopped` where its turn was stopped before it ended.
+ * The status of a call: `pending` while it needs an approval, `denied` if a person denied it, `stopped`
+ * if its turn was stopped before it ended.
  */
 export type CallStatus = 'pending' | 'running' | 'complete' | 'error' | 'denied' | 'stopped';
 
@@ -24,21 +24,21 @@ export interface IText {
   kind: 'text' | 'thinking';
   block: number;
   text: string;
-  /** Characters (code points) of it. */
+  /** Its length in code points. */
   length: number;
 }
 
-/** Something that the server says: in English, and by its code where it has one. */
-export interface ISaid {
+/** A message of the server in English, with its code and parameters if it has a code. */
+export interface IServerText {
   text: string;
   sentence: SentenceInfo | null;
 }
 
-export interface INotice extends ISaid {
+export interface INotice extends IServerText {
   kind: 'notice';
 }
 
-/** A request for a person's approval. */
+/** An approval request. */
 export interface IQuestion {
   id: string;
   effect: PermissionAskedEvent['effect'];
@@ -51,22 +51,22 @@ export interface IResult {
   ok: boolean;
   text: string;
   structured: Json;
-  /** Of each of the answer's notices its code; undefined in what an older version kept. */
+  /** Codes of the notices in the result; undefined in chats of an older version. */
   notices: readonly (SentenceInfo | null)[] | undefined;
   images: readonly Picture[];
   seconds: number;
 }
 
-/** A call of a tool. */
+/** A tool call. */
 export interface ICall {
   kind: 'call';
   id: string;
   tool: string;
   arguments: Json;
   status: CallStatus;
-  progress: ISaid | null;
+  progress: IServerText | null;
   question: IQuestion | null;
-  /** Whether a person was asked for an approval. */
+  /** Whether it had an approval request. */
   asked: boolean;
   changes: readonly CellChangedEvent[];
   result: IResult | null;
@@ -74,7 +74,7 @@ export interface ICall {
 
 export type Item = IText | INotice | ICall;
 
-/** The model is asked again in a while. */
+/** A pending retry of a request to the model. */
 export interface IRetry {
   attempt: number;
   attempts: number;
@@ -82,19 +82,19 @@ export interface IRetry {
   reason: string;
 }
 
-/** A message and all that came of it. */
+/** A message and its answer. */
 export interface ITurn {
   id: string;
   /** Seconds since the epoch. */
   time: number;
   text: string;
   notebook: string | null;
-  /** The cell that the person was in, where it went with the message. */
+  /** The active cell, if it was included in the message. */
   activeCell: string | null;
   mode: Mode;
   model: string;
   attachments: readonly string[];
-  /** How many turns of the chat came first when it was sent. */
+  /** The number of turns before it in the queue when it was sent. */
   ahead: number;
   began: boolean;
   items: readonly Item[];
@@ -102,29 +102,29 @@ export interface ITurn {
   usage: UsedEvent | null;
   error: ErrorInfo | null;
   end: End | null;
-  /** Whether it made a plan that waits for an answer. */
+  /** Whether it has a plan that needs an answer. */
   plans: boolean;
-  /** Whether a later message took its place: Claude does not know of it any more. */
+  /** Whether it was replaced by a later message, and is not in Claude's context any more. */
   replaced: boolean;
 }
 
-/** Whether a message waits for the one before it. */
+/** Return whether a message is queued. */
 export function waits(turn: ITurn): boolean {
   return turn.end === null && !turn.began && turn.ahead > 0;
 }
 
-/** Whether a message was taken back before Claude got it. */
+/** Return whether a message was withdrawn from the queue. */
 export function isUnsent(turn: ITurn): boolean {
   return turn.end === 'stopped' && !turn.began;
 }
 
-/** What of a chat's changes stood when the server was asked. */
+/** The changes of a chat that were not undone when they were loaded. */
 export interface IJournal extends ChatChanges {
-  /** The turns that had ended by then: of others it knows nothing, or not all. */
+  /** The turns that had ended by then. The changes of others may be incomplete. */
   ended: ReadonlySet<string>;
 }
 
-/** A chat as far as it is known. */
+/** The events of a chat, reduced. */
 export interface IChatState {
   /** The number of the last event. */
   last: number;
@@ -133,12 +133,12 @@ export interface IChatState {
 
 export const EMPTY: IChatState = { last: 0, turns: [] };
 
-/** Whether a turn goes on or waits. */
+/** Return whether a turn runs or is queued. */
 export function isBusy(state: Pick<IChatState, 'turns'>): boolean {
   return state.turns.some(turn => turn.end === null);
 }
 
-/** The first question that waits for an answer, with its call. */
+/** Return the first pending approval request, with its call. */
 export function waitingQuestion(state: IChatState): { call: ICall; question: IQuestion } | null {
   for (const turn of state.turns) {
     if (turn.end === null) {
@@ -152,7 +152,7 @@ export function waitingQuestion(state: IChatState): { call: ICall; question: IQu
   return null;
 }
 
-/** All changes of a turn, those of one cell together, in the order in which cells were touched. */
+/** Return the changes of a turn by cell, in the order of each cell's first change. */
 export function changesByCell(turn: ITurn): Map<string, CellChangedEvent[]> {
   const found = new Map<string, CellChangedEvent[]>();
   for (const item of turn.items) {
@@ -166,7 +166,7 @@ export function changesByCell(turn: ITurn): Map<string, CellChangedEvent[]> {
   return found;
 }
 
-/** Tokens and dollars of all turns. */
+/** Return the tokens and the cost in dollars of all turns. */
 export function total(state: Pick<IChatState, 'turns'>): { tokens: number; cost: number | null } {
   let tokens = 0;
   let cost: number | null = null;

@@ -1,6 +1,6 @@
 import type { Mode } from '../api/events';
 
-/** What a person may choose in the Settings Editor; `schema/panel.json` describes each. */
+/** The settings of the panel, described in `schema/panel.json`. */
 export interface IPreferences {
   mode: Mode;
   model: string;

@@ -104,7 +104,7 @@ describe('a chat', () => {
     expect(total(reduce(EMPTY, STORY))).toEqual({ tokens: 20, cost: 0.5 });
   });
 
-  it('forgets blocks that the model begins anew', () => {
+  it('discards blocks that the model starts again', () => {
     const [turn] = reduce(
       EMPTY,
       story(

@@ -1,12 +1,12 @@
-/** Events become what a chat shows. Pure: a state is never changed, and what did not change is kept. */
+/** Reducer of chat events. Unchanged parts of the state stay the same objects. */
 
 import type { ChatEvent, End, Json } from '../api/events';
 import type { CallStatus, ICall, IChatState, IText, Item, ITurn } from './chat';
 
 /**
- * The state after some events.
+ * Return the state after some events.
  *
- * Events that are known already change nothing, so that a stream may begin anywhere before its end.
+ * Known events are ignored, so that a subscription may replay them.
  */
 export function reduce(state: IChatState, events: readonly ChatEvent[]): IChatState {
   let { last } = state;
@@ -157,7 +157,7 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
         items: turn.items.map(item => ended(item, event.end))
       };
     default:
-      // A newer server tells of more than is known here.
+      // A newer server may send other events.
       return turn;
   }
 }
@@ -166,7 +166,7 @@ function isWritten(item: Item): item is IText {
   return item.kind === 'text' || item.kind === 'thinking';
 }
 
-/** A piece is put where it begins in its block: what came twice stands there once. */
+/** Insert a piece of text at its offset in its block, so that a repeated piece has no effect. */
 function written(
   items: readonly Item[],
   kind: IText['kind'],
@@ -180,7 +180,7 @@ function written(
   return items.with(place, { ...block, ...grown(block.text, block.length, piece) });
 }
 
-/** The server counts characters, where a string here counts UTF-16 units. */
+/** Append a piece. Offsets are code points, while strings have UTF-16 units. */
 function grown(
   text: string,
   length: number,
@@ -200,7 +200,7 @@ function withCall(turn: ITurn, id: string, change: (call: ICall) => ICall): ITur
   return { ...turn, items: turn.items.with(place, change(call)) };
 }
 
-/** The status of a call with a result. */
+/** Return the status of a call with a result. */
 function statusOf(call: ICall, { ok, structured }: { ok: boolean; structured: Json }): CallStatus {
   if (ok) {
     return 'complete';
@@ -209,20 +209,20 @@ function statusOf(call: ICall, { ok, structured }: { ok: boolean; structured: Js
     case 'stopped':
       return 'stopped';
     case 'permission_denied':
-      // Without a question it was the server's own rule that refused it.
+      // Without an approval request, a rule of the server denied it.
       return call.asked ? 'denied' : 'error';
     default:
       return 'error';
   }
 }
 
-/** The code of the error that a tool answered with; null where it did not. */
+/** Return the error code in the result of a tool; null for none. */
 export function errorCode({ error }: Json): string | null {
   const code = (error as { code?: unknown } | undefined)?.code;
   return typeof code === 'string' ? code : null;
 }
 
-/** After the end of a turn no call of it is under way, whatever was received last. */
+/** End a call without a result, since its turn has ended. */
 function ended(item: Item, end: End): Item {
   if (item.kind !== 'call' || item.result !== null) {
     return item;

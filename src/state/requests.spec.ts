@@ -8,13 +8,13 @@ const all = (...events: PermissionEvent[]): readonly PermissionInfo[] => events.
 const ids = (waiting: readonly PermissionInfo[]): string[] => waiting.map(each => each.id);
 
 describe('the requests that wait', () => {
-  it('come in the order in which they were asked, and go when they are settled', () => {
+  it('are in the order of their events, until they are settled', () => {
     const waiting = all(asked(request('a')), asked(request('b')), asked(request('c')));
     expect(ids(waiting)).toEqual(['a', 'b', 'c']);
     expect(ids(reduce(waiting, settled('b')))).toEqual(['a', 'c']);
   });
 
-  it('are those of the beginning of a line, whatever was known before', () => {
+  it('are replaced when a subscription starts', () => {
     const waiting = all(asked(request('a')), asked(request('b')));
     const line: PermissionEvent = { kind: 'waiting', permissions: [request('b'), request('d')] };
     const after = reduce(waiting, line);
@@ -22,14 +22,14 @@ describe('the requests that wait', () => {
     expect(after[0]).toBe(waiting[1]);
   });
 
-  it('stay as they are where nothing is new', () => {
+  it('stay the same object without a change', () => {
     const waiting = all(asked(request('a')));
     expect(reduce(waiting, asked(request('a')))).toBe(waiting);
     expect(reduce(waiting, settled('gone'))).toBe(waiting);
     expect(reduce(waiting, { kind: 'later' } as unknown as PermissionEvent)).toBe(waiting);
   });
 
-  it('leave out what a chat asks where it is shown', () => {
+  it('leave out requests of the panel’s chats', () => {
     const inChat = request('a', { face: 'chat', within_call: true });
     const inKernel = request('b', { face: 'chat' });
     const inClient = request('c', { within_call: true });

@@ -1,8 +1,8 @@
-/** Events become the requests that wait for an answer here. Pure: no list is ever changed. */
+/** Reducer of the pending permission requests. */
 
 import type { PermissionEvent, PermissionInfo } from '../api/events';
 
-/** The requests after an event. What is known already stays the same object. */
+/** Return the requests after an event. Known requests stay the same objects. */
 export function reduceRequests(
   waiting: readonly PermissionInfo[],
   event: PermissionEvent
@@ -22,12 +22,12 @@ export function reduceRequests(
         ? waiting.filter(known => known.id !== event.id)
         : waiting;
     default:
-      // A newer server tells of more than is known here.
+      // A newer server may send other events.
       return waiting;
   }
 }
 
-/** Whether it is asked for here, and not in the chat that it belongs to. */
+/** Return whether a request is shown here, and not in the transcript of its chat. */
 function isShownHere({ face, within_call }: PermissionInfo): boolean {
   return !(face === 'chat' && within_call);
 }

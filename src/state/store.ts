@@ -1,17 +1,17 @@
-/** One immutable state, and who is notified when it is another one. */
+/** An immutable state with subscribers. */
 
-/** What a store is read by: React's `useSyncExternalStore`, and tests. */
+/** The interface for readers: React's `useSyncExternalStore`, and tests. */
 export interface IReadable<S> {
   readonly state: S;
-  /** Calls back after each change; returns what ends that. */
+  /** Call back after each change. Returns the function that unsubscribes. */
   subscribe(listener: () => void): () => void;
 }
 
 /**
- * Holds a state that is replaced and never changed.
+ * Holds an immutable state.
  *
- * What a person does is shown at once. What streams in (`coalesced`) is in the state at once as
- * well, but subscribers are notified once per frame: a model writes faster than anybody reads.
+ * Subscribers are notified synchronously, or once per frame for `coalesced` updates: a model streams
+ * faster than the page can render.
  */
 export class Store<S> implements IReadable<S> {
   constructor(private _state: S) {}
@@ -25,7 +25,7 @@ export class Store<S> implements IReadable<S> {
     return () => void this._listeners.delete(listener);
   };
 
-  /** Replaces the state by what `change` makes of it. */
+  /** Replace the state by the result of `change`. */
   update(change: (state: S) => S, { coalesced = false } = {}): void {
     const state = change(this._state);
     if (state === this._state) {
@@ -50,7 +50,7 @@ export class Store<S> implements IReadable<S> {
   private _frame = 0;
 }
 
-/** A hidden page has no frames. */
+/** Call back in the next frame, or by a timer in a hidden page, which has no frames. */
 function nextFrame(done: () => void): number {
   return document.hidden ? window.setTimeout(done, 16) : requestAnimationFrame(done);
 }

@@ -1,10 +1,10 @@
-/** Cells as they are compared: what they hold, however it is written. */
+/** Comparison of cells, independent of how they are serialized. */
 
 import type * as nbformat from '@jupyterlab/nbformat';
 import type { PartialJSONObject, ReadonlyJSONValue } from '@lumino/coreutils';
 import { JSONExt } from '@lumino/coreutils';
 
-/** A cell without what only says how it is written, or whom it is trusted by. */
+/** A cell in a normal form, without its trust. */
 export interface INormal extends Record<string, unknown> {
   source: string;
   metadata: PartialJSONObject;
@@ -12,7 +12,7 @@ export interface INormal extends Record<string, unknown> {
   execution_count?: number | null;
 }
 
-/** Cells by their ids; null where one has none, or two have one. */
+/** Return cells by their ids; null if an id is missing or occurs twice. */
 export function byId(cells: readonly nbformat.ICell[]): Map<string, nbformat.ICell> | null {
   const found = new Map<string, nbformat.ICell>();
   for (const cell of cells) {
@@ -25,7 +25,7 @@ export function byId(cells: readonly nbformat.ICell[]): Map<string, nbformat.ICe
   return found;
 }
 
-/** What a cell holds. */
+/** Return the normal form of a cell. */
 export function normal(cell: nbformat.ICell): INormal {
   const { source, metadata, attachments, outputs, execution_count: count, ...rest } = cell;
   const isCode = cell.cell_type === 'code';
@@ -39,7 +39,7 @@ export function normal(cell: nbformat.ICell): INormal {
   };
 }
 
-/** JupyterLab writes in two ways that outputs are hidden; whether they are trusted, the reader says. */
+/** JupyterLab has two keys for hidden outputs. Trust is not part of the content. */
 function normalMetadata(metadata: PartialJSONObject = {}): PartialJSONObject {
   const { collapsed, jupyter, ...rest } = metadata;
   delete rest['trusted'];
@@ -51,7 +51,7 @@ function normalMetadata(metadata: PartialJSONObject = {}): PartialJSONObject {
   return { ...rest, collapsed: hidden, jupyter: both };
 }
 
-/** Whether two values are the same, or none is there. */
+/** Return whether two values are deeply equal, or both undefined. */
 export function isSame(one: unknown, other: unknown): boolean {
   if (one === undefined || other === undefined) {
     return one === other;
@@ -59,7 +59,7 @@ export function isSame(one: unknown, other: unknown): boolean {
   return JSONExt.deepEqual(one as ReadonlyJSONValue, other as ReadonlyJSONValue);
 }
 
-/** Whether two notebooks are of one format. */
+/** Return whether two notebooks have the same format version. */
 export function isOfOneFormat(
   one: nbformat.INotebookContent,
   other: nbformat.INotebookContent
@@ -67,7 +67,7 @@ export function isOfOneFormat(
   return one.nbformat === other.nbformat && one.nbformat_minor === other.nbformat_minor;
 }
 
-/** Whether two notebooks have the same cells. */
+/** Return whether two notebooks have equal cells. */
 export function isSameContent(
   one: nbformat.INotebookContent,
   other: nbformat.INotebookContent

@@ -15,7 +15,7 @@ describe('splice', () => {
     expect(change).toEqual({ kind: 'text', text: 'b' });
   });
 
-  it('sets all anew from the first output that changes', () => {
+  it('replaces all outputs from the first changed one on', () => {
     const change = splice(2, () => [stream('a'), error], [
       { stream: 0, cut: 0, text: 'b' },
       { append: stream('c') }
@@ -28,7 +28,7 @@ describe('splice', () => {
     expect(change).toEqual({ kind: 'from', first: 0, outputs: [stream('20%')] });
   });
 
-  it('adds outputs without a look at those before', () => {
+  it('appends outputs without copying those before', () => {
     const change = splice(1, () => [error], [
       { append: stream('a') },
       { stream: 1, cut: 0, text: 'b' }
@@ -36,7 +36,7 @@ describe('splice', () => {
     expect(change).toEqual({ kind: 'from', first: 1, outputs: [stream('ab')] });
   });
 
-  it('begins anew after they were cleared', () => {
+  it('starts again after a clear', () => {
     const change = splice(2, () => [error, error], [{ clear: true }, { append: stream('a') }]);
     expect(change).toEqual({ kind: 'from', first: 0, outputs: [stream('a')] });
   });

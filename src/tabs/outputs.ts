@@ -1,11 +1,11 @@
-/** Outputs of a cell that an agent runs, put into the open cell. */
+/** Outputs of a cell that an agent runs, written to the open cell. */
 
 import type { YCodeCell } from '@jupyter/ydoc';
 import type * as nbformat from '@jupyterlab/nbformat';
 
 import type { IOutputs, OutputChange } from './protocol';
 
-/** What becomes of outputs: text at the end of the last one, or all from some place on. */
+/** A change of outputs: text appended to the last one, or all from an index on. */
 export type Splice =
   { kind: 'text'; text: string } | { kind: 'from'; first: number; outputs: nbformat.IOutput[] };
 
@@ -15,14 +15,14 @@ function textOf(output: nbformat.IOutput): string {
 }
 
 /**
- * What changes come to.
+ * Combine changes into one splice.
  *
- * JupyterLab shows an output that is put between others as the last one, and text that is added to
- * any stream at the end of the last one. So just these two are done: text is added to the last
- * output, or everything from the first one that changes is set anew.
+ * JupyterLab renders an inserted output as the last one, and appends text of any stream to the last
+ * one. So only two splices are used: text appended to the last output, or all outputs replaced from
+ * the first changed one on.
  *
- * @param count - how many outputs there are.
- * @param present - copies them, which takes as long as they are.
+ * @param count - The number of outputs.
+ * @param present - Copies the outputs, which takes time in proportion to their size.
  */
 export function splice(
   count: number,
@@ -36,9 +36,9 @@ export function splice(
   if (changes.length === 1 && 'stream' in only && only.cut === 0 && only.stream === count - 1) {
     return { kind: 'text', text: only.text };
   }
-  const news = changes.flatMap(change => ('append' in change ? [change.append] : []));
-  if (news.length === changes.length) {
-    return { kind: 'from', first: count, outputs: news };
+  const appended = changes.flatMap(change => ('append' in change ? [change.append] : []));
+  if (appended.length === changes.length) {
+    return { kind: 'from', first: count, outputs: appended };
   }
   const outputs = present();
   let first = outputs.length;
@@ -64,9 +64,9 @@ export function splice(
 }
 
 /**
- * What an agent puts into a cell does not inherit the trust that a person gave to it.
+ * Remove the trust of a cell, since outputs of an agent do not inherit it.
  *
- * Open views follow that (`src/pictures/trust.ts`).
+ * Open views follow (`src/images/trust.ts`).
  */
 export function distrust(cell: YCodeCell): void {
   if (cell.getMetadata('trusted') === true) {
@@ -74,31 +74,34 @@ export function distrust(cell: YCodeCell): void {
   }
 }
 
-/** Carries out what the server says of a cell that runs, if its outputs are as it expects. */
-export function setOutputs(cell: YCodeCell, told: IOutputs): { applied: boolean; count: number } {
+/** Apply a request to the outputs of a running cell, if their number is the expected one. */
+export function setOutputs(
+  cell: YCodeCell,
+  request: IOutputs
+): { applied: boolean; count: number } {
   const count = cell.youtputs.length;
-  if (told.expected !== null && told.expected !== count) {
+  if (request.expected !== null && request.expected !== count) {
     return { applied: false, count };
   }
-  if (told.start || told.whole !== undefined) {
+  if (request.start || request.whole !== undefined) {
     distrust(cell);
   }
-  if (told.start) {
+  if (request.start) {
     cell.setOutputs([]);
     cell.execution_count = null;
     cell.executionState = 'running';
   }
-  const change = splice(cell.youtputs.length, () => cell.getOutputs(), told.changes ?? []);
+  const change = splice(cell.youtputs.length, () => cell.getOutputs(), request.changes ?? []);
   if (change?.kind === 'text') {
     cell.appendStreamOutput(cell.youtputs.length - 1, change.text);
   } else if (change !== null) {
     cell.updateOutputs(change.first, cell.youtputs.length, change.outputs);
   }
-  if (told.whole !== undefined) {
-    cell.updateOutputs(0, cell.youtputs.length, told.whole);
+  if (request.whole !== undefined) {
+    cell.updateOutputs(0, cell.youtputs.length, request.whole);
   }
-  if (told.finish) {
-    cell.execution_count = told.execution_count ?? null;
+  if (request.finish) {
+    cell.execution_count = request.execution_count ?? null;
     cell.executionState = 'idle';
   }
   return { applied: true, count: cell.youtputs.length };

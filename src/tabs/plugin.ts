@@ -3,7 +3,7 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 
 import type { Connection } from '../api/connection';
 import { IPageConnection } from '../api/plugin';
-import { Page } from './page';
+import { OpenNotebooks } from './openNotebooks';
 
 const tabs: JupyterFrontEndPlugin<void> = {
   id: 'tk-ai-extension:tabs',
@@ -15,7 +15,7 @@ const tabs: JupyterFrontEndPlugin<void> = {
     tracker: INotebookTracker,
     connection: Connection
   ) => {
-    new Page(tracker, serviceManager.contents, connection);
+    new OpenNotebooks(tracker, serviceManager.contents, connection);
   }
 };
 

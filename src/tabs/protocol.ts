@@ -1,25 +1,25 @@
-/** What goes over the line between a page and the server: see ADR 20 of the project. */
+/** The messages between a page and the server about its open notebooks: see ADR 20. */
 
 import type * as nbformat from '@jupyterlab/nbformat';
 import type { PartialJSONObject } from '@lumino/coreutils';
 
-/** A notebook as the page tells of it. */
-export interface ITold {
-  /** The page's name for it: another one after a reload. */
+/** An open notebook as the page reports it. */
+export interface ITabInfo {
+  /** The page's id for it, which changes with a reload. */
   id: string;
   path: string;
   dirty: boolean;
   focused: boolean;
 }
 
-/** An edit of a source; places are those before it, and edits come from the end on. */
+/** An edit of a source. Offsets are those before the edit; edits are sorted from the end. */
 export interface ISourceEdit {
   start: number;
   end: number;
   text: string;
 }
 
-/** One step of a change; cells are named by their ids, indexes count after the steps before. */
+/** One step of a change. Indexes are those after the steps before. */
 export type Step =
   | { do: 'insert'; index: number; cell: nbformat.ICell }
   | { do: 'delete'; id: string }
@@ -49,11 +49,11 @@ export interface IRead {
 export interface IApply {
   method: 'apply';
   op: string;
-  /** The number of the last change that the server knows of. */
+  /** The last version that the server knows. */
   since: number;
   /** Whether outputs count as changes, too. */
   exact: boolean;
-  /** What must not have changed since. */
+  /** What must not have changed since that version. */
   needs: { order: boolean; cells: string[] };
   steps: Step[];
 }
@@ -66,7 +66,7 @@ export interface IOutcome {
 export interface IOutputs {
   method: 'outputs';
   cell: string;
-  /** How many outputs the cell must have; null where that does not matter. */
+  /** How many outputs the cell must have; null for any. */
   expected: number | null;
   start?: true;
   changes?: OutputChange[];
@@ -75,14 +75,14 @@ export interface IOutputs {
   execution_count?: number | null;
 }
 
-/** What the server asks of a notebook. */
-export type Question = IRead | IApply | IOutcome | IOutputs | { method: 'save' | 'refresh' };
+/** A request of the server to a notebook. */
+export type TabRequest = IRead | IApply | IOutcome | IOutputs | { method: 'save' | 'refresh' };
 
-export type Asked = Question & { id: number; tab: string };
+export type IncomingRequest = TabRequest & { id: number; tab: string };
 
 export type Code = 'not_open' | 'too_large' | 'file_changed' | 'save_failed' | 'bad_request';
 
-/** Why something was not done. */
+/** Why a request was refused. */
 export class Refusal extends Error {
   constructor(
     readonly code: Code,

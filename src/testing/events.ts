@@ -3,7 +3,7 @@
 import type { ChatEvent, PermissionInfo, Proposal, SentEvent } from '../api/events';
 
 type Head = 'number' | 'turn' | 'time';
-/** An event without what numbers it; `id` only where it is a request's. */
+/** An event without its numbers. `id` is that of a request. */
 export type Payload<T = ChatEvent> = T extends { id: string }
   ? Omit<T, Head>
   : T extends unknown
@@ -15,7 +15,7 @@ export function story(...payloads: Payload[]): ChatEvent[] {
   return payloads.map((payload, place) => numbered(payload, place + 1));
 }
 
-/** An event under a number. */
+/** Return an event with a number. */
 export function numbered(payload: Payload, number: number, turn = 't'): ChatEvent {
   return { id: number, ...payload, number, turn, time: 0 };
 }
@@ -47,7 +47,7 @@ export const CHANGE = {
   entry: 7
 } as const;
 
-/** A call that inserts a cell, and what came of it. */
+/** A call that inserts a cell, and its result. */
 export const CALL = { kind: 'tool_call', call: 'k', tool: 'insert_cell', arguments: {} } as const;
 export const RESULT = {
   kind: 'tool_result',

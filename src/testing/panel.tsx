@@ -1,4 +1,4 @@
-/** A panel before a server that plays what it is told to, for tests of components. */
+/** A panel with a fake server, for component tests. */
 
 import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { nullTranslator } from '@jupyterlab/translation';
@@ -18,18 +18,18 @@ import type {
 import { Reviews } from '../changes/reviews';
 import { Chats } from '../chat/service';
 import { PanelController } from '../panel/controller';
-import { Memory } from '../panel/memory';
+import { PanelStorage } from '../panel/panelStorage';
 import type { NotebookContext } from '../panel/notebook';
 import { Panel } from '../panel/Panel';
 import type { IPanelServices } from '../panel/services';
-import { BrowserStorage } from '../parts/storage';
+import { BrowserStorage } from '../common/storage';
 import { Questions } from '../questions/model';
 import { createStore, type IAppState } from '../state/app';
-import type { ICellName } from '../state/draft';
+import type { ICellName } from '../state/compose';
 import { MESSAGE, numbered, type Payload } from './events';
 import { FakeServer } from './server';
 
-/** What a person answered to a request. */
+/** An answer to a request. */
 type Given = [string, Answer, string | undefined];
 
 const CELLS: ICellName[] = [
@@ -37,10 +37,10 @@ const CELLS: ICellName[] = [
   { id: 'y', index: 1, line: 'df.plot()' }
 ];
 
-/** A panel, and all that it does. */
+/** A rendered panel, which records its requests. */
 export class Stage {
   /**
-   * @param some - What the page's state is at the start.
+   * @param some - The initial state.
    * @param chat - The chat that is shown; null for a new one.
    * @param failed - A cell whose outputs end with an error.
    */
@@ -68,7 +68,7 @@ export class Stage {
       chats,
       commands: this.commands,
       languages: null,
-      memory: new Memory(new BrowserStorage('http://server/')),
+      memory: new PanelStorage(new BrowserStorage('http://server/')),
       notebook: Object.assign(this.notebook, { seen: this.store.state.seen }) as NotebookContext,
       questions,
       reviews,
@@ -83,9 +83,9 @@ export class Stage {
   }
 
   readonly server = new FakeServer();
-  /** The routes of the server: a test replaces those that it is about. */
+  /** The routes of the server, which a test may replace. */
   readonly api = this._api();
-  /** The notebook beside the panel: a test replaces what it is about. */
+  /** The notebook context, which a test may replace. */
   readonly notebook: Partial<NotebookContext>;
   readonly store: ReturnType<typeof createStore>;
   readonly services: IPanelServices;
@@ -93,7 +93,7 @@ export class Stage {
   readonly controller: PanelController;
   readonly node: HTMLElement;
 
-  /** What was done. */
+  /** The recorded requests. */
   readonly sent: IMessage[] = [];
   readonly given: Given[] = [];
   readonly undone: IUndo[] = [];
@@ -103,26 +103,26 @@ export class Stage {
   readonly revealed: string[] = [];
   readonly plans: unknown[] = [];
 
-  /** The chats that the server has, and what happened in each. */
+  /** The chats of the server, and the events of each. */
   chats: ChatInfo[] = [];
   past: ChatEvent[] = [];
-  /** Which changes of a chat stand. */
+  /** The changes of a chat that are not undone. */
   journal: ChatChanges = { changes: [], since: 0 };
-  /** Whether the server takes what is sent: rejects where it does not. */
+  /** Rejects if the server does not accept a request. */
   taking: () => Promise<void> = () => Promise.resolve();
 
-  /** Lets everything happen that needs no time. */
+  /** Run pending microtasks and one frame. */
   async settle(): Promise<void> {
     await act(async () => {
       for (let step = 0; step < 40; step++) {
         await Promise.resolve();
       }
-      // What streams in is rendered with the next frame.
+      // Coalesced updates are rendered in the next frame.
       await new Promise(resolve => requestAnimationFrame(resolve));
     });
   }
 
-  /** Something happens in the turn of the last message. */
+  /** Publish events of the current turn. */
   async happens(...payloads: Payload[]): Promise<void> {
     for (const payload of payloads) {
       const event = numbered(payload, ++this._count, this._turn);
@@ -131,13 +131,13 @@ export class Stage {
     await this.settle();
   }
 
-  /** Sends a message, which begins a turn. */
+  /** Send a message whose turn begins. */
   async say(text: string, turn = 't'): Promise<void> {
     await this.queue(text, turn);
     await this.happens({ kind: 'began' });
   }
 
-  /** Sends a message whose turn has not begun: so many come first. */
+  /** Send a message that is queued behind `waits` turns. */
   async queue(text: string, turn: string, waits = 0): Promise<void> {
     this._turn = turn;
     await act(async () => {
@@ -149,12 +149,12 @@ export class Stage {
     await this.happens({ ...MESSAGE, text, waits, replaces });
   }
 
-  /** What happens now happens in another turn. */
+  /** Set the current turn. */
   turn(turn: string): void {
     this._turn = turn;
   }
 
-  /** Agents ask for something, or what they asked for has ended. */
+  /** Publish an event of the permission requests. */
   async requests(event: PermissionEvent): Promise<void> {
     this.server.publish({ permissions: true }, event);
     await this.settle();
@@ -208,7 +208,7 @@ export class Stage {
   private _notebook(): Partial<NotebookContext> {
     return {
       seen: this.store.state.seen,
-      beginnings: { failed: this._failed, table: 'sales' },
+      promptSubjects: { failed: this._failed, table: 'sales' },
       cells: CELLS,
       documents: null,
       attached: ({ id, index }) => ({

@@ -1,26 +1,27 @@
-/** What a person finds on the screen and does there, for tests of the panel. */
+/** Queries and actions on the screen, for tests of the panel. */
 
 import { configure, fireEvent, screen } from '@testing-library/react';
 
 import type { ChatInfo } from '../api/events';
 
-// Without the whole page in each message.
+// Error messages without the whole page.
 configure({ getElementError: message => new Error(message ?? '') });
 
-/** Where a person writes. */
+/** The message box. */
 export const box = (): HTMLTextAreaElement => screen.getByRole('textbox', { name: 'Message' });
 
 export const button = (name: string): HTMLElement => screen.getByRole('button', { name });
 
-/** What goes with the message. */
-export const goes = (): HTMLElement => screen.getByRole('group', { name: 'Included in the message' });
+/** The chips of the context. */
+export const goes = (): HTMLElement =>
+  screen.getByRole('group', { name: 'Included in the message' });
 
-/** Types a text into the box, and puts the cursor at its end. */
+/** Type a text into the message box, with the cursor at its end. */
 export function type(text: string): void {
   fireEvent.change(box(), { target: { value: text, selectionStart: text.length } });
 }
 
-/** Opens what is folded, as a click on its summary does. */
+/** Open a `details` element as a click on its summary does. */
 export function unfold(details: HTMLDetailsElement): void {
   details.open = true;
   fireEvent(details, new Event('toggle'));

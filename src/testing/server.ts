@@ -1,4 +1,4 @@
-/** The server's end of a page's channel, for tests: it plays what it is told to. */
+/** The server's end of a channel, which a test controls. */
 
 import { Channel, type EventId, type IConnection, type Topic } from '../api/channel';
 import type { ErrorInfo } from '../api/events';
@@ -13,16 +13,16 @@ export interface ISubscribed {
 export class FakeServer implements IConnection {
   readonly channel = new Channel(this);
   isOpen = true;
-  /** All subscriptions that were begun, the last ones last. */
+  /** All subscriptions, in their order. */
   readonly subscribed: ISubscribed[] = [];
-  /** Those that are followed now. */
+  /** The active subscriptions. */
   readonly open = new Map<number, ISubscribed>();
 
-  /** Answers a subscription: that nothing was missed, unless a test does otherwise. */
-  answer: (subscribed: ISubscribed) => void = ({ number }) => this.tell(number, { live: true });
+  /** Answers a subscription. Default: that nothing was missed. */
+  answer: (subscribed: ISubscribed) => void = ({ number }) => this.deliver(number, { live: true });
 
   private _begin: () => void = () => undefined;
-  /** The first subscription was begun. */
+  /** Settled with the first subscription. */
   readonly begun = new Promise<void>(resolve => (this._begin = resolve));
 
   send(message: object): boolean {
@@ -43,34 +43,34 @@ export class FakeServer implements IConnection {
     this.connect();
   }
 
-  /** Sends something of a subscription. */
-  tell(subscription: number, message: object): void {
+  /** Send a message for a subscription. */
+  deliver(subscription: number, message: object): void {
     this.channel.receive({ subscription, ...message });
   }
 
-  /** Sends an event to all that follow its topic. */
+  /** Send an event to all subscribers of a topic. */
   publish(topic: Topic, event: unknown, id: EventId = 0): void {
     const wanted = JSON.stringify(topic);
     for (const each of this.open.values()) {
       if (JSON.stringify(each.topic) === wanted) {
-        this.tell(each.number, { id, event });
+        this.deliver(each.number, { id, event });
       }
     }
   }
 
   fail(subscription: number, error: Partial<ErrorInfo>): void {
     const all = { code: 'failed', message: '', hint: '', retryable: true, ...error };
-    this.tell(subscription, { error: all });
+    this.deliver(subscription, { error: all });
   }
 
-  /** Loses the connection. */
+  /** Lose the connection. */
   cut(): void {
     this.isOpen = false;
     this.open.clear();
     this.channel.lost();
   }
 
-  /** Opens it again. */
+  /** Open the connection again. */
   connect(): void {
     if (!this.isOpen) {
       this.isOpen = true;

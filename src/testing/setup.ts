@@ -1,8 +1,8 @@
-/** What a browser has and jsdom has not. */
+/** Browser APIs that jsdom lacks. */
 
 class Observer {
   observe(): void {
-    // Nothing is laid out.
+    // There is no layout.
   }
   disconnect(): void {
     // As above.

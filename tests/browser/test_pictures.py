@@ -53,7 +53,7 @@ async def loaded(page: Page, count: int) -> None:
 
 
 def button(cell: Locator, elsewhere: Elsewhere) -> Locator:
-    """The button by which a person loads what is held in a cell."""
+    """The button by which a person loads what is blocked in a cell."""
     return cell.get_by_role("button", name=f"Load images from {elsewhere.host}", exact=True)
 
 
@@ -95,7 +95,7 @@ async def key(lab: Lab, place: int) -> str:
 
 
 @pytest.mark.proves("threat:remote-pictures")
-async def test_a_person_loads_what_is_held_by_a_button_that_names_the_host(
+async def test_a_person_loads_what_is_blocked_by_a_button_that_names_the_host(
     open_lab: OpenLab, elsewhere: Elsewhere
 ) -> None:
     lab = await begin(open_lab)
@@ -117,8 +117,8 @@ async def test_a_person_loads_what_is_held_by_a_button_that_names_the_host(
         await button(seen.cells.nth(2), elsewhere).click()
     diagram = f'```mermaid\ngraph LR\nA["<img src={elsewhere.url}/4.png>"]-->B\n```'
     await agent("insert_cell", source=diagram, index=3, cell_type="markdown")
-    await expect(seen.cells.nth(3).locator(".tk-HeldDiagram")).to_contain_text("graph LR")
-    await expect(seen.cells.nth(3).locator(".tk-HeldDiagram code")).to_be_visible()
+    await expect(seen.cells.nth(3).locator(".tk-BlockedDiagram")).to_contain_text("graph LR")
+    await expect(seen.cells.nth(3).locator(".tk-BlockedDiagram code")).to_be_visible()
     assert "/4.png" not in elsewhere.asked
     await button(seen.cells.nth(3), elsewhere).click()
     await loaded(page, 2)
@@ -141,8 +141,8 @@ async def test_a_notebook_that_no_agent_wrote_looks_as_ever(
     seen, agent, page = Open(lab), Agent(lab), lab.page
     await loaded(page, 2)
     assert "/badge.png" in elsewhere.asked
-    held = page.locator("[data-tk-held], tk-ai-held, .tk-Held")
-    await expect(held).to_have_count(0)
+    blocked = page.locator("[data-tk-blocked], tk-ai-blocked, .tk-Blocked")
+    await expect(blocked).to_have_count(0)
 
     # In the same notebook an agent writes, and then the person does.
     await agent(
@@ -175,7 +175,7 @@ async def test_nothing_is_loaded_before_the_server_has_answered_who_wrote_it(
     add_markdown(lab.server.root / NOTEBOOK, f"![]({elsewhere.url}/a.png)")
     async with lab.page.expect_request(WRITERS):
         await lab.open(NOTEBOOK)
-    await lab.page.locator("tk-ai-held").wait_for(state="attached")
+    await lab.page.locator("tk-ai-blocked").wait_for(state="attached")
     assert elsewhere.asked == []
     # Without an answer, a person may load it; and it is asked for again.
     answered.set()
@@ -201,12 +201,12 @@ async def test_views_beside_the_cells_block_and_load_what_these_do(
     await seen.cells.nth(1).locator(".cm-content").click()
     await lab.command("notebook:create-output-view")
     view = page.locator(".jp-LinkedOutputView")
-    await expect(view.locator("img")).to_have_attribute("data-tk-held", "")
+    await expect(view.locator("img")).to_have_attribute("data-tk-blocked", "")
     assert elsewhere.asked == []
     await page.get_by_role("tab", name=NOTEBOOK).click()
     await seen.all_changes.get_by_role("button", name="Keep").click()
     await loaded(page, 2)
-    await expect(view.locator("img")).not_to_have_attribute("data-tk-held", "")
+    await expect(view.locator("img")).not_to_have_attribute("data-tk-blocked", "")
 
 
 @pytest.mark.proves("threat:remote-pictures")
@@ -224,7 +224,7 @@ async def test_a_setting_holds_everything_or_nothing(
     await button(seen.cells.nth(0), elsewhere).wait_for()
     await set_rule(lab, "nothing")
     await loaded(page, 2)
-    await expect(page.locator(".tk-Held")).to_have_count(0)
+    await expect(page.locator(".tk-Blocked")).to_have_count(0)
 
 
 async def set_rule(lab: Lab, rule: str) -> None:

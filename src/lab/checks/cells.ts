@@ -5,7 +5,7 @@ import { Widget } from '@lumino/widgets';
 
 import type { Uses } from '../uses';
 
-/** Look at a cell that is rendered aside: its prompt, where controls come to be, and its classes. */
+/** Check a cell that is rendered outside of the page: its prompt, its layout and its CSS classes. */
 export function checkCells(
   { insertIntoCell, report, setPrompt }: Uses,
   model: INotebookModel,
@@ -25,7 +25,7 @@ export function checkCells(
     try {
       ok = look();
     } catch {
-      // What it calls is gone.
+      // A method is missing.
     }
     report(feature, ok);
   };
@@ -51,7 +51,7 @@ export function checkCells(
       selector => node.querySelector(selector) !== null
     );
   });
-  // The editor takes its language a moment later, and does not bear to be gone by then.
+  // The editor loads its language asynchronously, and throws if it is disposed by then.
   setTimeout(() => {
     cell.dispose();
     model.dispose();

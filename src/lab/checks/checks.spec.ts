@@ -60,7 +60,7 @@ describe('the check of trust', () => {
     expect(results('trust', 'quiet-trust')).toEqual([true, false]);
   });
 
-  it('fails where views are not told', () => {
+  it('fails if views are not notified', () => {
     checkTrust({ ...uses, emitUntrusted: () => undefined }, () => factory.createNew());
     expect(works('quiet-trust')).toBe(false);
   });
@@ -165,7 +165,7 @@ describe('the check of HTML', () => {
       uses,
       made(() => '<img>')
     );
-    expect(works('pictures')).toBe(true);
+    expect(works('images')).toBe(true);
   });
 
   it('fails where the page sanitizes otherwise', async () => {
@@ -173,7 +173,7 @@ describe('the check of HTML', () => {
       uses,
       made(dirty => dirty)
     );
-    expect(works('pictures')).toBe(false);
+    expect(works('images')).toBe(false);
   });
 
   it('fails where renderers sanitize otherwise', async () => {
@@ -185,7 +185,7 @@ describe('the check of HTML', () => {
       return copy;
     };
     await checkHtml(uses, rendermime);
-    expect(works('pictures')).toBe(false);
+    expect(works('images')).toBe(false);
   });
 });
 
@@ -203,9 +203,9 @@ describe('the check of diagrams', () => {
       drawOtherwise: draw
     };
     replaceDiagrams(manager as unknown as IMermaidManager, () => {
-      const held = document.createElement('div');
-      held.innerHTML = `<b class="${uses.REPLACED}"></b>`;
-      return held;
+      const placeholder = document.createElement('div');
+      placeholder.innerHTML = `<b class="${uses.REPLACED}"></b>`;
+      return placeholder;
     });
     const render = (text: string): Promise<string> =>
       Promise.resolve(

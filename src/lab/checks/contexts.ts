@@ -7,9 +7,9 @@ import type { Uses } from '../uses';
 const never = new Promise<never>(() => undefined);
 
 /**
- * Look whether a context reads, writes and tells its person by the methods that are replaced.
+ * Check whether a context reads, writes and shows errors by the methods that are replaced.
  *
- * It is a context of its own, whose file is nowhere: no request is made.
+ * The context is a new one with mocked services: no request is sent.
  */
 export async function checkContexts(
   { hasMethods, noteWritten, replaceMethods, report }: Uses,
@@ -48,7 +48,7 @@ export async function checkContexts(
   report('tabs', called.join() === 'load,load,written,showError');
 }
 
-/** An object that is as another one but for some members. */
+/** Return an object that inherits from another one, with some members overridden. */
 function overriding<T extends object>(of: T, members: Partial<T>): T {
   return Object.create(
     of,

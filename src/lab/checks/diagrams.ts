@@ -3,10 +3,10 @@ import { type IRenderMime, type IRenderMimeRegistry, MimeModel } from '@jupyterl
 
 import type { Uses } from '../uses';
 
-/** A diagram that is replaced, since it may load something; drawn, it would load nothing. */
+/** A diagram that is replaced, since it may load something. It would load nothing if rendered. */
 const DIAGRAM = 'graph LR\nA["//"]';
 
-/** Look whether diagrams in Markdown and in outputs are drawn by the methods that are replaced. */
+/** Check whether diagrams in Markdown and in outputs are drawn by the methods that are replaced. */
 export async function checkDiagrams(
   { REPLACED, report }: Uses,
   rendermime: IRenderMimeRegistry,

@@ -5,16 +5,16 @@ import type { Uses } from '../uses';
 const REMOTE = '<img src="https://tk.invalid/x">';
 const SEEN = '<b>seen</b>';
 
-/** Look whether JupyterLab's sanitizer, and that of a notebook's renderers, are those of this extension. */
+/** Check whether JupyterLab's sanitizer, and that of a notebook's renderers, are those of this extension. */
 export async function checkHtml(uses: Uses, rendermime: IRenderMimeRegistry): Promise<void> {
   const shared = rendermime.sanitizer.sanitize(REMOTE);
   const found = await Promise.all(
     ['text/html', 'text/markdown'].map(mime => rendered(uses, rendermime, mime))
   );
-  uses.report('pictures', !/\ssrc=/.test(shared) && found.every(html => html.includes(SEEN)));
+  uses.report('images', !/\ssrc=/.test(shared) && found.every(html => html.includes(SEEN)));
 }
 
-/** HTML that is rendered with a sanitizer of ours: it loads nothing whatever becomes of it. */
+/** Render HTML with a sanitizer whose output loads nothing. */
 async function rendered(
   uses: Uses,
   rendermime: IRenderMimeRegistry,

@@ -18,12 +18,12 @@ function tested(factory?: object): ITested {
   return { app: app as unknown as ITested['app'], rendermime, parser: null, uses, trans };
 }
 
-let said: string[];
+let messages: string[];
 beforeEach(() => {
   forgetResults();
-  said = [];
+  messages = [];
   jest.spyOn(Notification, 'warning').mockImplementation(message => {
-    said.push(message);
+    messages.push(message);
     return '';
   });
   jest.spyOn(console, 'warn').mockImplementation(() => undefined);
@@ -34,7 +34,7 @@ afterEach(() => jest.restoreAllMocks());
 
 it('says nothing where all works', async () => {
   await runSelfTest(tested());
-  expect([said, switchedOff()]).toEqual([[], []]);
+  expect([messages, switchedOff()]).toEqual([[], []]);
 });
 
 it('says of each feature once that it is switched off, with the version', async () => {
@@ -42,12 +42,12 @@ it('says of each feature once that it is switched off, with the version', async 
   report('width', false);
   await runSelfTest(tested());
   const where = 'Claude’s extension in Jupyter 9.0.0:';
-  expect(said).toEqual([
+  expect(messages).toEqual([
     `${where} ${sentence('diagrams', trans)}`,
     `${where} ${sentence('width', trans)}`
   ]);
   report('width', false);
-  expect(said).toHaveLength(2);
+  expect(messages).toHaveLength(2);
   // eslint-disable-next-line no-console
   expect(console.warn).toHaveBeenCalledTimes(2);
 });
@@ -55,8 +55,8 @@ it('says of each feature once that it is switched off, with the version', async 
 it('says what fails later, when that happens', async () => {
   await runSelfTest(tested());
   report('dragging', false);
-  expect(said).toHaveLength(1);
-  expect(said[0]).toContain(sentence('dragging', trans));
+  expect(messages).toHaveLength(1);
+  expect(messages[0]).toContain(sentence('dragging', trans));
 });
 
 it('switches off what a check belongs to that throws', async () => {
@@ -90,7 +90,7 @@ it('has a sentence for each feature, which a notification shows whole', () => {
   const features: Record<Feature, true> = {
     trust: true,
     'quiet-trust': true,
-    pictures: true,
+    images: true,
     diagrams: true,
     commands: true,
     tabs: true,

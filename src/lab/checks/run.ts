@@ -1,4 +1,4 @@
-/** The self-test of what is used of JupyterLab, in a chunk that loads once JupyterLab is up. */
+/** The self-test of JupyterLab internals, in a chunk that is loaded after JupyterLab has started. */
 
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
@@ -16,7 +16,7 @@ import { checkHtml } from './html';
 import { sentence } from './sentences';
 import { checkTrust } from './trust';
 
-/** Milliseconds that a check may take, most of them for what JupyterLab loads. */
+/** Maximum milliseconds of a check, most of which JupyterLab needs to load modules. */
 const LONGEST = 20_000;
 
 /** What the checks need. */
@@ -28,7 +28,7 @@ export interface ITested {
   readonly trans: TranslationBundle;
 }
 
-/** Check all, and tell the person what is switched off: now, and what is found later. */
+/** Run all checks, and notify the person of each feature that is switched off, now or later. */
 export async function runSelfTest(tested: ITested): Promise<void> {
   const { app, rendermime, parser, uses } = tested;
   const { report, switchedOff, works } = uses;
@@ -36,7 +36,7 @@ export async function runSelfTest(tested: ITested): Promise<void> {
   const factory = registry.getModelFactory('notebook') as
     DocumentRegistry.IModelFactory<INotebookModel> | undefined;
   const widgets = registry.getWidgetFactory('Notebook') as NotebookWidgetFactory | undefined;
-  // A check that throws, or does not end, has failed.
+  // A check that throws or times out has failed.
   const attempt = async (features: Feature[], check: () => unknown): Promise<void> => {
     try {
       await Promise.race([check(), late()]);
@@ -56,9 +56,9 @@ export async function runSelfTest(tested: ITested): Promise<void> {
       );
     }
   }
-  // Where their plug-in is switched off, nothing was replaced.
-  if (works('pictures') === true) {
-    await attempt(['pictures'], () => checkHtml(uses, rendermime));
+  // If their plug-in is disabled, nothing was replaced.
+  if (works('images') === true) {
+    await attempt(['images'], () => checkHtml(uses, rendermime));
   }
   if (works('diagrams') === true) {
     await attempt(['diagrams'], () => checkDiagrams(uses, rendermime, parser));
@@ -72,15 +72,15 @@ export async function runSelfTest(tested: ITested): Promise<void> {
     `tk-ai-extension: self-test in ${app.name} ${app.version}: ${Math.round(duration)} ms, ` +
       `${switchedOff().length} features switched off`
   );
-  switchedOff().forEach(feature => tell(tested, feature));
-  uses.onSwitchedOff(feature => tell(tested, feature));
+  switchedOff().forEach(feature => notify(tested, feature));
+  uses.onSwitchedOff(feature => notify(tested, feature));
 }
 
 const late = (): Promise<never> =>
   new Promise((_, reject) => setTimeout(() => reject(new Error('It takes too long.')), LONGEST));
 
-/** Tell the person what happens instead: in so few words that JupyterLab shows all of them. */
-function tell({ app, trans }: ITested, feature: Feature): void {
+/** Notify the person of the fallback, in a message that is short enough for JupyterLab. */
+function notify({ app, trans }: ITested, feature: Feature): void {
   const where = trans.__('Claude’s extension in %1 %2:', app.name, app.version);
   const message = `${where} ${sentence(feature, trans)}`;
   // eslint-disable-next-line no-console

@@ -2,15 +2,17 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { Feature } from '../features';
 
-/** What a person is told of a feature that is switched off: what happens instead. */
+/** Return the message for a feature that is switched off: the fallback. */
 export function sentence(feature: Feature, trans: TranslationBundle): string {
   switch (feature) {
     case 'trust':
       return trans.__('Outputs are shown as text: trust cannot be withdrawn from a cell.');
     case 'quiet-trust':
       return trans.__('The outputs of a trusted cell are rendered again when an agent runs it.');
-    case 'pictures':
-      return trans.__('All images from other hosts are blocked: they cannot be blocked one by one.');
+    case 'images':
+      return trans.__(
+        'All images from other hosts are blocked: they cannot be blocked one by one.'
+      );
     case 'diagrams':
       return trans.__('All images from other hosts are blocked: diagrams cannot be blocked alone.');
     case 'commands':

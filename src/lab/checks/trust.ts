@@ -5,7 +5,7 @@ import type { Uses } from '../uses';
 
 const OUTPUT = { output_type: 'stream', name: 'stdout', text: 'x' };
 
-/** Look whether outputs are untrusted that come into a cell from which trust was withdrawn. */
+/** Check whether new outputs of a cell are untrusted once its trust was withdrawn. */
 export function checkTrust(uses: Uses, makeModel: () => INotebookModel): void {
   uses.report(
     'trust',
@@ -17,23 +17,23 @@ export function checkTrust(uses: Uses, makeModel: () => INotebookModel): void {
   uses.report('quiet-trust', isQuiet(uses, makeModel()));
 }
 
-/** Whether outputs stay as they are while their trust is withdrawn, and views are told. */
+/** Return whether withdrawing trust leaves the outputs as they are, and notifies views. */
 function isQuiet(uses: Uses, model: INotebookModel): boolean {
-  const seen = { isTold: false, isSame: false };
+  const seen = { isEmitted: false, isSame: false };
   const isUntrusted = isUntrustedAfter(model, cell => {
     const output = cell.outputs.get(0);
     cell.stateChanged.connect((_, { name }) => {
-      seen.isTold = name === 'trusted';
+      seen.isEmitted = name === 'trusted';
     });
     if (uses.withdrawTrust(cell)) {
       uses.emitUntrusted(cell);
     }
     seen.isSame = cell.outputs.get(0) === output;
   });
-  return isUntrusted && seen.isTold && seen.isSame;
+  return isUntrusted && seen.isEmitted && seen.isSame;
 }
 
-/** Whether outputs are untrusted that come into a trusted cell after something was done. */
+/** Return whether new outputs of a trusted cell are untrusted after `withdraw`. */
 function isUntrustedAfter(
   model: INotebookModel,
   withdraw: (cell: ICodeCellModel) => void

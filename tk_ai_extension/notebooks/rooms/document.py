@@ -275,7 +275,7 @@ class RoomSink(OutputSink):
 def distrust(cell: Any) -> None:
     """Mark a cell as not trusted: an agent's outputs must not inherit a person's trust.
 
-    Open pages read this as well (`src/pictures/trust.ts`).
+    Open pages read this as well (`src/images/trust.ts`).
     """
     metadata: Any = cell.get("metadata")
     if isinstance(metadata, Map) and metadata.get("trusted"):

@@ -1,0 +1,55 @@
+import type { ICellModel, ICodeCellModel } from '@jupyterlab/cells';
+import type { NotebookPanel } from '@jupyterlab/notebook';
+
+import { report, works } from '../lab/features';
+import { emitUntrusted, isTrusted, withdrawTrust } from '../lab/trust';
+import { onCellModels } from '../notebook/cells';
+
+/** Cells that are followed already by another view of their notebook. */
+const FOLLOWED = new WeakSet<ICellModel>();
+
+/**
+ * Withdraw the trust from cells whose outputs an agent replaces.
+ *
+ * The writer of the outputs removes `trusted` from the metadata of the shared cell. JupyterLab reads
+ * that only when it opens a notebook: in an open one, scripts in the next outputs would run.
+ */
+export function followDistrust(panel: NotebookPanel): void {
+  const follow = (): void => {
+    for (const cell of panel.content.model?.cells ?? []) {
+      if (cell.type === 'code' && !FOLLOWED.has(cell)) {
+        FOLLOWED.add(cell);
+        // Emitted before the outputs of the same transaction are applied.
+        cell.sharedModel.metadataChanged.connect((_, { key }) => {
+          if (key === 'trusted' && cell.getMetadata('trusted') !== true) {
+            distrust(cell);
+          }
+        });
+      }
+    }
+  };
+  onCellModels(panel, follow);
+}
+
+/**
+ * Withdraw the trust from a cell until a person runs or trusts it again.
+ *
+ * Unless the self-test has shown that the private members can be set, the model's own setter is used.
+ * If the cell is still trusted, its outputs are cleared, and notebooks render no HTML from then on.
+ */
+export function distrust(cell: ICellModel): void {
+  if (!cell.trusted) {
+    return;
+  }
+  const model = cell as ICodeCellModel;
+  if (works('quiet-trust') === true && withdrawTrust(model)) {
+    emitUntrusted(cell);
+    return;
+  }
+  cell.trusted = false;
+  model.outputs.trusted = false;
+  if (isTrusted(model)) {
+    model.outputs.clear();
+    report('trust', false);
+  }
+}

@@ -1,0 +1,133 @@
+import { useEffect, useState } from 'react';
+import type { JSX } from 'react';
+
+import type { Answer, ErrorInfo, PermissionInfo } from '../api/events';
+import { sayProblem } from '../api/sentences';
+import type { IEnded } from '../questions/model';
+import { waitingQuestion } from '../state/chat';
+import { shortName } from '../common/visible';
+import { useChat, useSelector, useServices } from './services';
+import { type Labels, QuestionCard, useCommonLabels, useTitle } from './Question';
+
+/** Maximum number of requests that are shown, from the oldest. */
+const SHOWN = 3;
+
+/**
+ * Approval requests of other agents, above the message box in all views of the panel.
+ *
+ * Requests of the chat itself are announced here, too, since its log is busy while an answer streams.
+ */
+export function AgentRequests({ chat }: { chat: string }): JSX.Element {
+  const { trans } = useServices();
+  const waiting = useSelector(state => state.requests);
+  const announcement = useAnnouncement(chat);
+  return (
+    <>
+      <div className="tk-Announced" role="status">
+        {/* A new element, so that the same text is announced again. */}
+        <span key={announcement.count}>{announcement.text}</span>
+      </div>
+      {waiting.length > 0 && (
+        <section className="tk-Asked" aria-label={trans.__('Approvals for other agents')}>
+          {waiting.length > 1 && (
+            <div className="tk-Asked-count">
+              {trans._n('%1 approval pending', '%1 approvals pending', waiting.length)}
+            </div>
+          )}
+          {waiting.slice(0, SHOWN).map(request => (
+            <AgentRequest key={request.id} request={request} />
+          ))}
+        </section>
+      )}
+    </>
+  );
+}
+
+function AgentRequest({ request }: { request: PermissionInfo }): JSX.Element {
+  const { questions, trans } = useServices();
+  const [problem, setProblem] = useState<ErrorInfo | null>(null);
+  const runs = request.effect === 'EXECUTE';
+  const labels: Labels = {
+    once: [
+      trans.__('Approve'),
+      request.within_call
+        ? trans.__('Approve this call (Enter)')
+        : trans.__('Approve this call for the agent’s next attempt (Enter)')
+    ],
+    chat: [
+      trans.__('Approve this agent'),
+      runs
+        ? trans.__('Let this agent run code in any notebook without asking')
+        : trans.__('Let this agent edit any notebook without asking')
+    ],
+    ...useCommonLabels(request)
+  };
+  const give = async (answer: Answer, message?: string): Promise<void> => {
+    setProblem(await questions.answer(request, answer, message));
+  };
+  return (
+    <QuestionCard
+      question={request}
+      tool={request.tool}
+      who={useRequester(request)}
+      title={useTitle(request)}
+      labels={labels}
+      onAnswer={give}
+    >
+      {problem === null ? null : (
+        <div className="tk-Question-problem" role="alert">
+          {sayProblem(problem, trans)[0]}
+        </div>
+      )}
+    </QuestionCard>
+  );
+}
+
+/** Return the name of the agent and of its interface. */
+function useRequester({ author, caller, face }: PermissionInfo): string {
+  const { trans } = useServices();
+  const ways: Partial<Record<string, string>> = {
+    mcp: 'MCP',
+    rest: 'REST',
+    nb: trans.__('command line'),
+    chat: trans.__('code in a kernel')
+  };
+  return `${shortName(caller ?? author)} · ${ways[face] ?? face}`;
+}
+
+/** Return the announcement of new requests, and of those that ended without an answer here. */
+function useAnnouncement(chat: string): { text: string; count: number } {
+  const { questions, trans } = useServices();
+  const own = useChat(chat, state => waitingQuestion(state)?.question.id ?? null);
+  const [announcement, setAnnouncement] = useState({ text: '', count: 0 });
+  useEffect(() => {
+    const announce = (text: string): void =>
+      setAnnouncement(({ count }) => ({ text, count: count + 1 }));
+    const asked = (_: unknown, { author, caller }: PermissionInfo): void => {
+      announce(trans.__('%1 needs your approval.', shortName(caller ?? author)));
+    };
+    const ended = (_: unknown, { request, outcome, here }: IEnded): void => {
+      const name = shortName(request.caller ?? request.author);
+      if (outcome === 'expired') {
+        announce(trans.__('The request of %1 has expired.', name));
+      } else if (!here) {
+        announce(trans.__('The request of %1 is no longer pending.', name));
+      }
+    };
+    questions.asked.connect(asked);
+    questions.ended.connect(ended);
+    return () => {
+      questions.asked.disconnect(asked);
+      questions.ended.disconnect(ended);
+    };
+  }, [questions, trans]);
+  useEffect(() => {
+    if (own !== null) {
+      const text = trans.__('Claude needs your approval.');
+      // The announcement is an event, which cannot be derived from the state.
+      // eslint-disable-next-line react-hooks/set-state-in-effect
+      setAnnouncement(({ count }) => ({ text, count: count + 1 }));
+    }
+  }, [own, trans]);
+  return announcement;
+}

@@ -1,0 +1,118 @@
+import {
+  addIcon,
+  closeIcon,
+  LabIcon,
+  notebookIcon,
+  codeIcon,
+  editIcon,
+  fileIcon,
+  imageIcon
+} from '@jupyterlab/ui-components';
+import type { JSX } from 'react';
+
+import { cellName } from '../common/position';
+import { useServices } from './services';
+import { goesWith, type IDraft, type ISeen } from '../state/compose';
+import { ToolButton } from './ToolButton';
+
+interface IProps {
+  draft: IDraft;
+  /** The message that it replaces; null for none. */
+  replaced: string | null;
+  seen: ISeen | null;
+  activeCell: boolean;
+  onChange: (change: Partial<IDraft>) => void;
+  onAttach: () => void;
+  onNew: () => void;
+}
+
+/** Chip of a message that answers a plan, which has no other context. */
+export function PlanChip({ onRemove }: { onRemove: () => void }): JSX.Element {
+  const { trans } = useServices();
+  return (
+    <div className="tk-Chips" role="group" aria-label={trans.__('Included in the message')}>
+      <Chip icon={editIcon} label={trans.__('Changes to the plan')} onRemove={onRemove} />
+    </div>
+  );
+}
+
+/** Chips of the context and attachments of the next message. */
+export function ContextChips(props: IProps): JSX.Element {
+  const { draft, replaced, seen, activeCell, onChange, onAttach, onNew } = props;
+  const { trans } = useServices();
+  const notebook = seen !== null && !draft.withoutNotebook ? seen : null;
+  const cell = notebook !== null && !draft.withoutCell ? notebook : null;
+  return (
+    <div className="tk-Chips" role="group" aria-label={trans.__('Included in the message')}>
+      {replaced !== null && (
+        <Chip icon={editIcon} label={trans.__('Instead of “%1”', replaced)} onRemove={onNew} />
+      )}
+      {notebook !== null && (
+        <Chip
+          icon={notebookIcon}
+          label={notebook.notebook}
+          onRemove={() => onChange({ withoutNotebook: true })}
+        />
+      )}
+      {cell !== null && cell.selected.length > 0 && (
+        <Chip
+          icon={codeIcon}
+          label={trans._n('%1 cell', '%1 cells', cell.selected.length)}
+          onRemove={() => onChange({ withoutCell: true })}
+        />
+      )}
+      {cell?.cell != null && cell.selected.length === 0 && activeCell && (
+        <Chip
+          icon={codeIcon}
+          label={cellName(cell.cell.index, trans)}
+          onRemove={() => onChange({ withoutCell: true })}
+        />
+      )}
+      {draft.attached.map((each, place) => (
+        <Chip
+          key={place}
+          icon={{ cell: codeIcon, file: fileIcon, image: imageIcon }[each.attachment.kind]}
+          label={each.label}
+          excluded={
+            goesWith(each, notebook?.notebook)
+              ? undefined
+              : trans.__('Not included in the message: this cell is in %1', each.notebook ?? '')
+          }
+          onRemove={() =>
+            onChange({ attached: draft.attached.filter((_, other) => other !== place) })
+          }
+        />
+      ))}
+      <ToolButton icon={addIcon} label={trans.__('Attach a file')} onClick={onAttach} />
+    </div>
+  );
+}
+
+interface IChipProps {
+  icon: LabIcon;
+  label: string;
+  /** The reason if it is not included in the message. */
+  excluded?: string | undefined;
+  onRemove: () => void;
+}
+
+function Chip({ icon, label, excluded, onRemove }: IChipProps): JSX.Element {
+  const { trans } = useServices();
+  return (
+    <span
+      className={excluded === undefined ? 'tk-Chip' : 'tk-Chip tk-mod-left'}
+      title={excluded ?? label}
+    >
+      <icon.react tag="span" width="12px" height="12px" />
+      <span className="tk-Chip-label">{label}</span>
+      <button
+        type="button"
+        className="tk-Chip-remove"
+        aria-label={trans.__('Remove %1', label)}
+        onClick={onRemove}
+      >
+        <closeIcon.react tag="span" width="10px" height="10px" />
+      </button>
+    </span>
+  );
+}

@@ -1,0 +1,75 @@
+import type { JSX } from 'react';
+
+import { numberOf } from '../common/position';
+import type { IAbout } from '../state/compose';
+import { Button } from './Button';
+import type { IPromptSubjects } from './notebook';
+import { useSelector, useServices } from './services';
+
+interface IProps {
+  /** Sends a text about these cells, or else about the current notebook. */
+  onStart: (text: string, about?: IAbout | null) => void;
+}
+
+/** The start page of an empty chat, with suggested prompts. */
+export function EmptyChat({ onStart }: IProps): JSX.Element {
+  const { commands, notebook, trans } = useServices();
+  const seen = useSelector(state => state.seen);
+  const starters = useSelector(state => state.preferences.starters);
+  const tour = useSelector(state => state.models?.provider === 'tour');
+  return (
+    <div className="tk-Start">
+      <p className="tk-Start-title">{trans.__('Claude can work in your notebook')}</p>
+      <p>
+        {seen === null
+          ? trans.__('Open a notebook and ask. Claude reads it, edits cells and runs them.')
+          : trans.__('Ask about %1. Claude reads it, edits cells and runs them.', seen.notebook)}
+      </p>
+      {tour && (
+        <>
+          <p>{trans.__('No model is connected yet. A short tour shows what Claude can do.')}</p>
+          <div className="tk-Start-buttons">
+            {/* The tour's keyword: not translated. */}
+            <Button primary onClick={() => onStart('start')}>
+              {trans.__('Take the tour')}
+            </Button>
+            <Button onClick={() => void commands.execute('tk-ai:connect')}>
+              {trans.__('Connect a model')}
+            </Button>
+          </div>
+        </>
+      )}
+      {!tour && seen !== null && starters && (
+        <div className="tk-Start-buttons">
+          {suggestedPrompts(notebook.promptSubjects, seen.notebook, trans).map(([text, about]) => (
+            <Button key={text} onClick={() => onStart(text, about)}>
+              {text}
+            </Button>
+          ))}
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** Return three suggested prompts for this notebook, with the cells that they are about. */
+function suggestedPrompts(
+  { failed, table }: IPromptSubjects,
+  notebook: string,
+  trans: ReturnType<typeof useServices>['trans']
+): [string, (IAbout | null)?][] {
+  return [
+    [trans.__('Explain this notebook')],
+    failed !== null
+      ? [
+          trans.__('Fix the failing cell %1', numberOf(failed.index)),
+          { notebook, cells: [failed.id] }
+        ]
+      : [trans.__('Run all cells and summarize the results')],
+    [
+      table !== null
+        ? trans.__('Plot the most interesting part of %1', table)
+        : trans.__('Plot the most interesting part of this data')
+    ]
+  ];
+}

@@ -1,0 +1,47 @@
+import type { Contents } from '@jupyterlab/services';
+
+import { attachLocalFile, attachServerFile } from './attachments';
+
+/** Contents that hold one file. */
+function holding(model: Partial<Contents.IModel>): Parameters<typeof attachServerFile>[0] {
+  return {
+    get: (_, options) =>
+      Promise.resolve({ ...model, content: options?.content === true ? 'QUJD\n' : null } as never),
+    localPath: path => path.replace(/^RTC:/, '')
+  };
+}
+
+describe('a file below the root', () => {
+  it('is attached as text, with its path without a drive', async () => {
+    const found = await attachServerFile(
+      holding({ type: 'file', mimetype: 'text/csv' }),
+      'RTC:a.csv'
+    );
+    expect(found).toEqual({ label: 'a.csv', attachment: { kind: 'file', path: 'a.csv' } });
+  });
+
+  it('is attached as an image if it is one', async () => {
+    const found = await attachServerFile(holding({ type: 'file', mimetype: 'image/png' }), 'a.png');
+    expect(found).toMatchObject({ attachment: { kind: 'image', mime: 'image/png', data: 'QUJD' } });
+  });
+
+  it.each([
+    [{ type: 'directory' }, 'folder'],
+    [{ type: 'file', mimetype: 'application/pdf' }, 'no text'],
+    [{ type: 'file', mimetype: 'text/csv', size: 3e7 }, 'large'],
+    [{ type: 'file', mimetype: 'image/png', size: 6e6 }, 'large']
+  ] as const)('says why it does not: %j', async (model, why) => {
+    const found = await attachServerFile(holding(model), 'a');
+    expect(found).toEqual({ name: 'a', why });
+  });
+});
+
+it('accepts only images from the desktop', async () => {
+  const picture = new File(['ABC'], 'a.png', { type: 'image/png' });
+  expect(await attachLocalFile(picture)).toMatchObject({
+    label: 'a.png',
+    attachment: { data: 'QUJD' }
+  });
+  const other = new File(['ABC'], 'a.pdf', { type: 'application/pdf' });
+  expect(await attachLocalFile(other)).toEqual({ name: 'a.pdf', why: 'no image' });
+});

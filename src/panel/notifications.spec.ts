@@ -1,0 +1,99 @@
+import { Notification } from '@jupyterlab/apputils';
+import { nullTranslator } from '@jupyterlab/translation';
+import { Signal } from '@lumino/signaling';
+
+import { createStore } from '../state/app';
+import { request } from '../testing/events';
+import { notify } from './notifications';
+import type { IPanelServices } from './services';
+
+/** The browser's own notifications. */
+class Desktop {
+  constructor(readonly message: string) {
+    Desktop.shown.push(this);
+  }
+  onclick: () => void = () => undefined;
+  close = jest.fn();
+
+  static shown: Desktop[] = [];
+  static permission: NotificationPermission = 'default';
+  static requestPermission = jest.fn();
+}
+
+const asked = new Signal<object, ReturnType<typeof request>>({});
+const beside = jest.fn();
+const focus = jest.fn();
+let hidden: boolean;
+
+/** An agent asks; the toast that says so. */
+function ask(): Notification.INotification {
+  asked.emit(request('p'));
+  return Notification.manager.notifications[0] as Notification.INotification;
+}
+
+function actionsOf({ options }: Notification.INotification): string[] {
+  return options.actions?.map(({ label }) => label) ?? [];
+}
+
+beforeAll(() => {
+  const services = {
+    chats: { happened: new Signal<object, object>({}) },
+    questions: { asked },
+    store: createStore(),
+    trans: nullTranslator.load('tk-ai-extension')
+  } as unknown as IPanelServices;
+  notify(services, { isSeen: () => false, beside, withChat: jest.fn() });
+  jest.spyOn(document, 'hidden', 'get').mockImplementation(() => hidden);
+  window.focus = focus;
+});
+
+beforeEach(() => {
+  Object.assign(window, { Notification: Desktop });
+  Desktop.permission = 'default';
+  Desktop.shown = [];
+  hidden = true;
+  Notification.dismiss();
+});
+
+describe('a notification', () => {
+  it('stays until it is seen where the window is hidden', () => {
+    expect(ask().options.autoClose).toBe(false);
+    Notification.dismiss();
+    hidden = false;
+    expect(ask().options.autoClose).toBe(10_000);
+  });
+
+  it('asks for the desktop when the person wants it, and not by itself', () => {
+    const toast = ask();
+    expect(actionsOf(toast)).toEqual(['Show', 'Notify on the desktop']);
+    expect(Desktop.requestPermission).not.toHaveBeenCalled();
+    toast.options.actions?.[1]?.callback(new MouseEvent('click'));
+    expect(Desktop.requestPermission).toHaveBeenCalled();
+    expect(Desktop.shown).toEqual([]);
+  });
+
+  it('is on the desktop where that is allowed, and leads to the panel', () => {
+    Desktop.permission = 'granted';
+    expect(actionsOf(ask())).toEqual(['Show']);
+    const [note] = Desktop.shown;
+    expect(note?.message).toBe('claude-code 2.1 needs your approval.');
+    note?.onclick();
+    expect(focus).toHaveBeenCalled();
+    expect(beside).toHaveBeenCalled();
+    expect(note?.close).toHaveBeenCalled();
+  });
+
+  it('is not on the desktop for who looks at the page, or has refused it', () => {
+    Desktop.permission = 'denied';
+    expect(actionsOf(ask())).toEqual(['Show']);
+    hidden = false;
+    Desktop.permission = 'granted';
+    ask();
+    expect(Desktop.shown).toEqual([]);
+  });
+
+  it('is a toast in a browser without', () => {
+    Object.assign(window, { Notification: undefined });
+    expect(actionsOf(ask())).toEqual(['Show']);
+  });
+});

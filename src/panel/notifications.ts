@@ -1,0 +1,64 @@
+import { Notification } from '@jupyterlab/apputils';
+
+import type { ChatModel } from '../chat/model';
+import type { IHappened } from '../chat/service';
+import { shortName } from '../common/visible';
+import type { IPreferences } from '../state/preferences';
+import type { IPanelServices } from './services';
+import type { PanelManager } from './panelManager';
+
+/** Notify the person of pending approvals and long answers that are done, if they do not see the chat. */
+export function notify(
+  services: IPanelServices,
+  manager: Pick<PanelManager, 'isSeen' | 'beside' | 'withChat'>
+): void {
+  const { chats, questions, store, trans } = services;
+  const preferences = (): IPreferences => store.state.preferences;
+  const began = new Map<string, number>();
+  const notifyIfUnseen = (message: string, chat: ChatModel | null): void => {
+    if (preferences().notify && (!manager.isSeen(chat) || document.hidden)) {
+      const show = (): unknown => (chat === null ? manager.beside() : manager.withChat(chat));
+      const actions = [{ label: trans.__('Show'), callback: () => void show() }];
+      // The API may be missing, which counts as denied.
+      const own = window.Notification as typeof window.Notification | undefined;
+      if (own?.permission === 'default') {
+        // Browsers ask for the permission on a click only.
+        actions.push({
+          label: trans.__('Notify on the desktop'),
+          callback: () => void own.requestPermission()
+        });
+      }
+      // It stays while the page is hidden, or nobody would see it.
+      Notification.info(message, { autoClose: document.hidden ? false : 10_000, actions });
+      if (document.hidden && own?.permission === 'granted') {
+        const note = new own(message);
+        note.onclick = () => {
+          window.focus();
+          show();
+          note.close();
+        };
+      }
+    }
+  };
+  questions.asked.connect((_, { author, caller }) => {
+    notifyIfUnseen(trans.__('%1 needs your approval.', shortName(caller ?? author)), null);
+  });
+  chats.happened.connect((_, { chat, event }: IHappened) => {
+    if (event.kind === 'began') {
+      began.set(event.turn, event.time);
+    } else if (event.kind === 'permission') {
+      notifyIfUnseen(trans.__('Claude needs your approval.'), chat);
+    } else if (event.kind === 'done') {
+      const start = began.get(event.turn) ?? event.time;
+      began.delete(event.turn);
+      if (event.time - start > preferences().notifyAfter) {
+        notifyIfUnseen(
+          event.end === 'failed'
+            ? trans.__('Claude could not continue.')
+            : trans.__('Claude is done.'),
+          chat
+        );
+      }
+    }
+  });
+}

@@ -1,0 +1,20 @@
+import { Notification } from '@jupyterlab/apputils';
+
+import { ApiError } from '../api/client';
+
+/** Await an action of the person, and notify them of an error. Return whether it succeeded. */
+export async function notifyOnError(work: Promise<unknown>): Promise<boolean> {
+  try {
+    await work;
+    return true;
+  } catch (error) {
+    if (!(error instanceof ApiError)) {
+      throw error;
+    }
+    const { message, hint } = error.problem;
+    Notification.error([message, hint].filter(part => part !== '').join(' '), {
+      autoClose: 10_000
+    });
+    return false;
+  }
+}

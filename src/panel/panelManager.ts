@@ -1,0 +1,155 @@
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { UUID } from '@lumino/coreutils';
+
+import type { ChatModel } from '../chat/model';
+import { waitingQuestion } from '../state/chat';
+import type { IPanelServices } from './services';
+import { ChatPanel } from './widget';
+
+/** A panel in the main area. */
+type Tab = MainAreaWidget<ChatPanel>;
+
+/** Manages the panels: one in the sidebar, others in tabs of the main area. */
+export class PanelManager {
+  /**
+   * @param _hasTabs - Whether the main area can have panels. In Notebook 7 it has one notebook only.
+   */
+  constructor(
+    private readonly _app: JupyterFrontEnd,
+    private readonly _services: IPanelServices,
+    private readonly _hasTabs: boolean
+  ) {
+    this.side = this._made(null);
+    this._used = this.side;
+    this.side.id = 'tk-ai-chat';
+    _services.chats.happened.connect((_, { chat, event }) => {
+      if (event.kind === 'permission') {
+        this._asking.add(chat);
+      }
+    });
+  }
+
+  /** The panel in the sidebar. */
+  readonly side: ChatPanel;
+
+  /** The panels in the main area. */
+  readonly tabs = new WidgetTracker<Tab>({ namespace: 'tk-ai-chat' });
+
+  /** Show the panel in the sidebar. */
+  show(): ChatPanel {
+    return this._reveal(this.side);
+  }
+
+  /** Return the panel with the focus, or that had it last. */
+  current(): ChatPanel {
+    const panels = this._panels;
+    const focused = panels.find(panel => panel.node.contains(document.activeElement));
+    return focused ?? (panels.includes(this._used) ? this._used : this.side);
+  }
+
+  /** Show the current panel. */
+  shown(): ChatPanel {
+    return this._reveal(this.current());
+  }
+
+  /** Show the current panel if it is visible, else the one in the sidebar. */
+  beside(): ChatPanel {
+    const panel = this.current();
+    // Activating it moves the focus to its message box.
+    return panel.isVisible ? this._reveal(panel) : this.show();
+  }
+
+  /** Show a panel with this chat. */
+  withChat(chat: ChatModel): ChatPanel {
+    const having = this._panels.filter(panel => panel.controller.chat === chat);
+    const panel = having.find(each => each.isVisible) ?? having[0] ?? this.side;
+    this._reveal(panel);
+    if (panel.controller.chat !== chat) {
+      panel.controller.open(chat.id);
+    } else if (panel.controller.showsHistory) {
+      panel.controller.closeHistory();
+    }
+    return panel;
+  }
+
+  /** Show a panel with a pending request; null if there is none. */
+  withQuestion(): ChatPanel | null {
+    const current = this.current();
+    if (current.isVisible && current.hasQuestion) {
+      return current;
+    }
+    const chats = [...this._panels.map(panel => panel.controller.chat), ...this._asking];
+    const asking = chats.find(chat => this._asks(chat));
+    if (asking !== undefined) {
+      return this.withChat(asking);
+    }
+    return this._services.store.state.requests.length > 0 ? this.beside() : null;
+  }
+
+  /** Return whether a chat is visible. Null is for requests of other agents, which all panels show. */
+  isSeen(chat: ChatModel | null): boolean {
+    return this._panels.some(
+      ({ isVisible, controller }) =>
+        isVisible && (chat === null || (controller.chat === chat && !controller.showsHistory))
+    );
+  }
+
+  /**
+   * Open a panel in the main area.
+   *
+   * @param chat - The chat's id; null for a new chat.
+   * @param name - The id of the tab before a reload. Default: a new id.
+   */
+  openTab(chat: string | null, name = `tk-ai-chat-${UUID.uuid4()}`): ChatPanel {
+    if (!this._hasTabs) {
+      const panel = this.show();
+      if (chat !== null && chat !== panel.controller.chat.id) {
+        panel.controller.open(chat);
+      }
+      return panel;
+    }
+    const { shell } = this._app;
+    const widget = new MainAreaWidget({ content: this._made(chat) });
+    widget.id = name;
+    widget.title.closable = true;
+    shell.add(widget, 'main');
+    void this.tabs.add(widget);
+    widget.content.controller.shown.connect(() => void this.tabs.save(widget));
+    shell.activateById(widget.id);
+    return widget.content;
+  }
+
+  private get _panels(): ChatPanel[] {
+    const tabs: ChatPanel[] = [];
+    this.tabs.forEach(tab => tabs.push(tab.content));
+    return [this.side, ...tabs];
+  }
+
+  private _made(chat: string | null): ChatPanel {
+    const panel = new ChatPanel(this._services, chat);
+    panel.node.addEventListener('focusin', () => {
+      this._used = panel;
+    });
+    return panel;
+  }
+
+  private _reveal(panel: ChatPanel): ChatPanel {
+    const { parent } = panel;
+    this._app.shell.activateById(parent instanceof MainAreaWidget ? parent.id : panel.id);
+    return panel;
+  }
+
+  private _asks(chat: ChatModel): boolean {
+    const waits = waitingQuestion(chat.state) !== null;
+    if (!waits) {
+      this._asking.delete(chat);
+    }
+    // A deleted chat has no pending request.
+    return waits && this._services.store.state.chats.some(each => each.id === chat.id);
+  }
+
+  /** Chats with approval requests since the page was loaded, pending or not. */
+  private readonly _asking = new Set<ChatModel>();
+  private _used: ChatPanel;
+}

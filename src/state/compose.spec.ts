@@ -1,0 +1,95 @@
+import { reduce } from './reduce';
+import { EMPTY } from './chat';
+import { MESSAGE, numbered, story } from '../testing/events';
+import {
+  asNew,
+  BLANK,
+  type Compose,
+  joinDrafts,
+  messageOf,
+  NOTHING,
+  settled,
+  writtenIn
+} from './compose';
+
+const SEEN = {
+  notebook: 'a.ipynb',
+  cell: { id: 'x', index: 0, line: '1' },
+  selected: ['x', 'y']
+};
+const OPTIONS = { mode: 'ask', model: '', activeCell: true } as const;
+
+describe('a message', () => {
+  it('has the current notebook and cells', () => {
+    expect(messageOf({ ...BLANK, text: 'Why?' }, SEEN, OPTIONS)).toEqual({
+      message: 'Why?',
+      mode: 'ask',
+      notebook: 'a.ipynb',
+      active_cell: 'x',
+      selected_cells: ['x', 'y']
+    });
+  });
+
+  it('leaves out removed context', () => {
+    expect(messageOf({ ...BLANK, text: 'Why?', withoutNotebook: true }, SEEN, OPTIONS)).toEqual({
+      message: 'Why?',
+      mode: 'ask'
+    });
+    expect(
+      messageOf({ ...BLANK, text: 'Why?', withoutCell: true }, SEEN, OPTIONS)
+    ).not.toHaveProperty('active_cell');
+  });
+
+  it('attaches no cell of another notebook', () => {
+    const cell = { label: 'Cell 1', attachment: { kind: 'cell', cell: 'x' } } as const;
+    const file = { label: 'b.csv', attachment: { kind: 'file', path: 'b.csv' } } as const;
+    const draft = { ...BLANK, text: 'Why?', attached: [cell, file] };
+    expect(messageOf(draft, null, OPTIONS).attachments).toEqual([file.attachment]);
+    const other = { ...draft, attached: [{ ...cell, notebook: 'b.ipynb' }, cell] };
+    expect(messageOf(other, SEEN, OPTIONS).attachments).toEqual([cell.attachment]);
+  });
+});
+
+describe('a draft', () => {
+  const draft = { ...BLANK, text: 'Better' };
+  const edit: Compose = { kind: 'edit', turn: 't', draft, kept: null };
+  const revise: Compose = { ...edit, kind: 'revise' };
+  const done = { kind: 'done', end: 'done', text: '' } as const;
+  const plan = { kind: 'plan', text: 'I would', notebook: null, model: 'm' } as const;
+
+  it('is an edit until its message is replaced', () => {
+    const { turns } = reduce(EMPTY, story(MESSAGE, done));
+    expect(settled(edit, turns)).toBe(edit);
+    const replaced = reduce({ last: 3, turns }, [numbered({ ...MESSAGE, replaces: 't' }, 4, 'u')]);
+    expect(settled(edit, replaced.turns)).toEqual(asNew(edit));
+    expect(settled(edit, [])).toEqual(asNew(edit));
+  });
+
+  it('is an answer to a plan while that is pending', () => {
+    const made = reduce(EMPTY, story(MESSAGE, plan, done));
+    expect(settled(revise, made.turns)).toBe(revise);
+    const events = [numbered({ kind: 'plan_settled', plan: 't', answer: 'passed' }, 4, 'u')];
+    expect(settled(revise, reduce(made, events).turns).kind).toBe('new');
+  });
+
+  it('joins a message that was not accepted with what was typed since', () => {
+    const since: Compose = { kind: 'new', draft: { ...BLANK, text: 'More' }, kept: null };
+    expect(joinDrafts(edit, NOTHING)).toBe(edit);
+    expect(joinDrafts(edit, since)).toMatchObject({
+      kind: 'edit',
+      turn: 't',
+      draft: { text: 'Better\n\nMore' }
+    });
+    expect(joinDrafts(since, edit)).toMatchObject({
+      kind: 'edit',
+      draft: { text: 'More\n\nBetter' }
+    });
+  });
+
+  it('is saved with the former drafts', () => {
+    const kept = { ...asNew(edit), kept: asNew({ ...edit, draft: { ...BLANK, text: 'First' } }) };
+    expect(writtenIn({ ...revise, draft: { ...BLANK, text: 'Last' }, kept })).toBe(
+      'Last\n\nBetter\n\nFirst'
+    );
+  });
+});

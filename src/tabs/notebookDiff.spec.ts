@@ -1,0 +1,82 @@
+import type * as nbformat from '@jupyterlab/nbformat';
+
+import { unmovedIds, diffSteps } from './notebookDiff';
+import { code } from '../testing/notebooks';
+
+const output: nbformat.IOutput = { output_type: 'stream', name: 'stdout', text: '1' };
+
+describe('diffSteps', () => {
+  const [a, b, c] = [code('a', '1'), code('b', '2'), code('c', '3')];
+
+  it('is nothing where all is the same', () => {
+    expect(diffSteps([a, b], [a, { ...b, metadata: { trusted: true } }])).toEqual([]);
+  });
+
+  it('changes of a source what differs', () => {
+    expect(diffSteps([code('a', 'x = old + 1')], [code('a', 'x = new + 1')])).toEqual([
+      { do: 'set', id: 'a', source: [{ start: 4, end: 7, text: 'new' }] }
+    ]);
+  });
+
+  it('takes a letter that stands twice for one', () => {
+    expect(diffSteps([code('a', 'aa')], [code('a', 'a')])).toEqual([
+      { do: 'set', id: 'a', source: [{ start: 1, end: 2, text: '' }] }
+    ]);
+  });
+
+  it('sets outputs and count where they are others', () => {
+    const ran = code('a', '1', { outputs: [output], execution_count: 2 });
+    expect(diffSteps([a, b], [ran, b])).toEqual([
+      { do: 'set', id: 'a', outputs: [output], execution_count: 2 }
+    ]);
+  });
+
+  it('inserts and deletes', () => {
+    expect(diffSteps([a, b], [c, b])).toEqual([
+      { do: 'delete', id: 'a' },
+      { do: 'insert', index: 0, cell: c }
+    ]);
+  });
+
+  it('moves as few as it can', () => {
+    expect(diffSteps([a, b, c], [b, c, a])).toEqual([
+      { do: 'delete', id: 'a' },
+      { do: 'insert', index: 2, cell: a }
+    ]);
+  });
+
+  it('replaces a cell of another type', () => {
+    const prose: nbformat.ICell = { id: 'a', cell_type: 'markdown', metadata: {}, source: '1' };
+    expect(diffSteps([a], [prose])).toEqual([{ do: 'replace', id: 'a', cell: prose }]);
+  });
+
+  it('sets metadata where they are others, however that outputs are hidden is written', () => {
+    const tagged = { ...a, metadata: { tags: ['x'], trusted: true } };
+    const metadata = { tags: ['x'] };
+    expect(diffSteps([a], [tagged])).toEqual([{ do: 'set', id: 'a', metadata }]);
+    const one = { ...a, metadata: { collapsed: true } };
+    const both = { ...a, metadata: { collapsed: true, jupyter: { outputs_hidden: true } } };
+    expect(diffSteps([both], [one])).toEqual([]);
+    const bare = { id: 'a', cell_type: 'code', source: '1' } as unknown as nbformat.ICell;
+    expect(diffSteps([a], [bare])).toEqual([]);
+  });
+
+  it('does not guess where cells have no ids, or one id twice', () => {
+    const bare: nbformat.ICell = { cell_type: 'code', metadata: {}, source: '' };
+    expect(diffSteps([a], [bare])).toBeNull();
+    expect(diffSteps([a], [a, a])).toBeNull();
+    expect(diffSteps([a], [])).toBeNull();
+  });
+});
+
+describe('unmovedIds', () => {
+  it.each([
+    ['a b c', 'a b c', 'a b c'],
+    ['a b c d', 'd a b c', 'a b c'],
+    ['a b c', 'c b a', 'a'],
+    ['a b c d e', 'a e b x c d', 'a b c d'],
+    ['a b', 'x y', '']
+  ])('of %s and %s is %s', (before, after, stay) => {
+    expect([...unmovedIds(before.split(' '), after.split(' '))].sort().join(' ')).toBe(stay);
+  });
+});

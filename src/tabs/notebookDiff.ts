@@ -1,0 +1,104 @@
+/** The steps that turn the cells of an open notebook into those of its file. */
+
+import type * as nbformat from '@jupyterlab/nbformat';
+
+import { byId, isSame, normal } from './cells';
+import type { ISourceEdit, Step } from './protocol';
+
+/**
+ * Return the steps from the present cells to the wanted ones. Equal cells are not touched.
+ *
+ * Cells are matched by their ids. As few as possible are moved.
+ *
+ * @returns null if ids are missing or not unique, or no cell is wanted.
+ */
+export function diffSteps(
+  present: readonly nbformat.ICell[],
+  wanted: readonly nbformat.ICell[]
+): Step[] | null {
+  const there = byId(present);
+  const then = byId(wanted);
+  if (there === null || then === null || wanted.length === 0) {
+    return null;
+  }
+  const stay = unmovedIds([...there.keys()], [...then.keys()]);
+  const steps: Step[] = [...there.keys()]
+    .filter(id => !stay.has(id))
+    .map(id => ({ do: 'delete', id }));
+  [...then].forEach(([id, cell], index) => {
+    const old = stay.has(id) ? there.get(id) : undefined;
+    const step: Step | null =
+      old === undefined ? { do: 'insert', index, cell } : change(id, old, cell);
+    if (step !== null) {
+      steps.push(step);
+    }
+  });
+  return steps;
+}
+
+/** Return the step that changes a cell; null if it is equal. */
+function change(id: string, old: nbformat.ICell, cell: nbformat.ICell): Step | null {
+  const [was, is] = [normal(old), normal(cell)];
+  if (old.cell_type !== cell.cell_type || !isSame(was['attachments'], is['attachments'])) {
+    return { do: 'replace', id, cell };
+  }
+  const source = edits(was.source, is.source);
+  const step: Step = {
+    do: 'set',
+    id,
+    ...(source.length > 0 && { source }),
+    ...(!isSame(was.metadata, is.metadata) && { metadata: is.metadata }),
+    ...(!isSame(was.outputs, is.outputs) && { outputs: is.outputs ?? [] }),
+    ...(was.execution_count !== is.execution_count && {
+      execution_count: is.execution_count ?? null
+    })
+  };
+  return Object.keys(step).length > 2 ? step : null;
+}
+
+/** Return the one edit between the common prefix and suffix. */
+function edits(old: string, now: string): ISourceEdit[] {
+  if (old === now) {
+    return [];
+  }
+  const shorter = Math.min(old.length, now.length);
+  let start = 0;
+  while (start < shorter && old[start] === now[start]) {
+    start++;
+  }
+  let end = 0;
+  while (end < shorter - start && old[old.length - 1 - end] === now[now.length - 1 - end]) {
+    end++;
+  }
+  return [{ start, end: old.length - end, text: now.slice(start, now.length - end) }];
+}
+
+/** A sequence of ids that are not moved, by the place of its last one. */
+interface IChain {
+  id: string;
+  place: number;
+  before: IChain | null;
+}
+
+/** Return the longest list of ids that have the same order before and after. */
+export function unmovedIds(before: readonly string[], after: readonly string[]): Set<string> {
+  const places = new Map(before.map((id, place) => [id, place]));
+  // Longest increasing subsequence: for each length, the sequence with the smallest end.
+  const chains: IChain[] = [];
+  for (const id of after) {
+    const place = places.get(id);
+    if (place === undefined) {
+      continue;
+    }
+    let length = chains.findIndex(chain => chain.place > place);
+    if (length < 0) {
+      length = chains.length;
+    }
+    chains[length] = { id, place, before: chains[length - 1] ?? null };
+  }
+  const found = new Set<string>();
+  for (let chain = chains.at(-1) ?? null; chain !== null; chain = chain.before) {
+    found.add(chain.id);
+  }
+  return found;
+}

@@ -1,0 +1,235 @@
+import type { YCodeCell } from '@jupyter/ydoc';
+import type * as nbformat from '@jupyterlab/nbformat';
+import type { INotebookModel, NotebookPanel } from '@jupyterlab/notebook';
+import type { DocumentRegistry } from '@jupyterlab/docregistry';
+import type { Contents } from '@jupyterlab/services';
+import { JSONExt, UUID } from '@lumino/coreutils';
+
+import { isOfOneFormat } from './cells';
+import { VersionCounter } from './versionCounter';
+import { diffSteps } from './notebookDiff';
+import { setOutputs } from './outputs';
+import type { IApply, IOutputs, TabRequest, Step } from './protocol';
+import { Refusal } from './protocol';
+import { SaveQueue } from './saveQueue';
+import { applySteps } from './applySteps';
+import { threeWayMerge } from './threeWayMerge';
+
+type Context = DocumentRegistry.IContext<INotebookModel>;
+
+/** Approximate characters of cells in one answer. */
+const MAX_ANSWER = 4_000_000;
+/** Maximum characters of a cell in an answer. */
+const MAX_CELL = 24_000_000;
+/** Number of operations whose ids are remembered. */
+const MAX_OPERATIONS = 500;
+
+/** A notebook that is open in this page: answers the server's requests to read and change it. */
+export class OpenNotebook {
+  /**
+   * @param _panels - Returns the views of the notebook in this page.
+   * @param isAsInFile - Whether it is unchanged since it was read.
+   */
+  constructor(
+    readonly context: Context,
+    contents: Contents.IManager,
+    private readonly _panels: () => NotebookPanel[],
+    isAsInFile: boolean
+  ) {
+    this.versions = new VersionCounter(context.model.sharedModel);
+    this._saving = new SaveQueue(
+      context,
+      contents,
+      { changes: () => this.versions.now, merge: this._merge.bind(this) },
+      isAsInFile ? context.model.sharedModel.toJSON() : null
+    );
+  }
+
+  /** The page's id for this notebook. */
+  readonly id = UUID.uuid4();
+
+  readonly versions: VersionCounter;
+
+  get dirty(): boolean {
+    return this.context.model.dirty;
+  }
+
+  /** Answer a request of the server. */
+  async answer(request: TabRequest): Promise<object> {
+    switch (request.method) {
+      case 'read':
+        return this._changes(request.since);
+      case 'apply':
+        return this._apply(request);
+      case 'outcome':
+        return { applied: this._operations.has(request.op) };
+      case 'outputs':
+        return this._outputs(request);
+      case 'save':
+        await this._saving.save();
+        return {};
+      case 'refresh':
+        await this._saving.refresh();
+        return {};
+      default:
+        throw new Refusal('bad_request', 'Unknown method.');
+    }
+  }
+
+  /** Read what others wrote to the file before this tab became its only writer. */
+  catchUp(): void {
+    // Errors are ignored: a lost connection is opened again, and a conflict with unsaved changes is
+    // reported when the notebook is saved.
+    this._caughtUp = this._saving.refresh().catch(() => undefined);
+  }
+
+  /** Settled once the file was read; no request is answered before. */
+  get caughtUp(): Promise<void> {
+    return this._caughtUp;
+  }
+
+  dispose(): void {
+    this.versions.dispose();
+  }
+
+  /** Return the cells that changed since a version, or the first part of them. */
+  private _changes(since: number): object {
+    const { versions } = this;
+    const model = this.context.model.sharedModel;
+    const changedCells = model.cells.filter(cell => versions.at(cell.getId()) > since);
+    changedCells.sort((a, b) => versions.at(a.getId()) - versions.at(b.getId()));
+    const changed: Record<string, nbformat.ICell> = {};
+    let size = 0;
+    let version = versions.now;
+    let more = false;
+    for (const cell of changedCells) {
+      const stored = cell.toJSON();
+      const length = JSON.stringify(stored).length;
+      if (length > MAX_CELL) {
+        throw new Refusal('too_large', `Cell ${cell.getId()} has ${length} characters.`);
+      }
+      if (size > 0 && size + length > MAX_ANSWER) {
+        more = true;
+        break;
+      }
+      size += length;
+      changed[cell.getId()] = stored;
+      version = versions.at(cell.getId());
+    }
+    return {
+      version: more ? version : versions.now,
+      changed,
+      more,
+      ...(versions.orderVersion > since && { order: model.cells.map(cell => cell.getId()) }),
+      ...(versions.metadataVersion > since && {
+        metadata: model.metadata,
+        nbformat: [model.nbformat, model.nbformat_minor]
+      })
+    };
+  }
+
+  private _apply(request: IApply): object {
+    let applied = this._operations.has(request.op);
+    if (!applied && this._isCurrent(request)) {
+      this._applySteps(request.steps);
+      this._remember(request.op);
+      applied = true;
+    }
+    return { applied, ...this._changes(request.since) };
+  }
+
+  /**
+   * Merge the file into the open notebook. Equal cells are not touched, so they keep their view state.
+   *
+   * @param base - The content of the file before; null if unknown.
+   */
+  private _merge(
+    file: nbformat.INotebookContent,
+    base: nbformat.INotebookContent | null,
+    load: (file: nbformat.INotebookContent) => void
+  ): void {
+    const { model } = this.context;
+    const shared = model.sharedModel;
+    const present = shared.toJSON();
+    const { dirty } = model;
+    const known = isOfOneFormat(present, file) ? file : null;
+    const wanted = dirty ? base && threeWayMerge(base, present, file) : known;
+    const steps = wanted && diffSteps(present.cells, wanted.cells);
+    if (wanted === null || steps === null) {
+      if (dirty) {
+        throw new Refusal('file_changed', 'The file was changed where something is unsaved.');
+      }
+      load(file);
+      return;
+    }
+    this._copyTrust(file.cells, steps);
+    this._applySteps(steps);
+    if (!JSONExt.deepEqual(present.metadata, wanted.metadata)) {
+      shared.setMetadata(wanted.metadata);
+    }
+    model.dirty = dirty;
+  }
+
+  /** Set the trust of cells with new outputs to that in the file. */
+  private _copyTrust(stored: readonly nbformat.ICell[], steps: readonly Step[]): void {
+    const shown = steps.filter(step => step.do === 'set' && step.outputs !== undefined);
+    const ids = new Set(shown.map(step => (step as { id: string }).id));
+    const trusted = new Map(stored.map(cell => [cell['id'], cell.metadata.trusted === true]));
+    for (const cell of this.context.model.cells) {
+      if (ids.has(cell.id)) {
+        cell.trusted = trusted.get(cell.id) ?? false;
+      }
+    }
+  }
+
+  private _applySteps(steps: readonly Step[]): void {
+    const active = this._panels().map(panel => panel.content.activeCell?.model.id);
+    applySteps(this.context.model.sharedModel, steps);
+    this._keepActive(active);
+  }
+
+  private _isCurrent({ needs, since, exact }: IApply): boolean {
+    if (needs.order && this.versions.orderVersion > since) {
+      return false;
+    }
+    return needs.cells.every(id => this.versions.isUnchangedSince(id, since, exact));
+  }
+
+  private _remember(op: string): void {
+    this._operations.add(op);
+    const [oldest] = this._operations;
+    if (this._operations.size > MAX_OPERATIONS && oldest !== undefined) {
+      this._operations.delete(oldest);
+    }
+  }
+
+  /** Keep the active cell, also if it was moved. */
+  private _keepActive(active: (string | undefined)[]): void {
+    this._panels().forEach((panel, number) => {
+      const index = panel.content.widgets.findIndex(cell => cell.model.id === active[number]);
+      if (index >= 0 && index !== panel.content.activeCellIndex) {
+        panel.content.activeCellIndex = index;
+      }
+    });
+  }
+
+  private _outputs(request: IOutputs): object {
+    const { cells, sharedModel } = this.context.model;
+    const shared = sharedModel.cells.find(each => each.getId() === request.cell);
+    if (shared?.cell_type !== 'code') {
+      return { gone: true };
+    }
+    if (request.start) {
+      for (const cell of cells) {
+        if (cell.sharedModel === shared) {
+          cell.trusted = false;
+        }
+      }
+    }
+    return setOutputs(shared as YCodeCell, request);
+  }
+
+  private readonly _saving: SaveQueue;
+  private _caughtUp: Promise<void> = Promise.resolve();
+  private readonly _operations = new Set<string>();
+}

@@ -1,0 +1,85 @@
+import { YNotebook } from '@jupyter/ydoc';
+import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import type { Contents } from '@jupyterlab/services';
+import { Signal } from '@lumino/signaling';
+
+import type { Connection } from '../api/connection';
+import { forgetResults, report, works } from '../lab/features';
+import { OpenNotebooks } from './openNotebooks';
+
+const of = {};
+
+/** A page with an open notebook. Return a getter of the last list that it published. */
+async function page(missing?: string): Promise<() => object[]> {
+  const nothing = (): Promise<void> => Promise.resolve();
+  const model = {
+    collaborative: false,
+    dirty: false,
+    fromJSON: nothing,
+    toJSON: nothing,
+    sharedModel: new YNotebook(),
+    stateChanged: new Signal(of)
+  };
+  const methods = ['save', 'revert', '_handleError', '_raiseConflict'];
+  const context = {
+    ...Object.fromEntries(methods.filter(name => name !== missing).map(name => [name, nothing])),
+    path: 'a.ipynb',
+    isReady: true,
+    ready: Promise.resolve(),
+    model,
+    disposed: new Signal(of),
+    pathChanged: new Signal(of)
+  };
+  const panel = { context, isDisposed: false } as unknown as NotebookPanel;
+  const tracker = {
+    widgetAdded: new Signal(of),
+    currentChanged: new Signal(of),
+    currentWidget: null,
+    forEach: (done: (panel: NotebookPanel) => void) => done(panel),
+    filter: () => []
+  };
+  let tabs: object[] = [];
+  const connection = {
+    isOpen: true,
+    opened: new Signal(of),
+    received: new Signal(of),
+    send: (message: { tabs?: object[] }) => {
+      tabs = message.tabs ?? tabs;
+      return true;
+    }
+  };
+  const contents = { driveName: () => '', localPath: (path: string) => path };
+  new OpenNotebooks(
+    tracker as unknown as INotebookTracker,
+    contents as unknown as Contents.IManager,
+    connection as unknown as Connection
+  );
+  await new Promise(resolve => setTimeout(resolve));
+  return () => tabs;
+}
+
+describe('a notebook that is open', () => {
+  beforeEach(forgetResults);
+
+  it('is offered to agents', async () => {
+    const tabs = await page();
+    expect(tabs()).toMatchObject([{ path: 'a.ipynb' }]);
+  });
+
+  it.each(['_handleError', '_raiseConflict', 'revert'])(
+    'is not, where JupyterLab has no %s',
+    async missing => {
+      const tabs = await page(missing);
+      expect(tabs()).toEqual([]);
+      expect(works('tabs')).toBe(false);
+    }
+  );
+
+  it('is not, once the self-test has found another way to save', async () => {
+    const tabs = await page();
+    report('tabs', false);
+    await Promise.resolve();
+    expect(tabs()).toEqual([]);
+    expect((await page())()).toEqual([]);
+  });
+});

@@ -1,0 +1,140 @@
+import type { DocumentRegistry } from '@jupyterlab/docregistry';
+import type * as nbformat from '@jupyterlab/nbformat';
+import type { Contents } from '@jupyterlab/services';
+
+import { Refusal } from './protocol';
+import { code, notebook } from '../testing/notebooks';
+import { SaveQueue } from './saveQueue';
+
+type Content = nbformat.INotebookContent;
+
+/** A notebook that is open. */
+class Model {
+  dirty = true;
+  content = notebook([code('a'), code('b')]);
+
+  toJSON(): Content {
+    return this.content;
+  }
+
+  fromJSON(content: Content): void {
+    this.content = content;
+  }
+}
+
+/** A file, a notebook that is open of it, and JupyterLab's way to save that. */
+class Bench {
+  file = notebook([code('a'), code('b')]);
+  taken: { file: Content; base: Content | null }[] = [];
+  readonly model = new Model();
+  /** What becomes of the next save. */
+  next: 'saved' | 'lost' | 'asked' = 'saved';
+  /** Ends JupyterLab's dialog. */
+  answer: (choice: 'revert' | 'cancel') => void = () => undefined;
+  private _ask: () => void = () => undefined;
+  /** Settled when JupyterLab asks. */
+  readonly asked = new Promise<void>(resolve => (this._ask = resolve));
+  readonly context: DocumentRegistry.Context;
+  readonly saving: SaveQueue;
+
+  constructor() {
+    const { model } = this;
+    const context = {
+      path: 'n.ipynb',
+      model,
+      contentsModel: { hash: this._hash },
+      revert: () => {
+        model.fromJSON(this.file);
+        context.contentsModel = { hash: this._hash };
+        return Promise.resolve();
+      },
+      save: async () => {
+        const written = model.toJSON();
+        if (this.next === 'asked') {
+          await context._raiseConflict();
+          return;
+        }
+        this.file = written;
+        if (this.next === 'lost') {
+          throw new Error('Nobody answers.');
+        }
+        context.contentsModel = { hash: this._hash };
+        model.dirty = false;
+      },
+      _handleError: () => Promise.resolve(),
+      _raiseConflict: async () => {
+        const choice = await new Promise<string>(resolve => {
+          this.answer = resolve;
+          this._ask();
+        });
+        if (choice === 'cancel') {
+          throw new Error('Cancel');
+        }
+        await context.revert();
+      }
+    };
+    this.context = context as unknown as DocumentRegistry.Context;
+    const contents = { get: () => Promise.resolve({ hash: this._hash }) };
+    this.saving = new SaveQueue(
+      this.context,
+      contents as unknown as Contents.IManager,
+      { changes: () => 0, merge: (file, base) => this.taken.push({ file, base }) },
+      this.file
+    );
+  }
+
+  private get _hash(): string {
+    return JSON.stringify(this.file);
+  }
+}
+
+const CHANGED = new Refusal('file_changed', 'The file has changed on disk.');
+
+describe('SaveQueue', () => {
+  it('merges what others wrote before it saves, with the former file as base', async () => {
+    const bench = new Bench();
+    const before = bench.file;
+    bench.file = notebook([code('a'), code('b'), code('c')]);
+    const written = bench.file;
+    await bench.saving.save();
+    expect(bench.taken).toEqual([{ file: written, base: before }]);
+    expect(bench.file).toBe(bench.model.content);
+  });
+
+  it('recognizes its own save whose response was lost', async () => {
+    const bench = new Bench();
+    bench.model.content = notebook([code('a'), code('b'), code('mine')]);
+    const unconfirmed = bench.model.content;
+    bench.next = 'lost';
+    await expect(bench.saving.save()).rejects.toThrow('Nobody answers.');
+    bench.next = 'saved';
+    bench.model.content = notebook([code('a'), code('b')]);
+    await bench.saving.save();
+    expect(bench.taken).toEqual([{ file: unconfirmed, base: unconfirmed }]);
+    expect(bench.file.cells).toHaveLength(2);
+  });
+
+  it('refuses agents while a dialog is open', async () => {
+    const bench = new Bench();
+    bench.next = 'asked';
+    const saved = bench.context.save();
+    const refused = expect(bench.saving.refresh()).rejects.toEqual(CHANGED);
+    await bench.asked;
+    await refused;
+    await expect(bench.saving.save()).rejects.toEqual(CHANGED);
+    bench.answer('revert');
+    await saved;
+    bench.next = 'saved';
+    await bench.saving.save();
+    expect(bench.taken).toEqual([]);
+  });
+
+  it('opens no dialog for a save of an agent', async () => {
+    const bench = new Bench();
+    bench.next = 'asked';
+    await expect(bench.saving.save()).rejects.toEqual(CHANGED);
+    bench.next = 'saved';
+    await bench.context.save();
+    expect(bench.context.model.dirty).toBe(false);
+  });
+});

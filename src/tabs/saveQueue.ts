@@ -1,0 +1,226 @@
+import type { DocumentRegistry } from '@jupyterlab/docregistry';
+import type * as nbformat from '@jupyterlab/nbformat';
+import type { Contents } from '@jupyterlab/services';
+import { PromiseDelegate } from '@lumino/coreutils';
+
+import { type IContextMethods, noteWritten, replaceMethods } from '../lab/context';
+import { isSameContent } from './cells';
+import { Refusal } from './protocol';
+
+type Context = DocumentRegistry.Context;
+type Content = nbformat.INotebookContent;
+
+/** The open document of a notebook. */
+export interface IOpenContent {
+  /** Return the version of the last change. */
+  changes(): number;
+  /**
+   * Merge the file with the unsaved changes.
+   *
+   * @param base - The content of the file before; null if unknown.
+   * @param load - Replaces everything by the file, as JupyterLab does.
+   * @throws Refusal - There is a conflict.
+   */
+  merge(file: Content, base: Content | null, load: (file: Content) => void): void;
+}
+
+/**
+ * Serializes the saves of one notebook.
+ *
+ * Two saves at once end in a false "File Changed". So `context.save` and `context.revert` are
+ * replaced: saves of the person and autosaves wait in this queue, too.
+ */
+export class SaveQueue {
+  /**
+   * @param _open - The open document.
+   * @param _file - The content of the file; null if unknown.
+   */
+  constructor(
+    private readonly _context: Context,
+    private readonly _contents: Contents.IManager,
+    private readonly _open: IOpenContent,
+    private _file: Content | null
+  ) {
+    this._own = replaceMethods(_context, own => ({
+      // While its dialog is open, JupyterLab calls these itself.
+      save: () => (this._isAsking ? own.save() : this._queue(() => this._saveForPerson())),
+      revert: () => (this._isAsking ? own.revert() : this._queue(own.revert)),
+      load: content => this._load(content as Content, own.load),
+      showError: async (...args) => (this._hidesDialogs ? undefined : own.showError(...args)),
+      askConflict: (...args) => this._askConflict(() => own.askConflict(...args))
+    }));
+  }
+
+  /** Save for an agent: throw where a dialog would open. */
+  async save(): Promise<void> {
+    // Callers share a save that waits in the queue.
+    const next = (this._next ??= this._queueForAgent(async () => {
+      this._next = null;
+      if (!this._context.model.dirty) {
+        return;
+      }
+      try {
+        await this._takeFile();
+        await this._withoutDialogs(() => this._saveAll());
+      } catch (error) {
+        if (error instanceof Refusal) {
+          throw error;
+        }
+        const { message, response } = error as { message?: string; response?: Response };
+        throw new Refusal('save_failed', message ?? String(error), response?.status ?? 0);
+      }
+    }));
+    await next.finally(() => {
+      // It may have been rejected before its turn.
+      if (this._next === next) {
+        this._next = null;
+      }
+    });
+  }
+
+  /**
+   * Merge what others wrote to the file.
+   *
+   * @throws Refusal - It conflicts with unsaved changes.
+   */
+  async refresh(): Promise<void> {
+    await this._queueForAgent(() => this._takeFile());
+  }
+
+  // --- the file
+
+  private async _takeFile(): Promise<void> {
+    if (await this._isOutdated()) {
+      this._isTaking = true;
+      await this._withoutDialogs(this._own.revert).finally(() => (this._isTaking = false));
+    }
+  }
+
+  /** Whether the file changed since it was read or saved here. */
+  private async _isOutdated(): Promise<boolean> {
+    const known = this._context.contentsModel;
+    const now = await this._contents.get(this._context.path, { content: false, hash: true });
+    if (known?.hash && now.hash) {
+      return known.hash !== now.hash;
+    }
+    return known !== null && known.last_modified !== now.last_modified;
+  }
+
+  /**
+   * Handle content that JupyterLab has read from the file.
+   *
+   * JupyterLab itself would create every cell again and drop unsaved changes, which is for the
+   * person to choose.
+   */
+  private _load(file: Content, load: (file: Content) => void): void {
+    if (this._isTaking) {
+      // The file may be from a save whose response was lost.
+      const unconfirmed = this._unconfirmed?.content;
+      this._open.merge(
+        file,
+        unconfirmed && isSameContent(unconfirmed, file) ? unconfirmed : this._file,
+        load
+      );
+    } else {
+      load(file);
+    }
+    this._file = file;
+    this._unconfirmed = null;
+  }
+
+  // --- saves
+
+  private async _saveForPerson(): Promise<void> {
+    // On a conflict, JupyterLab asks what to keep.
+    await this._takeFile().catch(() => undefined);
+    await this._saveAll();
+  }
+
+  private async _saveAll(): Promise<void> {
+    const before = this._file;
+    await this._write();
+    if (this._file !== before) {
+      // JupyterLab asked, and the person chose the file.
+      return;
+    }
+    const written = this._unconfirmed;
+    this._file = written?.content ?? null;
+    this._unconfirmed = null;
+    if (this._open.changes() !== written?.changes) {
+      // Changes made during the save are not in the file, although JupyterLab clears the flag.
+      this._context.model.dirty = true;
+    }
+  }
+
+  /** Call JupyterLab's own save, and record what it writes. */
+  private async _write(): Promise<void> {
+    let isNoted = false;
+    const release = noteWritten(this._context.model, content => {
+      if (!isNoted) {
+        isNoted = true;
+        this._unconfirmed = { content: content as Content, changes: this._open.changes() };
+      }
+    });
+    await this._own.save().finally(release);
+  }
+
+  // --- dialogs
+
+  /** Suppress JupyterLab's dialogs: the agent gets an error, and the person is not asked. */
+  private async _withoutDialogs(work: () => Promise<void>): Promise<void> {
+    this._hidesDialogs = true;
+    await work().finally(() => (this._hidesDialogs = false));
+  }
+
+  /** Open JupyterLab's dialog on a conflict. Meanwhile agents are refused. */
+  private async _askConflict(ask: () => Promise<unknown>): Promise<unknown> {
+    if (this._hidesDialogs) {
+      throw changed();
+    }
+    this._isAsking = true;
+    this._agents.forEach(agent => agent.reject(changed()));
+    try {
+      return await ask();
+    } finally {
+      this._isAsking = false;
+    }
+  }
+
+  // --- one after the other
+
+  private _queue(work: () => Promise<void>): Promise<void> {
+    const done = this._last.then(work);
+    this._last = done.catch(() => undefined);
+    return done;
+  }
+
+  /** Queue work of an agent, which does not wait while a dialog is open. */
+  private async _queueForAgent(work: () => Promise<void>): Promise<void> {
+    if (this._isAsking) {
+      throw changed();
+    }
+    const agent = new PromiseDelegate<never>();
+    this._agents.add(agent);
+    const done = this._queue(async () => {
+      if (this._agents.has(agent)) {
+        await work();
+      }
+    });
+    await Promise.race([done, agent.promise]).finally(() => this._agents.delete(agent));
+  }
+
+  private readonly _own: IContextMethods;
+  private _last: Promise<void> = Promise.resolve();
+  private _next: Promise<void> | null = null;
+  /** The agents that wait; rejected when a dialog opens. */
+  private readonly _agents = new Set<PromiseDelegate<never>>();
+  private _isAsking = false;
+  private _isTaking = false;
+  private _hidesDialogs = false;
+  /** What a save wrote, until its response arrives. */
+  private _unconfirmed: { content: Content; changes: number } | null = null;
+}
+
+function changed(): Refusal {
+  return new Refusal('file_changed', 'The file has changed on disk.');
+}

@@ -1,0 +1,144 @@
+import type {
+  CellChange,
+  ISharedCell,
+  ISharedNotebook,
+  NotebookChange,
+  YCodeCell
+} from '@jupyter/ydoc';
+import type { ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
+
+interface IKnown {
+  cell: ISharedCell;
+  /** The version of its last change, and of the last one outside of its outputs. */
+  at: number;
+  sourceVersion: number;
+  /** Disconnects from its signals. */
+  detach: () => void;
+}
+
+/** Return whether a change of a cell concerns what is stored in the file. */
+export function isStored(change: CellChange): boolean {
+  return Object.keys(change).some(key => key !== 'executionStateChange');
+}
+
+/** Return whether a change of a cell concerns more than its outputs. */
+export function isOfSource(change: CellChange): boolean {
+  return 'sourceChange' in change || 'metadataChange' in change || 'attachmentsChange' in change;
+}
+
+/**
+ * Numbers the changes of a notebook, so that only newer cells have to be sent.
+ *
+ * No two cells have the same version: an answer in parts can continue after any cell.
+ */
+export class VersionCounter {
+  constructor(private readonly _notebook: ISharedNotebook) {
+    _notebook.changed.connect(this._onChanged);
+    this._follow();
+    this.orderVersion = this.metadataVersion = this._next();
+  }
+
+  /** The version of the last change. */
+  now = 0;
+
+  /** The version of the last change of the order of cells. */
+  orderVersion = 0;
+
+  /** The version of the last change of metadata or format. */
+  metadataVersion = 0;
+
+  /** Emitted after each change. */
+  get ticked(): ISignal<this, void> {
+    return this._ticked;
+  }
+
+  /** Return the version of a cell's last change. */
+  at(id: string): number {
+    return this._cells.get(id)?.at ?? 0;
+  }
+
+  /** Return whether a cell exists and has not changed since a version; `exact` includes outputs. */
+  isUnchangedSince(id: string, since: number, exact: boolean): boolean {
+    const known = this._cells.get(id);
+    return known !== undefined && (exact ? known.at : known.sourceVersion) <= since;
+  }
+
+  dispose(): void {
+    this._notebook.changed.disconnect(this._onChanged);
+    for (const known of this._cells.values()) {
+      known.detach();
+    }
+    this._cells.clear();
+  }
+
+  private _next(): number {
+    return ++this.now;
+  }
+
+  private readonly _onChanged = (_: ISharedNotebook, change: NotebookChange): void => {
+    const before = this.now;
+    if ('cellsChange' in change) {
+      this._follow();
+      this.orderVersion = this._next();
+    }
+    if ('metadataChange' in change || 'nbformatChanged' in change) {
+      this.metadataVersion = this._next();
+    }
+    if (this.now !== before) {
+      this._ticked.emit();
+    }
+  };
+
+  /** Connect to the present cells, and disconnect from those that are gone. */
+  private _follow(): void {
+    const cells = new Map<string, IKnown>();
+    for (const cell of this._notebook.cells) {
+      const id = cell.getId();
+      const known = this._cells.get(id);
+      if (known?.cell === cell) {
+        cells.set(id, known);
+        continue;
+      }
+      const at = this._next();
+      cells.set(id, { cell, at, sourceVersion: at, detach: this._listen(cell) });
+    }
+    for (const [id, known] of this._cells) {
+      if (cells.get(id)?.cell !== known.cell) {
+        known.detach();
+      }
+    }
+    this._cells = cells;
+  }
+
+  private _listen(cell: ISharedCell): () => void {
+    cell.changed.connect(this._onCell);
+    const detach = (): boolean => cell.changed.disconnect(this._onCell);
+    if (cell.cell_type !== 'code') {
+      return detach;
+    }
+    // The cell emits nothing for outputs of the person's own runs. Other outputs are counted twice.
+    const { youtputs } = cell as YCodeCell;
+    const onOutputs = (): void => this._onCell(cell, { outputsChange: [] });
+    youtputs.observeDeep(onOutputs);
+    return () => {
+      detach();
+      youtputs.unobserveDeep(onOutputs);
+    };
+  }
+
+  private readonly _onCell = (cell: ISharedCell, change: CellChange): void => {
+    const known = this._cells.get(cell.getId());
+    if (known === undefined || !isStored(change)) {
+      return;
+    }
+    known.at = this._next();
+    if (isOfSource(change)) {
+      known.sourceVersion = known.at;
+    }
+    this._ticked.emit();
+  };
+
+  private _cells = new Map<string, IKnown>();
+  private readonly _ticked = new Signal<this, void>(this);
+}
