@@ -11,6 +11,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
@@ -26,23 +27,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_configure() -> None:
-    """Before tests are collected: which of them can run is asked then."""
+    """Prepare what decorators of tests look at when they are imported."""
     sandboxes.provide()
+    # Hypothesis measures by the clock how long values and cases take: on a busy machine that fails.
+    slow = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("tests", slow)
+    settings.load_profile("tests")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spreads the modules with a browser over the whole run, and gives random tests their time.
+    """Spreads the modules with a browser over the whole run.
 
     Those with a browser keep the processors busy, where most other tests wait for something: one beside
     the other they are done sooner.
     """
-    if "hypothesis" in sys.modules:  # some module has such tests
-        from hypothesis import HealthCheck, settings
-
-        # It measures by the clock how long values take to make: on a busy machine that fails.
-        slow = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-        settings.register_profile("tests", slow)
-        settings.load_profile("tests")
     modules = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
     browser = [tests for tests in modules if "browser" in tests[0].path.parts]
     other = [tests for tests in modules if "browser" not in tests[0].path.parts]

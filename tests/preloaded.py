@@ -299,6 +299,8 @@ def run(request: dict[str, Any]) -> None:
             # What this process starts is forked from here: its modules are as they were.
             ours.close()
             _write_command_line(["preloaded"])
+            # A folder that it stays in cannot be unmounted.
+            os.chdir("/")
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
             null = os.open(os.devnull, os.O_RDWR)

@@ -117,7 +117,7 @@ async def servers(folder: Path, *, pages: bool = False) -> AsyncIterator[StartSe
         if beside is not None:
             home, token = beside.home, beside.token
         root = home / "root"
-        for made in (root, home / "config"):
+        for made in (root, home / "config", home / "data"):
             made.mkdir(parents=True, exist_ok=True)
         (home / "config" / "jupyter_server_config.py").write_text(
             f"{ENABLED}{WITHOUT_PAGES * (not pages)}c.IdentityProvider.token = {token!r}\n{config}"

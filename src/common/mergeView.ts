@@ -66,7 +66,11 @@ export function readOnly(name: string, number: (line: number) => string = String
     lineNumbers({ formatNumber: number }),
     EditorView.lineWrapping,
     EditorView.editable.of(false),
-    EditorView.contentAttributes.of({ tabindex: '0', 'aria-label': name }),
+    EditorView.contentAttributes.of({
+      tabindex: '0',
+      'aria-label': name,
+      'aria-readonly': 'true'
+    }),
     keymap.of([
       { key: 'Alt-ArrowDown', run: goToNextChunk },
       { key: 'Alt-ArrowUp', run: goToPreviousChunk }

@@ -9,6 +9,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { MAX_DRAWN } from '../common/Lines';
 import { fitted, readOnly, showMerge } from '../common/mergeView';
+import { visible } from '../common/visible';
 import { originalSource } from './originalSource';
 import type { IMark } from './marks';
 
@@ -59,7 +60,9 @@ export function showDiff(
   const remembered = known.get(shared);
   const before =
     remembered?.entry === entry ? remembered.before : sourceBefore(shared.source, mark);
-  if (before === null || before === shared.source) {
+  // Plain lines show hidden characters, which the texts to reject hunks of would have as they are.
+  const hasHidden = [before ?? '', shared.source].some(text => visible(text) !== text);
+  if (before === null || before === shared.source || hasHidden) {
     return null;
   }
   if (isTooLong(before, shared.source)) {

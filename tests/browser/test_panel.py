@@ -137,7 +137,7 @@ async def test_two_quick_clicks_answer_one_question_and_a_denial_may_say_why(
     assert len(lab.notebook("sales.ipynb").cells) == 2
 
     await question.get_by_role("button", name="Deny with a note…").click()
-    note = question.get_by_role("textbox")
+    note = question.get_by_role("textbox", name="Reason, or what to do instead")
     await expect(note).to_be_focused()
     await note.press_sequentially("Use the mean.")
     await note.press("Enter")

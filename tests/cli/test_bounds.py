@@ -34,7 +34,7 @@ async def test_a_binding_that_cannot_be_kept_is_typed_and_holds_meanwhile(tmp_pa
         pages = database.cursor.execute("PRAGMA page_count").fetchone()[0]
         database.cursor.execute(f"PRAGMA max_page_count = {pages}")
         path = f"{'long/' * 2000}a.ipynb"
-        with pytest.raises(SaveFailed, match="cannot be kept: database or disk is full"):
+        with pytest.raises(SaveFailed, match="cannot be saved: database or disk is full"):
             await sessions.bind(path, kernel_id)
         assert await sessions.kernel_of(path) == kernel_id
         await sessions.bind("a.ipynb", kernel_id)

@@ -134,6 +134,7 @@ def test_a_server_gets_what_the_command_names_and_nothing_else(
     assert answer == {"problem": "The command does not name this file."}
 
 
+@pytest.mark.usefixtures("fresh_processes")
 async def test_ctrl_c_while_a_command_reads_ends_it_and_nothing_is_changed(opened: Nb) -> None:
     process, screen = await in_terminal(opened, "edit", "0", "-")
     await shows(screen, b"Ctrl-C drops it")
@@ -144,6 +145,7 @@ async def test_ctrl_c_while_a_command_reads_ends_it_and_nothing_is_changed(opene
     assert opened.read("a.ipynb").cells[0].source == "x = 1"
 
 
+@pytest.mark.usefixtures("fresh_processes")
 async def test_ctrl_c_without_a_host_ends_a_command_at_once(nb: Nb) -> None:
     nb.notebook("a.ipynb", "x = 1")
     process, screen = await in_terminal(nb, "insert", "0", "-", "-n", "a.ipynb")

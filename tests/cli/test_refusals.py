@@ -199,7 +199,7 @@ def test_a_host_that_is_killed_in_a_command_is_named(nb: Nb, path: Path) -> None
         os.kill(host, signal.SIGKILL)
         _, err = running.communicate(timeout=30)
     assert running.returncode == 3
-    assert b"The server ended before it had answered" in err
+    assert b"The server stopped before it answered" in err
 
 
 def test_a_notebook_that_is_deleted_or_moved_while_it_is_open(nb: Nb, path: Path) -> None:

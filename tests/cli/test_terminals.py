@@ -124,7 +124,7 @@ def test_the_first_lines_of_a_newcomer_do_what_the_help_says(nb: Nb) -> None:
     assert sources == ["", "x = 6 * 7", "print('the last one')", "6 * 7", "# the end"]
     assert "-1 is the end" in nb("insert", "--help").out
     refused = nb("insert", "9", "x", status=2).err
-    assert "takes 0 to 5" in refused
+    assert "Use 0 to 5." in refused
     assert "`nb insert --help`" in refused
 
 

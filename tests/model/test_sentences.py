@@ -71,7 +71,7 @@ def test_a_proposal_is_sent_with_the_codes_of_its_titles_and_received_with_them(
 def test_an_error_is_sent_with_the_codes_of_its_message_and_of_its_hint() -> None:
     error = ModelSilent(Sentence("model_silent", seconds="60"))
     sent = Event.of(1, "t", 0, Failed(error_info(error))).as_dict()["error"]
-    assert sent["message"] == "The model said nothing for 60 s."
+    assert sent["message"] == "The model sent nothing for 60 s."
     assert sent["sentence"] == {"code": "model_silent", "parameters": {"seconds": "60"}}
     assert sent["hint_sentence"] == {"code": "hint_model_silent", "parameters": {}}
     other = error_info(NotebookNotFound("No notebook.", hint="Look elsewhere."))

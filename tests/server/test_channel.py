@@ -280,7 +280,7 @@ async def test_a_feed_without_subscriptions_is_dropped(
 ) -> None:
     monkeypatch.setattr(channel, "KEEP", 0.0)
     page = await open_page("page")
-    followers = extension.services.workspace.activity._followers
+    followers = extension.services.workspace.activity._subscribers
     first = await page.subscribe(changes=notebook)
     assert (await page.next(first))["reset"] is True
     await page.send({"unsubscribe": first})
