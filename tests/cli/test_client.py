@@ -137,7 +137,7 @@ def test_a_server_gets_what_the_command_names_and_nothing_else(
 @pytest.mark.usefixtures("fresh_processes")
 async def test_ctrl_c_while_a_command_reads_ends_it_and_nothing_is_changed(opened: Nb) -> None:
     process, screen = await in_terminal(opened, "edit", "0", "-")
-    await shows(screen, b"Ctrl-C drops it")
+    await shows(screen, b"Ctrl-C discards it")
     os.write(screen, b"x = 2\n\x03")
     assert b"Nothing was changed" in await shows(screen, b"Nothing was changed")
     assert await process.wait() == wire.INTERRUPTED
@@ -149,7 +149,7 @@ async def test_ctrl_c_while_a_command_reads_ends_it_and_nothing_is_changed(opene
 async def test_ctrl_c_without_a_host_ends_a_command_at_once(nb: Nb) -> None:
     nb.notebook("a.ipynb", "x = 1")
     process, screen = await in_terminal(nb, "insert", "0", "-", "-n", "a.ipynb")
-    await shows(screen, b"Ctrl-C drops it")
+    await shows(screen, b"Ctrl-C discards it")
     os.write(screen, b"\x03")
     assert await process.wait() == wire.INTERRUPTED
     assert b"Traceback" not in os.read(screen, 65536)
