@@ -128,7 +128,7 @@ test: $(VENV)/.all $(VENV)/.panel ## every linter and test
 	$(call say,pytest)
 	@$(BIN)/python scripts/tests.py $(TESTS) -n $(WORKERS) --dist worksteal
 
-# What a developer wants at each commit. `git` tells what has changed since the last one.
+# What a developer wants at each commit. `git` lists what has changed since the last one.
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD; git ls-files --others --exclude-standard)
 CHANGED_PYTHON = $(filter %.py,$(CHANGED))
 CHANGED_SCRIPT = $(filter %.ts %.tsx,$(CHANGED))
@@ -159,7 +159,7 @@ bench: $(VENV)/.all ## the benchmarks, each beside its floor
 
 .PHONY: docs
 docs: $(VENV)/.all ## the documentation, into site/
-	@# The theme's news about its own future are left out.
+	@# The theme's announcements about its own future are left out.
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 .PHONY: pictures

@@ -32,7 +32,7 @@ SEEN = "20 @318a code [7] ok: 1+1\n" * 400
 """About what is seen of a large notebook with each message: the SDK alone is asked with as much."""
 
 Talk = Callable[[], Awaitable[float]]
-"""Says something, hears the whole answer; seconds until its first piece of text."""
+"""Sends a message and receives the whole answer; seconds until its first piece of text."""
 
 
 async def measure(options: Options) -> AsyncGenerator[Row]:
@@ -117,7 +117,7 @@ class Served:
     process: psutil.Process
 
     def chat(self, **fields: Any) -> Talk:
-        """A chat of its own, asked over HTTP and heard as events."""
+        """A chat of its own, asked over HTTP and received as events."""
         chat: list[str] = []
 
         async def talk() -> float:

@@ -52,7 +52,7 @@ class KeptClient:
         await self._client.get_shell_msg()
 
     async def ready(self) -> None:
-        """Waits until the kernel has answered and is heard on iopub."""
+        """Waits until the kernel has answered and iopub is subscribed."""
         while True:
             await self.answered()
             try:
@@ -80,7 +80,7 @@ class KeptClient:
                 return printed
 
     async def drain(self) -> None:
-        """Drops what was heard of others' requests, until nothing more comes."""
+        """Drops messages of others' requests, until nothing more comes."""
         channel = self._client.iopub_channel
         while await channel.socket.poll(1):
             await channel.get_msg()

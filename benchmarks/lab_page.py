@@ -44,7 +44,7 @@ class LabPage:
     server: Server
 
     async def load(self) -> None:
-        """Loads JupyterLab anew, and opens the panel."""
+        """Loads JupyterLab again, and opens the panel."""
         await self.page.goto(f"{self.server.url}lab?token={self.server.token}&reset")
         await self.page.wait_for_function("() => window.jupyterapp !== undefined")
         await self.page.evaluate(SHOW_PANEL)

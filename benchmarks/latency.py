@@ -46,7 +46,7 @@ async def in_process(options: Options, executor: str) -> list[Row]:
                 lambda: client.execute(CODE),
                 lambda: here.call("execute_ipython", code=CODE),
                 lambda: here.call("execute_cell", cell=cell_id(CELLS // 2)),
-                # What it hears of the others' requests is not its to pay for.
+                # Receiving messages of others' requests does not count as its time.
                 between=client.drain,
             )
     way = f"in process, {executor}"
@@ -58,7 +58,7 @@ async def in_process(options: Options, executor: str) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A server in a process of its own, with its two faces."""
+    """A server in a process of its own, with its two interfaces."""
 
     server: Server
     http: httpx2.AsyncClient

@@ -89,7 +89,7 @@ def machine() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The processor's model, where the system tells it."""
+    """The processor's model, where the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -86,7 +86,7 @@ async def started(
 ) -> Server:
     """The server, once it listens.
 
-    Jupyter writes its runtime file a moment before it listens, and tells nobody of either.
+    Jupyter writes its runtime file a moment before it listens, and notifies nobody of either.
 
     Raises:
         ServerFailed: It ended, or said nothing for `STARTING` seconds.
@@ -112,7 +112,7 @@ async def started(
 
 
 async def check_extension(server: Server) -> None:
-    """Makes sure that the extension answers before anybody is told its address.
+    """Makes sure that the extension answers before its address is published.
 
     Raises:
         ServerFailed: It does not.

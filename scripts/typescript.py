@@ -71,7 +71,7 @@ SIMPLE = {
 }
 
 WIDTH = 100
-"""Characters of a line, as prettier is told."""
+"""Characters of a line, as in prettier's settings."""
 
 HEAD = """\
 /* Written by scripts/typescript.py, from the models of the server's routes. */

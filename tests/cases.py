@@ -49,5 +49,5 @@ class Cases:
         if error is None and not self._count:
             raise AssertionError("There was no case.")
         if self._errors:
-            said = f"{len(self._errors)} of {self._count} cases failed"
-            raise BaseExceptionGroup(said, self._errors) from error
+            message = f"{len(self._errors)} of {self._count} cases failed"
+            raise BaseExceptionGroup(message, self._errors) from error

@@ -235,8 +235,8 @@ class CliStandIn(Transport):
                 else:
                     _refuse(message["request"]["subtype"])
         except Exception as error:  # noqa: BLE001 (the SDK raises it)
-            said = f"The stand-in for the CLI does not play this: {error!r}"
-            self._outgoing.put_nowait(CLIConnectionError(said))
+            message = f"The stand-in for the CLI does not play this: {error!r}"
+            self._outgoing.put_nowait(CLIConnectionError(message))
         finally:
             left = [task for task in (self._answering, *self._turn.calls.values()) if task]
             for task in left:
@@ -273,7 +273,8 @@ class CliStandIn(Transport):
             self._stopped(turn)
         elif isinstance(error := done.exception(), ApiError):
             uuid = self._session.add("assistant", str(error), is_error=True)
-            self._say("assistant", uuid=uuid, message={**_said(str(error)), "model": "<synthetic>"})
+            message = {**_reply(str(error)), "model": "<synthetic>"}
+            self._say("assistant", uuid=uuid, message=message)
             self._result(str(error), is_error=True, api_error_status=error.status)
         elif error is not None:
             raise error
@@ -315,11 +316,11 @@ class CliStandIn(Transport):
         async with self._http.stream("POST", f"{self._url}/v1/messages", json=body) as response:
             if response.status_code != 200:
                 await response.aread()
-                said = response.json()["error"]["message"]
+                message = response.json()["error"]["message"]
                 # After any other status it asks again, as it did or with fewer features.
                 if response.status_code != 402:
-                    raise NotPlayedError(f"a retry after {response.status_code}: {said}")
-                raise ApiError(response.status_code, said)
+                    raise NotPlayedError(f"a retry after {response.status_code}: {message}")
+                raise ApiError(response.status_code, message)
             async for line in response.aiter_lines():
                 if line.startswith("data:"):
                     self._streamed(json.loads(line[5:]))
@@ -354,7 +355,7 @@ class CliStandIn(Transport):
         if "partial_json" in block:
             block["input"] = json.loads(block.pop("partial_json"))
         uuid = self._session.add("assistant", [block])
-        self._say("assistant", uuid=uuid, message=_said([block], self._options.model))
+        self._say("assistant", uuid=uuid, message=_reply([block], self._options.model))
         turn = self._turn
         if block["type"] == "text":
             turn.text = block["text"]
@@ -384,9 +385,9 @@ class CliStandIn(Transport):
             await asyncio.wait(before)
         result: Json = {"type": "tool_result", "tool_use_id": block["id"]}
         if block["name"] not in self._tools:
-            said = f"Error: No such tool available: {block['name']}. {block['name']} is disabled"
-            said = f"{said} for this session, in subagents as well as here."
-            content = f"<tool_use_error>{said}</tool_use_error>"
+            error = f"Error: No such tool available: {block['name']}. {block['name']} is disabled"
+            error = f"{error} for this session, in subagents as well as here."
+            content = f"<tool_use_error>{error}</tool_use_error>"
             return {**result, "content": content, "is_error": True}
         params = {
             "name": self._tools[block["name"]]["name"],
@@ -417,22 +418,22 @@ class CliStandIn(Transport):
         for block in turn.blocks.values():
             if block.get("type") == "text" and block["text"]:
                 uuid = self._session.add("assistant", [block])
-                self._say("assistant", uuid=uuid, message=_said([block], self._options.model))
+                self._say("assistant", uuid=uuid, message=_reply([block], self._options.model))
         for call, task in turn.calls.items():
             task.cancel()
             result = {"type": "tool_result", "tool_use_id": call, "content": REJECTED}
             self._tool_result({**result, "is_error": True})
-        said = [{"type": "text", "text": INTERRUPTED_IN_TOOL if turn.calls else INTERRUPTED}]
+        content = [{"type": "text", "text": INTERRUPTED_IN_TOOL if turn.calls else INTERRUPTED}]
         turn.answers += 1
-        uuid = self._session.add("user", said)
-        self._say("user", uuid=uuid, message={"role": "user", "content": said})
+        uuid = self._session.add("user", content)
+        self._say("user", uuid=uuid, message={"role": "user", "content": content})
         self._result(None, subtype="error_during_execution", is_error=True, errors=["stopped"])
 
-    # -- what is said
+    # -- messages to the SDK
 
     def _say(self, kind: str, **more: Any) -> None:
-        said = {"session_id": self._session.id, "uuid": str(uuid4()), "parent_tool_use_id": None}
-        self._outgoing.put_nowait({"type": kind, **said, **more})
+        common = {"session_id": self._session.id, "uuid": str(uuid4()), "parent_tool_use_id": None}
+        self._outgoing.put_nowait({"type": kind, **common, **more})
 
     def _system(self, subtype: str, **more: Any) -> None:
         self._say("system", subtype=subtype, **more)
@@ -441,7 +442,7 @@ class CliStandIn(Transport):
         turn = self._turn
         self._total += PRICE * sum(turn.usage.values())
         milliseconds = int((time.monotonic() - turn.began) * 1000)
-        said = {
+        fields = {
             "subtype": "success",
             "is_error": False,
             "result": text,
@@ -451,11 +452,11 @@ class CliStandIn(Transport):
             "total_cost_usd": self._total,
             "usage": turn.usage,
         }
-        self._say("result", **{**said, **more})
+        self._say("result", **{**fields, **more})
 
     def _respond(self, request: str, response: Json) -> None:
-        said = {"subtype": "success", "request_id": request, "response": response}
-        self._outgoing.put_nowait({"type": "control_response", "response": said})
+        answer = {"subtype": "success", "request_id": request, "response": response}
+        self._outgoing.put_nowait({"type": "control_response", "response": answer})
 
     async def _mcp(self, method: str, params: Json | None = None, call: str = "") -> Json:
         """A request to the tool server; its answer."""
@@ -475,14 +476,13 @@ class CliStandIn(Transport):
     def _control(self, message: Json) -> asyncio.Future[Json]:
         (name,) = self._options.mcp_servers  # type: ignore[misc]  # a dict of one
         request = {"subtype": "mcp_message", "server_name": name, "message": message}
-        said = {"type": "control_request", "request_id": str(uuid4()), "request": request}
-        reply = asyncio.get_running_loop().create_future()
-        self._replies[said["request_id"]] = reply
-        self._outgoing.put_nowait(said)
+        envelope = {"type": "control_request", "request_id": str(uuid4()), "request": request}
+        reply = self._replies[envelope["request_id"]] = asyncio.get_running_loop().create_future()
+        self._outgoing.put_nowait(envelope)
         return reply
 
 
-def _said(content: Any, model: str | None = None) -> Json:
+def _reply(content: Any, model: str | None = None) -> Json:
     """A message of the model's, as the API words it."""
     blocks = list(blocks_of(content))
     return {"id": f"msg_{uuid4().hex}", "role": "assistant", "content": blocks, "model": model}

@@ -212,7 +212,7 @@ def serve(channel: socket.socket) -> dict[str, Any] | None:
         message, descriptors, _, _ = socket.recv_fds(channel, MAX_REQUEST, 3)
         if not message:
             return None
-        said, going = os.pipe(), os.pipe()
+        ready, going = os.pipe(), os.pipe()
         if not (between := os.fork()):
             if os.fork():
                 os._exit(0)
@@ -220,7 +220,7 @@ def serve(channel: socket.socket) -> dict[str, Any] | None:
             # The caller may ask for its session as soon as it has the id.
             if request["new_session"]:
                 os.setsid()
-            os.write(said[1], str(os.getpid()).encode())
+            os.write(ready[1], str(os.getpid()).encode())
             # It runs once this process has its new parent.
             os.close(going[1])
             os.read(going[0], 1)
@@ -229,10 +229,10 @@ def serve(channel: socket.socket) -> dict[str, Any] | None:
             channel.detach()
             os.closerange(3, max(map(int, os.listdir("/proc/self/fd"))) + 1)  # noqa: PTH208
             return request
-        pid = os.read(said[0], 100)
+        pid = os.read(ready[0], 100)
         os.waitpid(between, 0)
         channel.send(pid)
-        for descriptor in (*said, *going, *descriptors):
+        for descriptor in (*ready, *going, *descriptors):
             os.close(descriptor)
 
 
@@ -343,8 +343,8 @@ def _exit_code(module: str) -> int:
 
 def main() -> None:
     """Import everything, then fork for the process at the other end of a socket."""
-    said = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    PATH[:] = [entry for entry in sys.path[1:] if entry not in said]
+    search_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    PATH[:] = [entry for entry in sys.path[1:] if entry not in search_path]
     preload()
     with socket.socket(fileno=int(sys.argv[1])) as parent:
         request = serve(parent)

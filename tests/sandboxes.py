@@ -33,7 +33,7 @@ def provide() -> None:
 
 
 def _fetch(folder: Path) -> bool:
-    """Whether the package could be had, as a machine knows it or by lists that are read anew."""
+    """Whether the package could be had, by the lists of the machine or by new ones."""
     lists = folder / "lists"
     (lists / "partial").mkdir(parents=True)
     own = ("-o", f"Dir::State::lists={lists}", "-o", f"Dir::Cache={folder}")

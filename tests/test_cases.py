@@ -27,7 +27,7 @@ def test_all_cases_run_and_all_failures_are_reported() -> None:
     assert notes == [[f"Case: number, {number}"] for number in (0, 2, 3)]
 
 
-def test_what_fails_between_the_cases_is_reported_beside_them() -> None:
+def test_an_error_between_cases_is_reported_with_the_cases() -> None:
     def run() -> None:
         with Cases() as cases:
             with cases.case("first"):

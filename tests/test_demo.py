@@ -52,7 +52,7 @@ def with_another_example(tmp_path: Path) -> Path:
 async def on_a_terminal(script: Path, env: dict[str, str]) -> tuple[int, str]:
     """Exit code and output of a script whose output is a terminal."""
     ours, theirs = os.openpty()
-    said = bytearray()
+    printed = bytearray()
     closed = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -61,7 +61,7 @@ async def on_a_terminal(script: Path, env: dict[str, str]) -> tuple[int, str]:
             piece = os.read(ours, 65536)
         except OSError:  # what Linux says when the other end is closed
             piece = b""
-        said.extend(piece)
+        printed.extend(piece)
         if not piece:
             loop.remove_reader(ours)
             closed.set()
@@ -81,7 +81,7 @@ async def on_a_terminal(script: Path, env: dict[str, str]) -> tuple[int, str]:
             await process.wait()
         loop.remove_reader(ours)
         os.close(ours)
-    return code, said.decode()
+    return code, printed.decode()
 
 
 async def test_demo_does_the_main_job_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -99,11 +99,11 @@ async def test_demo_does_the_main_job_and_leaves_nothing_behind(tmp_path: Path) 
         if demo.returncode is None:
             demo.terminate()
             await demo.wait()
-    said = output.decode()
+    printed = output.decode()
 
-    assert demo.returncode == 0, said
-    assert max(map(len, said.splitlines())) <= 100
-    assert "\x1b" not in said
+    assert demo.returncode == 0, printed
+    assert max(map(len, printed.splitlines())) <= 100
+    assert "\x1b" not in printed
     for shown in (
         "Using coffee.ipynb (6 cells)",
         "16 readings over 30 minutes",
@@ -112,8 +112,8 @@ async def test_demo_does_the_main_job_and_leaves_nothing_behind(tmp_path: Path) 
         "conflict",
         "Undone",
     ):
-        assert shown in said
-    assert re.search(r": [\d,]+ characters read by the agent, [\d.]+ s", said.splitlines()[-1])
+        assert shown in printed
+    assert re.search(r": [\d,]+ characters read by the agent, [\d.]+ s", printed.splitlines()[-1])
     assert left_behind(tmp_path) == []
 
 
@@ -126,9 +126,9 @@ async def test_demo_fails_where_an_answer_is_not_what_it_should_be(tmp_path: Pat
         on_a_terminal(script, environment(folders[0])),
         on_a_terminal(script, environment(folders[1], NO_COLOR="1")),
     )
-    for (code, said), folder in zip(results, folders, strict=True):
+    for (code, printed), folder in zip(results, folders, strict=True):
         assert code == 1
-        assert "should say 'Using coffee.ipynb (6 cells)'" in said
-        assert "Traceback" not in said
+        assert "should say 'Using coffee.ipynb (6 cells)'" in printed
+        assert "Traceback" not in printed
         assert left_behind(folder) == []
-    assert ["\x1b[" in said for _, said in results] == [True, False]
+    assert ["\x1b[" in printed for _, printed in results] == [True, False]

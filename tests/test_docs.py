@@ -186,11 +186,11 @@ def test_the_changelog_has_a_place_for_what_comes() -> None:
     assert "\n## [Unreleased]\n" in written()["CHANGELOG.md"]
 
 
-def test_what_was_not_measured_is_not_claimed(tmp_path: Path) -> None:
+def test_a_page_without_measurements_claims_nothing(tmp_path: Path) -> None:
     assert "Nothing has been measured yet" in performance_page(tmp_path, tmp_path)
 
 
-def test_what_was_measured_is_shown_with_its_floor_and_whether_the_goal_was_met(
+def test_a_measurement_is_shown_with_its_floor_and_its_goal(
     tmp_path: Path,
 ) -> None:
     row = {"work": "1+1", "value": 7.234, "unit": "ms", "floor": 6.7, "ratio": 1.08}
@@ -238,10 +238,12 @@ async def test_the_example_in_python_does_what_its_page_says(start_server: Start
 @pytest.mark.parametrize("name", ["README.md", "docs/comparison.md"])
 def test_the_size_that_is_claimed_of_the_tools_is_true(name: str) -> None:
     registry = Registry.load()
-    said = re.search(r"\b(\d+)(?: tools take|,) about (\d+),000 characters", written()[name])
-    assert said is not None
-    assert int(said[1]) == len(registry)
-    assert abs(int(said[2]) * 1_000 - characters(registry)) < 1_000
+    written_counts = re.search(
+        r"\b(\d+)(?: tools take|,) about (\d+),000 characters", written()[name]
+    )
+    assert written_counts is not None
+    assert int(written_counts[1]) == len(registry)
+    assert abs(int(written_counts[2]) * 1_000 - characters(registry)) < 1_000
 
 
 def test_every_decision_that_the_code_names_is_there() -> None:

@@ -42,22 +42,22 @@ async def test_lab_says_how_to_connect_and_leaves_nothing_behind(tmp_path: Path)
     assert lab.stdout is not None
     try:
         async with asyncio.timeout(60):
-            said = (await lab.stdout.readuntil(b"Ctrl-C stops")).decode()
+            printed = (await lab.stdout.readuntil(b"Ctrl-C stops")).decode()
         children = psutil.Process(lab.pid).children(recursive=True)
         assert children != []
         assert (root / "coffee.ipynb").is_file()
 
-        address = re.search(r"http://\S+/lab/tree/coffee\.ipynb\?token=(\w+)", said)
-        mcp = re.search(r"MCP\s+(http://\S+/api/tk-ai/mcp)\n", said)
+        address = re.search(r"http://\S+/lab/tree/coffee\.ipynb\?token=(\w+)", printed)
+        mcp = re.search(r"MCP\s+(http://\S+/api/tk-ai/mcp)\n", printed)
         assert address
         assert mcp
-        assert f"claude mcp add --transport http tk-ai {mcp[1]} --header " in said
+        assert f"claude mcp add --transport http tk-ai {mcp[1]} --header " in printed
 
         answer = await AsyncHTTPClient().fetch(
             mcp[1].replace("/mcp", "/health"), headers={"Authorization": f"Bearer {address[1]}"}
         )
         assert json.loads(answer.body)["version"]
-        await check_chat(said)
+        await check_chat(printed)
 
         children = psutil.Process(lab.pid).children(recursive=True)
         lab.send_signal(signal.SIGINT)
@@ -70,9 +70,9 @@ async def test_lab_says_how_to_connect_and_leaves_nothing_behind(tmp_path: Path)
             await lab.wait()
 
 
-async def check_chat(said: str) -> None:
+async def check_chat(printed: str) -> None:
     """The command that is printed for the chat brings the tour, in the example."""
-    line = next(line for line in said.splitlines() if line.startswith("  Chat"))
+    line = next(line for line in printed.splitlines() if line.startswith("  Chat"))
     _, curl, url, _, first, _, second, _, body = shlex.split(line)
     assert curl == "curl"
     headers = dict(header.split(": ", 1) for header in (first, second))

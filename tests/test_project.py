@@ -117,7 +117,9 @@ def test_no_module_of_the_package_keeps_state() -> None:
         ("limit = 3\nnames = ('a', 'b')\ndef f():\n    found = []", []),
     ],
 )
-def test_state_of_a_module_is_told_from_its_constants(source: str, state: list[str]) -> None:
+def test_state_of_a_module_is_distinguished_from_its_constants(
+    source: str, state: list[str]
+) -> None:
     assert [what for _, what in module_state(ast.parse(source))] == state
 
 
@@ -156,7 +158,7 @@ def is_mutable(value: ast.expr) -> bool:
         ("magics", {"IPython", "tk_ai_extension.magics"}),
     ],
 )
-def test_what_runs_anywhere_imports_almost_nothing(package: str, allowed: set[str]) -> None:
+def test_packages_that_run_anywhere_import_almost_nothing(package: str, allowed: set[str]) -> None:
     found = [
         f"{name}: {module}"
         for name, tree in trees(PACKAGE / package)
@@ -192,7 +194,7 @@ def test_tests_wait_for_events_and_never_for_time() -> None:
     assert found == []
 
 
-def test_the_version_is_said_once() -> None:
+def test_the_version_is_sent_once() -> None:
     assert metadata.version("tk-ai-extension") == tk_ai_extension.__version__
 
 

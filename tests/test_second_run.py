@@ -34,7 +34,7 @@ def no_options(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "code", "told"),
+    ("count", "code", "expected"),
     [
         (MOST, 0, "passed in their second run only"),
         (MOST + 1, FAILED, f"{MOST + 1} tests failed"),
@@ -47,7 +47,7 @@ def test_few_tests_may_need_a_second_run_and_are_listed(
     capfd: pytest.CaptureFixture[str],
     count: int,
     code: int,
-    told: str,
+    expected: str,
 ) -> None:
     text = SUITE.format(count=count, steady="False")
     if count:
@@ -56,7 +56,7 @@ def test_few_tests_may_need_a_second_run_and_are_listed(
     (tmp_path / "pytest.ini").write_text("[pytest]", encoding="utf-8")
     assert main(["test_it.py", "-q"], tmp_path) == code
     out = capfd.readouterr().out
-    assert told in out
+    assert expected in out
     if code == 0:
         assert out.count("test_that_passes_the_second_time[0]") >= 1
     shutil.rmtree(tmp_path / "reports")

@@ -61,10 +61,10 @@ def page(title: str, *parts: str) -> str:
 
 
 def docstrings(owner: type | ModuleType) -> Mapping[str, str]:
-    """What is said about each attribute: the string that stands below it in its class or module."""
+    """Docstrings of the attributes: the string below each in its class or module."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(owner)))
     body: Sequence[Any] = tree.body if isinstance(owner, ModuleType) else tree.body[0].body  # type: ignore[attr-defined]  # a class's source has its definition first
-    said: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for before, after in pairwise(body):
         target = (
             before.targets[0] if isinstance(before, ast.Assign) else getattr(before, "target", None)
@@ -74,5 +74,5 @@ def docstrings(owner: type | ModuleType) -> Mapping[str, str]:
             and isinstance(after, ast.Expr)
             and isinstance(after.value, ast.Constant)
         ):
-            said[target.id] = sentence(str(after.value.value))
-    return said
+            texts[target.id] = sentence(str(after.value.value))
+    return texts

@@ -104,14 +104,14 @@ def _operation(method: str, path: str, operation: Operation) -> str:
     about = operation.get("description") or operation["summary"]
     kinds = ", ".join(code(kind) for kind in operation["responses"]["200"].get("content", {}))
     answer = operation["responses"]["200"]["description"]
-    said = "" if answer == operation["summary"] else f": {answer}"
+    suffix = "" if answer == operation["summary"] else f": {answer}"
     return "\n\n".join(
         part
         for part in (
             f"## {method} {path}",
             about.rstrip(".") + ".",
             _parameters(operation),
-            f"Answers with {kinds}{said}.",
+            f"Answers with {kinds}{suffix}.",
             _properties(operation),
         )
         if part

@@ -191,17 +191,19 @@ def _tool(tool: Tool) -> str:
 
 def _values(model: type[BaseModel]) -> str:
     name = model.__name__
-    said: dict[str, str] = {}
+    described: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base not in (BaseModel, Result):
-            said |= docstrings(base)
+            described |= docstrings(base)
     fields = table(
         ["field", "type", "meaning"],
         (
             [
                 code(field),
                 type_of(schema),
-                _sentence(schema.get("description") or said.get(field) or FIELDS.get(field, "")),
+                _sentence(
+                    schema.get("description") or described.get(field) or FIELDS.get(field, "")
+                ),
             ]
             for field, schema in model.model_json_schema()["properties"].items()
             if field != "notices"

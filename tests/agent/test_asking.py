@@ -13,12 +13,12 @@ from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.errors import PermissionNotFound
 from tk_ai_extension.testing.scripted_model import Answer, ToolUse
-from tk_ai_extension.workspace.permissions import Answer as Leave
+from tk_ai_extension.workspace.permissions import Answer as Approval
 
 INSERT = ToolUse("insert_cell", {"source": "x = 1"})
 
 
-async def answering(talk: Talk, begun: StartedTurn, answer: Leave) -> list[Event]:
+async def answering(talk: Talk, begun: StartedTurn, answer: Approval) -> list[Event]:
     """All events of a turn in which each question gets this answer."""
     policy = talk.services.workspace.policy
 
@@ -58,7 +58,7 @@ async def test_the_question_shows_what_will_happen_and_an_approval_lets_it(
     [("once", True, True), ("chat", False, True), ("notebook", False, False)],
 )
 async def test_an_approval_holds_as_far_as_it_was_given(
-    talk: Talk, harness: ToolHarness, answer: Leave, again: bool, elsewhere: bool
+    talk: Talk, harness: ToolHarness, answer: Approval, again: bool, elsewhere: bool
 ) -> None:
     harness.write("a.ipynb", "1")
     talk.model.add(*(Answer.of(INSERT), Answer.of("Done.")) * 3)

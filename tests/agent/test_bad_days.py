@@ -46,7 +46,7 @@ async def test_a_bad_day_of_the_model_is_shown_and_asked_again(talk: Talk) -> No
 
 @dataclass(frozen=True)
 class CutLater:
-    """Begins an answer, and loses the connection when it is told to."""
+    """Begins an answer, and loses the connection on request."""
 
     answer: Answer
     now: asyncio.Event = field(default_factory=asyncio.Event)
@@ -59,7 +59,7 @@ class CutLater:
 
 
 @pytest.mark.proves("fault:model-api")
-async def test_what_a_cut_stream_brought_is_void_and_comes_again(talk: Talk) -> None:
+async def test_the_text_of_a_lost_stream_is_discarded_and_requested_again(talk: Talk) -> None:
     cut = CutLater(Answer.of("One, two, three, four, five."))
     talk.model.add(cut, Answer.of("One, two."))
     begun = await talk.send("Count.")
@@ -157,7 +157,7 @@ async def test_a_stop_works_while_the_model_is_asked_again_later(talk: Talk) -> 
 
 @pytest.mark.proves("fault:model-api")
 @pytest.mark.parametrize("bad", [BROKEN, Cut(Answer.of("Then.", ToolUse("list_cells")), after=6)])
-async def test_what_has_run_is_not_run_again(
+async def test_a_tool_call_is_not_repeated_after_a_failed_request(
     talk: Talk, harness: ToolHarness, bad: Failure | Cut
 ) -> None:
     harness.write("a.ipynb", "1")

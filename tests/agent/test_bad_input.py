@@ -24,7 +24,7 @@ async def held(talk: Talk) -> Held:
     return answer
 
 
-async def test_a_notebook_that_is_gone_when_its_turn_comes_is_said(
+async def test_a_notebook_that_is_gone_when_its_turn_comes_is_reported(
     talk: Talk, harness: ToolHarness
 ) -> None:
     path = harness.write("a.ipynb", "1")

@@ -1,4 +1,4 @@
-"""What a chat can take of a server is bounded, and the bounds are said."""
+"""The load of a chat on a server is bounded, and errors name the bounds."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ async def test_several_chats_are_answered_at_once_each_with_its_own(talk: Talk) 
         return Answer.of(request.prompts[-1].splitlines()[-1])
 
     talk.model.add(*[echo] * 4)
-    said = [f"I am number {number}." for number in range(4)]
+    messages = [f"I am number {number}." for number in range(4)]
     async with asyncio.timeout(60):
-        answered = await asyncio.gather(*(talk.say(text) for text in said))
-    assert [events[-1].data["text"] for events in answered] == said
+        answered = await asyncio.gather(*(talk.say(text) for text in messages))
+    assert [events[-1].data["text"] for events in answered] == messages
     assert len({events[0].data["chat"] for events in answered}) == 4

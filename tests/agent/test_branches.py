@@ -16,7 +16,7 @@ from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
 
 
-def heard(talk: Talk) -> str:
+def conversation(talk: Talk) -> str:
     """The conversation as the model got it with the last request."""
     return str(talk.model.requests[-1].body["messages"])
 
@@ -36,26 +36,29 @@ async def test_claude_goes_on_from_before_the_replaced_message_and_knows_no_more
     second = await talk.say("Name a fruit.", chat=chat, notebook="a.ipynb")
     await talk.say("Its colour?", chat=chat)
 
-    anew = await talk.say("Name a green fruit.", chat=chat, replaces=second[0].turn)
-    assert (anew[0].data["replaces"], anew[-1].data["text"]) == (second[0].turn, "A pear.")
-    assert "Hello, Ada." in heard(talk)
-    assert "Name a green fruit." in heard(talk)
-    assert "Name a fruit." not in heard(talk)
-    assert "plum" not in heard(talk)
-    assert "Its colour?" not in heard(talk)
+    replacement = await talk.say("Name a green fruit.", chat=chat, replaces=second[0].turn)
+    assert (replacement[0].data["replaces"], replacement[-1].data["text"]) == (
+        second[0].turn,
+        "A pear.",
+    )
+    assert "Hello, Ada." in conversation(talk)
+    assert "Name a green fruit." in conversation(talk)
+    assert "Name a fruit." not in conversation(talk)
+    assert "plum" not in conversation(talk)
+    assert "Its colour?" not in conversation(talk)
 
     # All of it stands in the chat, and the next process knows the new branch alone.
     await talk.close()
     again = open_chats()
     await again.say("And its colour?", chat=chat)
-    assert "A pear." in heard(again)
-    assert "plum" not in heard(again)
-    said = [
+    assert "A pear." in conversation(again)
+    assert "plum" not in conversation(again)
+    texts = [
         event.data["text"]
         for event in await again.chats.events(USER, chat)
         if "replaces" in event.data
     ]
-    assert said == [
+    assert texts == [
         "I am Ada.",
         "Name a fruit.",
         "Its colour?",
@@ -75,12 +78,12 @@ async def test_where_the_first_message_is_replaced_claude_forgets_all(
     first = await talk.say("I am Ada.")
     chat = first[0].data["chat"]
     await talk.say("I am Grace.", chat=chat, replaces=first[0].turn)
-    assert "Ada" not in heard(talk)
+    assert "Ada" not in conversation(talk)
     sessions = list((tmp_path / "claude" / "projects").glob("*/*.jsonl"))
     assert [path.stem for path in sessions] == [(await talk.chats.get(USER, chat)).session]
 
 
-async def test_what_goes_on_is_stopped_and_what_it_changed_stays(
+async def test_a_replaced_running_turn_is_stopped_and_its_changes_stay(
     talk: Talk, harness: ToolHarness
 ) -> None:
     harness.write("a.ipynb", "a = 1")
@@ -88,17 +91,17 @@ async def test_what_goes_on_is_stopped_and_what_it_changed_stays(
     talk.model.add(Answer.of(ToolUse("insert_cell", {"source": "b = 1"})), held, Answer.of("Four."))
     begun = await talk.send("Add and count.", notebook="a.ipynb", mode="auto")
     await held.held.wait()
-    anew = await talk.say("Count to four.", chat=begun.chat, replaces=begun.turn)
-    assert anew[-1].data == {"end": "done", "text": "Four."}
+    replacement = await talk.say("Count to four.", chat=begun.chat, replaces=begun.turn)
+    assert replacement[-1].data == {"end": "done", "text": "Four."}
     ended = [event async for event in begun.events][-1]
     assert ended.data["end"] == "stopped"
-    assert "Add and count." not in heard(talk)
+    assert "Add and count." not in conversation(talk)
     assert harness.sources("a.ipynb") == ["a = 1", "b = 1"]
     await talk.chats.undo_turn(USER, begun.chat, turn=begun.turn)
     assert harness.sources("a.ipynb") == ["a = 1"]
 
 
-async def test_of_two_that_would_take_the_place_of_one_message_the_second_is_refused(
+async def test_the_second_of_two_replacements_of_one_message_is_refused(
     talk: Talk,
 ) -> None:
     talk.model.add(Answer.of("One."), Answer.of("Two."))
@@ -112,21 +115,23 @@ async def test_of_two_that_would_take_the_place_of_one_message_the_second_is_ref
     assert [type(each) for each in refused] == [InvalidArguments]
 
 
-async def test_what_goes_on_before_the_replaced_message_is_not_stopped(talk: Talk) -> None:
+async def test_a_running_turn_before_the_replaced_message_is_not_stopped(talk: Talk) -> None:
     held = Held(Answer.of("One, two, three."), after=2)
     talk.model.add(held, Answer.of("Five."))
     first = await talk.send("Count to three.")
     await held.held.wait()
     waiting = await talk.send("Count to four.", chat=first.chat)
-    anew = await talk.send("Count to five.", chat=first.chat, replaces=waiting.turn)
+    replacement = await talk.send("Count to five.", chat=first.chat, replaces=waiting.turn)
     held.go_on.set()
-    ends = [[event async for event in each.events][-1].data for each in (first, waiting, anew)]
+    ends = [
+        [event async for event in each.events][-1].data for each in (first, waiting, replacement)
+    ]
     assert [end["end"] for end in ends] == ["done", "stopped", "done"]
-    assert "Count to three." in heard(talk)
-    assert "Count to four." not in heard(talk)
+    assert "Count to three." in conversation(talk)
+    assert "Count to four." not in conversation(talk)
 
 
-async def test_what_is_to_be_forgotten_is_forgotten_after_a_restart_where_nobody_could_be_asked(
+async def test_replaced_turns_are_forgotten_after_a_restart_when_the_cli_was_missing(
     open_chats: Open, tmp_path: Path
 ) -> None:
     talk = open_chats()
@@ -137,14 +142,14 @@ async def test_what_is_to_be_forgotten_is_forgotten_after_a_restart_where_nobody
     await talk.close()
 
     nobody = open_chats(cli=str(tmp_path / "gone"))
-    anew = await nobody.say("Name a tree.", chat=chat, replaces=second[0].turn)
-    assert anew[-1].data["end"] == "failed"
+    replacement = await nobody.say("Name a tree.", chat=chat, replaces=second[0].turn)
+    assert replacement[-1].data["end"] == "failed"
     await nobody.close()
 
     again = open_chats()
     await again.say("Are you there?", chat=chat)
-    assert "Hello, Ada." in heard(again)
-    assert "plum" not in heard(again)
+    assert "Hello, Ada." in conversation(again)
+    assert "plum" not in conversation(again)
     # Once it was asked without them there is nothing more to forget.
     assert await again.services.transcripts.forgotten(chat) == []
 
@@ -173,13 +178,13 @@ async def test_a_chat_of_a_version_that_kept_no_positions_goes_on_and_a_fork_of_
 
     again = open_chats()
     second = await again.say("Name a fruit.", chat=chat)
-    assert "Hello, Ada." in heard(again)
+    assert "Hello, Ada." in conversation(again)
     with closing(sqlite3.connect(tmp_path / "chats" / "chats.sqlite")) as database, database:
         database.execute("DELETE FROM positions")
     forked = await again.say("Who am I?", chat=chat, replaces=second[0].turn)
     assert "has lost the earlier messages" in of_kind(forked, "notice")[0]["text"]
     assert forked[-1].data == {"end": "done", "text": "Ada."}
-    assert "plum" not in heard(again)
+    assert "plum" not in conversation(again)
 
 
 @pytest.mark.real_cli
@@ -192,8 +197,8 @@ async def test_a_stopped_turn_before_the_replaced_one_is_remembered(talk: Talk) 
     assert [event async for event in first.events][-1].data["end"] == "stopped"
     second = await talk.say("Name a fruit.", chat=first.chat)
     await talk.say("Name a green fruit.", chat=first.chat, replaces=second[0].turn)
-    assert "Count." in heard(talk)
-    assert "plum" not in heard(talk)
+    assert "Count." in conversation(talk)
+    assert "plum" not in conversation(talk)
 
 
 async def test_nothing_is_forgotten_where_nothing_was_answered_before_the_replaced_turn(
@@ -209,4 +214,4 @@ async def test_nothing_is_forgotten_where_nothing_was_answered_before_the_replac
     second = await talk.say("Name a fruit.", chat=chat)
     forked = await talk.say("Name a green fruit.", chat=chat, replaces=second[0].turn)
     assert of_kind(forked, "notice") == []
-    assert "plum" not in heard(talk)
+    assert "plum" not in conversation(talk)

@@ -31,7 +31,7 @@ def holding(folder: Path, word: str) -> list[Path]:
 
 
 @pytest.mark.real_cli
-async def test_in_the_next_server_claude_knows_what_was_said(open_chats: Open) -> None:
+async def test_in_the_next_server_claude_remembers_the_conversation(open_chats: Open) -> None:
     talk = open_chats()
     talk.model.add(Answer.of("Hello, Ada."), Answer.of("Ada."))
     first = await talk.say("I am Ada.")
@@ -44,13 +44,13 @@ async def test_in_the_next_server_claude_knows_what_was_said(open_chats: Open) -
     second = await again.say("Who am I?", chat=chat)
     assert second[-1].data["text"] == "Ada."
     assert second[0].id == first[-1].id + 1
-    said = str(talk.model.requests[-1].body["messages"])
-    assert "I am Ada." in said
-    assert "Hello, Ada." in said
+    texts = str(talk.model.requests[-1].body["messages"])
+    assert "I am Ada." in texts
+    assert "Hello, Ada." in texts
 
 
 @pytest.mark.real_cli
-async def test_the_process_of_an_idle_chat_is_let_go_and_started_again(open_chats: Open) -> None:
+async def test_the_process_of_an_idle_chat_is_ended_and_started_again(open_chats: Open) -> None:
     talk = open_chats(idle=0.05)
     talk.model.add(Answer.of("Hello."))
     events = await talk.say("Hello.")
@@ -61,7 +61,7 @@ async def test_the_process_of_an_idle_chat_is_let_go_and_started_again(open_chat
 
 
 @pytest.mark.real_cli
-async def test_one_that_follows_hears_of_turns_before_and_after_the_process_is_let_go(
+async def test_a_follower_receives_turns_from_before_and_after_the_process_ended(
     open_chats: Open,
 ) -> None:
     talk = open_chats(idle=0.05)
@@ -72,16 +72,16 @@ async def test_one_that_follows_hears_of_turns_before_and_after_the_process_is_l
     _, alive = await asyncio.to_thread(psutil.wait_procs, processes(), timeout=20)
     assert alive == []
     await talk.say("Continue.", chat=begun.chat)
-    said: list[str] = []
+    texts: list[str] = []
     async with asyncio.timeout(20):
-        while len(said) < 2:
+        while len(texts) < 2:
             event = await anext(following)
             if event.kind == "done":
-                said.append(event.data["text"])
-    assert said == ["One.", "Two."]
+                texts.append(event.data["text"])
+    assert texts == ["One.", "Two."]
 
 
-async def test_who_follows_is_let_go_when_the_chat_is_deleted_or_the_server_ends(
+async def test_a_follower_is_released_when_the_chat_is_deleted_or_the_server_ends(
     open_chats: Open,
 ) -> None:
     talk = open_chats()
@@ -103,7 +103,7 @@ async def test_a_server_may_end_its_chats_twice(open_chats: Open) -> None:
 
 
 @pytest.mark.real_cli
-async def test_a_history_that_is_lost_is_said_and_the_chat_goes_on(
+async def test_a_history_that_is_lost_is_reported_and_the_chat_goes_on(
     open_chats: Open, tmp_path: Path
 ) -> None:
     talk = open_chats()
@@ -133,7 +133,7 @@ async def test_a_turn_goes_on_where_the_disk_is_full(
 
 
 @pytest.mark.real_cli
-async def test_of_a_chat_that_is_deleted_nothing_is_kept(talk: Talk, tmp_path: Path) -> None:
+async def test_a_deleted_chat_leaves_no_data(talk: Talk, tmp_path: Path) -> None:
     talk.model.add(Answer.of("Hello."))
     chat = (await talk.say("My word is xyzzy-1942."))[0].data["chat"]
     await talk.chats.delete(USER, chat)
@@ -145,7 +145,9 @@ async def test_of_a_chat_that_is_deleted_nothing_is_kept(talk: Talk, tmp_path: P
 
 @pytest.mark.real_cli
 @pytest.mark.proves("fault:agent-killed")
-async def test_killed_in_text_it_is_said_and_the_chat_goes_on(talk: Talk) -> None:
+async def test_a_process_killed_while_it_writes_is_reported_and_the_chat_goes_on(
+    talk: Talk,
+) -> None:
     talk.model.add(Held(Answer.of("One, two, three, four."), after=4))
     begun = await talk.send("Count.")
     await until(begun, "text")

@@ -50,7 +50,7 @@ def test_one_that_was_killed_does_not_live_and_leaves_nothing(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_names_no_server_names_no_file_either(tmp_path: Path) -> None:
+def test_a_name_that_is_no_servers_touches_no_file(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     watcher = ServerLease(tmp_path / "servers")
     for name in ("", "../precious", "nobody", "0" * 24):

@@ -54,14 +54,14 @@ async def test_pieces_of_a_block_are_kept_as_one(transcripts: Transcripts) -> No
 
 
 def test_only_what_follows_in_one_block_of_one_turn_is_joined() -> None:
-    said = [
+    events = [
         Event.of(1, "a", 0.0, text(0, "x")),
         Event.of(2, "a", 0.0, ThinkingDelta(0, 1, "y")),
         Event.of(3, "a", 0.0, text(1, "z", block=1)),
         Event.of(4, "a", 0.0, text(5, "w", block=1)),
         Event.of(5, "b", 0.0, text(6, "v", block=1)),
     ]
-    assert joined(said) == said
+    assert joined(events) == events
 
 
 async def test_a_follower_gets_what_was_what_is_and_what_comes(transcripts: Transcripts) -> None:
@@ -129,7 +129,7 @@ async def test_heavy_events_are_not_kept_at_hand_and_come_from_the_transcript(
     await chat.close()
 
 
-async def test_what_could_not_be_kept_is_passed_over(transcripts: Transcripts) -> None:
+async def test_events_that_could_not_be_saved_are_skipped(transcripts: Transcripts) -> None:
     chat = ChatLog("chat", transcripts, 0)
     chat.catch_up(10)
     following = asyncio.create_task(collected(chat.after(0)))
@@ -140,14 +140,14 @@ async def test_what_could_not_be_kept_is_passed_over(transcripts: Transcripts) -
 
 
 def test_a_document_of_a_chat_has_no_void_text_and_no_fence_ends_early() -> None:
-    said = [
+    events = [
         Event.of(1, "t", 0.0, text(0, "One, tw")),
         Event.of(2, "t", 0.0, Discarded(0)),
         Event.of(3, "t", 0.0, text(0, "One, two.")),
     ]
     answer = {"call": "c", "tool": "read_cell", "ok": True, "text": "```\nx\n```"}
-    said.append(Event(4, "t", 0.0, "tool_result", answer))
-    document = as_markdown(Chat("id", "ada", "A\ntitle", None, None, 0.0, 0.0), said)
+    events.append(Event(4, "t", 0.0, "tool_result", answer))
+    document = as_markdown(Chat("id", "ada", "A\ntitle", None, None, 0.0, 0.0), events)
     assert document == "# A title\n\nOne, two.\n\n````\n```\nx\n```\n````\n"
 
 

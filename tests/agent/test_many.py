@@ -63,7 +63,7 @@ async def test_chats_at_once_each_work_in_their_notebook(
 
 
 @dataclass(frozen=True)
-class Held:
+class Resources:
     """What the server holds, when nothing goes on."""
 
     tasks: int
@@ -73,7 +73,7 @@ class Held:
     resident: int
 
     @classmethod
-    async def now(cls, talk: Talk) -> Held:
+    async def now(cls, talk: Talk) -> Resources:
         gc.collect()
         process = psutil.Process()
         chats = [chat for chat, _ in await talk.chats.list(USER)]
@@ -101,19 +101,21 @@ async def turns(talk: Talk, chat: str, many: int, numbers: count[int]) -> None:
         assert events[-1].data == {"end": "done", "text": "Done."}
 
 
-async def grown(talk: Talk, harness: ToolHarness, warm: int, many: int) -> tuple[Held, Held]:
+async def grown(
+    talk: Talk, harness: ToolHarness, warm: int, many: int
+) -> tuple[Resources, Resources]:
     """What is held before and after so many turns of one chat."""
     harness.write("a.ipynb", "1")
     talk.model.add(Answer.of("Hello."))
     chat = (await talk.say("Hello.", notebook="a.ipynb"))[0].data["chat"]
     numbers = count(1)
     await turns(talk, chat, warm, numbers)
-    before = await Held.now(talk)
+    before = await Resources.now(talk)
     await turns(talk, chat, many, numbers)
-    return before, await Held.now(talk)
+    return before, await Resources.now(talk)
 
 
-def assert_nothing_left(before: Held, after: Held, *, many: int) -> None:
+def assert_nothing_left(before: Resources, after: Resources, *, many: int) -> None:
     """Nothing that each of so many turns or chats would have left behind is there."""
     assert many > SLACK
     assert after.tasks <= before.tasks + SLACK
@@ -153,10 +155,10 @@ async def chats_come_and_go(open_chats: Open) -> None:
     talk.model.add(*[Answer.of("Yes.")] * 10)
     for _ in range(2):
         await talk.say("Are you there?")
-    before = await Held.now(talk)
+    before = await Resources.now(talk)
     for _ in range(8):
         await talk.say("Are you there?")
-    assert_nothing_left(before, await Held.now(talk), many=8)
+    assert_nothing_left(before, await Resources.now(talk), many=8)
     await talk.close()
     _, alive = await asyncio.to_thread(psutil.wait_procs, processes(), timeout=20)
     assert alive == []

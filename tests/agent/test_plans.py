@@ -27,9 +27,9 @@ async def planned(talk: Talk, **fields: Any) -> list[Event]:
 
 
 async def answer(talk: Talk, plan: Event, user: str = USER, **fields: Any) -> StartedTurn:
-    said = parse_plan_answer({"plan": plan.turn, "answer": "approve", **fields})
+    parsed = parse_plan_answer({"plan": plan.turn, "answer": "approve", **fields})
     chat = of_kind([plan], "message")[0]["chat"]
-    return await talk.chats.answer_plan(user, chat, said)
+    return await talk.chats.answer_plan(user, chat, parsed)
 
 
 @pytest.mark.proves("perm:plan-approval")
@@ -61,7 +61,7 @@ async def test_an_approved_plan_is_carried_out_in_the_same_chat_and_notebook(
 
 
 @pytest.mark.proves("perm:plan-approval", "perm:ask")
-async def test_the_approval_of_a_plan_is_no_leave_for_what_its_mode_asks(
+async def test_the_approval_of_a_plan_approves_nothing_that_its_mode_asks_about(
     talk: Talk, harness: ToolHarness
 ) -> None:
     path = harness.write("a.ipynb", "1")
@@ -74,7 +74,7 @@ async def test_the_approval_of_a_plan_is_no_leave_for_what_its_mode_asks(
 
 
 @pytest.mark.proves("perm:plan-approval")
-async def test_a_rejected_plan_is_made_anew_and_the_new_one_waits(
+async def test_a_rejected_plan_is_revised_and_the_new_one_waits(
     talk: Talk, harness: ToolHarness
 ) -> None:
     harness.write("a.ipynb", "1")
@@ -116,7 +116,7 @@ async def test_another_message_passes_a_plan_over(talk: Talk) -> None:
         await answer(talk, plan[0])
 
 
-async def test_what_waits_already_answers_a_plan(talk: Talk) -> None:
+async def test_a_queued_message_answers_a_plan(talk: Talk) -> None:
     held = Held(Answer.of("I would count."))
     talk.model.add(held, Answer.of("Yes."))
     first = await talk.send("Plan it.", mode="plan")
@@ -128,7 +128,7 @@ async def test_what_waits_already_answers_a_plan(talk: Talk) -> None:
     assert "plan_settled" not in kinds(await rest(second))
 
 
-async def test_what_was_stopped_is_no_plan(talk: Talk) -> None:
+async def test_a_stopped_answer_is_no_plan(talk: Talk) -> None:
     held = Held(Answer.of("I would count to four."), after=4)
     talk.model.add(held)
     begun = await talk.send("Plan it.", mode="plan")
@@ -160,8 +160,8 @@ async def test_where_only_plans_are_allowed_none_is_carried_out(
     with pytest.raises(PermissionDenied):
         await answer(talk, plan[0], mode="auto")
     talk.model.add(Answer.of("I would count faster."))
-    anew = await rest(await answer(talk, plan[0], answer="reject", words="Faster."))
-    assert of_kind(anew, "plan")[0]["text"] == "I would count faster."
+    revised = await rest(await answer(talk, plan[0], answer="reject", words="Faster."))
+    assert of_kind(revised, "plan")[0]["text"] == "I would count faster."
 
 
 async def test_an_answer_that_cannot_be_carried_out_leaves_the_plan_waiting(
@@ -196,6 +196,6 @@ async def test_an_answer_that_cannot_be_carried_out_leaves_the_plan_waiting(
         {"plan": "t", "answer": "approve", "words": "x" * 1_000_000},
     ],
 )
-def test_what_answers_no_plan_is_refused(wrong: dict[str, Any]) -> None:
+def test_an_invalid_plan_answer_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidArguments):
         parse_plan_answer(wrong)

@@ -103,7 +103,7 @@ def test_a_provider_that_was_chosen_says_what_it_is_missing(
     assert all(name in found.hint for name in missing)
 
 
-def test_clouds_are_told_by_the_names_that_the_cli_reads() -> None:
+def test_clouds_are_configured_by_the_names_that_the_cli_reads() -> None:
     bedrock = chosen({"AWS_DEFAULT_REGION": "eu-west-1"}, provider="bedrock")
     assert bedrock.environment == {
         "AWS_DEFAULT_REGION": "eu-west-1",
@@ -119,7 +119,7 @@ def test_clouds_are_told_by_the_names_that_the_cli_reads() -> None:
     }
 
 
-def test_what_would_send_the_cli_elsewhere_is_left_out() -> None:
+def test_variables_of_other_providers_are_left_out() -> None:
     environment = {
         "ANTHROPIC_API_KEY": "key",
         "ANTHROPIC_BASE_URL": "http://elsewhere",
@@ -187,7 +187,7 @@ async def test_nothing_but_keys_is_taken_from_a_project(tmp_path: Path) -> None:
     assert len(found.ignored) == 9
 
 
-async def test_a_file_that_cannot_be_read_is_said_and_not_passed_over(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_read_is_reported_and_not_passed_over(tmp_path: Path) -> None:
     found = await in_project(tmp_path, f"ANTHROPIC_API_KEY = {CANARY}\n").provider()
     assert not found.ready
     assert "Line 1 of .secrets.env" in found.hint
@@ -285,7 +285,7 @@ async def test_a_user_s_own_file_may_hold_addresses_and_is_read_by_nobody_else(
 @pytest.mark.parametrize(
     "url", ["localhost:11434", "http://", "http://[", "file:///etc", "http://localhost:4000/v1/"]
 )
-def test_what_is_no_address_is_said(url: str) -> None:
+def test_an_invalid_address_is_reported(url: str) -> None:
     found = chosen({"ANTHROPIC_MODEL": "m"}, base_url=url)
     assert not found.ready
     assert "ANTHROPIC_BASE_URL" in found.hint

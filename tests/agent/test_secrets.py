@@ -141,8 +141,8 @@ async def test_a_server_that_repeats_the_key_it_refuses_is_not_quoted_with_it(
             for status in (400, 401, 403):
                 with cases.case(status):
                     model.clear()
-                    said = f"The key {KEY} is not known here ({status})."
-                    model.add(*[Failure(status, "authentication_error", said)] * 10)
+                    reason = f"The key {KEY} is not known here ({status})."
+                    model.add(*[Failure(status, "authentication_error", reason)] * 10)
                     events = await talk.say("Are you there?", **chat)
                     chat = {"chat": events[0].data["chat"]}
                     (failed,) = of_kind(events, "error")

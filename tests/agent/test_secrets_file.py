@@ -73,7 +73,7 @@ def test_a_file_that_is_something_else_is_refused(tmp_path: Path, data: bytes) -
         read(path)
 
 
-def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / ".secrets.env"
     path.mkdir()
     with pytest.raises(SecretsFileError, match="cannot be read"):

@@ -37,7 +37,7 @@ NAMES = (
 )
 
 
-def said(source: str) -> st.SearchStrategy[dict[str, str]]:
+def values(source: str) -> st.SearchStrategy[dict[str, str]]:
     """What a source may say; each value names its source."""
     return st.dictionaries(
         st.sampled_from(NAMES), st.sampled_from(["1", f"https://{source}.example", "", source])
@@ -56,50 +56,54 @@ ALL = Given(
 )
 
 
-SAID = st.builds(
+SOURCES = st.builds(
     Given,
     base_url=st.sampled_from(["", "https://settings.example"]),
-    environment=said("environment"),
-    user=said("user"),
-    project=said("project"),
+    environment=values("environment"),
+    user=values("user"),
+    project=values("project"),
 )
 WANTED = st.sampled_from(["auto", *get_args(ProviderName)])
 
 
 @pytest.mark.proves("threat:project-keys")
 @settings(max_examples=400, deadline=None)
-@given(said=SAID, wanted=WANTED)
-@example(said=ALL, wanted="auto")
+@given(given_sources=SOURCES, wanted=WANTED)
+@example(given_sources=ALL, wanted="auto")
 @example(
-    said=Given(
+    given_sources=Given(
         environment={"ANTHROPIC_API_KEY": "environment"},
         project={"ANTHROPIC_BASE_URL": "https://project.example", "ANTHROPIC_MODEL": "m"},
     ),
     wanted="auto",
 )
 @example(
-    said=Given(
+    given_sources=Given(
         environment={"ANTHROPIC_CUSTOM_HEADERS": "environment"},
         user={"ANTHROPIC_BASE_URL": "https://user.example"},
         project={"ANTHROPIC_API_KEY": "project"},
     ),
     wanted="auto",
 )
-def test_no_key_goes_where_a_less_trusted_source_says(said: Given, wanted: ProviderName) -> None:
-    assert_each_key_goes_where_its_owner_says(said, wanted)
+def test_no_key_goes_where_a_less_trusted_source_says(
+    given_sources: Given, wanted: ProviderName
+) -> None:
+    assert_each_key_goes_where_its_owner_says(given_sources, wanted)
 
 
 @pytest.mark.soak
 @pytest.mark.proves("threat:project-keys")
 @settings(max_examples=20_000, deadline=None)
-@given(said=SAID, wanted=WANTED)
-def test_no_key_goes_there_however_long_it_is_searched(said: Given, wanted: ProviderName) -> None:
-    assert_each_key_goes_where_its_owner_says(said, wanted)
+@given(given_sources=SOURCES, wanted=WANTED)
+def test_no_key_goes_there_however_long_it_is_searched(
+    given_sources: Given, wanted: ProviderName
+) -> None:
+    assert_each_key_goes_where_its_owner_says(given_sources, wanted)
 
 
-def assert_each_key_goes_where_its_owner_says(said: Given, wanted: ProviderName) -> None:
+def assert_each_key_goes_where_its_owner_says(given_sources: Given, wanted: ProviderName) -> None:
     """The rules, of whatever the sources say."""
-    found = resolve(said, wanted)
+    found = resolve(given_sources, wanted)
     keys = {value.source for name, value in found.values.items() if is_identity(name)}
     ways = {
         value.source for name, value in found.values.items() if matches(name, LEADS_ELSEWHERE)
@@ -109,20 +113,22 @@ def assert_each_key_goes_where_its_owner_says(said: Given, wanted: ProviderName)
     if keys:
         assert max(ways, default=Source.SETTINGS) <= max(keys)
     for name, value in found.values.items():
-        assert said.of(value.source)[name] == value.text
+        assert given_sources.of(value.source)[name] == value.text
         if value.source is Source.PROJECT:
             assert name in CREDENTIALS
     if found.credentials is not None:
         assert keys <= {found.credentials}
     # A project chooses neither who is asked nor by which model.
-    without = Given(said.base_url, said.environment, said.user)
+    without = Given(given_sources.base_url, given_sources.environment, given_sources.user)
     if found.credentials is not Source.PROJECT:
         assert resolve(without, wanted) == found
     elif wanted != "auto":
         assert found.provider == wanted
     else:
         # Headers of another source than the address are not sent there: a project's key may be.
-        address = Given(said.base_url, unnamed(said.environment), unnamed(said.user))
+        address = Given(
+            given_sources.base_url, unnamed(given_sources.environment), unnamed(given_sources.user)
+        )
         asked = {resolve(without).provider, resolve(address).provider}
         assert found.provider in {*asked, "anthropic", "oauth"}
 

@@ -17,7 +17,7 @@ WITHIN = 20.0
 
 
 async def until(begun: StartedTurn, kind: str) -> Event:
-    """Waits for an event of this kind; those before it are let go."""
+    """Waits for an event of this kind; those before it are dropped."""
     async with asyncio.timeout(WITHIN):
         return await anext(event async for event in begun.events if event.kind == kind)
 
@@ -68,7 +68,7 @@ async def test_in_a_tool_its_cell_is_interrupted(talk: Talk, harness: ToolHarnes
 
 @pytest.mark.proves("ui:stopped-call")
 @pytest.mark.parametrize(
-    ("ended_by", "said"),
+    ("ended_by", "message"),
     [
         (lambda talk, chat: talk.chats.stop(USER, chat), "The user stopped this."),
         (lambda talk, chat: talk.chats.delete(USER, chat), "The chat was deleted."),
@@ -77,7 +77,10 @@ async def test_in_a_tool_its_cell_is_interrupted(talk: Talk, harness: ToolHarnes
     ids=["stopped", "deleted", "closed"],
 )
 async def test_a_call_says_who_ended_it(
-    talk: Talk, harness: ToolHarness, ended_by: Callable[[Talk, str], Awaitable[object]], said: str
+    talk: Talk,
+    harness: ToolHarness,
+    ended_by: Callable[[Talk, str], Awaitable[object]],
+    message: str,
 ) -> None:
     harness.write("a.ipynb", "1")
     talk.model.add(Answer.of(ToolUse("insert_cell", {"source": "2"})))
@@ -85,11 +88,11 @@ async def test_a_call_says_who_ended_it(
     await until(begun, "permission")
     await ended_by(talk, begun.chat)
     (answer,) = of_kind(await rest(begun), "tool_result")
-    assert answer["structured"]["error"]["message"] == said
+    assert answer["structured"]["error"]["message"] == message
 
 
 @pytest.mark.proves("ui:stopped-call")
-async def test_what_a_stopped_call_changed_is_told(talk: Talk, harness: ToolHarness) -> None:
+async def test_the_changes_of_a_stopped_call_are_reported(talk: Talk, harness: ToolHarness) -> None:
     harness.write("long.ipynb", "1")
     source = "import time\nprint('begun', flush=True)\ntime.sleep(600)"
     arguments = {"index": 1, "source": source, "wait": 60}

@@ -75,10 +75,10 @@ class Storm:
             self.chats.append(begun.chat)
         seen: list[Event] = []
         self.turns.append((begun, seen))
-        self.tasks.append(asyncio.create_task(self.hear(begun, seen)))
+        self.tasks.append(asyncio.create_task(self.receive(begun, seen)))
 
-    async def hear(self, begun: StartedTurn, seen: list[Event]) -> None:
-        """Hears a turn to its end, and answers what it asks."""
+    async def receive(self, begun: StartedTurn, seen: list[Event]) -> None:
+        """Receives a turn to its end, and answers what it asks."""
         policy = self.servers[0].services.workspace.policy
         async for event in begun.events:
             seen.append(event)
@@ -132,7 +132,7 @@ async def test_every_turn_ends_once_and_nothing_is_left(
     assert set(storm.refused) <= ALLOWED
     assert harness.workspace.policy.pending(USER) == []
     for chat in storm.chats:
-        # The one whose turn was last writes down what it has told.
+        # The server whose turn was last writes its events first.
         await second.chats.events(USER, chat)
         await first.chats.events(USER, chat)
         kept = await second.chats.events(USER, chat)

@@ -39,7 +39,7 @@ CREDENTIAL = TurnCredential("turn", "token")
 
 
 @dataclass(frozen=True)
-class Said:
+class Reply:
     """What the tour says, and the call that it waits for; None at the end of its turn."""
 
     text: str
@@ -54,13 +54,13 @@ class Conversation:
         self._session = TourSession(self._carry_out)
         self._results: asyncio.Queue[types.CallToolResult] = asyncio.Queue()
 
-    async def say(self, text: str) -> Said:
+    async def say(self, text: str) -> Reply:
         content = [TextBlock(self._seen), TextBlock(text)]
         await self._session.interrupt()
         await self._session.send(content, model="tk-tour", credential=CREDENTIAL)
-        return await self._said(begins=True)
+        return await self._reply(begins=True)
 
-    async def result(self, cell: str = "", **structured: Any) -> Said:
+    async def result(self, cell: str = "", **structured: Any) -> Reply:
         """What the tour does when its call was answered with this; a cell's key: its code failed."""
         failed = {"runs": [{"cell": cell, "status": "error"}]} if cell else {}
         self._results.put_nowait(
@@ -70,34 +70,34 @@ class Conversation:
                 is_error=bool(cell or structured),
             )
         )
-        return await self._said(begins=False)
+        return await self._reply(begins=False)
 
     async def _carry_out(self, token: str, *_call: object) -> types.CallToolResult:
         assert token == CREDENTIAL.token
         return await self._results.get()
 
-    async def _said(self, *, begins: bool) -> Said:
-        said = ""
+    async def _reply(self, *, begins: bool) -> Reply:
+        answer = ""
         call = None
         async with asyncio.timeout(20):
             while True:
                 match await self._session.receive():
                     case TextDelta(text=text):
-                        said += text
+                        answer += text
                     case ToolCalled(tool=tool, arguments=arguments):
                         call = (tool, arguments)
                         break
                     case TurnEnded(error=error):
                         assert error is None
                         # Of the turn that was interrupted.
-                        if said:
+                        if answer:
                             break
                     case event:
                         raise AssertionError(event)
         # The tour is called a script at the beginning of each turn, and once.
-        assert said.startswith(texts.LABEL) == begins
-        assert said.count(texts.LABEL) == begins
-        return Said(said, call)
+        assert answer.startswith(texts.LABEL) == begins
+        assert answer.count(texts.LABEL) == begins
+        return Reply(answer, call)
 
 
 @pytest.mark.parametrize("mode", ["plan", "ask", "edit", "auto"])
@@ -123,8 +123,8 @@ async def test_the_first_answer_to_any_message_says_that_it_is_the_tour(
 async def test_it_starts_right_away_in_auto_mode_and_when_asked_in_the_others(
     mode: str, message: str, tool: str | None
 ) -> None:
-    said = await Conversation(mode).say(message)
-    assert (said.call[0] if said.call else None) == tool
+    reply = await Conversation(mode).say(message)
+    assert (reply.call[0] if reply.call else None) == tool
 
 
 async def test_without_a_notebook_it_makes_one() -> None:
@@ -156,7 +156,7 @@ async def test_a_call_that_was_refused_ends_it(code: str) -> None:
     assert answer.call is None
 
 
-async def test_what_fails_unplanned_ends_it_and_it_can_begin_again() -> None:
+async def test_an_unexpected_error_ends_the_tour_and_it_can_start_again() -> None:
     conversation = Conversation("auto")
     await conversation.say("start")
     assert (await conversation.result(error={"code": "conflict"})).call is None
@@ -165,7 +165,7 @@ async def test_what_fails_unplanned_ends_it_and_it_can_begin_again() -> None:
     assert answer.call == ("read_notebook", {"view": "reading"})
 
 
-async def test_a_message_after_a_call_that_was_cut_off_is_heard() -> None:
+async def test_a_message_after_a_call_that_was_cut_off_is_answered() -> None:
     conversation = Conversation("auto")
     await conversation.say("start")
     await conversation.result()
@@ -222,7 +222,7 @@ async def tour(harness: ToolHarness, models: ClaudeModels, tmp_path: Path) -> As
     await talk.chats.close()
 
 
-def said(events: list[Event]) -> str:
+def text_of(events: list[Event]) -> str:
     return "".join(event["text"] for event in of_kind(events, "text"))
 
 
@@ -232,7 +232,7 @@ async def test_the_whole_tour_works_in_the_active_notebook(
     harness.write("mine.ipynb", "prices = [3, 4, 5]")
     events = await tour.say("What is this?", notebook="mine.ipynb", mode="auto")
 
-    assert texts.INTRO in said(events)
+    assert texts.INTRO in text_of(events)
     assert [(answer["tool"], answer["ok"]) for answer in of_kind(events, "tool_result")] == [
         ("read_notebook", True),
         ("insert_cell", True),
@@ -243,13 +243,13 @@ async def test_the_whole_tour_works_in_the_active_notebook(
         ("execute_cell", True),
     ]
     assert events[-1].data == {"end": "done", "text": texts.END}
-    mine, title, data, plot, mended = harness.on_disk("mine.ipynb").cells
+    mine, title, data, plot, fixed = harness.on_disk("mine.ipynb").cells
     assert mine.source == "prices = [3, 4, 5]"
     assert title.source == texts.TITLE_CELL
     assert data.outputs[0].text.startswith(" 0 min  84.0 °C\n")
     assert "image/png" in plot.outputs[0].data
-    assert mended.source == texts.FIXED_CELL
-    assert "°C in 30 minutes" in mended.outputs[0].text
+    assert fixed.source == texts.FIXED_CELL
+    assert "°C in 30 minutes" in fixed.outputs[0].text
 
 
 @pytest.mark.proves("perm:plan")

@@ -18,7 +18,7 @@ from tk_ai_extension.testing.scripted_model import Answer, Held
 
 
 async def counting(talk: Talk) -> tuple[StartedTurn, Held]:
-    """A turn that goes on until it is let go."""
+    """A turn that goes on until it is released."""
     held = Held(Answer.of("One, two, three, four."), after=4)
     talk.model.add(held)
     begun = await talk.send("Count.")
@@ -74,7 +74,7 @@ async def test_each_goes_on_where_the_other_ended(open_chats: Open) -> None:
 
 
 async def released(chat: str, watcher: Talk) -> None:
-    """Waits until a turn is no other server's any more: its end is told a moment before."""
+    """Waits until a turn is no other server's any more: its end is published a moment before."""
     async with asyncio.timeout(WITHIN):
         while chat in await watcher.services.transcripts.elsewhere():
             continue
@@ -94,7 +94,7 @@ async def test_a_message_that_is_stopped_before_its_turn_leaves_the_chat_to_the_
     assert (await there.say("And now?", chat=chat))[-1].data["text"] == "Yes."
 
 
-async def test_one_that_follows_hears_of_what_the_other_said_when_its_own_turn_comes(
+async def test_a_follower_receives_the_other_servers_turn_when_its_own_comes(
     open_chats: Open,
 ) -> None:
     here, there = open_chats(), open_chats()
@@ -106,19 +106,17 @@ async def test_one_that_follows_hears_of_what_the_other_said_when_its_own_turn_c
     await there.say("Continue.", chat=chat)
     await released(chat, watcher=here)
     await here.say("Continue.", chat=chat)
-    said: list[str] = []
+    texts: list[str] = []
     async with asyncio.timeout(WITHIN):
-        while len(said) < 2:
+        while len(texts) < 2:
             event = await anext(following)
             if event.kind == "done":
-                said.append(event.data["text"])
-    assert said == ["Two.", "Three."]
+                texts.append(event.data["text"])
+    assert texts == ["Two.", "Three."]
 
 
 @pytest.mark.proves("ext:chat-shared", "fault:server-stop")
-async def test_of_a_server_that_was_killed_every_turn_gets_an_end(
-    open_chats: Open, tmp_path: Path
-) -> None:
+async def test_every_turn_of_a_killed_server_gets_an_end(open_chats: Open, tmp_path: Path) -> None:
     """The one that went on, and the one that waited behind it."""
     killed = Transcripts(tmp_path / "chats" / "chats.sqlite")
     kept = await killed.create(USER, "chat", "Count.", None)

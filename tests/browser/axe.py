@@ -1,4 +1,4 @@
-"""axe-core: what a program can tell of whether everybody can use a page."""
+"""axe-core: the automatic checks of accessibility."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(autouse=True)
-def checks_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Playwright would wait for no more than the answer of an asynchronous function, whatever that is."""
+def reject_async_predicates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Playwright takes the promise of an async function for a true value: refuse such predicates."""
     wait: Any = Page.wait_for_function
 
     def checked(page: Page, expression: str, **options: Any) -> Any:
@@ -170,11 +170,11 @@ async def open_lab(
             pooled = await lab_pool.get(collaboration=collaboration, config=config)
             used.append(pooled)
             return await pooled.lab(browser, model, fresh=fresh, **context)
-        said = CONFIG.format(collaboration=collaboration, data=str(tmp_path / "data"))
+        settings = CONFIG.format(collaboration=collaboration, data=str(tmp_path / "data"))
         if model is not None:
-            said += f"c.TkAIExtensionApp.chat_model = {MODEL!r}\n"
+            settings += f"c.TkAIExtensionApp.chat_model = {MODEL!r}\n"
         environment = dict(model.environment) if model is not None else {}
-        server = await start_server(config=said + config, **environment)
+        server = await start_server(config=settings + config, **environment)
         configure(server.home, collaboration=collaboration)
         context_of_page = await browser.new_context(**{"viewport": VIEWPORT, **context})
         await context_of_page.add_init_script(WATCH_DIALOGS)

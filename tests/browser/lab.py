@@ -123,7 +123,7 @@ class Lab:
         """Runs a command of JupyterLab's.
 
         Raises:
-            AssertionError: it did not end, as where JupyterLab asks something, which is told.
+            AssertionError: it did not end. Where JupyterLab asks something, the message has the question.
         """
         call = "([name, args]) => window.jupyterapp.commands.execute(name, args).then(() => null)"
         try:
@@ -200,7 +200,7 @@ def write_notebook(path: Path, *sources: str, kernel: str = "python3") -> None:
 
 
 def configure(home: Path, *, collaboration: bool) -> None:
-    """Says which of JupyterLab's extensions run: no news, and collaboration where it is wanted."""
+    """Says which of JupyterLab's extensions run: no announcements, and collaboration where it is wanted."""
     disabled = {
         "@jupyterlab/apputils-extension:announcements": True,
         # Notebook 7's buttons in JupyterLab, which not everybody has.

@@ -213,43 +213,43 @@ class Frames:
     """What a page and the server say to each other about notebooks."""
 
     def __init__(self) -> None:
-        self._said: list[str] = []
+        self._frames: list[str] = []
         self._new = asyncio.Event()
 
     def follow(self, socket: WebSocket) -> None:
-        """Listens, if it is that line."""
+        """Listens, if it is that connection."""
         if "api/tk-ai/tabs" in socket.url:
-            socket.on("framesent", self._hear)
-            socket.on("framereceived", self._hear)
+            socket.on("framesent", self._on_frame)
+            socket.on("framereceived", self._on_frame)
 
-    def _hear(self, frame: str | bytes) -> None:
-        self._said.append(str(frame).replace(" ", ""))
+    def _on_frame(self, frame: str | bytes) -> None:
+        self._frames.append(str(frame).replace(" ", ""))
         self._new.set()
 
     async def next(
         self, check: Callable[[str], bool], doing: Coroutine[Any, Any, Any] | None = None
     ) -> str:
         """The first such frame among those to come, while something is done."""
-        seen = len(self._said)
+        seen = len(self._frames)
         if doing is not None:
             await doing
         async with asyncio.timeout(DEADLINE / 1000):
-            while (found := next(filter(check, self._said[seen:]), None)) is None:
+            while (found := next(filter(check, self._frames[seen:]), None)) is None:
                 self._new.clear()
                 await self._new.wait()
         return found
 
-    async def heard(self, listing: str) -> None:
-        """Waits until the server has heard what is open, as a frame lists it."""
+    async def acknowledged(self, listing: str) -> None:
+        """Waits until the server has acknowledged this list of open notebooks."""
         answer = f'"listed":{json.loads(listing)["list"]}}}'
         async with asyncio.timeout(DEADLINE / 1000):
-            while not any(answer in frame for frame in self._said):
+            while not any(answer in frame for frame in self._frames):
                 self._new.clear()
                 await self._new.wait()
 
     def all(self) -> list[str]:
         """All of them so far."""
-        return self._said
+        return self._frames
 
 
 async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

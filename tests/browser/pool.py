@@ -305,14 +305,14 @@ class Pool:
     async def _start(self, collaboration: bool, config: str) -> tuple[PooledLab, AsyncExitStack]:
         self._count += 1
         folder = self._folder / str(self._count)
-        said = CONFIG.format(collaboration=collaboration, data=str(folder / "data"))
-        said += f"c.TkAIExtensionApp.chat_model = {MODEL!r}\n{config}"
+        settings = CONFIG.format(collaboration=collaboration, data=str(folder / "data"))
+        settings += f"c.TkAIExtensionApp.chat_model = {MODEL!r}\n{config}"
         async with AsyncExitStack() as stack:
             # One for each server: the CLI of a server that was killed asks nobody else.
             model = SharedModel()
             await stack.enter_async_context(model.running())
             start = await stack.enter_async_context(servers(folder, pages=True))
-            server = await start(config=said, **model.environment)
+            server = await start(config=settings, **model.environment)
             configure(server.home, collaboration=collaboration)
             return PooledLab(server, model), stack.pop_all()
 

@@ -148,5 +148,5 @@ async def test_two_pages_have_each_event_once_through_a_reload_and_a_lost_networ
             assert len(connections.events) == len(set(connections.events))
             assert connections.streams == []
         for page in (lab, other):
-            said = await page.log.locator(".tk-Answer").first.inner_text()
-            assert re.findall(r"word\d+", said) == WORDS.split()
+            answer = await page.log.locator(".tk-Answer").first.inner_text()
+            assert re.findall(r"word\d+", answer) == WORDS.split()

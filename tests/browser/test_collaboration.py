@@ -55,7 +55,7 @@ async def test_agents_at_work_are_among_the_collaborators_and_each_at_its_cell(
         await expect(seen.cells.nth(1).locator(".jp-remote-cursor")).to_have_count(1)
         await expect(seen.cells.nth(0).locator(".jp-remote-cursor")).to_have_count(0)
         await picture(page, "collaborators")
-        # Another agent, of which nothing is told but its user.
+        # Another agent, of which only the user is shown.
         await Agent(lab).changes("loads000", "data = [4]")
         await expect(online).to_have_count(2)
         await expect(seen.cells.nth(0).locator(".jp-remote-cursor")).to_have_count(1)
@@ -98,8 +98,8 @@ async def test_a_person_types_on_while_claude_inserts_edits_and_runs_and_each_un
     await saved(lab, NOTEBOOK, expected)
     await page.evaluate(RAN, [NOTEBOOK, 1, "new\n", 2])
     await page.evaluate(RAN, [NOTEBOOK, 2, "running\n", 1])
-    [heard] = [each for each in model.requests[1].tool_results if "a = 1" in each.text]
-    assert "# typed" in heard.text
+    [read] = [each for each in model.requests[1].tool_results if "a = 1" in each.text]
+    assert "# typed" in read.text
 
     await page.keyboard.press("Control+z")
     [mine, *theirs] = await page.evaluate(SOURCES)

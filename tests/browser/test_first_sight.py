@@ -1,4 +1,4 @@
-"""A person's first half hour with the panel: what they see, told and pictured for the documentation."""
+"""A person's first half hour with the panel: what they see, as text and pictures for the documentation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ plt.ylabel("sales a day")
 plt.show()"""
 LOOKS = "I'll look at how March was counted."
 FOUND = "March has only **7 days**. Sales *a day* are comparable; this plots them."
-SAID = """\
+ANSWER = """\
 March is no worse than the others: $95 / 7 = 13.6$ a day, where January has $412 / 31 = 13.3$.
 
 To compare months, divide by their days:
@@ -105,7 +105,7 @@ async def asks_and_finds_the_answer_in_the_notebook(lab: Lab, model: ScriptedMod
     model.add(
         Answer.of(LOOKS, ToolUse("read_notebook")),
         Answer.of(FOUND, ToolUse("insert_and_execute_cell", {"source": PLOT, "index": 3})),
-        Answer.of(SAID, usage=USED),
+        Answer.of(ANSWER, usage=USED),
     )
     await lab.panel.get_by_role("button", name="New chat").last.click()
     await lab.say("Why is March so low?")

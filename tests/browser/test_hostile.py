@@ -182,7 +182,7 @@ async def test_nor_what_an_agent_writes_into_the_notebook_that_is_open_and_shows
 
 @pytest.mark.parametrize("collaboration", [True, False], ids=["collaboration", "alone"])
 @pytest.mark.proves("threat:html")
-async def test_what_an_agent_runs_in_a_cell_that_a_person_trusts_is_not_trusted(
+async def test_outputs_of_an_agents_run_in_a_trusted_cell_are_not_trusted(
     open_lab: OpenLab, collaboration: bool
 ) -> None:
     # JupyterLab's server remembers what was trusted.

@@ -139,7 +139,7 @@ async def reads(lab: Lab, keys: Keys) -> None:
 
 
 async def answers(lab: Lab, keys: Keys, model: ScriptedModel) -> None:
-    """Answers questions for leave, and stops."""
+    """Answers permission requests, and stops."""
     await keys.go(lab.mode)
     await keys.press("ArrowUp", "ArrowUp")
     await expect(lab.mode).to_have_value("ask")

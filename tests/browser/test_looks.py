@@ -30,7 +30,7 @@ import matplotlib.pyplot as plt
 plt.figure(figsize=(4, 1.6))
 plt.bar(["North", "South", "East", "West"], [412, 388, 371, 240])
 plt.show()"""
-SAID = """\
+ANSWER = """\
 Prices fell by **12 %** in the [west](https://example.org): $\\bar x = \\frac{1}{n} \\sum_i x_i$.
 
 ```python
@@ -106,7 +106,7 @@ async def with_everything(lab: Lab, model: ScriptedModel) -> None:
     model.add(
         Answer.of("First I would add a cell with the sum, then plot it."),
         Failure(402, "billing_error", "Your credit balance is too low."),
-        Answer.of(Thinking("The west, then."), SAID, ToolUse("list_cells")),
+        Answer.of(Thinking("The west, then."), ANSWER, ToolUse("list_cells")),
         Answer.of(ToolUse("read_cell", {"cell": "nowhere"})),
         Answer.of(ToolUse("execute_ipython", {"code": PLOT})),
         Answer.of(insert),

@@ -124,7 +124,7 @@ async def test_a_mark_is_opened_and_closed_by_keys_which_the_notebook_does_not_t
     assert await seen.source(2) == "total = 6"
 
 
-async def test_what_was_kept_is_not_marked_again_until_it_is_changed_again(lab: Lab) -> None:
+async def test_a_kept_change_is_not_marked_again_until_the_cell_changes_again(lab: Lab) -> None:
     seen, agent, page = Open(lab), Agent(lab), lab.page
     await agent.changes("loads000", "data = [4]")
     await agent.changes("sums0000", "total = 4")
@@ -173,7 +173,7 @@ async def test_a_notebook_of_another_drive_is_not_the_servers_of_the_same_name(
     assert await seen.all_changes.count() == 0
 
 
-async def test_who_keeps_or_undoes_all_goes_on_in_the_notebook(lab: Lab) -> None:
+async def test_focus_returns_to_the_notebook_after_all_changes_are_kept_or_undone(lab: Lab) -> None:
     seen, agent, page = Open(lab), Agent(lab), lab.page
     await agent.changes("loads000", "data = [4]")
     await seen.cells.nth(1).locator(".cm-content").click()
@@ -186,7 +186,7 @@ async def test_who_keeps_or_undoes_all_goes_on_in_the_notebook(lab: Lab) -> None
         await expect(seen.cells.nth(1)).to_be_focused()
 
 
-async def test_who_reads_what_was_changed_stays_there_while_more_is_changed(lab: Lab) -> None:
+async def test_focus_stays_in_a_review_while_more_changes_arrive(lab: Lab) -> None:
     seen, agent, page = Open(lab), Agent(lab), lab.page
     await agent.changes("sums0000", "total = 4")
     await seen.mark(2).click()
@@ -203,9 +203,9 @@ async def test_who_reads_what_was_changed_stays_there_while_more_is_changed(lab:
 
 async def test_a_view_that_was_closed_leaves_nothing_behind_at_the_cells(lab: Lab) -> None:
     seen, page = Open(lab), lab.page
-    said: list[str] = []
-    # What listens to a signal and fails is only told there.
-    page.on("console", lambda message: said.append(message.text))
+    logged: list[str] = []
+    # The exception of a slot of a signal is only logged.
+    page.on("console", lambda message: logged.append(message.text))
     await lab.command("docmanager:clone")
     await expect(page.locator(".jp-NotebookPanel")).to_have_count(2)
     views = page.locator(".jp-NotebookPanel")
@@ -214,7 +214,7 @@ async def test_a_view_that_was_closed_leaves_nothing_behind_at_the_cells(lab: La
     await expect(views).to_have_count(1)
     await seen.run(1)
     await seen.cells.nth(1).get_by_role("button", name="Fix").wait_for()
-    assert not [text for text in said if "TypeError" in text]
+    assert not [text for text in logged if "TypeError" in text]
 
 
 @BOTH
@@ -254,7 +254,7 @@ async def test_a_cell_of_a_change_to_several_is_taken_back_alone(lab: Lab) -> No
     assert await seen.source(0) == "data = []"
 
 
-async def test_a_cell_that_the_person_works_on_is_not_taken_back_and_they_are_told(
+async def test_a_cell_that_the_person_works_on_is_not_taken_back_and_they_are_notified(
     lab: Lab,
 ) -> None:
     seen, agent, page = Open(lab), Agent(lab), lab.page
@@ -272,7 +272,7 @@ async def test_a_cell_that_the_person_works_on_is_not_taken_back_and_they_are_to
 
 
 @pytest.mark.proves("ext:rtc")
-async def test_what_an_agent_runs_shows_and_moves_nothing_of_the_persons(lab: Lab) -> None:
+async def test_an_agents_run_is_shown_and_moves_neither_focus_nor_scroll_position(lab: Lab) -> None:
     seen, agent, page = Open(lab), Agent(lab), lab.page
     for number in range(30):
         await agent("insert_cell", source=f"# {number}\n" * 3, index=3)
@@ -299,7 +299,7 @@ async def test_what_an_agent_runs_shows_and_moves_nothing_of_the_persons(lab: La
     await expect(last.locator(".jp-InputPrompt")).to_have_text("[1]:")
 
 
-async def test_what_runs_already_shows_to_who_opens_the_notebook(open_lab: OpenLab) -> None:
+async def test_a_running_cell_is_shown_when_the_notebook_is_opened(open_lab: OpenLab) -> None:
     lab = await open_lab(collaboration=True)
     with gate(lab.server.root) as code:
         write_cells(lab.server.root, loads000="1", waits000=code)
@@ -312,7 +312,7 @@ async def test_what_runs_already_shows_to_who_opens_the_notebook(open_lab: OpenL
     await expect(seen.toolbar.get_by_role("button", name="root is running a cell")).to_have_count(0)
 
 
-async def test_the_line_comes_back_when_it_was_cut(lab: Lab) -> None:
+async def test_the_connection_is_made_again_when_it_was_lost(lab: Lab) -> None:
     seen, agent, page = Open(lab), Agent(lab), lab.page
     await agent.changes("loads000", "data = [4]")
     await seen.mark(0).wait_for()
@@ -322,7 +322,7 @@ async def test_the_line_comes_back_when_it_was_cut(lab: Lab) -> None:
     await seen.mark(2).wait_for()
 
 
-async def test_what_claude_does_in_a_chat_shows_under_its_name(
+async def test_changes_from_a_chat_are_shown_under_claudes_name(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
     lab = await begin(open_lab, model, collaboration=True)

@@ -79,7 +79,7 @@ async def test_the_chat_is_at_the_right_and_works_in_the_open_notebook(
 
 
 @pytest.mark.proves("ext:notebook7")
-async def test_what_was_kept_the_chat_and_the_draft_are_there_after_a_reload(
+async def test_kept_changes_the_chat_and_the_draft_survive_a_reload(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
     lab = await open_lab(model, config=CONFIG, fresh=True)

@@ -55,14 +55,14 @@ async def test_claude_is_asked_from_a_cell_about_a_failure_by_its_menu_and_by_a_
 async def asks_about_a_failure(lab: Lab, model: ScriptedModel) -> None:
     """A cell that failed offers help below its traceback."""
     seen = Open(lab)
-    wishes = ["Fix", "Explain"]
-    for wish in wishes:
-        await expect(seen.cells.get_by_role("button", name=wish)).to_have_count(0)
+    labels = ["Fix", "Explain"]
+    for label in labels:
+        await expect(seen.cells.get_by_role("button", name=label)).to_have_count(0)
     await seen.run(0)
-    for count, wish in enumerate(wishes, 1):
-        await seen.cells.nth(0).get_by_role("button", name=wish).click()
+    for count, label in enumerate(labels, 1):
+        await seen.cells.nth(0).get_by_role("button", name=label).click()
         message = await asked(lab, count)
-        assert message["text"] == f"{wish} the ZeroDivisionError in this cell."
+        assert message["text"] == f"{label} the ZeroDivisionError in this cell."
         assert message["notebook"] == NOTEBOOK
         assert "division by zero" in "\n".join(model.requests[-1].prompts)
 
@@ -70,19 +70,19 @@ async def asks_about_a_failure(lab: Lab, model: ScriptedModel) -> None:
     await lab.page.keyboard.press("Control+A")
     await lab.page.keyboard.type("1 / 1")
     await seen.run(0)
-    for wish in wishes:
-        await expect(seen.cells.get_by_role("button", name=wish)).to_have_count(0)
+    for label in labels:
+        await expect(seen.cells.get_by_role("button", name=label)).to_have_count(0)
 
 
 async def asks_by_menu_and_command(lab: Lab, before: int) -> None:
     """A cell's menu asks about it, and a command about those that are selected."""
     page, seen = lab.page, Open(lab)
-    for count, (item, said) in enumerate(MENU.items(), before + 1):
+    for count, (item, text) in enumerate(MENU.items(), before + 1):
         await seen.cells.nth(1).locator(".cm-content").click(button="right")
         await page.locator(".lm-Menu-item", has_text="Claude").hover()
         await page.locator(".lm-Menu-item", has_text=item).last.click()
         message = await asked(lab, count)
-        assert (message["text"], message["notebook"]) == (said, NOTEBOOK)
+        assert (message["text"], message["notebook"]) == (text, NOTEBOOK)
     await seen.cells.nth(0).locator(".jp-InputPrompt").click()
     await page.keyboard.press("Shift+ArrowDown")
     await lab.command("tk-ai:explain-cell")

@@ -46,5 +46,5 @@ async def _run(*command: str, cwd: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         *command, cwd=cwd, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    said, _ = await process.communicate()
-    assert process.returncode == 0, said.decode("utf-8", "replace")
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode("utf-8", "replace")

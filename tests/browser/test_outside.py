@@ -1,4 +1,4 @@
-"""What agents outside of the panel ask for leave shows in it, and a person answers there."""
+"""Permission requests of agents outside of the panel show in it, and a person answers there."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ def sources(lab: Lab) -> list[str]:
 async def test_a_person_allows_by_keyboard_what_an_agent_asks_for(begin: Begin) -> None:
     lab = await begin()
     await widen(lab)
-    said = lab.panel.get_by_role("status").first
+    status = lab.panel.get_by_role("status").first
     async with connected(lab) as agent:
         await lab.message_box.press_sequentially("Half a sen")
         assert await agent("insert_and_execute_cell", **INSERT) == "permission_required"
         question = asked(lab.page)
         await expect(question).to_contain_text("Run this in sales.ipynb?")
         await expect(question).to_contain_text("min(by_month, key=by_month.get)")
-        await expect(said).to_have_text("claude-code 2.1 needs your approval.")
+        await expect(status).to_have_text("claude-code 2.1 needs your approval.")
         # What somebody writes goes on, and is no answer.
         await expect(lab.message_box).to_be_focused()
         await lab.message_box.press_sequentially("tence")
@@ -128,7 +128,7 @@ async def test_a_person_allows_by_keyboard_what_an_agent_asks_for(begin: Begin) 
 
 
 @pytest.mark.proves("mcp:permission-required", "perm:approvals")
-async def test_what_is_denied_is_refused_and_what_an_agent_may_do_from_now_on_is_not_asked(
+async def test_a_denied_call_is_refused_and_an_approved_kind_of_call_is_not_asked_again(
     begin: Begin,
 ) -> None:
     lab = await begin()
@@ -173,8 +173,8 @@ async def test_a_question_that_nobody_answers_goes_when_its_time_is_over(begin: 
         question = asked(lab.page)
         await question.focus()
         await expect(question).to_have_count(0)
-        said = lab.panel.get_by_role("status").first
-        await expect(said).to_have_text("The request of claude-code 2.1 has expired.")
+        status = lab.panel.get_by_role("status").first
+        await expect(status).to_have_text("The request of claude-code 2.1 has expired.")
         # It went under the person's hands.
         await expect(lab.message_box).to_be_focused()
     assert sources(lab) == ["prices = [3, 4, 5]"]
@@ -243,7 +243,7 @@ async def test_where_the_client_asks_as_well_the_first_answer_counts(begin: Begi
         await expect(asked(lab.page)).to_have_count(0)
 
 
-async def test_what_the_panels_own_chat_asks_stands_there_alone(
+async def test_requests_of_the_panels_own_chat_are_shown_in_the_chat_alone(
     begin: Begin, model: ScriptedModel
 ) -> None:
     model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("Not then."))
@@ -267,18 +267,18 @@ async def test_what_the_panels_own_chat_asks_stands_there_alone(
         await expect(asked(lab.page)).to_be_visible()
 
 
-async def test_a_notification_tells_of_it_where_no_panel_shows(begin: Begin) -> None:
+async def test_a_notification_shows_it_where_no_panel_does(begin: Begin) -> None:
     lab = await begin()
-    told = lab.page.get_by_role("alert").filter(has_text="needs your approval")
+    notification = lab.page.get_by_role("alert").filter(has_text="needs your approval")
     async with connected(lab) as agent:
         await agent("insert_cell", **INSERT)
         await expect(asked(lab.page)).to_be_visible()
-        await expect(told).to_have_count(0)
+        await expect(notification).to_have_count(0)
         await lab.page.get_by_role("tab", name="Claude").click()
         await expect(lab.message_box).to_be_hidden()
         await agent("execute_cell", notebook=NOTEBOOK, cell=0)
-        await expect(told).to_have_text("claude-code 2.1 needs your approval.Show")
-        await told.get_by_role("button", name="Show").click()
+        await expect(notification).to_have_text("claude-code 2.1 needs your approval.Show")
+        await notification.get_by_role("button", name="Show").click()
         await expect(asked(lab.page)).to_have_count(2)
 
 
@@ -312,6 +312,6 @@ async def test_nothing_hostile_in_a_name_a_path_or_code_is_more_than_text(begin:
         assert await question.locator("img, script, iframe, a, svg, style").count() == 0
         await lab.page.get_by_role("tab", name="Claude").click()
         await agent("insert_cell", notebook=NAME, source=whole)
-        told = lab.page.get_by_role("alert").filter(has_text="needs your approval")
-        await expect(told).to_contain_text(who[:40])
+        notification = lab.page.get_by_role("alert").filter(has_text="needs your approval")
+        await expect(notification).to_contain_text(who[:40])
         await watch.nothing()

@@ -19,8 +19,8 @@ async def messages(lab: Lab) -> list[dict[str, Any]]:
     async with httpx2.AsyncClient(headers=lab.server.headers, timeout=60) as http:
         address = f"{lab.server.url}api/tk-ai/chats"
         chats = (await http.get(address)).json()["chats"]
-        told = [(await http.get(f"{address}/{chat['id']}")).json() for chat in chats]
-    return [event for chat in told for event in chat["events"] if event["kind"] == "message"]
+        pages = [(await http.get(f"{address}/{chat['id']}")).json() for chat in chats]
+    return [event for chat in pages for event in chat["events"] if event["kind"] == "message"]
 
 
 def tabs(lab: Lab) -> Locator:
@@ -43,7 +43,7 @@ def box_of(panel: Locator) -> Locator:
     return panel.get_by_role("textbox", name="Message", exact=True)
 
 
-async def test_a_question_of_a_chat_that_is_not_on_screen_is_told_of_and_found(
+async def test_a_question_of_a_chat_that_is_not_on_screen_is_notified_and_found(
     lab: Lab, model: ScriptedModel
 ) -> None:
     write_notebook(lab.server.root / "sales.ipynb", "1")
@@ -57,10 +57,10 @@ async def test_a_question_of_a_chat_that_is_not_on_screen_is_told_of_and_found(
     await lab.message_box.fill("Meanwhile")
     asking.go_on.set()
 
-    told = lab.page.get_by_role("alert").filter(has_text="Claude needs your approval.")
-    await expect(told).to_have_count(1)
+    notification = lab.page.get_by_role("alert").filter(has_text="Claude needs your approval.")
+    await expect(notification).to_have_count(1)
     question = lab.log.get_by_role("group", name="Change sales.ipynb?")
-    await told.get_by_role("button", name="Show").click()
+    await notification.get_by_role("button", name="Show").click()
     await expect(question).to_be_visible()
 
     await lab.panel.get_by_role("button", name="New chat").click()
@@ -73,7 +73,7 @@ async def test_a_question_of_a_chat_that_is_not_on_screen_is_told_of_and_found(
     await expect(lab.log.get_by_text("Not then.")).to_be_visible()
 
 
-async def test_what_is_asked_of_a_cell_names_it_whatever_the_box_holds(
+async def test_a_question_about_a_cell_names_the_cell_whatever_the_box_contains(
     lab: Lab, model: ScriptedModel
 ) -> None:
     write_cells(lab.server.root, first000="a = 1", fails000="1 / 0")
@@ -113,11 +113,11 @@ async def test_each_tab_is_there_again_with_its_chat_and_the_sidebar_with_its_ow
     await expect(tabs(lab)).to_have_count(3)
     await tabs(lab).nth(1).locator(".lm-TabBar-tabCloseIcon").click()
     await expect(tabs(lab)).to_have_count(2)
-    for place, said in enumerate(("first", "third")):
+    for place, word in enumerate(("first", "third")):
         await tabs(lab).nth(place).click()
-        await box_of(in_tab(lab)).fill(f"Which? {said}")
+        await box_of(in_tab(lab)).fill(f"Which? {word}")
         await box_of(in_tab(lab)).press("Enter")
-        await expect(in_tab(lab).get_by_text(f"In the {said}.")).to_be_visible()
+        await expect(in_tab(lab).get_by_text(f"In the {word}.")).to_be_visible()
     # JupyterLab keeps its layout when it has been still for a moment.
     async with lab.page.expect_response(lambda answer: "/api/workspaces" in answer.url):
         pass
@@ -125,9 +125,9 @@ async def test_each_tab_is_there_again_with_its_chat_and_the_sidebar_with_its_ow
     await lab.page.reload()
     await lab.ready()
     await expect(tabs(lab)).to_have_count(2)
-    for place, said in enumerate(("first", "third")):
+    for place, word in enumerate(("first", "third")):
         await tabs(lab).nth(place).click()
-        await expect(in_tab(lab).get_by_text(f"In the {said}.")).to_be_visible()
+        await expect(in_tab(lab).get_by_text(f"In the {word}.")).to_be_visible()
     await expect(at_the_side(lab).get_by_role("button", name="New chat")).to_have_count(2)
 
 

@@ -168,7 +168,7 @@ async def changed(lab: Lab, model: ScriptedModel, number: int) -> Locator:
 
 
 @pytest.mark.proves("ext:panel", "ui:bulk-undo")
-async def test_what_is_kept_or_undone_in_the_panel_is_so_in_the_notebook_and_the_other_way_round(
+async def test_keep_and_undo_are_in_step_between_panel_and_notebook(
     lab: Lab, model: ScriptedModel
 ) -> None:
     write_notebook(lab.server.root / "plan.ipynb", "a = 1", "b = 1")
@@ -315,7 +315,7 @@ async def test_an_error_says_what_to_do_and_claude_goes_on_from_there(
     assert "First a look." in str(model.requests[-1].body["messages"])
 
 
-async def test_who_reads_above_is_told_of_what_is_new_below(lab: Lab, model: ScriptedModel) -> None:
+async def test_a_reader_above_is_notified_of_new_text_below(lab: Lab, model: ScriptedModel) -> None:
     long = "\n\n".join(f"Paragraph {number}." for number in range(60))
     held = Held(Answer.of(f"{long}\n\nThe end."), after=40)
     model.add(held)

@@ -59,7 +59,7 @@ def button(cell: Locator, elsewhere: Elsewhere) -> Locator:
 
 @BOTH
 @pytest.mark.proves("threat:remote-pictures")
-async def test_what_an_agent_wrote_is_blocked_until_it_is_kept(
+async def test_images_in_an_agents_cell_are_blocked_until_the_change_is_kept(
     open_lab: OpenLab, elsewhere: Elsewhere, collaboration: bool
 ) -> None:
     lab = await begin(open_lab, collaboration=collaboration)
@@ -160,14 +160,14 @@ async def test_a_notebook_that_no_agent_wrote_looks_as_ever(
 
 
 @pytest.mark.proves("threat:remote-pictures")
-async def test_nothing_is_loaded_before_the_server_has_told_who_wrote_it(
+async def test_nothing_is_loaded_before_the_server_has_answered_who_wrote_it(
     open_lab: OpenLab, elsewhere: Elsewhere
 ) -> None:
     lab = await open_lab()
-    told = asyncio.Event()
+    answered = asyncio.Event()
 
     async def silent(route: Route) -> None:
-        await told.wait()
+        await answered.wait()
         await route.abort()
 
     await lab.page.route(WRITERS, silent)
@@ -177,8 +177,8 @@ async def test_nothing_is_loaded_before_the_server_has_told_who_wrote_it(
         await lab.open(NOTEBOOK)
     await lab.page.locator("tk-ai-blocked").wait_for(state="attached")
     assert elsewhere.asked == []
-    # Where it is not told, a person may load it; and it is asked for again.
-    told.set()
+    # Without an answer, a person may load it; and it is asked for again.
+    answered.set()
     await button(Open(lab).cells.nth(1), elsewhere).wait_for()
     assert elsewhere.asked == []
     await lab.page.unroute(WRITERS)
@@ -186,7 +186,7 @@ async def test_nothing_is_loaded_before_the_server_has_told_who_wrote_it(
 
 
 @pytest.mark.proves("threat:remote-pictures")
-async def test_views_beside_the_cells_hold_and_let_go_what_these_do(
+async def test_views_beside_the_cells_block_and_load_what_these_do(
     open_lab: OpenLab, elsewhere: Elsewhere
 ) -> None:
     lab = await begin(open_lab)

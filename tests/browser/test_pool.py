@@ -15,12 +15,12 @@ async def test_nothing_of_a_test_is_left_for_the_next_one(
 ) -> None:
     pooled = await lab_pool.get(collaboration=False, config="")
     lab = await pooled.lab(browser, model, fresh=False)
-    heard: list[str] = []
-    lab.page.on("request", lambda request: heard.append(request.url))
+    requests: list[str] = []
+    lab.page.on("request", lambda request: requests.append(request.url))
     await works(lab, model)
     await lab_pool.give_back(pooled, is_sound=True)
 
-    heard.clear()
+    requests.clear()
     assert list(lab.server.root.iterdir()) == []
     lab = await pooled.lab(browser, model, fresh=False)
     write_cells(lab.server.root, sums0000="6 * 7")
@@ -40,7 +40,7 @@ async def test_nothing_of_a_test_is_left_for_the_next_one(
     history = lab.panel.get_by_role("region", name="History")
     await expect(history).to_be_visible()
     await expect(history.get_by_role("listitem")).to_have_count(0)
-    assert heard == []
+    assert requests == []
     await lab_pool.give_back(pooled, is_sound=True)
 
 

@@ -29,7 +29,7 @@ async def begin(lab: Lab, **cells: str) -> Open:
 
 
 async def ended(lab: Lab) -> None:
-    """Waits until the turn of the one chat has ended, as the server tells it."""
+    """Waits until the turn of the one chat has ended, as the server reports it."""
     async with httpx2.AsyncClient(headers=lab.server.headers, timeout=60) as http:
         address = f"{lab.server.url}api/tk-ai/chats"
         [chat] = (await http.get(address)).json()["chats"]
@@ -88,7 +88,7 @@ async def test_stop_at_a_question_takes_it_away_and_nothing_has_run(
 
 
 @pytest.mark.proves("fault:chat-cut")
-async def test_an_answer_whose_line_was_cut_is_there_once_and_whole_when_it_is_back(
+async def test_an_answer_whose_connection_was_lost_is_there_once_and_whole_when_it_is_back(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
     lab = await open_lab(model, fresh=True)
@@ -102,15 +102,15 @@ async def test_an_answer_whose_line_was_cut_is_there_once_and_whole_when_it_is_b
         await expect(lab.log).to_contain_text("word0")
         assert "word39" not in await lab.log.inner_text()
         network.fails()
-        # It is said while nobody can hear it.
+        # The events are sent while nobody can receive them.
         held.go_on.set()
         async with asyncio.timeout(30):
             await ended(lab)
         assert "word39" not in await lab.log.inner_text()
         network.works()
         await expect(lab.log).to_contain_text("word39")
-        said = await lab.log.inner_text()
-        assert re.findall(r"word\d+", said) == WORDS.split()
+        text = await lab.log.inner_text()
+        assert re.findall(r"word\d+", text) == WORDS.split()
         await expect(lab.log.get_by_text("Count.", exact=True)).to_have_count(1)
         second.go_on.set()
         await lab.say("And?")

@@ -107,7 +107,7 @@ async def test_a_page_that_is_reloaded_in_the_middle_of_a_cell_shows_all_of_its_
 
 
 @pytest.mark.proves("ext:rtc", "fault:tab-lost")
-async def test_what_runs_writes_the_file_while_a_page_reads_it_and_its_person_types_at_once(
+async def test_a_run_saves_the_file_while_a_page_reads_it_and_a_person_types(
     open_lab: OpenLab,
 ) -> None:
     lab = await open_lab(fresh=True)
@@ -127,7 +127,7 @@ async def test_what_runs_writes_the_file_while_a_page_reads_it_and_its_person_ty
         await is_typed.wait()
         await route.fulfill(response=response)
 
-    # What the page reads is old when it arrives; that it is, it hears when something is typed.
+    # What the page reads is stale when it arrives; the page learns that when something is typed.
     await page.route(re.compile(r"/n\.ipynb\?.*content=1&hash=1"), old, times=1)
     await page.route(re.compile(r"/n\.ipynb\?.*content=0&hash=1"), late, times=1)
     page.on("websocket", frames.follow)
@@ -167,7 +167,7 @@ async def test_a_notebook_that_is_closed_and_opened_again_in_the_middle_of_a_cel
 
 
 @pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
-async def test_two_tabs_with_one_notebook_show_the_same_or_the_agent_is_told(
+async def test_two_tabs_with_one_notebook_show_the_same_or_the_agent_gets_an_error(
     open_lab: OpenLab,
 ) -> None:
     lab = await open_lab()
@@ -212,7 +212,7 @@ async def test_a_browser_that_is_offline_for_a_while_loses_nothing(open_lab: Ope
             lambda frame: '"tabs"' in frame and '"dirty":true' in frame,
             page.evaluate(WRITE, [1, "  # typed"]),
         )
-        await frames.heard(is_dirty)
+        await frames.acknowledged(is_dirty)
         network.fails()
         await page.evaluate(WRITE, [1, " offline"])
         refused = await call(lab, "insert_cell", status=503, notebook="n.ipynb", source="c")
@@ -230,7 +230,7 @@ async def test_a_browser_that_is_offline_for_a_while_loses_nothing(open_lab: Ope
         assert stored[0].outputs[0].text == ALL
 
         # Nothing was unsaved when it was lost, so that the file is written.
-        await frames.heard(is_clean)
+        await frames.acknowledged(is_clean)
         network.fails()
         await page.evaluate(WRITE, [1, " again"])
         await call(lab, "insert_cell", notebook="n.ipynb", source="d = 4")
@@ -289,7 +289,7 @@ async def test_with_collaboration_the_room_is_used_and_the_page_is_asked_nothing
 
 
 @pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
-async def test_where_a_person_and_a_program_changed_the_same_an_agent_is_told_and_the_person_asked(
+async def test_where_a_person_and_a_program_changed_the_same_an_agent_gets_an_error_and_the_person_is_asked(
     open_lab: OpenLab,
 ) -> None:
     lab = await open_lab()

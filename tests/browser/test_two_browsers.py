@@ -96,7 +96,7 @@ async def test_both_see_what_an_agent_does_and_the_one_who_types_loses_nothing(
 
 @BOTH
 @pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
-async def test_two_who_type_are_brought_together_or_the_agent_is_told(
+async def test_two_who_type_are_merged_or_the_agent_gets_an_error(
     open_lab: OpenLab, collaboration: bool
 ) -> None:
     lab = await open_lab(collaboration=collaboration)
@@ -152,7 +152,7 @@ async def test_the_one_who_only_looks_stays_where_they_are(open_lab: OpenLab) ->
 
 @BOTH
 @pytest.mark.proves("ext:rtc", "ext:panel")
-async def test_what_was_asked_about_one_notebook_is_done_there_though_another_is_looked_at(
+async def test_a_request_about_one_notebook_changes_that_one_while_another_is_in_front(
     open_lab: OpenLab, model: ScriptedModel, collaboration: bool
 ) -> None:
     lab = await open_lab(model, collaboration=collaboration)

@@ -1,4 +1,4 @@
-"""Leave in a terminal for what an agent over stdio asks: shown, given, refused, by other processes."""
+"""Approvals in a terminal for an agent over stdio: shown, given, denied, by other processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tk_ai_extension.workspace.permissions import PermissionRequest
 
 
 async def refused(client: Client, tool: str, **arguments: object) -> tuple[str, str]:
-    """A call that needs leave: the request's id, and what the agent is told."""
+    """A call that needs approval: the request's id, and the agent's error message."""
     answer = await client.call_tool(tool, arguments)
     error = answer.structured_content["error"]
     assert error["code"] == "permission_required"
@@ -32,8 +32,8 @@ async def refused(client: Client, tool: str, **arguments: object) -> tuple[str, 
 async def test_a_person_in_a_terminal_lets_an_agents_cell_run(nb: Nb) -> None:
     nb.notebook("a.ipynb", "print(6 * 7)")
     async with connected(nb, "--mode", "ask") as client:
-        request, told = await refused(client, "execute_cell", cell=0, notebook="a.ipynb")
-        assert f"`nb approve {request}`" in told
+        request, message = await refused(client, "execute_cell", cell=0, notebook="a.ipynb")
+        assert f"`nb approve {request}`" in message
         listed = (await asyncio.to_thread(nb, "approve")).out
         assert "wants to call execute_cell in a.ipynb" in listed
         assert "\n print(6 * 7)\n" in listed
@@ -52,7 +52,7 @@ async def test_a_person_in_a_terminal_lets_an_agents_cell_run(nb: Nb) -> None:
 
 
 @pytest.mark.proves("perm:approvals")
-async def test_leave_for_a_notebook_holds_and_a_refusal_is_told(nb: Nb) -> None:
+async def test_an_approval_for_a_notebook_holds_and_a_denial_is_reported(nb: Nb) -> None:
     nb.notebook("a.ipynb", "1")
     async with connected(nb, "--mode", "ask") as client:
         insert = {"source": "x = 1", "notebook": "a.ipynb"}
@@ -66,7 +66,7 @@ async def test_leave_for_a_notebook_holds_and_a_refusal_is_told(nb: Nb) -> None:
         await asyncio.to_thread(nb, "approve", request, "--for", "notebook")
         for _ in range(2):
             assert not (await client.call_tool("insert_cell", insert)).is_error
-        # Leave to change is no leave to run.
+        # Approval to change is not approval to run.
         await refused(client, "execute_cell", cell=0, notebook="a.ipynb")
     assert len(nb.read("a.ipynb").cells) == 3
 
@@ -89,7 +89,7 @@ async def test_a_call_that_is_being_asked_about_goes_on_when_the_terminal_answer
         assert "42" in text(await running)
 
 
-def test_what_does_not_wait_cannot_be_answered(nb: Nb) -> None:
+def test_a_request_that_is_not_pending_cannot_be_answered(nb: Nb) -> None:
     assert nb("approve").out == "No requests are waiting.\n"
     assert nb("approve", "--json").json == {"permissions": []}
     assert "permission_not_found" in nb("approve", "0123456789abcdef", status=2).err

@@ -132,7 +132,7 @@ async def test_a_notebook_that_is_open_in_a_server_without_the_extension_is_left
     assert path.read_bytes() == before
 
 
-async def test_a_server_that_is_gone_leaves_its_notebooks_to_whoever_comes(
+async def test_a_server_that_is_gone_leaves_its_notebooks_to_the_next_process(
     beside: Nb, server: ServerProcess
 ) -> None:
     beside.notebook("a.ipynb", "1")
@@ -215,7 +215,7 @@ async def test_a_server_that_cannot_be_understood_is_not_taken_for_gone(
 
 
 @pytest.mark.proves("nb:collaborate")
-async def test_what_began_here_ends_here_though_a_server_starts_meanwhile(
+async def test_a_run_ends_in_its_host_though_a_server_starts_meanwhile(
     nb: Nb, start_server: StartServer
 ) -> None:
     server = await start_server()
@@ -231,7 +231,7 @@ async def test_what_began_here_ends_here_though_a_server_starts_meanwhile(
     assert watched.json["status"] in ("queued", "running")
     assert "server" not in (await asyncio.to_thread(nb, "status", "--json")).json
     assert (await asyncio.to_thread(nb, "kernel")).out
-    # Whoever opens it to write waits for the cell to read.
+    # A writer that opens the pipe waits for the cell to read.
     await asyncio.to_thread((nb.root / "go").write_text, "now")
     ended = await asyncio.to_thread(nb, "watch", begun["execution_id"], "--json")
     assert ended.json["status"] == "ok"

@@ -1,4 +1,4 @@
-"""What `nb` keeps of itself has bounds, and what cannot be kept is said as what it is."""
+"""The files of `nb` have bounds, and what cannot be kept is reported with its cause."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def no_room(process: int) -> Iterator[None]:
 
 
 @pytest.mark.proves("fault:disk-full")
-def test_a_full_disk_under_the_host_is_said_loses_nothing_and_passes(nb: Nb) -> None:
+def test_a_full_disk_under_the_host_is_reported_loses_nothing_and_passes(nb: Nb) -> None:
     path = nb.notebook("a.ipynb", "x = 6 * 7", "print(x)", f"# {'long ' * 300_000}")
     nb("open", "a.ipynb")
     host, before = nb.host, path.read_bytes()
@@ -72,13 +72,13 @@ def test_a_full_disk_under_the_host_is_said_loses_nothing_and_passes(nb: Nb) -> 
 
 
 @pytest.mark.proves("fault:too-many-files")
-def test_too_many_open_files_are_said_and_pass(nb: Nb) -> None:
+def test_too_many_open_files_are_reported_and_pass(nb: Nb) -> None:
     nb.notebook("a.ipynb", "6 * 7")
     nb.notebook("b.ipynb", "1")
     nb("open", "a.ipynb")
     host = nb.host
     before = resource.prlimit(host, resource.RLIMIT_NOFILE)
-    said: set[str] = set()
+    codes: set[str] = set()
     for more in range(2, 14, 3):
         # The command's own connection takes one.
         free = len(list(Path(f"/proc/{host}/fd").iterdir())) + more
@@ -90,16 +90,16 @@ def test_too_many_open_files_are_said_and_pass(nb: Nb) -> None:
         ):
             ended = nb(*words, "--json", status=None)
             if ended.status:
-                said.add(ended.json["error"]["code"])
+                codes.add(ended.json["error"]["code"])
         resource.prlimit(host, resource.RLIMIT_NOFILE, before)
         nb("stop", "b.ipynb", status=None)
-    assert said
-    assert said <= {
+    assert codes
+    assert codes <= {
         "too_many_open_files",
         "kernel_start_failed",
         "save_failed",
         "state_unavailable",
-    }, said
+    }, codes
     assert "42" in nb("exec", "0", "-n", "a.ipynb").out
     assert nb.host == host
 

@@ -120,7 +120,7 @@ async def test_where_nobody_can_be_asked_the_answer_is_no(
     assert len(chatting.read("a.ipynb").cells) == 1
 
 
-async def test_what_goes_wrong_is_said_with_a_status(chatting: Nb, model: ScriptedModel) -> None:
+async def test_failures_are_reported_with_a_status(chatting: Nb, model: ScriptedModel) -> None:
     model.add(*[UNAUTHORIZED] * 6)
     ended = await run(chatting, "chat", "Hello.", status=2)
     assert "model_unauthorized" in ended.err
@@ -214,7 +214,7 @@ async def test_the_same_chats_go_on_in_a_server_of_the_folder(
     assert "no_model" in refused.err
 
 
-async def test_a_server_that_is_gone_in_the_middle_is_said_so(
+async def test_a_server_that_is_gone_in_the_middle_is_reported(
     nb: Nb, model: ScriptedModel, start_server: StartServer
 ) -> None:
     server = await start_server(

@@ -34,46 +34,46 @@ def opened(nb: Nb) -> Nb:
     return nb
 
 
-def talk(nb: Nb, *said: bytes) -> list[Any]:
-    """Says lines to the host as a command does, and hears all that it answers."""
+def talk(nb: Nb, *sent: bytes) -> list[Any]:
+    """Sends lines to the host as a command does, and returns all its answers."""
     server = own_server(Project(str(nb.root)))
     assert server is not None
     connection = server.open(COMMANDS)
     connection.settimeout(60)
-    with connection, connection.makefile("rb") as heard:
+    with connection, connection.makefile("rb") as received:
         with suppress(BrokenPipeError, ConnectionResetError):
-            for line in said:
+            for line in sent:
                 connection.sendall(line)
         answers: list[Any] = []
         # Where the host has not read all, the system says so after its answer.
         with suppress(ConnectionResetError):
-            answers.extend(json.loads(line) for line in heard)
+            answers.extend(json.loads(line) for line in received)
         return answers
 
 
 def greeting(nb: Nb, *argv: str) -> bytes:
     here = str(nb.root)
-    said = {"argv": argv, "cwd": here, "project": here, "columns": 0, "tty": False, "env": {}}
-    return json.dumps({**said, "version": __version__}).encode() + b"\n"
+    fields = {"argv": argv, "cwd": here, "project": here, "columns": 0, "tty": False, "env": {}}
+    return json.dumps({**fields, "version": __version__}).encode() + b"\n"
 
 
 @pytest.mark.parametrize("answer", [b"no JSON\n", b"[]\n", b"\xff\n", b"7\n"])
 def test_an_answer_that_is_none_is_refused_and_changes_nothing(opened: Nb, answer: bytes) -> None:
-    asked, said, ended = talk(opened, greeting(opened, "edit", "0", "-"), answer)
+    asked, output, ended = talk(opened, greeting(opened, "edit", "0", "-"), answer)
     assert asked == {"ask": "stdin"}
-    assert "sent an invalid message" in said["err"]
+    assert "sent an invalid message" in output["err"]
     assert ended == {"exit": wire.REFUSED}
     assert opened.read("a.ipynb").cells[0].source == "x = 1"
 
 
 def test_an_answer_that_is_too_long_is_refused_by_both_sides(opened: Nb) -> None:
     words = greeting(opened, "edit", "0", "-", "--json")
-    _, said, ended = talk(opened, words, b'{"too_long": true}\n')
-    assert json.loads(said["out"])["error"]["code"] == "invalid_arguments"
+    _, output, ended = talk(opened, words, b'{"too_long": true}\n')
+    assert json.loads(output["out"])["error"]["code"] == "invalid_arguments"
     assert ended == {"exit": wire.REFUSED}
     endless = (b"x" * (1 << 20) for _ in range((wire.LONGEST_LINE >> 20) + 1))
-    _, said, ended = talk(opened, words, *endless, b"\n")
-    assert "longer than 256 MB" in json.loads(said["out"])["error"]["message"]
+    _, output, ended = talk(opened, words, *endless, b"\n")
+    assert "longer than 256 MB" in json.loads(output["out"])["error"]["message"]
     assert opened.read("a.ipynb").cells[0].source == "x = 1"
 
 
@@ -88,18 +88,18 @@ def test_a_command_says_that_its_input_is_too_long(
 
 
 @pytest.mark.parametrize("words", [b"GET / HTTP/1.1\r\n", b"{}\n", b"[]\n"])
-def test_who_is_no_command_is_told_so(opened: Nb, words: bytes) -> None:
+def test_a_client_that_is_no_command_gets_an_error(opened: Nb, words: bytes) -> None:
     (answer,) = talk(opened, words)
     assert answer["exit"] == wire.REFUSED
     assert "1 cells" in opened("cells").out
 
 
-@pytest.mark.parametrize("said", [b"", b"no JSON\n", b'{"out": "half', b"[]\n"])
+@pytest.mark.parametrize("sent", [b"", b"no JSON\n", b'{"out": "half', b"[]\n"])
 def test_a_host_that_breaks_off_or_is_none_ends_the_command_with_3(
-    said: bytes, capsys: pytest.CaptureFixture[str]
+    sent: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here, there = socket.socketpair()
-    there.sendall(said)
+    there.sendall(sent)
     there.close()
     with here:
         assert client.forward(here, ["cells"], "/", client.Console(), own=True) == wire.UNREACHABLE
@@ -137,7 +137,7 @@ def test_a_server_gets_what_the_command_names_and_nothing_else(
 @pytest.mark.usefixtures("fresh_processes")
 async def test_ctrl_c_while_a_command_reads_ends_it_and_nothing_is_changed(opened: Nb) -> None:
     process, screen = await in_terminal(opened, "edit", "0", "-")
-    await shows(screen, b"Ctrl-C drops it")
+    await shows(screen, b"Ctrl-C discards it")
     os.write(screen, b"x = 2\n\x03")
     assert b"Nothing was changed" in await shows(screen, b"Nothing was changed")
     assert await process.wait() == wire.INTERRUPTED
@@ -149,7 +149,7 @@ async def test_ctrl_c_while_a_command_reads_ends_it_and_nothing_is_changed(opene
 async def test_ctrl_c_without_a_host_ends_a_command_at_once(nb: Nb) -> None:
     nb.notebook("a.ipynb", "x = 1")
     process, screen = await in_terminal(nb, "insert", "0", "-", "-n", "a.ipynb")
-    await shows(screen, b"Ctrl-C drops it")
+    await shows(screen, b"Ctrl-C discards it")
     os.write(screen, b"\x03")
     assert await process.wait() == wire.INTERRUPTED
     assert b"Traceback" not in os.read(screen, 65536)
@@ -172,7 +172,7 @@ async def test_ctrl_c_in_an_editor_is_the_editors(opened: Nb, tmp_path: Path) ->
     assert opened.read("a.ipynb").cells[0].source == "x = 3"
 
 
-def test_who_reads_only_the_first_lines_breaks_nothing(nb: Nb) -> None:
+def test_a_reader_that_closes_the_pipe_early_breaks_nothing(nb: Nb) -> None:
     nb.notebook("a.ipynb", *(f"x{n} = {n}" for n in range(100)))
     # Without a host, so that the command itself prints.
     read, write = os.pipe()
@@ -198,8 +198,8 @@ async def _piped(nb: Nb, write: int) -> tuple[int | None, bytes]:
     return process.returncode, err
 
 
-class Kept(RemoteTerminal):
-    """The terminal at the other end of a connection that keeps what it is told."""
+class RecordingTerminal(RemoteTerminal):
+    """The terminal at the other end of a connection, which records the frames."""
 
     def __init__(self) -> None:
         greeting = {"cwd": "/", "project": "/", "columns": 0, "tty": False, "env": {}}
@@ -219,16 +219,16 @@ async def test_a_defect_is_an_error_like_others(
 
     monkeypatch.setattr(Commands, "run", broken)
     context = local_context(Project(str(tmp_path)))
-    terminal = Kept()
+    terminal = RecordingTerminal()
     commands = CommandServer(context, cast("Any", None))
     try:
         for words in (["cells"], ["cells", "--json"]):
             await commands._run(words, terminal, context.user)  # pyright: ignore[reportPrivateUsage]
     finally:
         await context.workspace.close()
-    said, ended, as_json, _ = terminal.frames
-    assert "Error [internal_error]: nb cells failed: ZeroDivisionError: ␛[2J" in said["err"]
-    assert "the server's log has the traceback" in said["err"]
+    output, ended, as_json, _ = terminal.frames
+    assert "Error [internal_error]: nb cells failed: ZeroDivisionError: ␛[2J" in output["err"]
+    assert "the server's log has the traceback" in output["err"]
     assert ended == {"exit": wire.REFUSED}
     assert json.loads(as_json["out"])["error"]["code"] == "internal_error"
 

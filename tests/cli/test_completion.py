@@ -40,8 +40,8 @@ def completed(nb: Nb, shell: str, typed: str) -> list[str]:
     """The words of the command line after Tab, as the shell would run it."""
     argv, setup = SETUP[shell]
     (nb.root / "bin").mkdir(exist_ok=True)
-    echo = nb.root / "bin" / "said"
-    echo.write_text('#!/bin/sh\nprintf "<%s>" "$@" > said.txt\n')
+    echo = nb.root / "bin" / "echo-arguments"
+    echo.write_text('#!/bin/sh\nprintf "<%s>" "$@" > arguments.txt\n')
     echo.chmod(0o755)
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 40, 200, 0, 0))
@@ -68,7 +68,7 @@ def completed(nb: Nb, shell: str, typed: str) -> list[str]:
         os.write(ours, f"{setup}; echo rea''dy\n".encode())
         until(rb"ready\r?\n")
         # What is completed is not run: Ctrl-A and a word before it make it another command's words.
-        os.write(ours, f"{typed}\t\x01./bin/said \x05 ; echo do''ne\n".encode())
+        os.write(ours, f"{typed}\t\x01./bin/echo-arguments \x05 ; echo do''ne\n".encode())
         until(rb"done\r?\n")
     finally:
         with suppress(OSError):
@@ -76,7 +76,7 @@ def completed(nb: Nb, shell: str, typed: str) -> list[str]:
         process.kill()
         process.wait(DEADLINE)
         os.close(ours)
-    return re.findall("<([^>]*)>", (nb.root / "said.txt").read_text())
+    return re.findall("<([^>]*)>", (nb.root / "arguments.txt").read_text())
 
 
 @pytest.fixture(params=SETUP)
@@ -119,7 +119,7 @@ def test_tab_completes_what_is_meant(nb: Nb, shell: str, typed: str) -> None:
     assert completed(nb, shell, typed) == CASES[typed]
 
 
-def test_what_completes_a_word_is_what_its_argument_takes(nb: Nb) -> None:
+def test_completions_are_the_values_that_the_argument_takes(nb: Nb) -> None:
     nb.notebook("a.ipynb", "x = 1")
     (nb.root / "text.txt").write_text("")
 

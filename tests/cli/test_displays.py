@@ -77,7 +77,7 @@ def test_a_display_that_a_later_cell_updates_is_updated_where_it_stands(
         assert outputs(nb, number) == ["'after'", "beside\n"]
     assert outputs(nb, 2) == []
     assert nb.read("a.ipynb").cells[0].execution_count == 1
-    # Whoever reads it, however, reads the same.
+    # All ways to read it give the same.
     for shown in (
         nb("cell", "0", "-n", "a.ipynb").out,
         nb.typed("cell", "0", "-n", "a.ipynb"),
@@ -107,7 +107,7 @@ def test_outputs_that_are_others_by_now_are_left_alone(nb: Nb, between: list[str
 
 
 @pytest.mark.proves("exec:output-widget")
-def test_what_an_output_widget_captures_is_not_the_cells(nb: Nb) -> None:
+def test_output_that_a_widget_captures_is_not_the_cells(nb: Nb) -> None:
     nb.notebook("a.ipynb", WIDGET, CAPTURED, "with o: print('more')", "print(o.outputs, p.outputs)")
     answer = nb("exec", "--all", "-n", "a.ipynb", "--json").json
     assert outputs(nb, 1) == ["before\nbehind\n"]

@@ -51,8 +51,8 @@ def test_help_says_what_there_is_and_how_each_ends(nb: Nb) -> None:
     assert set(NAMES) <= set(listed)
     assert max(map(len, overview.splitlines())) < 110
     assert overview.count("(") == overview.count(")")
-    for said in ("0;", "1 the cell failed", "2 refused", "3 no kernel or server answers"):
-        assert said in " ".join(overview.split())
+    for status in ("0;", "1 the cell failed", "2 refused", "3 no kernel or server answers"):
+        assert status in " ".join(overview.split())
     assert "examples:\n  nb exec 3" in nb("exec", "--help").out
     assert nb().out == overview
     assert not (nb.root / ".nb").exists()

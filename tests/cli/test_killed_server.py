@@ -19,7 +19,7 @@ LONG_WAIT = 2.0
 
 
 @pytest.mark.proves("nb:killed-server")
-async def test_the_cell_still_runs_its_lost_output_is_said_and_the_next_one_takes_its_own_time(
+async def test_the_cell_still_runs_its_lost_output_is_reported_and_the_next_one_takes_its_own_time(
     nb: Nb,
 ) -> None:
     os.mkfifo(nb.root / "go")

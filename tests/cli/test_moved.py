@@ -25,7 +25,7 @@ def begun(nb: Nb) -> tuple[str, TextIO]:
     return execution, (nb.root / "go").open("w")  # Opens when the cell does.
 
 
-def test_a_notebook_that_is_deleted_under_a_run_stays_deleted_and_that_is_said(nb: Nb) -> None:
+def test_a_notebook_that_is_deleted_under_a_run_stays_deleted_and_that_is_reported(nb: Nb) -> None:
     execution, go = begun(nb)
     (nb.root / "a.ipynb").unlink()
     go.close()
@@ -36,7 +36,7 @@ def test_a_notebook_that_is_deleted_under_a_run_stays_deleted_and_that_is_said(n
     assert "notebook_not_found" in nb("cells", status=2).err
 
 
-def test_a_notebook_that_is_moved_under_a_run_is_not_made_anew_at_its_old_place(nb: Nb) -> None:
+def test_a_notebook_that_is_moved_under_a_run_is_not_created_again_at_its_old_path(nb: Nb) -> None:
     execution, go = begun(nb)
     (nb.root / "a.ipynb").rename(nb.root / "b.ipynb")
     go.close()

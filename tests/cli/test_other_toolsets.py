@@ -87,7 +87,7 @@ async def test_those_of_a_host_that_was_killed_are_ended_by_the_next(nb: Nb) -> 
 
 @works
 @pytest.mark.proves("nb:sandbox", "kernel:python-session")
-async def test_code_in_a_sandbox_is_told_that_it_does_not_call_the_tools(nb: Nb) -> None:
+async def test_code_in_a_sandbox_gets_an_error_when_it_calls_the_tools(nb: Nb) -> None:
     nb.notebook("deep/a.ipynb", "x = 1")
     nb("open", "--sandbox", "deep/a.ipynb")
     code = (

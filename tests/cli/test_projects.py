@@ -70,7 +70,7 @@ class TestWhichOne:
 
 
 @only_root
-def test_what_somebody_else_has_put_above_does_not_disturb(nb: Nb) -> None:
+def test_a_project_of_another_user_above_is_ignored(nb: Nb) -> None:
     os.chown(made(nb.root.parent, sandbox=True), SOMEBODY, SOMEBODY)
     nb.notebook("a.ipynb", "1")
     assert nb("cells", "a.ipynb").err == ""

@@ -63,7 +63,7 @@ def test_a_wrong_call_ends_with_2_says_why_and_changes_nothing(
 
 
 @pytest.mark.parametrize("words", [["vars", "-n", "a.ipynb"], ["restart", "-n", "a.ipynb"]])
-def test_what_needs_a_kernel_that_is_not_there_says_how_to_start_one(
+def test_a_command_without_its_kernel_says_how_to_start_one(
     nb: Nb, path: Path, words: list[str]
 ) -> None:
     ended = nb(*words, status=3)
@@ -86,7 +86,7 @@ def test_a_kernelspec_that_does_not_exist(nb: Nb) -> None:
     assert not (nb.root / "new.ipynb").exists()
 
 
-def test_what_is_no_text_is_refused(nb: Nb, path: Path) -> None:
+def test_input_that_is_not_utf8_is_refused(nb: Nb, path: Path) -> None:
     for stdin in (b"\xff\xfe", b"a\0b"):
         before = path.read_bytes()
         ended = nb("insert", "0", "-", "-n", "a.ipynb", stdin=stdin, status=2)
@@ -159,7 +159,7 @@ def test_a_module_of_the_projects_own_is_not_the_hosts(nb: Nb, path: Path) -> No
     assert not (nb.root / "ran").exists()
 
 
-def test_settings_that_cannot_be_read_are_said_and_nothing_runs(nb: Nb, path: Path) -> None:
+def test_settings_that_cannot_be_read_are_reported_and_nothing_runs(nb: Nb, path: Path) -> None:
     (nb.root / ".nb").mkdir()
     (nb.root / ".nb" / "project.json").write_text("{")
     assert "project.json cannot be read" in nb("open", "a.ipynb", status=2).err

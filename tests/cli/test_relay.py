@@ -148,5 +148,5 @@ def test_a_request_goes_to_one_server_and_a_notification_to_all(servers: Servers
     assert [each["method"] for each in received(servers.second)] == ["notifications/cancelled"]
     servers.answers(1, {"id": 1, "result": {"content": []}})
     assert servers.shown() == [{"id": 1, "result": {"content": []}}]
-    # A call is sent on once: where the second server says the same, the client is told.
+    # A call is sent on once: where the second server says the same, the client gets the error.
     assert not servers.relay._requests  # pyright: ignore[reportPrivateUsage]

@@ -83,7 +83,7 @@ def test_neither_another_notebook_nor_another_host_leads_out_of_it(nb: Nb, conne
 
 @works
 @pytest.mark.proves("nb:sandbox")
-def test_a_project_stays_in_its_sandbox_until_it_is_told_otherwise(nb: Nb, connect: str) -> None:
+def test_a_project_stays_in_its_sandbox_until_its_setting_changes(nb: Nb, connect: str) -> None:
     nb("open", "--sandbox", "a.ipynb")
     nb("shutdown")
     nb("open", "a.ipynb")
@@ -99,7 +99,7 @@ def test_a_project_stays_in_its_sandbox_until_it_is_told_otherwise(nb: Nb, conne
 @pytest.mark.proves("nb:sandbox")
 def test_a_folder_below_does_not_lead_out_of_it(nb: Nb, connect: str) -> None:
     nb("open", "--sandbox", "a.ipynb")
-    # Code in the sandbox writes a project of its own, for whoever opens it.
+    # Code in the sandbox writes a project of its own, for any process that opens it.
     nb("run", "import os; os.makedirs('deep/.nb', 0o700); open('deep/.nb/host.log', 'w').close()")
     below = nb.root / "deep"
     (below / ".nb" / "key").write_text("canary")

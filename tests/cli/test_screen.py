@@ -116,7 +116,7 @@ def test_a_refusal_says_what_to_do(screen: Screen, terminal: Recorded) -> None:
 
 
 @pytest.mark.parametrize("where", ["source", "output"])
-def test_what_a_notebook_holds_never_commands_the_terminal(
+def test_escape_sequences_in_a_notebook_never_reach_the_terminal(
     screen: Screen, terminal: Recorded, where: str
 ) -> None:
     evil = "\x1b]0;title\x07\x1b[2Jx"
@@ -142,7 +142,7 @@ def test_pictures_are_shown_where_the_terminal_can(terminal: Recorded) -> None:
     assert picture(png, Recorded(KITTY_WINDOW_ID="1", TMUX="x").info).startswith("[image")
 
 
-def test_what_is_no_picture_ends_no_escape_sequence() -> None:
+def test_data_that_is_no_image_ends_no_escape_sequence() -> None:
     evil = "\x1b\\\x07\x1b]0;abc\x07"
     png = base64.b64encode(b"x" * 30).decode()
     for env in ({"KITTY_WINDOW_ID": "1"}, {"TERM_PROGRAM": "iTerm.app"}):

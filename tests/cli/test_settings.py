@@ -64,7 +64,7 @@ def test_the_sandbox_is_not_forgotten(folder: Path, private: Path) -> None:
     assert settings.now == SettingsFile(folder, private).now == Settings(sandbox=True)
 
 
-def test_what_cannot_be_kept_is_not_so(folder: Path, private: Path) -> None:
+def test_a_setting_that_cannot_be_saved_is_not_applied(folder: Path, private: Path) -> None:
     settings = SettingsFile(folder, private)
     folder.rename(folder.with_name("away"))
     for change in ({"sandbox": True}, {"shared": "a.ipynb"}, {"server": SERVER}):
@@ -112,7 +112,7 @@ def fill(disk: Path) -> None:
 
 
 @pytest.mark.proves("fault:disk-full")
-def test_a_disk_that_is_full_is_said_and_nothing_is_shared(nb: Nb, disk: Path) -> None:
+def test_a_disk_that_is_full_is_reported_and_nothing_is_shared(nb: Nb, disk: Path) -> None:
     nb("open", "a.ipynb")
     fill(disk)
     refused = nb("serve", "--json", status=2)
@@ -144,7 +144,7 @@ def read_only(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.proves("fault:disk-full")
-def test_a_folder_that_became_read_only_is_said(nb: Nb) -> None:
+def test_a_folder_that_became_read_only_is_reported(nb: Nb) -> None:
     nb("open", "a.ipynb")
     with read_only(nb.root / ".nb"):
         assert nb("serve", "--json", status=2).json["error"]["code"] == "read_only"
@@ -152,7 +152,7 @@ def test_a_folder_that_became_read_only_is_said(nb: Nb) -> None:
         assert "Nothing was shared" in nb("serve", "--off").out
 
 
-def test_a_read_only_folder_without_a_host_is_said(nb: Nb) -> None:
+def test_a_read_only_folder_without_a_host_is_reported(nb: Nb) -> None:
     nb.notebook("a.ipynb", "1")
     nb("open", "a.ipynb")
     nb("serve")
@@ -169,7 +169,7 @@ def test_a_read_only_folder_without_a_host_is_said(nb: Nb) -> None:
         assert "2" in nb("run", "1 + 1").out
 
 
-def test_kernelspecs_that_cannot_be_installed_are_said(nb: Nb) -> None:
+def test_kernelspecs_that_cannot_be_installed_are_reported(nb: Nb) -> None:
     nb("open", "a.ipynb")
     Path(nb.environment["JUPYTER_DATA_DIR"], "kernels").write_text("a file in the way")
     refused = nb("serve", "--json", status=2).json["error"]

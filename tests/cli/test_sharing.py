@@ -119,7 +119,7 @@ def test_a_kernel_that_takes_its_place_is_shared_instead(nb: Nb, tmp_path: Path)
     assert "Nothing was shared" in nb("serve", "--off").out
 
 
-def test_what_has_no_kernel_is_not_shared(nb: Nb) -> None:
+def test_a_notebook_without_a_kernel_is_not_shared(nb: Nb) -> None:
     nb.notebook("a.ipynb")
     nb.notebook("b.ipynb")
     nb("open", "a.ipynb")

@@ -1,4 +1,4 @@
-"""Jupyter Servers that hang, that get the extension later, or are started anew."""
+"""Jupyter Servers that hang, that get the extension later, or are restarted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Stub:
     asked: list[str] = field(default_factory=list[str])
     open: list[asyncio.StreamWriter] = field(default_factory=list[asyncio.StreamWriter])
 
-    async def hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.open.append(writer)
         self.asked.append((await reader.readline()).decode().split()[1])
         if self.together is not None:
@@ -79,7 +79,7 @@ async def stub(tmp_path: Path) -> AsyncIterator[Stub]:
 @asynccontextmanager
 async def listens(made: Stub) -> AsyncIterator[None]:
     """Has a stub listen, and say so."""
-    listening = await asyncio.start_server(made.hear, "127.0.0.1", 0)
+    listening = await asyncio.start_server(made.handle, "127.0.0.1", 0)
     made.port = listening.sockets[0].getsockname()[1]
     made.announce()
     yield
@@ -157,7 +157,7 @@ async def test_a_server_may_get_the_extension(stub: Stub) -> None:
     assert len(stub.asked) == 2
 
 
-async def test_a_server_that_is_started_anew_is_asked_anew(stub: Stub) -> None:
+async def test_a_server_that_is_restarted_is_asked_again(stub: Stub) -> None:
     path = stub.root / "a.ipynb"
     found = Servers(stub.runtime, clock=Clock())
     stub.answer = MISSING
@@ -191,7 +191,7 @@ async def test_a_refusal_is_known_at_once_though_the_connection_stays_open(
         await asyncio.to_thread(server.open, COMMANDS)
 
 
-async def test_who_reads_beside_a_server_that_hangs_is_told(nb: Nb, stub: Stub) -> None:
+async def test_reading_beside_a_server_that_hangs_warns(nb: Nb, stub: Stub) -> None:
     stub.root, nb.environment["JUPYTER_RUNTIME_DIR"] = nb.root, str(stub.runtime)
     nb.environment["NB_ANSWER_TIMEOUT"] = "1"
     stub.announce()

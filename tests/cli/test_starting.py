@@ -77,7 +77,7 @@ def test_a_server_that_runs_already_outlives_a_command_that_fails(nb: Nb) -> Non
 
 
 @pytest.mark.parametrize("words", [["serve", "--off"], ["serve"], ["status"], ["ps"], ["doctor"]])
-def test_what_needs_no_server_starts_none(nb: Nb, words: list[str]) -> None:
+def test_a_command_that_needs_no_server_starts_none(nb: Nb, words: list[str]) -> None:
     nb.notebook("a.ipynb")
     nb(*words, status=None)
     assert not (nb.root / ".nb").exists()
@@ -110,5 +110,5 @@ def test_after_stop_the_next_kernel_takes_no_dead_ones_place(nb: Nb) -> None:
     nb.notebook("a.ipynb", "1")
     nb("open", "a.ipynb")
     nb("stop")
-    told = nb("exec", "0", "--json").json
-    assert "died" not in json.dumps(told)
+    result = nb("exec", "0", "--json").json
+    assert "died" not in json.dumps(result)

@@ -55,7 +55,7 @@ def test_a_host_that_is_killed_finds_its_kernels_again(nb: Nb) -> None:
 
 
 @pytest.mark.proves("nb:persist")
-def test_a_kernel_that_was_killed_is_replaced_and_that_is_said(nb: Nb) -> None:
+def test_a_kernel_that_was_killed_is_replaced_and_that_is_reported(nb: Nb) -> None:
     nb("open", "a.ipynb")
     nb("run", "kept = 'state'")
     killed = psutil.Process(int(nb("run", "import os; print(os.getpid())").out.split()[-1]))
@@ -100,7 +100,7 @@ def test_several_cells_or_all_or_the_stale_ones_are_run(nb: Nb) -> None:
 
 
 @pytest.mark.proves("nb:compact")
-def test_what_is_long_is_shown_in_short(nb: Nb) -> None:
+def test_long_output_and_source_are_shortened(nb: Nb) -> None:
     nb.notebook("a.ipynb", "print('x' * 100_000)", "\n".join(f"line{n} = {n}" for n in range(50)))
     nb("open", "a.ipynb")
     shown = nb("exec", "0").out

@@ -34,9 +34,9 @@ def test_a_list_names_its_rows_however_narrow_the_terminal(nb: Nb, columns: int)
         assert cell["state"] in row
     assert rows[0][rows[0].index(cells[0]["state"]) + 1] == "import"
     entries = nb("history", "-n", "a.ipynb", "--json").json["entries"]
-    told = nb.typed("history", "-n", "a.ipynb", columns=columns).splitlines()
-    assert max(map(len, told)) <= columns
-    for entry, line in zip(entries, told[3:], strict=True):
+    lines = nb.typed("history", "-n", "a.ipynb", columns=columns).splitlines()
+    assert max(map(len, lines)) <= columns
+    for entry, line in zip(entries, lines[3:], strict=True):
         assert line.split()[0] == str(entry["id"])
         assert str(entry["time"]) in line
 
@@ -91,7 +91,7 @@ def test_a_markdown_table_is_read_as_its_words(nb: Nb) -> None:
 
 @pytest.mark.proves("nb:full-output")
 @pytest.mark.parametrize("started", [False, True], ids=["alone", "with a server"])
-def test_output_that_cannot_be_written_is_said_in_a_sentence(nb: Nb, started: bool) -> None:
+def test_output_that_cannot_be_written_is_reported_in_a_sentence(nb: Nb, started: bool) -> None:
     nb.notebook("a.ipynb", "x = 1")
     if started:
         nb("open", "a.ipynb")
@@ -130,9 +130,9 @@ def test_the_first_lines_of_a_newcomer_do_what_the_help_says(nb: Nb) -> None:
 
 def test_help_explains_each_argument_and_what_programs_get(nb: Nb) -> None:
     assert "nb help json" in nb("--help").out
-    told = nb("help", "json").out
+    text = nb("help", "json").out
     for part in ('{"error": {"code"', "total_cells", "execution_id", "kernel_id"):
-        assert part in told
+        assert part in text
     errors = nb("help", "errors").out
     error = nb("cell", "9", "-n", "missing.ipynb", "--json", status=2).json["error"]
     assert error["code"] in errors

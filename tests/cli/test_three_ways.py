@@ -100,7 +100,7 @@ def test_the_notebook_that_is_named_is_the_one_that_is_meant(nb: Nb, say: Say) -
     assert "b.ipynb" in json.dumps(before)
 
 
-def test_what_goes_on_after_an_error_is_waited_for(nb: Nb, say: Say) -> None:
+def test_cells_after_an_error_are_awaited(nb: Nb, say: Say) -> None:
     nb.notebook("a.ipynb", "1/0", "import time\ntime.sleep(1)", "print('the end')")
     nb("open", "a.ipynb")
     shown = say("exec", "--all", "--keep-going", status=1)
@@ -108,7 +108,7 @@ def test_what_goes_on_after_an_error_is_waited_for(nb: Nb, say: Say) -> None:
     assert "ZeroDivisionError" in shown
 
 
-def test_what_still_runs_is_not_said_to_be_done(nb: Nb, say: Say) -> None:
+def test_a_running_cell_is_not_reported_as_done(nb: Nb, say: Say) -> None:
     nb.notebook("a.ipynb", "import time\ntime.sleep(30)")
     nb("open", "a.ipynb")
     assert "running" in say("exec", "0", "--wait", "0.5", status=4)
@@ -199,7 +199,7 @@ def test_a_hundred_notebooks_are_refused_closed_and_opened_again(nb: Nb, say: Sa
 
 
 @pytest.mark.proves("nb:pipe-is-the-notebook")
-def test_what_is_watched_is_the_whole_output(nb: Nb, say: Say) -> None:
+def test_watching_shows_the_whole_output(nb: Nb, say: Say) -> None:
     os.mkfifo(nb.root / "go")
     nb.notebook("a.ipynb", "print('before', flush=True)\nopen('go').read()\nprint('after')")
     nb("open", "a.ipynb")
@@ -217,7 +217,7 @@ def test_what_is_watched_is_the_whole_output(nb: Nb, say: Say) -> None:
 
 
 @pytest.mark.proves("nb:killed-server")
-def test_what_a_killed_server_has_lost_is_said(nb: Nb, say: Say) -> None:
+def test_output_that_a_killed_server_lost_is_reported(nb: Nb, say: Say) -> None:
     os.mkfifo(nb.root / "go")
     nb.notebook("a.ipynb", "print('before', flush=True)\nopen('go').read()", "print('next')")
     nb("open", "a.ipynb")
@@ -236,7 +236,7 @@ def test_what_a_killed_server_has_lost_is_said(nb: Nb, say: Say) -> None:
 
 
 @pytest.mark.proves("nb:completion")
-def test_what_completes_a_line_is_alike_in_all_ways(nb: Nb) -> None:
+def test_completions_are_alike_on_all_interfaces(nb: Nb) -> None:
     nb.notebook("my notebook with a name that is longer than a line of the terminal.ipynb", "1")
     (name,) = (path.name for path in nb.root.glob("*.ipynb"))
     for before in (("open",), ("exec", "-n"), ("exec", "--json", "-n")):

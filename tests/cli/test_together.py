@@ -39,9 +39,9 @@ async def test_commands_at_once_without_a_host_lose_nothing_either(nb: Nb) -> No
     )
     ended = await asyncio.gather(*insertions)
     landed = {cell.source for cell in nb.read("a.ipynb").cells}
-    said = {f"x{n} = {n}" for n, command in enumerate(ended) if command.status == 0}
-    assert landed == said
-    assert said
+    accepted = {f"x{n} = {n}" for n, command in enumerate(ended) if command.status == 0}
+    assert landed == accepted
+    assert accepted
     assert all("Error [" in command.err for command in ended if command.status)
 
 
@@ -133,7 +133,7 @@ async def shows(screen: int, part: bytes) -> bytes:
 
 
 @pytest.mark.proves("nb:persist")
-def test_what_was_seen_and_opened_is_remembered_without_a_host(nb: Nb) -> None:
+def test_read_versions_and_open_notebooks_are_remembered_without_a_host(nb: Nb) -> None:
     path = nb.notebook("a.ipynb", "x = 1\ny = 2", "z = 3")
     nb("edit", "0", "x = 9", "-n", "a.ipynb", status=2)
     assert "x = 1" in nb("cell", "0", "-n", "a.ipynb").out
@@ -183,7 +183,7 @@ def test_an_editor_gets_the_cells_as_text_and_what_it_saves_is_merged(
     )
 
 
-def test_what_was_edited_is_kept_where_it_cannot_be_written(nb: Nb, tmp_path: Path) -> None:
+def test_an_edit_that_cannot_be_applied_is_saved_in_a_file(nb: Nb, tmp_path: Path) -> None:
     nb.notebook("a.ipynb", "x = 1")
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\necho "an hour of work" > "$1"\n')

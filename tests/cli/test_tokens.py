@@ -52,7 +52,7 @@ def test_a_token_is_masked_wherever_it_stands(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["tokens: 3", "a token was missing", "http://x/?tokens", "a@b.c"])
-def test_what_is_none_stays(text: str) -> None:
+def test_text_without_a_token_stays(text: str) -> None:
     assert masked(text) == text
 
 
@@ -78,7 +78,7 @@ def holding(folder: Path, text: str) -> list[Path]:
 
 
 async def test_it_is_in_no_log_answer_or_file_of_the_project(nb: Nb, server: ServerProcess) -> None:
-    said: list[str] = []
+    printed: list[str] = []
     for address, status in (
         (f"{server.url}lab?token={server.token}", 0),
         (f"ftp://nowhere/?token={server.token}", 3),
@@ -86,13 +86,13 @@ async def test_it_is_in_no_log_answer_or_file_of_the_project(nb: Nb, server: Ser
         (f"{server.url}?token={server.token}x", 3),
     ):
         ended = await asyncio.to_thread(nb, "open", "a.ipynb", "--server", address, status=status)
-        said += [ended.out, ended.err]
+        printed += [ended.out, ended.err]
     for words in (["status"], ["status", "--json"], ["doctor"], ["ps", "--json"]):
-        said.append((await asyncio.to_thread(nb, *words)).out)
+        printed.append((await asyncio.to_thread(nb, *words)).out)
     address = server.url.replace("127.0.0.1", "localhost")
-    assert f"in the Jupyter Server at {address}" in "".join(said)
-    said += [file.read_text() for file in (nb.root / ".nb").rglob("*") if file.is_file()]
-    assert server.token not in "".join(said)
+    assert f"in the Jupyter Server at {address}" in "".join(printed)
+    printed += [file.read_text() for file in (nb.root / ".nb").rglob("*") if file.is_file()]
+    assert server.token not in "".join(printed)
     holders = holding(Path(nb.environment["JUPYTER_DATA_DIR"]), server.token)
     assert [file.name for file in holders] == ["server.json"]
     assert holders[0].stat().st_mode & 0o777 == 0o600

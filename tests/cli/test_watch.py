@@ -1,4 +1,4 @@
-"""Following what runs: without its id, and by whoever else wants to look on."""
+"""Following what runs: without its id, and by anybody else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_run_that_goes_on_is_meant_then_the_newest(nb: Nb, running: str) -> 
     assert nb("watch", "--json").json["execution_id"] == ran["execution_id"]
 
 
-def test_who_has_run_nothing_is_told_what_others_run(nb: Nb, running: str) -> None:
+def test_a_caller_without_runs_sees_the_runs_of_others(nb: Nb, running: str) -> None:
     refused = nb("watch", status=2, env={"NB_CALLER": "somebody"})
     assert "execution_not_found" in refused.err
     assert f"Running executions of others: {running} (nb, a.ipynb)." in refused.err
@@ -45,7 +45,7 @@ def test_without_a_host_nothing_has_run(nb: Nb) -> None:
     assert "You have no recent execution" in nb("watch", status=2).err
 
 
-def test_what_a_pipe_is_told_to_call_are_commands(nb: Nb) -> None:
+def test_a_pipe_gets_hints_that_are_commands(nb: Nb) -> None:
     nb.notebook("a.ipynb", "1")
-    told = nb("cells", status=2).err
-    assert "Use `nb open` first, or give `-n NOTEBOOK` to `nb cells`." in told
+    message = nb("cells", status=2).err
+    assert "Use `nb open` first, or give `-n NOTEBOOK` to `nb cells`." in message

@@ -114,7 +114,7 @@ class _Defective(_Inner):
 
 @pytest.mark.proves("edit:checker-finds")
 @pytest.mark.parametrize(
-    ("defect", "said"),
+    ("defect", "message"),
     [
         (_LatePosition, "No serial order"),
         (_DoubledInsert, "No serial order"),
@@ -123,7 +123,7 @@ class _Defective(_Inner):
         (_DroppedOutput, "is left"),
     ],
 )
-async def test_a_defect_is_found(defect: type[_Inner], said: str, tmp_path: Path) -> None:
+async def test_a_defect_is_found(defect: type[_Inner], message: str, tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     store = NotebookRouter(root, lambda path: notebook_path(root, path))
@@ -131,7 +131,7 @@ async def test_a_defect_is_found(defect: type[_Inner], said: str, tmp_path: Path
         defect.__name__, root, tmp_path, _Defective(store, defect), person=Program(root)
     )
     async with bench as defective:
-        with pytest.raises(Violation, match=said):
+        with pytest.raises(Violation, match=message):
             await run_rounds(defective, 1, STEPS)
 
 

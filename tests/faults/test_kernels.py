@@ -96,9 +96,9 @@ async def test_a_kernel_that_runs_out_of_memory(harness, used):
 
 @pytest.mark.proves("fault:never-ready", "kernel:readiness")
 @pytest.mark.parametrize(
-    ("code", "said"), [(SLEEPS, "I sleep"), (EXITS, "no such module"), (GARBAGE, "hangs")]
+    ("code", "message"), [(SLEEPS, "I sleep"), (EXITS, "no such module"), (GARBAGE, "hangs")]
 )
-async def test_a_kernel_that_never_gets_ready(harness, jp_kernel_dir, tmp_path, code, said):
+async def test_a_kernel_that_never_gets_ready(harness, jp_kernel_dir, tmp_path, code, message):
     from tk_ai_extension.model.errors import KernelStartFailed
 
     code += f"  # {tmp_path}"  # other tests, at the same time, have such processes too
@@ -107,7 +107,7 @@ async def test_a_kernel_that_never_gets_ready(harness, jp_kernel_dir, tmp_path, 
     harness.workspace.kernels._starter._ready_timeout = 2.0
     with pytest.raises(KernelStartFailed) as raised:
         await harness.call("use_notebook", notebook="b.ipynb")
-    assert said in raised.value.message
+    assert message in raised.value.message
     assert harness.app.kernel_manager.list_kernel_ids() == []
     assert processes_with(code) == []
 
@@ -145,7 +145,7 @@ async def test_a_flood_of_lines_is_whole_in_the_notebook(harness, used):
 
 
 @pytest.mark.proves("fault:flood")
-async def test_a_flood_of_displays_is_in_the_notebook_and_what_is_not_is_told(harness, used):
+async def test_a_flood_of_displays_is_in_the_notebook_and_the_rest_is_reported(harness, used):
     count = 5_000
     result = await run(harness, show_displays(count), wait=100)
     assert result.status == "ok"
@@ -153,8 +153,8 @@ async def test_a_flood_of_displays_is_in_the_notebook_and_what_is_not_is_told(ha
     key = result.runs[0].cell
     outputs = await document.outputs(key)
     shown = [int(output["data"]["text/plain"]) for output in outputs if "data" in output]
-    said = "".join(output["text"] for output in outputs if output.get("name") == "stderr")
-    nothing_lost_silently(said, len(shown), count)
+    message = "".join(output["text"] for output in outputs if output.get("name") == "stderr")
+    nothing_lost_silently(message, len(shown), count)
     assert shown == sorted(set(shown))
 
 

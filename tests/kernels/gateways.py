@@ -51,7 +51,7 @@ class Gateway:
 
     Attributes:
         url: Ends in a slash.
-        token: What it asks of whoever uses it.
+        token: What it requires of its clients.
         folder: With its configuration, data and runtime folders.
     """
 

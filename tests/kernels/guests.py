@@ -22,7 +22,7 @@ def write_connection(path: Path) -> dict[str, Any]:
     """Writes a connection file with a new key, as a program does that launches kernels; what is in it.
 
     Its ports are those that no system gives to others of its own accord: hundreds of kernels start
-    between this and whoever listens there.
+    before a program listens there.
     """
     ports: set[int] = set()
     while len(ports) < len(PORTS):
@@ -46,14 +46,14 @@ async def connect(info: Any, *, stdin: bool = True) -> Any:
     client.start_channels(stdin=stdin, hb=False)
     asked = 0
     async with asyncio.timeout(DEADLINE):
-        heard = False
-        while not heard:
-            # Until it is heard: no one tells when a subscription takes effect.
+        is_subscribed = False
+        while not is_subscribed:
+            # A subscription takes effect without notice (ZMQ slow joiner): ask until a message arrives.
             client.kernel_info()
             asked += 1
             with contextlib.suppress(queue.Empty):
                 await client.get_iopub_msg(timeout=0.2)
-                heard = True
+                is_subscribed = True
         for _ in range(asked):
             await client.get_shell_msg()
     return client
@@ -61,14 +61,14 @@ async def connect(info: Any, *, stdin: bool = True) -> Any:
 
 async def run(client: Any, code: str) -> str:
     """What code prints; the name of the error where there is one."""
-    said: list[str] = []
+    texts: list[str] = []
 
-    def hear(message: dict[str, Any]) -> None:
+    def receive(message: dict[str, Any]) -> None:
         content = message["content"]
-        said.append(content.get("text") or content.get("ename") or "")
+        texts.append(content.get("text") or content.get("ename") or "")
 
-    await client.execute_interactive(code, output_hook=hear, timeout=DEADLINE, allow_stdin=False)
-    return "".join(said).strip()
+    await client.execute_interactive(code, output_hook=receive, timeout=DEADLINE, allow_stdin=False)
+    return "".join(texts).strip()
 
 
 async def until(client: Any, text: str) -> None:

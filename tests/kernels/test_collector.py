@@ -109,7 +109,7 @@ def test_changes_are_coalesced_until_they_are_drained() -> None:
     assert collector.drain() == ()
 
 
-def test_clearing_what_nobody_was_told_of_is_not_told() -> None:
+def test_clearing_output_that_was_never_reported_is_not_reported() -> None:
     collector = collect(stream("a"), ("clear_output", {}), stream("b"))
     assert [type(change) for change in collector.drain()] == [Append]
     collector.add("clear_output", {})
@@ -138,18 +138,18 @@ messages = st.lists(
 def test_the_changes_in_order_give_the_outputs(
     given_messages: list[tuple[str, Json] | None],
 ) -> None:
-    collector, told = OutputCollector(max_bytes=3000), OutputBuffer()
+    collector, buffer = OutputCollector(max_bytes=3000), OutputBuffer()
     for message in [*given_messages, None]:
         if message is not None:
             collector.add(*message)
             continue
         for change in collector.drain():
-            told.apply(change)
-        assert list(told) == list(collector.outputs)
+            buffer.apply(change)
+        assert list(buffer) == list(collector.outputs)
 
 
 @pytest.mark.proves("fault:flood")
-def test_text_over_the_bound_is_counted_and_told() -> None:
+def test_text_over_the_bound_is_counted_and_reported() -> None:
     collector = OutputCollector(max_bytes=1000)
     for _ in range(100):
         collector.add(*stream("x" * 99 + "\n"))
@@ -158,9 +158,9 @@ def test_text_over_the_bound_is_counted_and_told() -> None:
     assert len(kept) <= 1000
     assert (("x" * 99 + "\n") * 100).startswith(kept)
     assert collector.dropped == 10_000 - len(kept)
-    told = collector.outputs[-1]
-    assert told["name"] == "stderr"
-    assert f"{collector.dropped:,} more characters" in told["text"]
+    notice = collector.outputs[-1]
+    assert notice["name"] == "stderr"
+    assert f"{collector.dropped:,} more characters" in notice["text"]
 
 
 @pytest.mark.proves("fault:flood")
@@ -177,7 +177,7 @@ def test_displays_over_the_bound_are_counted_and_errors_are_kept() -> None:
 
 
 @pytest.mark.proves("fault:flood")
-def test_what_is_cleared_makes_room() -> None:
+def test_cleared_output_frees_its_share_of_the_bound() -> None:
     collector = collect(stream("x" * 900), ("clear_output", {"wait": True}), max_bytes=1000)
     collector.add(*stream("y" * 600))
     assert texts(collector) == ["y" * 600]

@@ -111,8 +111,8 @@ os.execv({real!r}, [{real!r}, *words])
     leaking.chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}:/nowhere"}
     code = "from tk_ai_extension.kernels.sandbox.detection import probe; print(probe()[0])"
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     ).stdout
-    assert "ok=False" in said
-    assert "it can write settings of the operating system's kernel" in said
+    assert "ok=False" in output
+    assert "it can write settings of the operating system's kernel" in output

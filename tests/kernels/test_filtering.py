@@ -1,4 +1,4 @@
-"""No kernel of a server gets the agent's secrets, whoever starts it and however often."""
+"""No kernel of a server gets the agent's secrets, by whatever way it is started and however often."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.proves("threat:secrets", "ext:secrets"),
 ]
 
-TOLD = "import os\nprint(sorted(n for n, v in os.environ.items() if v == 'canary'))"
+FIND_CANARY = "import os\nprint(sorted(n for n, v in os.environ.items() if v == 'canary'))"
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +45,12 @@ async def test_a_persons_kernel_has_none_also_after_a_rename_and_a_restart(
     await server.request("POST", "api/sessions", body)
     (session,) = await server.app.session_manager.list_sessions()
     kernel_id = session["kernel"]["id"]
-    assert (await run(bench, TOLD, kernel_id)).text() == "['HARMLESS']\n"
+    assert (await run(bench, FIND_CANARY, kernel_id)).text() == "['HARMLESS']\n"
     await server.request(
         "PATCH", f"api/sessions/{session['id']}", {"path": "b.ipynb", "name": "b.ipynb"}
     )
     await server.request("POST", f"api/kernels/{kernel_id}/restart")
-    assert (await run(bench, TOLD, kernel_id)).text() == "['HARMLESS']\n"
+    assert (await run(bench, FIND_CANARY, kernel_id)).text() == "['HARMLESS']\n"
     outcome = await run(bench, "import os\nprint(os.environ['JPY_SESSION_NAME'])", kernel_id)
     assert outcome.text().strip().endswith("b.ipynb")
     await kernels.shutdown(kernel_id)
@@ -62,7 +62,7 @@ async def test_a_kernel_without_a_session_has_none(
     before = set(kernels.ids())
     await server.request("POST", "api/kernels", {"name": "python3"})
     (kernel_id,) = set(kernels.ids()) - before
-    assert (await run(bench, TOLD, kernel_id)).text() == "['HARMLESS']\n"
+    assert (await run(bench, FIND_CANARY, kernel_id)).text() == "['HARMLESS']\n"
     await kernels.shutdown(kernel_id)
 
 
@@ -81,7 +81,7 @@ async def test_a_kernel_of_ours_has_none_also_after_a_rename_and_a_restart(
     )
     await server.request("PATCH", f"api/sessions/{session['id']}", {"path": "b.ipynb"})
     await kernels.restart(kernel_id)
-    assert (await run(bench, TOLD, kernel_id)).text() == "['HARMLESS']\n"
+    assert (await run(bench, FIND_CANARY, kernel_id)).text() == "['HARMLESS']\n"
     await kernels.shutdown(kernel_id)
     await kernels.close()
 

@@ -74,7 +74,7 @@ async def test_a_connection_that_is_cut_says_that_the_outcome_is_unknown_and_run
 
 
 @pytest.mark.proves("fault:connection-lost")
-async def test_a_line_on_which_nothing_comes_any_more_is_lost(
+async def test_a_connection_on_which_nothing_comes_any_more_is_lost(
     bench: ExecutorBench, proxy: Proxy, service: Callable[..., GatewayKernels], tmp_path: Path
 ) -> None:
     here = at(bench, service(ping_interval=0.3))
@@ -225,7 +225,7 @@ async def test_only_a_garbled_message_is_not_understood(
     assert "malformed" not in caplog.text
 
 
-async def test_a_service_that_is_closed_while_it_connects_keeps_no_line(
+async def test_a_service_that_is_closed_while_it_connects_keeps_no_connection(
     bench: ExecutorBench, proxy: Proxy, service: Callable[..., GatewayKernels]
 ) -> None:
     kernels = service()
@@ -350,7 +350,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing_at_the_gateway(
 
 
 @pytest.mark.proves("threat:secrets", "kernel:env")
-async def test_of_the_environment_the_gateway_gets_what_is_meant_for_it_alone(
+async def test_the_gateway_gets_only_its_own_variables(
     proxy: Proxy, service: Callable[..., GatewayKernels], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ANTHROPIC_API_KEY", "KERNEL_SECRET", "TK_AI_LINE", "TK_AI_PASS"):
@@ -417,13 +417,15 @@ async def test_a_gateway_that_lists_no_kernels_is_no_hindrance(
 
 
 @pytest.mark.proves("fault:flood")
-async def test_what_the_gateway_holds_back_is_told_with_its_number(bench: ExecutorBench) -> None:
+async def test_the_number_of_messages_that_the_gateway_holds_back_is_reported(
+    bench: ExecutorBench,
+) -> None:
     outcome = await run(bench, faults.print_lines(3_000, flush=True))
     assert outcome.status == "ok"
     assert outcome.text().count("\n") < 3_000
-    said = outcome.text("stderr")
-    assert "IOPub message rate exceeded" in said, "the gateway's own note"
-    assert "than it or its gateway could send them" in said
+    stderr = outcome.text("stderr")
+    assert "IOPub message rate exceeded" in stderr, "the gateway's own note"
+    assert "than it or its gateway could send them" in stderr
 
 
 @pytest.mark.proves("fault:flood")
@@ -434,10 +436,10 @@ async def test_few_large_messages_that_the_gateway_holds_back_are_counted(
     code = f"for i in range({made}):\n    print(f'{{i:<199999}}', flush=True)"
     outcome = await run(bench, code)
     assert outcome.status == "ok"
-    said = outcome.text("stderr")
-    assert "IOPub data rate exceeded" in said, "the gateway's own note"
-    found = re.search(r"\[(\d+) messages with output were lost", said)
-    assert found is not None, said
+    stderr = outcome.text("stderr")
+    assert "IOPub data rate exceeded" in stderr, "the gateway's own note"
+    found = re.search(r"\[(\d+) messages with output were lost", stderr)
+    assert found is not None, stderr
     assert outcome.text().count("\n") + int(found[1]) == made
 
 

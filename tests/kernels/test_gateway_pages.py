@@ -133,7 +133,7 @@ async def test_a_persons_cell_ends_with_its_kernel_and_the_next_one_runs(
     assert (await settled(server.stack, kernel_id, again))["status"] == "ok"
 
 
-async def test_a_persons_cell_ends_when_all_is_said_or_nothing_more_comes(
+async def test_a_persons_cell_ends_when_all_messages_came_or_no_more_come(
     server: Server,
     bench: ExecutorBench,
     harmed: Callable[[], Awaitable[str]],
@@ -152,7 +152,7 @@ async def test_a_persons_cell_ends_when_all_is_said_or_nothing_more_comes(
 
 
 @pytest.mark.proves("fault:connection-lost")
-async def test_a_persons_cell_ends_with_its_line_and_what_became_of_that_is_not_the_next_ones(
+async def test_a_persons_cell_ends_with_its_connection_and_what_became_of_that_is_not_the_next_ones(
     server: Server, bench: ExecutorBench, kernels: GatewayKernels, tmp_path: Path
 ) -> None:
     go, kernel_id = tmp_path / "go", bench.kernel_id

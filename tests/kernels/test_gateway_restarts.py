@@ -33,7 +33,7 @@ SILENT = "async def silent(): pass\nget_ipython().kernel._at_shutdown = silent\n
 
 
 @pytest.mark.proves("fault:connection-lost", "kernel:shared-live")
-async def test_a_kernel_restarted_while_the_line_was_down_is_told_as_restarted(
+async def test_a_kernel_restarted_while_the_connection_was_down_is_reported_as_restarted(
     bench: ExecutorBench, proxy: Proxy, gateway: Gateway, harmed: Start
 ) -> None:
     kernel_id = await harmed()
@@ -80,19 +80,19 @@ async def test_a_kernel_that_says_nothing_of_its_restart_is_known_to_be_restarte
 
 
 @pytest.mark.proves("fault:restarted-under", "kernel:shared-live")
-async def test_a_kernel_whose_beginning_nobody_hears_is_known_to_be_restarted(
+async def test_a_kernel_whose_first_status_is_lost_is_known_to_be_restarted(
     gateway: Gateway, bench: ExecutorBench, harmed: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hear = GatewayConnection._receive_iopub
+    receive = GatewayConnection._receive_iopub
 
-    def hear_the_first(self: GatewayConnection, message: Any, parent: Any) -> None:
+    def receive_the_first(self: GatewayConnection, message: Any, parent: Any) -> None:
         if not self.kernel_session or message["header"]["session"] == self.kernel_session:
-            hear(self, message, parent)
+            receive(self, message, parent)
 
     kernel_id = await harmed()
     running = submit(bench, SILENT + faults.ignore_interrupts(60), kernel_id)
     await running.printed()
-    monkeypatch.setattr(GatewayConnection, "_receive_iopub", hear_the_first)
+    monkeypatch.setattr(GatewayConnection, "_receive_iopub", receive_the_first)
     await gateway.request("POST", f"api/kernels/{kernel_id}/restart")
     assert (await running.outcome()).status == "kernel_restarted"
     assert (await run(bench, "1", kernel_id)).execution.execution_count == 1
@@ -111,7 +111,7 @@ async def test_a_restart_of_which_no_answer_comes_ends_what_ran(
     with pytest.raises(GatewayUnavailable) as failure:
         await bench.kernels.restart(kernel_id)
     assert "anyway" in failure.value.hint
-    # A kernel that is silent of its end may be heard to begin anew before the gateway fails, or not.
+    # A kernel that does not announce its end may announce its start before the gateway fails, or not.
     either = {"kernel_restarted"} if says else {"kernel_restarted", "connection_lost"}
     assert (await running.outcome()).status in either
     assert (await run(bench, "1", kernel_id)).execution.execution_count == 1
@@ -136,7 +136,7 @@ async def test_a_shutdown_of_which_no_answer_comes_ends_what_ran(
 
 
 @pytest.mark.proves("fault:connection-lost", "fault:restarted-under")
-async def test_a_kernel_that_went_while_the_line_was_down_has_died(
+async def test_a_kernel_that_went_while_the_connection_was_down_has_died(
     bench: ExecutorBench, gateway: Gateway, proxy: Proxy, harmed: Start
 ) -> None:
     kernel_id = await harmed()

@@ -137,7 +137,7 @@ async def test_an_adopted_kernel_that_dies_is_noticed_and_started_again(
     assert (await run(bench, "1", kernel_id)).execution.execution_count == 1
 
 
-async def test_what_is_left_of_a_kernel_that_has_ended_is_removed(
+async def test_files_of_a_kernel_that_has_ended_are_removed(
     bench: ExecutorBench, tmp_path: Path
 ) -> None:
     _, pid = await left_by_a_host(tmp_path, "killed")

@@ -1,4 +1,4 @@
-"""When an execution has ended, from the messages that are heard of it."""
+"""When an execution has ended, from the messages that are received."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def new_run(
     )
 
 
-def hear(run: ExecutionListener, kind: str, **content: Any) -> None:
+def receive(run: ExecutionListener, kind: str, **content: Any) -> None:
     run.on_iopub(kind, content, None)
 
 
@@ -54,13 +54,13 @@ async def ended(run: ExecutionListener) -> Execution:
 async def test_it_ends_with_reply_and_idle_in_either_order(
     run: ExecutionListener, reply_first: bool
 ) -> None:
-    hear(run, "status", execution_state="busy")
+    receive(run, "status", execution_state="busy")
     for reply in (reply_first, not reply_first):
         assert not run.done
         if reply:
             run.on_reply(OK)
         else:
-            hear(run, "status", execution_state="idle")
+            receive(run, "status", execution_state="idle")
     assert run.status == "ok"
 
 
@@ -69,11 +69,11 @@ async def test_it_ends_with_reply_and_idle_in_either_order(
 async def test_the_other_half_is_waited_for_a_bounded_time(
     run: ExecutionListener, reply: bool
 ) -> None:
-    hear(run, "execute_input", code="code", execution_count=1)
+    receive(run, "execute_input", code="code", execution_count=1)
     if reply:
         run.on_reply(OK)
     else:
-        hear(run, "status", execution_state="idle")
+        receive(run, "status", execution_state="idle")
     assert not run.done
     assert (await ended(run)).status == "ok"
 
@@ -85,38 +85,38 @@ async def test_a_flood_that_is_still_read_after_the_reply_is_read_to_its_end() -
     run.on_reply(OK)
     loop, left = asyncio.get_running_loop(), 10
 
-    def hear_more() -> None:
+    def receive_more() -> None:
         nonlocal left
         left -= 1
-        hear(run, "stream", name="stdout", text="more\n")
+        receive(run, "stream", name="stdout", text="more\n")
         if left:
-            loop.call_later(0.15, hear_more)
+            loop.call_later(0.15, receive_more)
         else:
-            hear(run, "status", execution_state="idle")
+            receive(run, "status", execution_state="idle")
 
-    hear_more()
+    receive_more()
     assert (await ended(run)).outputs[0]["text"] == "more\n" * 10
 
 
 @pytest.mark.proves("fault:flood")
-@pytest.mark.parametrize("end_is_heard", [True, False])
-async def test_a_flood_whose_end_is_not_heard_says_so(
-    run: ExecutionListener, end_is_heard: bool
+@pytest.mark.parametrize("end_is_received", [True, False])
+async def test_a_flood_whose_end_is_not_received_says_so(
+    run: ExecutionListener, end_is_received: bool
 ) -> None:
     for _ in range(1_000):
-        hear(run, "stream", name="stdout", text="more\n")
+        receive(run, "stream", name="stdout", text="more\n")
     run.on_reply(OK)
-    if end_is_heard:
-        hear(run, "status", execution_state="idle")
+    if end_is_received:
+        receive(run, "status", execution_state="idle")
     execution = await ended(run)
-    said = "".join(each["text"] for each in execution.outputs if each["name"] == "stderr")
-    assert ("The last messages with output were lost" in said) is not end_is_heard
+    stderr = "".join(each["text"] for each in execution.outputs if each["name"] == "stderr")
+    assert ("The last messages with output were lost" in stderr) is not end_is_received
 
 
 @pytest.mark.proves("exec:statuses")
 async def test_an_error_without_a_reply_is_one(run: ExecutionListener) -> None:
-    hear(run, "error", ename="E", evalue="v", traceback=[])
-    hear(run, "status", execution_state="idle")
+    receive(run, "error", ename="E", evalue="v", traceback=[])
+    receive(run, "status", execution_state="idle")
     execution = await ended(run)
     assert (execution.status, execution.error) == (
         "error",
@@ -136,7 +136,7 @@ async def test_an_error_without_a_reply_is_one(run: ExecutionListener) -> None:
     ],
 )
 async def test_it_ends_with_the_connection(run: ExecutionListener, kind: Any, status: str) -> None:
-    hear(run, "stream", name="stdout", text="kept")
+    receive(run, "stream", name="stdout", text="kept")
     run.on_end(Ending(kind, "Why."))
     execution = await ended(run)
     assert (execution.status, execution.message) == (status, "Why.")
@@ -144,7 +144,7 @@ async def test_it_ends_with_the_connection(run: ExecutionListener, kind: Any, st
 
 
 @pytest.mark.proves("exec:statuses")
-async def test_what_had_its_reply_when_the_kernel_died_has_ended_well(
+async def test_an_execution_with_a_reply_is_ok_although_the_kernel_died(
     run: ExecutionListener,
 ) -> None:
     run.on_reply(OK)
@@ -156,7 +156,7 @@ async def test_what_had_its_reply_when_the_kernel_died_has_ended_well(
 async def test_the_interrupt_that_comes_with_a_restart_is_not_the_end() -> None:
     run = new_run(stopping=lambda: True)
     run.on_reply(INTERRUPTED)
-    hear(run, "status", execution_state="idle")
+    receive(run, "status", execution_state="idle")
     assert not run.done
     run.on_end(Ending("restarted", "The kernel was restarted."))
     assert (await ended(run)).status == "kernel_restarted"
@@ -166,7 +166,7 @@ async def test_the_interrupt_that_comes_with_a_restart_is_not_the_end() -> None:
 async def test_a_stop_that_never_comes_is_not_waited_for() -> None:
     run = new_run(stopping=lambda: True)
     run.on_reply(INTERRUPTED)
-    hear(run, "status", execution_state="idle")
+    receive(run, "status", execution_state="idle")
     assert (await ended(run)).status == "interrupted"
 
 
@@ -175,39 +175,41 @@ async def test_a_timeout_ends_it_even_where_interrupting_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     run = new_run(timeout=0.01)
-    hear(run, "status", execution_state="busy")
+    receive(run, "status", execution_state="busy")
     execution = await ended(run)
     assert execution.status == "timed_out"
     assert "interrupt_ignored" in execution.message
     assert "Interrupting a kernel failed" in caplog.text
 
 
-async def test_a_request_that_the_kernel_drops_unrun_is_told_apart(run: ExecutionListener) -> None:
-    hear(run, "status", execution_state="busy")
+async def test_a_request_that_the_kernel_drops_unrun_is_distinguished(
+    run: ExecutionListener,
+) -> None:
+    receive(run, "status", execution_state="busy")
     run.on_reply({"status": "aborted"})
-    hear(run, "status", execution_state="idle")
+    receive(run, "status", execution_state="idle")
     assert run.aborted
 
 
 @pytest.mark.proves("out:stream")
-async def test_outputs_are_told_at_once_and_then_in_batches(run: ExecutionListener) -> None:
+async def test_outputs_are_reported_at_once_and_then_in_batches(run: ExecutionListener) -> None:
     loop = asyncio.get_running_loop()
 
     def print_on(left: int) -> None:
-        hear(run, "stream", name="stdout", text="x")
+        receive(run, "stream", name="stdout", text="x")
         if left:
             loop.call_soon(print_on, left - 1)
         else:
             run.on_reply(OK)
-            hear(run, "status", execution_state="idle")
+            receive(run, "status", execution_state="idle")
 
     print_on(1000)
     async with asyncio.timeout(5):
-        told = [event async for event in run.events() if isinstance(event, OutputsChanged)]
-    assert 1 < len(told) < 100
+        changes = [event async for event in run.events() if isinstance(event, OutputsChanged)]
+    assert 1 < len(changes) < 100
 
 
-def test_the_tally_counts_what_was_not_heard() -> None:
+def test_the_detector_counts_messages_that_were_not_received() -> None:
     detector = SequenceGapDetector()
     begin = detector.count("s_1_10", begins_request=True)
     assert begin is not None

@@ -149,7 +149,7 @@ async def test_it_sees_nothing_of_the_home_folder(kernel: Confined, outside: Pat
 
 
 @pytest.mark.parametrize("path", ["/outside", "/usr/outside", "/etc/outside", f"{sys.prefix}/x"])
-async def test_what_it_writes_outside_of_the_project_fails(kernel: Confined, path: str) -> None:
+async def test_writing_outside_of_the_project_fails(kernel: Confined, path: str) -> None:
     assert await kernel.run(f"open({path!r}, 'w')") in {"OSError", "PermissionError"}
 
 
@@ -198,7 +198,7 @@ async def test_its_environment_is_a_short_list_without_keys(kernel: Confined) ->
 
 
 @pytest.mark.proves("threat:secrets")
-async def test_what_its_kernelspec_sets_is_there_and_not_to_be_read_by_others(
+async def test_variables_of_its_kernelspec_are_set_and_hidden_from_other_processes(
     kernel: Confined,
 ) -> None:
     assert (
@@ -315,7 +315,7 @@ class TestWithoutASandbox:
         with pytest.raises(SandboxUnavailable):
             Confinement.of(project)
 
-    async def test_a_sandbox_that_fails_is_not_used_and_its_words_are_told(
+    async def test_a_sandbox_that_fails_is_not_used_and_its_message_is_reported(
         self, programs: Path
     ) -> None:
         _program(programs / "bwrap", "echo 'No permissions to create a new namespace' >&2; exit 1")
@@ -461,7 +461,7 @@ class TestKernelsThatLast:
         folder.mkdir()
         manager, kernels = _host(folder, tmp_path, confine)
         kernel_id = await kernels.start("python3", path="a.ipynb")
-        assert list(map(len, asked)) == [0, 1, 0], "looked at again when it ran, and started anew"
+        assert list(map(len, asked)) == [0, 1, 0], "checked again when it ran, and restarted"
         assert kernels.ids() == [kernel_id] != asked[1]
         client = await connect(manager.get_kernel(kernel_id).get_connection_info())
         assert await run(client, f"open({str(outside)!r})") == "FileNotFoundError"

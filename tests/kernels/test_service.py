@@ -1,4 +1,4 @@
-"""Kernels are started, watched, asked, restarted and ended; the broken ones are told."""
+"""Kernels are started, watched, asked, restarted and ended; the broken ones are reported."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def test_states_follow_what_anybody_runs(
 
 
 @pytest.mark.proves("kernel:readiness")
-async def test_a_kernel_whose_start_is_heard_after_its_answer_is_idle(bench: ExecutorBench) -> None:
+async def test_a_kernel_whose_start_arrives_after_its_answer_is_idle(bench: ExecutorBench) -> None:
     """It says both on sockets of their own; whichever comes first, it has started."""
     await bench.kernels.wait_ready(bench.kernel_id)
     assert isinstance(bench.kernels, JupyterKernels)
@@ -193,7 +193,7 @@ async def test_an_unknown_kernelspec_is_named_with_those_that_exist(
 
 @pytest.mark.proves("fault:never-ready", "kernel:readiness")
 @pytest.mark.parametrize(
-    ("name", "code", "said"),
+    ("name", "code", "message"),
     [
         ("sleeps", faults.SLEEPS, "did not answer within 2 s. Its last output:\nI sleep"),
         ("exits", faults.EXITS, "exited with code 7. Its last output:\nno such module: spam"),
@@ -202,7 +202,7 @@ async def test_an_unknown_kernelspec_is_named_with_those_that_exist(
     ids=["sleeps", "exits", "garbage"],
 )
 async def test_a_kernel_that_is_never_ready_says_why_and_leaves_nothing(
-    server: Server, specs: Path, name: str, code: str, said: str
+    server: Server, specs: Path, name: str, code: str, message: str
 ) -> None:
     code += f"  # {specs}"  # other tests, at the same time, have such processes too
     kernels = JupyterKernels(server.manager, server.app.kernel_spec_manager, ready_timeout=2)
@@ -210,7 +210,7 @@ async def test_a_kernel_that_is_never_ready_says_why_and_leaves_nothing(
     before = kernels.ids()
     with pytest.raises(KernelStartFailed) as failure:
         await kernels.start(name)
-    assert said in failure.value.message
+    assert message in failure.value.message
     assert kernels.ids() == before
     assert faults.processes_with(code) == []
     await kernels.close()
@@ -303,7 +303,7 @@ async def test_a_kernel_gets_the_environment_without_the_agents_secrets(
     await kernels.close()
 
 
-async def test_what_a_kernel_writes_to_stderr_is_passed_on(
+async def test_the_stderr_of_a_kernel_is_passed_on(
     kernels: JupyterKernels, bench: ExecutorBench, harmed: Start, capfd: pytest.CaptureFixture[str]
 ) -> None:
     kernel_id = await harmed()
@@ -414,7 +414,7 @@ async def test_a_gateways_kernel_is_refused_by_name(server: Server, kernel_id: s
 
 
 @pytest.mark.proves("exec:statuses")
-async def test_a_kernel_that_another_process_owns_is_run_and_its_loss_is_told(
+async def test_a_kernel_that_another_process_owns_is_run_and_its_loss_is_reported(
     server: Server, tmp_path: Path, harmed: Start
 ) -> None:
     kernel_id = await harmed()

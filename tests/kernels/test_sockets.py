@@ -44,7 +44,7 @@ async def test_a_socket_that_fails_is_closed(caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.proves("exec:bounded")
-def test_what_is_received_and_not_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_receive_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "MAX_RECEIVED", 1000)
     context = sockets.client_context()
     try:

@@ -93,7 +93,7 @@ async def test_it_queues_with_what_jupyterlab_executes_on_the_server(
 
 
 @pytest.mark.proves("exec:concurrent")
-async def test_what_the_stack_drops_for_anothers_error_is_put_in_again(
+async def test_a_request_that_the_stack_drops_for_anothers_error_is_queued_again(
     bench: ExecutorBench, stack: Any, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
@@ -126,7 +126,7 @@ async def test_our_error_does_not_drop_what_jupyterlab_has_queued(
 
 @pytest.mark.proves("fault:kernel-killed", "fault:restarted-under")
 @pytest.mark.parametrize("end", ["killed", "restarted"])
-async def test_what_jupyterlab_executes_ends_with_the_kernel_and_the_queue_goes_on(
+async def test_a_run_of_jupyterlab_ends_with_the_kernel_and_the_queue_continues(
     bench: ExecutorBench, stack: Any, harmed: Start, end: str
 ) -> None:
     kernel_id = await harmed()
@@ -141,7 +141,7 @@ async def test_what_jupyterlab_executes_ends_with_the_kernel_and_the_queue_goes_
         else:
             await bench.request("POST", f"api/kernels/{kernel_id}/restart")
         result = await settled(stack, kernel_id, theirs)
-        # Restarting interrupts first: that may be all that it hears.
+        # Restarting interrupts first: that may be all that it receives.
         assert "The kernel was" in result.get("error", "") or result.get("status") == "error"
         outcome = await ours.outcome()
     assert (outcome.status, outcome.text()) == ("ok", "ours\n")
@@ -174,13 +174,13 @@ async def test_without_the_stack_executions_go_direct(
     with caplog.at_level(logging.INFO, "tk_ai_extension"):
         kernels = JupyterKernels(server.manager, server.app.kernel_spec_manager, backend=choice)
     assert kernels.executor(kernel_id).name == "direct"
-    said = "Using the direct executor: jupyter_server_nbmodel is not enabled" in caplog.text
-    assert said == (choice != "direct")
+    is_logged = "Using the direct executor: jupyter_server_nbmodel is not enabled" in caplog.text
+    assert is_logged == (choice != "direct")
     await kernels.close()
 
 
 @pytest.mark.proves("exec:fallback")
-async def test_what_fails_before_it_is_submitted_goes_direct_and_runs_once(
+async def test_a_request_that_fails_before_submission_runs_directly_and_once(
     bench: ExecutorBench,
     stack: Any,
     monkeypatch: pytest.MonkeyPatch,

@@ -43,14 +43,14 @@ def test_any_text_is_shown_as_jupyterlab_shows_it(chunks: list[str]) -> None:
 
 @pytest.mark.proves("out:stream")
 @given(st.lists(st.tuples(st.text(alphabet="ab\n\r\b", max_size=8), st.booleans()), max_size=16))
-def test_what_is_drained_gives_the_text(chunks: list[tuple[str, bool]]) -> None:
-    stream, told = TerminalText(), ""
+def test_drained_edits_give_the_text(chunks: list[tuple[str, bool]]) -> None:
+    stream, text = TerminalText(), ""
     for chunk, drain in [*chunks, ("", True)]:
         stream.write(chunk)
         if drain and (edit := stream.drain()) is not None:
             start, new = edit
-            told = told[:start] + new
-    assert told == stream.value
+            text = text[:start] + new
+    assert text == stream.value
     assert stream.drain() is None
 
 

@@ -60,7 +60,7 @@ class Person:
         *,
         cell: str | None = None,
         answer: Answer | None = None,
-        told: Callable[[Ran], object] = id,
+        on_message: Callable[[Ran], object] = id,
     ) -> Ran:
         """Runs code to its end.
 
@@ -68,7 +68,7 @@ class Person:
             code: The cell's source.
             cell: The cell's id, where it is one of the notebook's.
             answer: Answers what it asks; a client that takes no questions where left out.
-            told: Called after each message with what has come of it so far.
+            on_message: Called after each message with what has come of it so far.
         """
         ran = Ran()
         session: Any = self._client.session
@@ -79,7 +79,7 @@ class Person:
         try:
             async with asyncio.timeout(DEADLINE):
                 self._client.shell_channel.send(message)
-                await self._listen(message["header"]["msg_id"], ran, told)
+                await self._listen(message["header"]["msg_id"], ran, on_message)
                 while True:
                     reply: Any = await self._client.get_shell_msg()
                     if reply["parent_header"].get("msg_id") == message["header"]["msg_id"]:
@@ -91,25 +91,25 @@ class Person:
         ran.error = f"{reply['content'].get('ename')}: {reply['content'].get('evalue')}"
         return ran
 
-    async def _listen(self, request: str, ran: Ran, told: Callable[[Ran], object]) -> None:
+    async def _listen(self, request: str, ran: Ran, on_message: Callable[[Ran], object]) -> None:
         while True:
-            heard: Any = await self._client.get_iopub_msg()
-            if heard["parent_header"].get("msg_id") != request:
+            message: Any = await self._client.get_iopub_msg()
+            if message["parent_header"].get("msg_id") != request:
                 continue
-            content = heard["content"]
-            match heard["msg_type"]:
+            content = message["content"]
+            match message["msg_type"]:
                 case "stream":
                     ran.printed += content["text"]
                 case "display_data" | "update_display_data":
                     ran.displays[content["transient"]["display_id"]] = content["data"]
-                    ran.updates += heard["msg_type"] == "update_display_data"
+                    ran.updates += message["msg_type"] == "update_display_data"
                 case "error":
                     ran.traceback = content["traceback"]
                 case "status" if content["execution_state"] == "idle":
                     return
                 case _:
                     continue
-            told(ran)
+            on_message(ran)
 
     async def _answer(self, answer: Answer | None, ran: Ran) -> None:
         while answer is not None:

@@ -32,11 +32,13 @@ async def test_an_answer_is_shown_as_it_comes_and_stays_as_markdown(
     model.add(held)
     begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    def told(ran: Ran) -> None:
+    def on_message(ran: Ran) -> None:
         if "One" in ran.text and not begun.done():
             begun.set_result(ran.text)
 
-    asking = asyncio.create_task(person.run("%tk What is {6 * 7}?", cell="prints00", told=told))
+    asking = asyncio.create_task(
+        person.run("%tk What is {6 * 7}?", cell="prints00", on_message=on_message)
+    )
     async with asyncio.timeout(DEADLINE):
         assert "eight" not in await begun
     held.go_on.set()
@@ -71,7 +73,7 @@ async def test_it_is_the_notebooks_chat_and_a_new_one_where_that_is_asked_for(
     assert len((await harness.request("GET", CHATS))["chats"]) == 2
 
 
-async def test_what_claude_runs_in_the_kernel_that_asks_runs_when_it_has_answered(
+async def test_code_for_the_asking_kernel_runs_after_the_answer(
     harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_root_dir: Path, extension: Any
 ) -> None:
     """The cell waits for Claude, and the kernel for the cell: nobody waits for ever."""
@@ -119,11 +121,11 @@ async def test_a_turn_that_was_under_way_does_not_wait_for_the_kernel_that_waits
         await held.held.wait()
     waits: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
-    def told(ran: Ran) -> None:
+    def on_message(ran: Ran) -> None:
         if "ahead of this one: 1" in ran.text and not waits.done():
             waits.set_result(True)
 
-    asking = asyncio.create_task(person.run("%tk And now.", told=told))
+    asking = asyncio.create_task(person.run("%tk And now.", on_message=on_message))
     async with asyncio.timeout(DEADLINE):
         assert await waits
         held.go_on.set()
@@ -251,7 +253,7 @@ class TestTheTour:
 
 
 @pytest.mark.real_cli
-async def test_a_failure_is_said_without_a_traceback(
+async def test_a_failure_is_reported_without_a_traceback(
     harness: NotebookHarness, model: ScriptedModel, notebook: str
 ) -> None:
     person = await harness.open(notebook)
@@ -280,7 +282,7 @@ async def end_of_turn(extension: Any) -> str:
         async for event in await chats.follow(user, chat.id):
             if event.kind == "done":
                 return event.data["end"]
-    raise AssertionError("The chat was let go.")
+    raise AssertionError("The chat ended before the turn.")
 
 
 def _execution_id(text: str) -> str:

@@ -17,7 +17,9 @@ from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUs
 
 pytestmark = pytest.mark.proves("threat:kernel-pass")
 
-TOLD = "import os, json; print(json.dumps([os.environ['TK_AI_LINE'], os.environ['TK_AI_PASS']]))"
+PRINT_CREDENTIALS = (
+    "import os, json; print(json.dumps([os.environ['TK_AI_LINE'], os.environ['TK_AI_PASS']]))"
+)
 
 FROM_A_CHILD = """\
 import os, subprocess, sys
@@ -35,7 +37,7 @@ print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=Tru
 
 
 async def ask(line: str, **question: Any) -> dict[str, Any]:
-    """Asks over a kernel's line from this process, which is no kernel; the first answer."""
+    """Asks over a kernel's socket from this process, which is no kernel; the first answer."""
     reader, writer = await asyncio.open_unix_connection(line)
     writer.write(json.dumps(question).encode() + b"\n")
     async with asyncio.timeout(DEADLINE):
@@ -46,9 +48,9 @@ async def ask(line: str, **question: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def told(harness: NotebookHarness, notebook: str) -> tuple[str, str]:
-    """Where the line of a notebook's kernel is, and its pass."""
-    line, shown = json.loads((await (await harness.open(notebook)).run(TOLD)).printed)
+async def credentials(harness: NotebookHarness, notebook: str) -> tuple[str, str]:
+    """The socket of a notebook's kernel, and its pass."""
+    line, shown = json.loads((await (await harness.open(notebook)).run(PRINT_CREDENTIALS)).printed)
     return line, shown
 
 
@@ -56,9 +58,9 @@ async def told(harness: NotebookHarness, notebook: str) -> tuple[str, str]:
     sys.platform != "linux", reason="the system does not say who is at the other end"
 )
 async def test_a_pass_is_good_in_its_own_kernel_alone(
-    harness: NotebookHarness, model: ScriptedModel, told: tuple[str, str]
+    harness: NotebookHarness, model: ScriptedModel, credentials: tuple[str, str]
 ) -> None:
-    line, shown = told
+    line, shown = credentials
     for given in ("", "guessed", shown):
         answer = await ask(line, **{"pass": given}, message="Hello.")
         assert answer["error"]["code"] == "permission_denied", given
@@ -66,7 +68,7 @@ async def test_a_pass_is_good_in_its_own_kernel_alone(
     assert model.requests == []
 
 
-async def test_what_a_kernel_starts_may_ask_as_well(
+async def test_a_child_process_of_a_kernel_may_ask(
     harness: NotebookHarness, model: ScriptedModel, notebook: str
 ) -> None:
     person = await harness.open(notebook)
@@ -78,10 +80,10 @@ async def test_a_pass_ends_with_its_kernel_and_a_restart_gives_a_new_one(
     harness: NotebookHarness, extension: Any, notebook: str
 ) -> None:
     person = await harness.open(notebook)
-    line, shown = json.loads((await person.run(TOLD)).printed)
+    line, shown = json.loads((await person.run(PRINT_CREDENTIALS)).printed)
     await extension.workspace.kernels.restart(person.kernel_id)
     again = await harness.person(person.kernel_id)
-    assert json.loads((await again.run(TOLD)).printed) not in ([line, shown], [])
+    assert json.loads((await again.run(PRINT_CREDENTIALS)).printed) not in ([line, shown], [])
     refused = await ask(line, **{"pass": shown}, message="Hello.")
     assert "does not know this credential" in refused["error"]["message"]
     await extension.workspace.kernels.shutdown(person.kernel_id)
@@ -121,7 +123,7 @@ async def test_a_cell_reaches_no_other_chat_and_answers_nobody_elses_question(
     assert len(cells_of(jp_root_dir, notebook)) == 2
 
 
-async def test_a_kernel_without_a_line_is_told_what_to_do(
+async def test_a_kernel_without_a_connection_gets_an_error_with_a_hint(
     harness: NotebookHarness, notebook: str
 ) -> None:
     person = await harness.open(notebook)
@@ -132,7 +134,7 @@ async def test_a_kernel_without_a_line_is_told_what_to_do(
     assert ran.traceback[0].startswith("tk [no_line]: The server that started this kernel")
 
 
-async def test_a_kernel_that_is_no_notebooks_is_told_so(harness: NotebookHarness) -> None:
+async def test_a_kernel_without_a_notebook_gets_an_error(harness: NotebookHarness) -> None:
     kernel = await harness.request("POST", "api/kernels", {"name": "python3"})
     ran = await (await harness.person(kernel["id"])).run("%tk Hello.")
     assert ran.traceback[0].startswith("tk [notebook_required]: ")
@@ -176,7 +178,7 @@ class TestWithoutLines:
         chat_config.TkAIExtensionApp.cell_chat = False
         return chat_config
 
-    async def test_an_administrator_may_give_kernels_no_line(
+    async def test_an_administrator_may_give_kernels_no_connection(
         self, harness: NotebookHarness, notebook: str
     ) -> None:
         person = await harness.open(notebook)
@@ -184,7 +186,7 @@ class TestWithoutLines:
         assert "no_line" in (await person.run("%tk Hello.")).traceback[0]
 
 
-async def test_a_kernel_starts_also_where_there_can_be_no_line(
+async def test_a_kernel_starts_also_where_there_can_be_no_connection(
     harness: NotebookHarness, notebook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / ("d" * 120)  # a socket's path may have about a hundred bytes

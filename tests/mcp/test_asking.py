@@ -40,7 +40,7 @@ def accept(answer: str) -> types.ElicitResult:
 
 @pytest.mark.proves("mcp:elicitation")
 async def test_a_person_who_agrees_lets_the_call_run(connect: Connect, probe: Probe) -> None:
-    probe.let_go.set()
+    probe.release.set()
     person = Person(accept("once"))
     async with connect("?caller=me", elicitation_callback=person) as client:
         result = await client.call_tool("probe_wait", {"notebook": "plan.ipynb"})
@@ -60,7 +60,7 @@ async def test_a_person_who_agrees_lets_the_call_run(connect: Connect, probe: Pr
 async def test_once_is_once_and_a_session_is_for_the_session(
     connect: Connect, probe: Probe
 ) -> None:
-    probe.let_go.set()
+    probe.release.set()
     person = Person(accept("once"), accept("chat"))
     async with connect("?caller=me", elicitation_callback=person) as client:
         for _ in range(4):
@@ -89,7 +89,7 @@ async def test_a_person_who_does_not_agree_stops_the_call(
 
 @pytest.mark.proves("mcp:elicitation")
 @pytest.mark.parametrize("era", [LEGACY], indirect=True)
-async def test_who_leaves_while_a_person_is_asked_leaves_the_question_open(
+async def test_a_request_stays_pending_when_its_client_disconnects(
     connect: Connect, probe: Probe, workspace: Any
 ) -> None:
     asked, answered = asyncio.Event(), asyncio.Event()
@@ -151,7 +151,7 @@ async def test_where_nobody_can_be_asked_the_answer_names_the_request(
         assert request.id == error["details"]["permission_id"]
         workspace.policy.answer(request.caller.user, request.id, "once")
 
-        probe.let_go.set()
+        probe.release.set()
         other = await client.call_tool("probe_wait", {"notebook": "other.ipynb"})
         assert other.structured_content["error"]["code"] == "permission_required"
         assert not (await client.call_tool("probe_wait", arguments)).is_error
@@ -160,5 +160,5 @@ async def test_where_nobody_can_be_asked_the_answer_names_the_request(
 
 
 def _user() -> str:
-    """The one user of a server that does not tell users apart."""
+    """The one user of a server that does not distinguish users."""
     return getuser()

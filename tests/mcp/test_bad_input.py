@@ -46,7 +46,7 @@ BAD_ARGUMENTS: tuple[tuple[str, dict[str, Any], str], ...] = (
 
 
 @pytest.mark.proves("mcp:errors")
-async def test_what_is_no_message_is_refused(address: str, jp_auth_header: dict[str, str]) -> None:
+async def test_an_invalid_message_is_refused(address: str, jp_auth_header: dict[str, str]) -> None:
     async with httpx2.AsyncClient(headers={**jp_auth_header, **HEADERS}) as http:
         with Cases() as cases:
             for body, version in product(BODIES, VERSIONS):

@@ -66,7 +66,7 @@ async def test_without_sessions_a_caller_has_the_name_it_gives_itself(
 
 @pytest.mark.proves("mcp:sessionless")
 @pytest.mark.parametrize("era", [MODERN], indirect=True)
-async def test_a_caller_without_a_key_is_told_to_name_the_notebook(connect: Connect) -> None:
+async def test_a_caller_without_a_key_is_asked_to_name_the_notebook(connect: Connect) -> None:
     async with connect() as client:
         result = await client.call_tool("list_cells", {})
     error = result.structured_content["error"]
@@ -118,11 +118,11 @@ async def test_a_session_that_ends_leaves_nothing_of_its_caller(
     ended: asyncio.Queue[Caller] = asyncio.Queue()
     forget = workspace.forget
 
-    def forget_and_tell(caller: Caller) -> None:
+    def forget_and_report(caller: Caller) -> None:
         forget(caller)
         ended.put_nowait(caller)
 
-    monkeypatch.setattr(workspace, "forget", forget_and_tell)
+    monkeypatch.setattr(workspace, "forget", forget_and_report)
     cells = [nbformat.v4.new_code_cell("x = 1", id="aaaa1111")]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), jp_root_dir / "plan.ipynb")
     async with asyncio.timeout(30):

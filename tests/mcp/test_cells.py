@@ -115,10 +115,10 @@ async def test_without_sessions_a_cancelled_request_leaves_the_cell_to_interrupt
 async def test_new_output_is_reported_while_the_cell_runs(
     connect: Connect, plan: str, jp_root_dir: Path
 ) -> None:
-    heard: list[str] = []
+    messages: list[str] = []
 
     async def listen(progress: float, total: float | None, message: str | None) -> None:
-        heard.append(message or "")
+        messages.append(message or "")
         if "begun" in (message or ""):
             (jp_root_dir / "go").touch()
 
@@ -128,7 +128,7 @@ async def test_new_output_is_reported_while_the_cell_runs(
             "execute_cell", {"cell": "held0000"}, progress_callback=listen
         )
     assert not result.is_error
-    assert any("begun" in message for message in heard)
+    assert any("begun" in message for message in messages)
 
 
 @pytest.mark.proves("mcp:errors")

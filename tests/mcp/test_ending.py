@@ -45,7 +45,7 @@ async def test_without_sessions_a_stream_that_closes_leaves_the_tool_alone(
         call = await _held(client, probe)
         call.cancel()
         await probe.contexts[0].gone.wait()
-        probe.let_go.set()
+        probe.release.set()
         await probe.finished.wait()
         assert not probe.cancelled.is_set()
         assert not (await client.call_tool("probe_say", {})).is_error
@@ -62,7 +62,7 @@ async def test_a_client_that_vanishes_leaves_the_tool_alone(
             raise httpx2.ReadError("the line is cut")
     async with asyncio.timeout(DEADLINE):
         await probe.contexts[0].gone.wait()
-        probe.let_go.set()
+        probe.release.set()
         await probe.finished.wait()
     assert not probe.cancelled.is_set()
 
@@ -88,7 +88,7 @@ async def test_the_end_of_a_session_leaves_its_tools_alone(
                     json={"jsonrpc": "2.0", "id": 9, "method": "ping"},
                 )
                 assert gone.status_code == 404
-            probe.let_go.set()
+            probe.release.set()
             await probe.finished.wait()
             assert not probe.cancelled.is_set()
             with suppress(BaseException):
@@ -108,7 +108,7 @@ async def test_a_client_that_does_not_read_its_progress_holds_nothing_up(
             client.call_tool("probe_wait", {"reports": 5_000}, progress_callback=stuck)
         )
         await probe.started.wait()
-        probe.let_go.set()
+        probe.release.set()
         await probe.finished.wait()
         read.set()
         await call

@@ -89,7 +89,7 @@ async def test_an_abandoned_session_gives_way_and_one_in_use_does_not(
             refused = await http.post(json=INITIALIZE)
             assert refused.status_code == 429
             assert "max_sessions" in refused.json()["error"]["data"]["error"]["hint"]
-            probe.let_go.set()
+            probe.release.set()
         assert busy.result().status_code == 200
     assert (await call).status_code == 200
 
@@ -147,7 +147,7 @@ async def test_a_second_request_of_one_id_is_refused_and_the_first_is_answered(
         second = await http.post(json=_request("ping", request_id), headers=session)
         assert (second.status_code, second.json()["error"]["code"]) == (400, REFUSED)
     assert not first.done()
-    probe.let_go.set()
+    probe.release.set()
     assert (await first).json()["id"] == 5
     assert (await http.post(json=_request("ping", 5), headers=session)).status_code == 200
 
@@ -164,7 +164,7 @@ async def test_a_client_that_reconnects_gets_its_stream(http: Any, probe: Probe)
             assert await _is_there(http, session)
 
 
-async def test_a_notebook_that_was_never_used_is_not_let_go(http: Any, probe: Probe) -> None:
+async def test_a_notebook_that_was_never_used_is_not_released(http: Any, probe: Probe) -> None:
     session = await _open(http)
     for name in ("never.ipynb", ""):
         call = _request("tools/call", name="unuse_notebook", arguments={"notebook": name})

@@ -106,7 +106,7 @@ async def test_an_artifact_is_read_whole(connect: Connect, workspace: Any) -> No
 
 
 @pytest.mark.proves("mcp:resources", "mcp:errors", "threat:path")
-async def test_what_is_not_there_is_an_error_of_the_protocol(
+async def test_a_missing_resource_is_an_error_of_the_protocol(
     connect: Connect, plan: Path, era: str
 ) -> None:
     expected = {types.INVALID_PARAMS} if era == MODERN else {types.INVALID_PARAMS, -32002}
@@ -131,19 +131,21 @@ async def test_what_is_not_there_is_an_error_of_the_protocol(
 
 @pytest.mark.proves("mcp:subscriptions")
 @pytest.mark.parametrize("era", [LEGACY], indirect=True)
-async def test_a_session_that_subscribed_is_told_of_a_change(connect: Connect, plan: Path) -> None:
-    told: asyncio.Queue[str] = asyncio.Queue()
+async def test_a_session_that_subscribed_is_notified_of_a_change(
+    connect: Connect, plan: Path
+) -> None:
+    uris: asyncio.Queue[str] = asyncio.Queue()
 
     async def listen(message: Any) -> None:
         if isinstance(message, types.ResourceUpdatedNotification):
-            await told.put(message.params.uri)
+            await uris.put(message.params.uri)
 
     async with asyncio.timeout(DEADLINE), connect(message_handler=listen) as client:
         await _subscribe(client, PLAN)
         await client.call_tool(
             "insert_cell", {"notebook": "my plans/plan.ipynb", "source": "x = 1"}
         )
-        assert await told.get() == PLAN
+        assert await uris.get() == PLAN
         params = types.UnsubscribeRequestParams(uri=PLAN)
         await client.session.send_request(
             types.UnsubscribeRequest(params=params), types.EmptyResult
@@ -152,7 +154,7 @@ async def test_a_session_that_subscribed_is_told_of_a_change(connect: Connect, p
         await _subscribe(client, empty)
         await client.call_tool("insert_cell", {"notebook": "empty.ipynb", "source": "z = 1"})
         # A change may be notified twice: what was on its way before has arrived by then.
-        while await told.get() != empty:
+        while await uris.get() != empty:
             pass
         await client.call_tool(
             "insert_cell", {"notebook": "my plans/plan.ipynb", "source": "y = 1"}
@@ -160,7 +162,7 @@ async def test_a_session_that_subscribed_is_told_of_a_change(connect: Connect, p
         # The first may still be of the change before; the second is not.
         for source in ("z = 2", "z = 3"):
             await client.call_tool("insert_cell", {"notebook": "empty.ipynb", "source": source})
-            assert await told.get() == empty
+            assert await uris.get() == empty
 
 
 @pytest.mark.proves("mcp:subscriptions", "mcp:errors")
@@ -177,7 +179,7 @@ async def test_a_subscription_that_is_refused_is_refused_again(
 
 @pytest.mark.proves("mcp:subscriptions")
 @pytest.mark.parametrize("era", [MODERN], indirect=True)
-async def test_a_stream_that_listens_is_told_of_a_change(connect: Connect, plan: Path) -> None:
+async def test_a_stream_that_listens_is_notified_of_a_change(connect: Connect, plan: Path) -> None:
     async with (
         asyncio.timeout(DEADLINE),
         connect() as client,
@@ -193,21 +195,21 @@ async def test_a_stream_that_listens_is_told_of_a_change(connect: Connect, plan:
 
 @pytest.mark.proves("mcp:subscriptions")
 @pytest.mark.parametrize("era", [LEGACY], indirect=True)
-async def test_a_person_who_saves_in_jupyter_is_told_of_too(
+async def test_a_save_by_a_person_in_jupyter_is_notified_too(
     connect: Connect, plan: Path, jp_fetch: Any
 ) -> None:
-    told = asyncio.Event()
+    notified = asyncio.Event()
 
     async def listen(message: Any) -> None:
         if isinstance(message, types.ResourceUpdatedNotification):
-            told.set()
+            notified.set()
 
     async with asyncio.timeout(DEADLINE), connect(message_handler=listen) as client:
         await _subscribe(client, "notebook://empty.ipynb")
         changed = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")])
         body = json.dumps({"type": "notebook", "format": "json", "content": changed})
         await jp_fetch("api", "contents", "empty.ipynb", method="PUT", body=body)
-        await told.wait()
+        await notified.wait()
 
 
 @pytest.mark.proves("mcp:file-changes")

@@ -41,10 +41,10 @@ async def test_calls_that_only_answer_are_answered_in_json_over_kept_connections
 ) -> None:
     answers = Answers()
     async with asyncio.timeout(DEADLINE), connect(http=answers.options) as client:
-        for said in ("one", "two\u2028lines\nand more", "three", "four"):
-            result = await client.call_tool("probe_say", {"said": said})
+        for greeting in ("one", "two\u2028lines\nand more", "three", "four"):
+            result = await client.call_tool("probe_say", {"greeting": greeting})
             assert result.structured_content is not None
-            assert result.structured_content["said"] == said
+            assert result.structured_content["greeting"] == greeting
         assert (await client.call_tool("probe_fail", {})).is_error
     assert set(answers.kinds) == {JSON}
     # Connecting may have opened two, for a request and a notification at once.
@@ -55,22 +55,22 @@ async def test_calls_that_only_answer_are_answered_in_json_over_kept_connections
 async def test_a_call_that_reports_progress_is_answered_by_a_stream(
     connect: Connect, probe: Probe
 ) -> None:
-    heard: list[str | None] = []
+    received: list[str | None] = []
 
-    async def hear(
+    async def receive(
         progress: float,
         total: float | None,
         message: str | None,
     ) -> None:
-        heard.append(message)
+        received.append(message)
 
-    probe.let_go.set()
+    probe.release.set()
     answers = Answers()
     async with asyncio.timeout(DEADLINE), connect(http=answers.options) as client:
-        await client.call_tool("probe_say", {}, progress_callback=hear)
-        await client.call_tool("probe_wait", {"reports": 3}, progress_callback=hear)
+        await client.call_tool("probe_say", {}, progress_callback=receive)
+        await client.call_tool("probe_wait", {"reports": 3}, progress_callback=receive)
     assert answers.kinds[-2:] == [JSON, STREAM]
-    assert heard == ["report 0", "report 1", "report 2"]
+    assert received == ["report 0", "report 1", "report 2"]
 
 
 @pytest.mark.proves("mcp:logging-ping")
@@ -78,21 +78,21 @@ async def test_a_call_that_reports_progress_is_answered_by_a_stream(
 async def test_a_call_with_a_log_message_is_answered_by_a_stream(
     connect: Connect, probe: Probe
 ) -> None:
-    async def hear(params: types.LoggingMessageNotificationParams) -> None:
-        heard.append(params.data)
+    async def receive(params: types.LoggingMessageNotificationParams) -> None:
+        received.append(params.data)
 
-    heard: list[Any] = []
+    received: list[Any] = []
     level = types.SetLevelRequest(params=types.SetLevelRequestParams(level="warning"))
     answers = Answers()
     async with (
         asyncio.timeout(DEADLINE),
-        connect(http=answers.options, logging_callback=hear) as client,
+        connect(http=answers.options, logging_callback=receive) as client,
     ):
         await client.session.send_request(level, types.EmptyResult)
         await client.call_tool("probe_say", {})
         await client.call_tool("probe_fail", {})
     assert answers.kinds[-2:] == [JSON, STREAM]
-    assert [data["tool"] for data in heard] == ["probe_fail"]
+    assert [data["tool"] for data in received] == ["probe_fail"]
 
 
 # -- piece by piece
@@ -146,7 +146,7 @@ async def test_an_answer_alone_is_json_with_its_length_and_its_session() -> None
     ],
     ids=["notification", "comment", "to be resumed", "two lines", "nothing"],
 )
-async def test_what_is_not_just_an_answer_stays_a_stream(first: bytes) -> None:
+async def test_a_response_with_more_than_the_answer_stays_a_stream(first: bytes) -> None:
     headers, pieces = await sent(first, event(ANSWER))
     assert headers == dict(HEAD["headers"])  # type: ignore[arg-type]
     assert pieces == [first, event(ANSWER), b""]

@@ -47,7 +47,7 @@ async def test_annotations_follow_from_the_effect(connect: Connect) -> None:
 async def test_an_answer_is_text_and_pictures_with_the_structure_beside(connect: Connect) -> None:
     tools = await _tools(connect)
     async with connect() as client:
-        result = await client.call_tool("probe_say", {"said": "good day"})
+        result = await client.call_tool("probe_say", {"greeting": "good day"})
     assert not result.is_error
     text, picture = result.content
     assert isinstance(text, types.TextContent)
@@ -55,7 +55,7 @@ async def test_an_answer_is_text_and_pictures_with_the_structure_beside(connect:
     assert isinstance(picture, types.ImageContent)
     assert (picture.data, picture.mime_type) == (PIXEL, "image/png")
     assert result.structured_content == {
-        "said": "good day",
+        "greeting": "good day",
         "failed": False,
         "notices": ["mind the gap"],
     }
@@ -87,14 +87,15 @@ async def test_an_answer_that_reports_a_failure_is_an_error_with_its_structure(
     connect: Connect,
 ) -> None:
     async with connect() as client:
-        result = await client.call_tool("probe_say", {"said": "no", "failed": True})
+        result = await client.call_tool("probe_say", {"greeting": "no", "failed": True})
     assert result.is_error
-    assert result.structured_content["said"] == "no"
+    assert result.structured_content["greeting"] == "no"
 
 
 @pytest.mark.proves("mcp:errors")
 @pytest.mark.parametrize(
-    ("arguments", "problem"), [({"said": 1}, "said"), ({"said": "a", "what": 1}, "what")]
+    ("arguments", "problem"),
+    [({"greeting": 1}, "greeting"), ({"greeting": "a", "what": 1}, "what")],
 )
 async def test_wrong_arguments_are_a_result_that_names_them(
     connect: Connect, probe: Probe, arguments: dict[str, object], problem: str
@@ -117,7 +118,7 @@ async def test_an_unknown_tool_is_an_error_of_the_protocol(connect: Connect) -> 
 
 
 @pytest.mark.proves("mcp:errors")
-async def test_a_defect_is_told_as_one_and_the_log_has_the_traceback(
+async def test_a_defect_is_reported_as_one_and_the_log_has_the_traceback(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connect() as client:
@@ -129,7 +130,7 @@ async def test_a_defect_is_told_as_one_and_the_log_has_the_traceback(
 
 
 @pytest.mark.proves("mcp:instructions")
-async def test_a_model_is_told_how_to_begin(connect: Connect) -> None:
+async def test_the_instructions_say_how_to_begin(connect: Connect) -> None:
     async with connect() as client:
         instructions = client.instructions
     assert instructions is not None
@@ -164,15 +165,15 @@ async def test_an_unknown_toolset_is_refused_at_once(connect: Connect) -> None:
 
 @pytest.mark.proves("mcp:progress")
 async def test_progress_comes_in_order_to_who_asked_for_it(connect: Connect, probe: Probe) -> None:
-    heard: list[tuple[float, str | None]] = []
+    reports: list[tuple[float, str | None]] = []
 
     async def listen(progress: float, total: float | None, message: str | None) -> None:
-        heard.append((progress, message))
+        reports.append((progress, message))
 
-    probe.let_go.set()
+    probe.release.set()
     async with connect() as client:
         await client.call_tool("probe_wait", {"reports": 3}, progress_callback=listen)
-        assert heard == [(1, "report 0"), (2, "report 1"), (3, "report 2")]
+        assert reports == [(1, "report 0"), (2, "report 1"), (3, "report 2")]
         result = await client.call_tool("probe_wait", {"reports": 3})
         assert not result.is_error
-    assert len(heard) == 3
+    assert len(reports) == 3

@@ -12,7 +12,7 @@ from tests.mcp.probes.tools import Probe
 
 
 class Log:
-    """What the client was told."""
+    """The log messages that the client received."""
 
     def __init__(self) -> None:
         self.messages: list[types.LoggingMessageNotificationParams] = []
@@ -38,7 +38,7 @@ async def _set_level(client: Any, era: str, level: types.LoggingLevel) -> None:
 
 
 @pytest.mark.proves("mcp:logging-ping")
-async def test_who_asks_for_messages_of_a_level_gets_those_and_above(
+async def test_a_client_that_sets_a_log_level_gets_messages_of_that_level_and_above(
     connect: Connect, probe: Probe, era: str
 ) -> None:
     log = Log()
@@ -60,7 +60,9 @@ async def test_who_asks_for_messages_of_a_level_gets_those_and_above(
 
 
 @pytest.mark.proves("mcp:logging-ping")
-async def test_who_asks_for_none_gets_none(connect: Connect, probe: Probe) -> None:
+async def test_a_client_that_sets_no_log_level_gets_no_messages(
+    connect: Connect, probe: Probe
+) -> None:
     log = Log()
     async with connect(logging_callback=log) as client:
         await client.call_tool("probe_fail", {})

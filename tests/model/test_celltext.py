@@ -87,7 +87,7 @@ def test_a_notebook_reads_as_marked_text_with_short_ids() -> None:
     )
 
 
-def test_ids_that_begin_alike_are_told_apart_and_versions_are_there_on_request() -> None:
+def test_ids_that_begin_alike_are_distinguished_and_versions_are_there_on_request() -> None:
     alike = notebook(("aaaa1111", "x"), ("aaaa1222", "y"))
     assert "@aaaa11\n" in render(alike)
     assert f"@aaaa11.{alike.cells[0].hash[:8]}\n" in render(alike, versioned=True)
@@ -172,7 +172,7 @@ def test_a_header_alone_is_a_notebook_without_cells() -> None:
 
 
 @pytest.mark.parametrize("change", ["\r\n", "bom", "no end"])
-def test_what_a_channel_does_to_a_text_is_undone(change: str) -> None:
+def test_line_endings_and_byte_order_marks_make_no_change(change: str) -> None:
     text = render(THREE)
     if change == "bom":
         text = "\ufeff" + text
@@ -217,7 +217,7 @@ def test_a_changed_source_and_type_replace_what_was_seen() -> None:
 
 
 @pytest.mark.proves("text:merge")
-def test_what_others_changed_stays() -> None:
+def test_changes_of_others_stay() -> None:
     current = notebook(
         ("new00000", "theirs"),
         ("318aaaaa", "import pandas as pd"),

@@ -82,5 +82,5 @@ def test_code_that_cannot_be_parsed_has_no_names():
         "from __future__ import annotations\nclass A:\n    x: (lambda: y) = 1",
     ],
 )
-def test_what_symtable_sees_in_another_way_raises_nothing(source):
+def test_code_that_symtable_reads_differently_raises_nothing(source):
     names_of(source)

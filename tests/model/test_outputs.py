@@ -83,7 +83,7 @@ def test_changes_give_what_they_mean(
 
 @pytest.mark.proves("exec:bounded")
 @pytest.mark.parametrize("length", [1_000_000, 16_000_000])
-def test_what_is_added_costs_the_same_after_much_output(length: int) -> None:
+def test_appending_costs_the_same_after_much_output(length: int) -> None:
     buffer = OutputBuffer([stream("x" * length)])
     tracemalloc.start()
     try:

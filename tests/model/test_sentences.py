@@ -78,7 +78,7 @@ def test_an_error_is_sent_with_the_codes_of_its_message_and_of_its_hint() -> Non
     assert (other["sentence"], other["hint_sentence"]) == (None, None)
 
 
-def test_what_agents_read_of_an_error_has_no_codes() -> None:
+def test_an_error_for_agents_has_no_sentence_code() -> None:
     error = ModelSilent(Sentence("model_silent", seconds="60"))
     assert error.as_dict().keys() == {"code", "message", "hint", "retryable"}
 
@@ -94,7 +94,7 @@ def used() -> Iterator[tuple[str, set[str]]]:
                         yield str(part.value), given
 
 
-def test_what_stands_in_a_sentence_is_given_where_it_is_made() -> None:
+def test_every_placeholder_of_a_sentence_gets_a_value() -> None:
     wrong = [
         (code, given)
         for code, given in used()
@@ -104,12 +104,12 @@ def test_what_stands_in_a_sentence_is_given_where_it_is_made() -> None:
     assert wrong == []
 
 
-def test_every_code_is_of_a_sentence_that_is_said() -> None:
-    said = "".join(
+def test_every_code_is_of_a_sentence_that_is_used() -> None:
+    source = "".join(
         path.read_text(encoding="utf-8")
         for path in (ROOT / "tk_ai_extension").rglob("*.py")
         if path.name != "sentences.py"
     )
     # The side of a cell is a part of a code.
     sides = {"place_after", "place_before"}
-    assert [code for code in SENTENCES.keys() - sides if f'"{code}"' not in said] == []
+    assert [code for code in SENTENCES.keys() - sides if f'"{code}"' not in source] == []

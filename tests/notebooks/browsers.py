@@ -52,13 +52,13 @@ class Browser:
         return await self.recv()
 
     async def join(self, **state: Any) -> None:
-        """Tells who is there."""
+        """Publishes who is there."""
         self.awareness.set_local_state(state)
         update = self.awareness.encode_awareness_update([self.awareness.client_id])
         await self.send(create_awareness_message(update))
 
     def others(self) -> list[dict[str, Any]]:
-        """The states of the others who have told who they are."""
+        """The states of the others who have published who they are."""
         own = self.awareness.client_id
         states = self.awareness.states.items()
         return [state for client, state in states if client != own and state.get("user")]

@@ -127,7 +127,7 @@ async def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 
 
 @pytest.fixture
-def impatient(harness: TabHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def short_grace(harness: TabHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tab that goes away counts as lost at once."""
     monkeypatch.setattr(tabdocument, "GRACE", SHORT)
     monkeypatch.setattr(tabs, "GRACE", SHORT)

@@ -125,7 +125,7 @@ def store(root: Path, warn: Callable[[str], None]) -> NotebookRouter:
 
 
 @pytest.mark.proves("fault:emptied-notebook")
-async def test_an_emptied_notebook_is_recovered_from_the_copy_and_said(tmp_path: Path) -> None:
+async def test_an_emptied_notebook_is_recovered_from_the_copy_and_reported(tmp_path: Path) -> None:
     file = tmp_path / "a.ipynb"
     data = nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("kept")]))
     copy_beside(file).write_text(data)
@@ -143,7 +143,7 @@ async def test_an_emptied_notebook_is_recovered_from_the_copy_and_said(tmp_path:
 
 
 @pytest.mark.proves("fault:emptied-notebook")
-async def test_what_a_person_has_to_decide_is_named_and_left(tmp_path: Path) -> None:
+async def test_a_conflict_between_file_and_copy_is_an_error_and_both_stay(tmp_path: Path) -> None:
     good = nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("kept")]))
 
     async def refused(name: str, content: str, copy: str) -> InvalidNotebook:

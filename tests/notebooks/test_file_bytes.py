@@ -43,7 +43,7 @@ OTHERS = [name for name in FILES if name not in WRITABLE]
 
 
 @dataclass
-class Parts:
+class NotebookBytes:
     """A file taken apart: what is around the cells, and each cell."""
 
     before: bytes
@@ -51,7 +51,7 @@ class Parts:
     after: bytes
 
     @classmethod
-    def of(cls, data: bytes) -> Parts:
+    def of(cls, data: bytes) -> NotebookBytes:
         index = read_notebook(data, "")
         assert index.spans is not None
         cells = [data[start:end] for start, end in index.spans]
@@ -103,13 +103,13 @@ async def test_changing_one_cell_through_the_text_leaves_all_other_bytes(
     bench: DocumentBench, name: str
 ) -> None:
     document, file = await opened(bench, name)
-    old = Parts.of(FILES[name])
+    old = NotebookBytes.of(FILES[name])
     for number in {0, len(old.cells) // 2, len(old.cells) - 1} & set(range(len(old.cells))):
         was = (await document.read()).cells[number]
-        before = Parts.of(file.read_bytes())
+        before = NotebookBytes.of(file.read_bytes())
         source = f"{was.source}\nchanged ü {number}"
         await document.apply([Replace(was.key, source, keep_outputs=True, expect=was.hash)])
-        new = Parts.of(file.read_bytes())
+        new = NotebookBytes.of(file.read_bytes())
         assert (new.before, new.after) == (before.before, before.after)
         assert [c for n, c in enumerate(new.cells) if n != number] == [
             c for n, c in enumerate(before.cells) if n != number
@@ -128,11 +128,11 @@ async def test_moving_inserting_and_deleting_leave_the_bytes_of_all_other_cells(
     bench: DocumentBench, name: str
 ) -> None:
     document, file = await opened(bench, name)
-    old = Parts.of(FILES[name])
+    old = NotebookBytes.of(FILES[name])
     cells, count = list(old.cells), len(old.cells)
 
     async def check(new: set[int] = frozenset()) -> None:  # pyright: ignore[reportArgumentType]
-        now = Parts.of(file.read_bytes())
+        now = NotebookBytes.of(file.read_bytes())
         assert (now.before, now.after) == (old.before, old.after)
         for number in new:
             cells[number] = now.cells[number]
@@ -160,13 +160,13 @@ async def test_moving_inserting_and_deleting_leave_the_bytes_of_all_other_cells(
 
 
 @pytest.mark.parametrize("name", WRITABLE)
-async def test_deleting_every_cell_and_starting_anew(bench: DocumentBench, name: str) -> None:
+async def test_deleting_every_cell_and_adding_new_ones(bench: DocumentBench, name: str) -> None:
     document, file = await opened(bench, name)
-    old = Parts.of(FILES[name])
+    old = NotebookBytes.of(FILES[name])
     await document.apply([Delete(cell.key) for cell in (await document.read()).cells])
-    assert Parts.of(file.read_bytes()).cells == []
+    assert NotebookBytes.of(file.read_bytes()).cells == []
     await document.apply([Insert(CellContent("code", "a\nb")), Insert(CellContent("raw", "c"))])
-    new = Parts.of(file.read_bytes())
+    new = NotebookBytes.of(file.read_bytes())
     assert (new.before, len(new.cells), new.after) == (old.before, 2, old.after)
     assert [cell.source for cell in (await document.read()).cells] == ["a\nb", "c"]
 
@@ -182,9 +182,9 @@ async def test_running_a_cell_changes_its_outputs_and_count_alone(
     if number is None:
         return
     key = snapshot.cells[number].key
-    before = Parts.of(FILES[name])
+    before = NotebookBytes.of(FILES[name])
     await document.apply([SetOutputs(key, (stream("one ü\ntwo"),), 42)])
-    new = Parts.of(file.read_bytes())
+    new = NotebookBytes.of(file.read_bytes())
     assert (new.before, new.after) == (before.before, before.after)
     assert [c for n, c in enumerate(new.cells) if n != number] == [
         c for n, c in enumerate(before.cells) if n != number
@@ -199,7 +199,7 @@ async def test_running_a_cell_changes_its_outputs_and_count_alone(
 
 @pytest.mark.proves("doc:lenient", "doc:errors", "fault:corrupt")
 @pytest.mark.parametrize("name", OTHERS)
-async def test_what_is_broken_or_old_is_left_untouched(bench: DocumentBench, name: str) -> None:
+async def test_a_broken_or_old_file_is_left_untouched(bench: DocumentBench, name: str) -> None:
     document, file = await opened(bench, name)
     os.utime(file, (1, 1))
     with suppress(InvalidNotebook):

@@ -142,7 +142,7 @@ async def test_200_megabytes_are_used_without_holding_the_loop(bench: DocumentBe
     assert await use(bench, 5_000, 200_000_000) < LONGEST_STALL
 
 
-async def test_what_the_process_reads_is_what_we_would(bench: DocumentBench) -> None:
+async def test_the_reader_process_gives_the_same_as_reading_here(bench: DocumentBench) -> None:
     file = bench.root / "n.ipynb"
     generate(file, 20, INLINE + 100_000)
     snapshot = await (await bench.store.open("n.ipynb")).read()
@@ -186,7 +186,7 @@ async def test_the_process_may_die_and_the_next_read_has_a_new_one(bench: Docume
     assert len((await (await bench.store.open("n.ipynb")).read()).cells) == 5
 
 
-async def test_a_process_that_dies_while_it_reads_is_said_so(
+async def test_a_process_that_dies_while_it_reads_is_reported(
     bench: DocumentBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = bench.root / "n.ipynb"

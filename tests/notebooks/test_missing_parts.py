@@ -84,7 +84,7 @@ def test_a_stack_that_is_not_known_is_not_used() -> None:
         GuardedStack(SimpleNamespace(), lambda _: None)
 
 
-def test_a_kernel_manager_without_a_part_is_said_and_let_go_all_the_same(
+def test_a_kernel_manager_without_a_part_is_reported_and_released_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert persistent.missing_parts() == []

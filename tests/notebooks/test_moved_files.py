@@ -145,7 +145,7 @@ async def test_an_edit_while_a_cell_runs_follows_its_file(bench: DocumentBench) 
 
 
 @pytest.mark.parametrize("place", [None, "../outside.ipynb", ".hidden.ipynb", "backup.ipynb~"])
-async def test_a_file_that_is_deleted_or_taken_away_is_not_made_anew(
+async def test_a_file_that_is_deleted_or_taken_away_is_not_created_again(
     bench: DocumentBench, place: str | None
 ) -> None:
     document = await bench.open(notebook(code("a", "aaaa1111")))
@@ -166,7 +166,7 @@ async def test_a_file_that_is_deleted_or_taken_away_is_not_made_anew(
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_contents_managers_notebook_is_followed(tmp_path: Path, late: bool) -> None:
-    """Also where the cell ends after the manager's rename and before the manager tells of it."""
+    """Also where the cell ends after the manager's rename and before the manager publishes it."""
     manager = PairedManager(root_dir=str(tmp_path))
     store = NotebookRouter(
         tmp_path,

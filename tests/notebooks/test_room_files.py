@@ -153,7 +153,7 @@ async def test_a_notebook_that_could_not_be_opened_can_be_once_its_file_is_repai
 
 
 @pytest.mark.proves("fault:concurrent-edit")
-async def test_what_is_typed_stays_in_a_room_that_was_looked_at_while_it_was_opened(
+async def test_typed_text_stays_in_a_room_that_was_read_while_it_was_opened(
     bench: DocumentBench, app: ServerApp
 ) -> None:
     (bench.root / "opened.ipynb").write_bytes(written(notebook(code("a", "aaaa1111"))))

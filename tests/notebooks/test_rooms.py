@@ -133,7 +133,7 @@ async def test_reading_again_is_free_while_nothing_changes(bench: DocumentBench)
 
 
 @pytest.mark.proves("ext:rtc")
-async def test_what_an_agent_runs_does_not_inherit_a_persons_trust(
+async def test_an_agents_run_does_not_inherit_a_persons_trust(
     bench: DocumentBench, app: ServerApp
 ) -> None:
     cells = (code("a", "aaaa1111"), code("b", "bbbb2222"), code("c", "cccc3333"))
@@ -197,7 +197,7 @@ async def test_outputs_have_the_form_that_jupyterlab_has(bench: DocumentBench) -
 # --- rooms stay and go
 
 
-async def test_a_room_that_only_we_opened_is_let_go(bench: DocumentBench, app: ServerApp) -> None:
+async def test_a_room_that_only_we_opened_is_released(bench: DocumentBench, app: ServerApp) -> None:
     document = await bench.open(notebook(code("a", "aaaa1111")))
     await document.read()
     room = room_of(app, document.path)
@@ -285,7 +285,7 @@ async def test_a_room_that_somebody_prepares_is_awaited(
 
 
 @pytest.mark.proves("fault:concurrent-edit")
-async def test_what_another_program_writes_under_a_room_is_not_lost(bench: DocumentBench) -> None:
+async def test_changes_of_another_program_under_a_room_are_not_lost(bench: DocumentBench) -> None:
     document = await bench.open(notebook(code("a", "aaaa1111"), code("b", "bbbb2222")))
     seen = (await document.read()).by_key
     file = bench.root / document.path
@@ -375,9 +375,9 @@ async def test_a_browser_sees_everything_and_may_leave_in_the_middle(
         await browser.sees(lambda shared: str(shared.ycells[0]["source"]) == "from the agent")
         text = browser.notebook.ycells[1]["source"]
         text.insert(len(text), " from the browser")
-        heard = asyncio.Event()
-        stop = bench.store.subscribe(document.path, heard.set)
-        await asyncio.wait_for(heard.wait(), DEADLINE)
+        notified = asyncio.Event()
+        stop = bench.store.subscribe(document.path, notified.set)
+        await asyncio.wait_for(notified.wait(), DEADLINE)
         stop()
         assert sources((await document.read()).cells) == ["from the agent", "b from the browser"]
         async with document.writing("aaaa1111") as writer:

@@ -94,7 +94,7 @@ class Disk:
 CELL = Cell(0, "aaaa1111", "code", "a", id="aaaa1111")
 
 
-class Kept:
+class SavedNotebook:
     """A notebook of one cell, whose outputs a saver saves."""
 
     path = "n.ipynb"
@@ -112,7 +112,7 @@ class Kept:
 
 @asynccontextmanager
 async def writing(saver: OutputSaver) -> AsyncIterator[CellOutputWriter]:
-    document: Any = Kept(saver)
+    document: Any = SavedNotebook(saver)
     async with document.session.writing(document, CELL.key) as writer:
         yield writer
 
@@ -142,7 +142,7 @@ async def test_a_save_that_fails_is_tried_again_later_and_later_and_the_end_says
 
 
 @pytest.mark.proves("fault:flood")
-async def test_what_is_printed_while_it_saves_is_saved_too_when_the_cell_ends() -> None:
+async def test_output_during_a_save_is_saved_when_the_cell_ends() -> None:
     saved: list[int] = []
     saving, go_on = asyncio.Event(), asyncio.Event()
 

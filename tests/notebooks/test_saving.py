@@ -295,7 +295,7 @@ async def test_a_file_that_goes_in_the_last_moment_stays_gone(
     assert names(bench.root) == []
 
 
-async def test_a_file_that_keeps_changing_is_said_so(
+async def test_a_file_that_keeps_changing_is_reported(
     bench: DocumentBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     document = await bench.open(notebook(code("a", "aaaa1111")))
@@ -313,7 +313,7 @@ async def test_a_file_that_keeps_changing_is_said_so(
 
 
 @pytest.fixture
-def standing_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def frozen_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system whose clock does not move: two writes look alike but for their content."""
     now = time.time_ns() + 60 * 10**9
 
@@ -323,8 +323,8 @@ def standing_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FileVersion, "of", of)
 
 
-@pytest.mark.usefixtures("standing_clock")
-async def test_two_writes_in_one_tick_of_the_clock_are_told_apart(bench: DocumentBench) -> None:
+@pytest.mark.usefixtures("frozen_clock")
+async def test_two_writes_in_one_tick_of_the_clock_are_distinguished(bench: DocumentBench) -> None:
     document = await bench.open(notebook(code("a", "aaaa1111"), code("z", "bbbb2222")))
     file = bench.root / document.path
 

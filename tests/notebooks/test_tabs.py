@@ -88,7 +88,7 @@ async def test_a_change_whose_answer_was_lost_is_not_made_twice(harness: TabHarn
 
 
 @pytest.mark.proves("fault:tab-lost")
-async def test_a_change_that_was_not_heard_is_made_when_the_tab_is_back(
+async def test_a_change_that_was_not_received_is_made_when_the_tab_is_back(
     harness: TabHarness,
 ) -> None:
     document = await harness.document()
@@ -107,7 +107,7 @@ async def test_a_change_that_was_not_heard_is_made_when_the_tab_is_back(
 
 @pytest.mark.proves("fault:tab-lost")
 @pytest.mark.parametrize("was_made", [True, False])
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_grace")
 async def test_the_outcome_is_unknown_until_the_tab_returns(
     harness: TabHarness, was_made: bool
 ) -> None:
@@ -123,10 +123,10 @@ async def test_the_outcome_is_unknown_until_the_tab_returns(
     with pytest.raises(OutcomeUnknown) as raised:
         await document.apply([INSERT])
     assert raised.value.details["op_id"]
-    told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    settled: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     async def settle(changes: Any) -> None:
-        told.set_result(changes)
+        settled.set_result(changes)
 
     raised.value.settle = settle
     # Nobody writes underneath it: it may come back with the change.
@@ -134,7 +134,7 @@ async def test_the_outcome_is_unknown_until_the_tab_returns(
         await document.apply([Replace("aaaa1111", "x")])
     assert sources(harness.on_disk()) == ["a", "b"]
     await harness.page.connect()
-    changes = await asyncio.wait_for(told, DEADLINE)
+    changes = await asyncio.wait_for(settled, DEADLINE)
     if was_made:
         (change,) = changes
         assert (change.action, change.after.source) == ("insert", "new")
@@ -182,7 +182,7 @@ async def test_a_change_that_was_saved_before_the_tab_was_closed_is_not_made_aga
 
 
 @pytest.mark.proves("fault:tab-lost")
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_grace")
 async def test_unsaved_work_in_a_tab_that_is_offline_is_left_alone(harness: TabHarness) -> None:
     document = await harness.document()
     await harness.person.type(PATH, 0, " typed")
@@ -201,7 +201,7 @@ async def test_unsaved_work_in_a_tab_that_is_offline_is_left_alone(harness: TabH
 
 
 @pytest.mark.proves("fault:tab-lost")
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_grace")
 async def test_a_person_gives_up_what_a_tab_held_that_crashed(harness: TabHarness) -> None:
     document = await harness.document()
     assert (await harness.ask("GET", "")).json() == {"lost": []}
@@ -227,7 +227,7 @@ async def test_a_person_gives_up_what_a_tab_held_that_crashed(harness: TabHarnes
 
 
 @pytest.mark.proves("fault:tab-lost")
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_grace")
 async def test_a_saved_notebook_in_a_tab_that_is_offline_is_edited_in_its_file(
     harness: TabHarness,
 ) -> None:
@@ -242,7 +242,7 @@ async def test_a_saved_notebook_in_a_tab_that_is_offline_is_edited_in_its_file(
     assert sources((await document.read()).cells) == ["a typed", "x"]
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_grace")
 async def test_a_tab_that_does_not_answer_is_no_wait_for_ever(
     harness: TabHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,7 +264,7 @@ async def test_a_tab_that_does_not_answer_is_no_wait_for_ever(
 
 
 @pytest.mark.proves("fault:tab-lost", "ext:rtc")
-async def test_outputs_are_complete_after_the_line_was_cut(harness: TabHarness) -> None:
+async def test_outputs_are_complete_after_the_connection_was_lost(harness: TabHarness) -> None:
     document = await harness.document()
     async with document.writing("aaaa1111") as writer:
         await writer.start()
@@ -305,7 +305,7 @@ async def test_outputs_go_on_in_the_file_and_in_the_tab_that_opens_it_again(
 
 
 @pytest.mark.proves("fault:tab-lost")
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_grace")
 async def test_outputs_of_a_run_that_ended_meanwhile_are_there_when_the_tab_is_back(
     harness: TabHarness,
 ) -> None:
@@ -345,7 +345,7 @@ async def test_outputs_whose_receipt_was_lost_are_there_once(harness: TabHarness
     document, opened = await harness.document(), harness.page.notebooks[PATH]
     back: list[asyncio.Task[None]] = []
 
-    async def heard_and_cut(question: Json) -> None:
+    async def apply_and_cut(question: Json) -> None:
         opened.set_outputs(question)
         await harness.page.cut()
         back.append(asyncio.create_task(harness.page.connect()))
@@ -354,7 +354,7 @@ async def test_outputs_whose_receipt_was_lost_are_there_once(harness: TabHarness
         await writer.start()
         await writer.write([Append(stream("one "))])
         await document.outputs("aaaa1111")
-        harness.page.before = once("outputs", heard_and_cut)
+        harness.page.before = once("outputs", apply_and_cut)
         await writer.write([StreamEdit(0, 4, "two")])
         assert await document.outputs("aaaa1111") == (stream("one two"),)
         await back[0]
@@ -384,7 +384,7 @@ async def test_a_notebook_that_is_opened_while_a_cell_runs_in_its_file_shows_all
 
 
 @pytest.mark.proves("fault:tab-lost", "edit:history")
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_grace")
 async def test_history_says_what_came_of_a_change_once_the_tab_is_back(harness: TabHarness) -> None:
     (extension,) = harness.app.extension_manager.extension_apps["tk_ai_extension"]
     app: Any = extension

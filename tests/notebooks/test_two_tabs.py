@@ -32,7 +32,7 @@ async def test_the_tab_with_unsaved_changes_counts_and_the_other_one_follows(
 
 
 @pytest.mark.proves("fault:concurrent-edit")
-async def test_two_tabs_with_unsaved_changes_are_told(harness: TabHarness) -> None:
+async def test_two_tabs_with_unsaved_changes_are_an_error(harness: TabHarness) -> None:
     other = await harness.another_page()
     await other.open(PATH)
     await harness.person.type(PATH, 0, " typed")

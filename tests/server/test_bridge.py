@@ -106,7 +106,7 @@ async def test_each_piece_of_a_stream_arrives_before_the_next_is_made(serve: Ser
 
 
 async def test_a_client_that_leaves_is_a_disconnect(serve: Serve) -> None:
-    started, heard = asyncio.Event(), asyncio.Event()
+    started, disconnected = asyncio.Event(), asyncio.Event()
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
         await receive()
@@ -114,7 +114,7 @@ async def test_a_client_that_leaves_is_a_disconnect(serve: Serve) -> None:
         started.set()
         assert (await receive())["type"] == "http.disconnect"
         await send({"type": "http.response.body", "body": b"to nobody", "more_body": True})
-        heard.set()
+        disconnected.set()
 
     port = await serve(app)
     _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -122,7 +122,7 @@ async def test_a_client_that_leaves_is_a_disconnect(serve: Serve) -> None:
     async with asyncio.timeout(DEADLINE):
         await started.wait()
         writer.close()
-        await heard.wait()
+        await disconnected.wait()
 
 
 async def test_a_client_that_does_not_read_stops_the_application(serve: Serve) -> None:

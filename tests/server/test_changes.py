@@ -1,4 +1,4 @@
-"""What agents changed in a notebook is told to a person who looks at it, and taken back for them."""
+"""What agents changed in a notebook is published to a person who looks at it, and taken back for them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def change(call: Call, notebook: str, source: str, caller: str = "me") -> 
 
 
 @pytest.mark.proves("ext:rtc")
-async def test_a_change_is_told_with_who_and_when_and_the_diff(
+async def test_a_change_is_reported_with_who_and_when_and_the_diff(
     person: Person, call: Call, notebook: str
 ) -> None:
     assert await person.changes(notebook) == []
@@ -98,20 +98,20 @@ async def test_a_change_is_told_with_who_and_when_and_the_diff(
 
 
 @pytest.mark.proves("ext:rtc")
-async def test_who_looks_is_told_of_changes_and_runs_as_they_happen(
+async def test_a_follower_is_notified_of_changes_and_runs_as_they_happen(
     person: Person, call: Call, notebook: str
 ) -> None:
     async with person.watching(notebook) as events:
         await change(call, notebook, "1 / 2")
-        kind, told = await anext(events)
-        assert (kind, told["kind"], told["cells"]) == ("changed", "changed", ["fails000"])
-        assert told["entry"] == (await person.changes(notebook))[0]["entry"]
+        kind, event = await anext(events)
+        assert (kind, event["kind"], event["cells"]) == ("changed", "changed", ["fails000"])
+        assert event["entry"] == (await person.changes(notebook))[0]["entry"]
         await call("execute_cell", notebook=notebook, cell="fails000")
         running, ran = await anext(events), await anext(events)
         assert [running[0], ran[0]] == ["running", "ran"]
         assert ran[1]["cells"] == ["fails000"]
         assert ran[1]["status"] == "ok"
-        await person.undo(notebook=notebook, entries=[told["entry"]], cells=["fails000"])
+        await person.undo(notebook=notebook, entries=[event["entry"]], cells=["fails000"])
         assert (await anext(events))[0] == "taken_back"
 
 
@@ -129,7 +129,7 @@ async def test_one_cell_of_what_an_agent_did_is_taken_back_and_the_rest_stays(
     assert changed["entry"] not in {each["entry"] for each in await person.changes(notebook)}
 
 
-async def test_of_a_change_to_several_cells_what_came_back_is_told_no_more(
+async def test_undone_cells_of_a_change_are_no_longer_reported(
     person: Person, call: Call, notebook: str, jp_root_dir: Path
 ) -> None:
     before = sources(jp_root_dir)
@@ -147,7 +147,7 @@ async def test_of_a_change_to_several_cells_what_came_back_is_told_no_more(
     assert await person.changes(notebook) == []
 
 
-async def test_what_somebody_has_worked_on_since_stays_and_the_answer_says_so(
+async def test_a_cell_that_was_edited_since_is_not_undone_and_the_answer_says_so(
     person: Person, call: Call, notebook: str, jp_root_dir: Path
 ) -> None:
     await change(call, notebook, "1 / 2")
@@ -175,7 +175,7 @@ async def test_what_somebody_has_worked_on_since_stays_and_the_answer_says_so(
         ({"notebook": "plan.ipynb", "entries": [999]}, 409, "nothing_to_undo"),
     ],
 )
-async def test_what_cannot_be_taken_back_is_refused_and_changes_nothing(
+async def test_an_impossible_undo_is_refused_and_changes_nothing(
     person: Person, notebook: str, jp_root_dir: Path, refused: tuple[dict[str, Any], int, str]
 ) -> None:
     body, status, code = refused
@@ -216,7 +216,7 @@ def cells(ask: Ask, jp_auth_header: dict[str, str]) -> Cells:
     return Cells(ask, jp_auth_header)
 
 
-async def test_the_cells_that_agents_wrote_are_told_with_the_time_of_their_last_change(
+async def test_the_cells_that_agents_wrote_are_listed_with_the_time_of_their_last_change(
     cells: Cells, person: Person, call: Call, notebook: str
 ) -> None:
     assert await cells(notebook) == ({}, None)

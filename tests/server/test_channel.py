@@ -149,30 +149,30 @@ async def test_no_event_of_a_chat_is_lost_or_doubled_whenever_connections_are_lo
     for seed in range(6):
         asking = Held(Answer.of(WORDS), after=10)
         model.add(asking)
-        heard: list[list[int]] = [[first] if first else [] for _ in pages]
+        received: list[list[int]] = [[first] if first else [] for _ in pages]
         saying = asyncio.create_task(say(WORDS, chat=chat))
         following = [
             asyncio.create_task(follow(page, chat, random.Random(f"{seed} {place}"), ids))
-            for place, (page, ids) in enumerate(zip(pages, heard, strict=True))
+            for place, (page, ids) in enumerate(zip(pages, received, strict=True))
         ]
         if first == 0:
             # The first turn's end is one, too.
             await asyncio.gather(*following)
             following = [
                 asyncio.create_task(follow(page, chat, random.Random(f"{seed} {place}"), ids))
-                for place, (page, ids) in enumerate(zip(pages, heard, strict=True))
+                for place, (page, ids) in enumerate(zip(pages, received, strict=True))
             ]
         await asyncio.wait_for(asking.held.wait(), DEADLINE)
         asking.go_on.set()
         answer = await saying
         await asyncio.gather(*following)
         expected = list(range(max(first, 1), answer["last_event"] + 1))
-        assert heard == [expected, expected]
+        assert received == [expected, expected]
         first = answer["last_event"]
 
 
 @pytest.mark.proves("ext:chat")
-async def test_a_page_that_knows_more_than_the_server_is_told_to_begin_again(
+async def test_a_page_that_knows_more_than_the_server_is_asked_to_begin_again(
     open_page: OpenPage, say: Any, model: ScriptedModel
 ) -> None:
     model.add(Answer.of("Hello."))
@@ -185,7 +185,7 @@ async def test_a_page_that_knows_more_than_the_server_is_told_to_begin_again(
 
 
 @pytest.mark.proves("rest:permissions")
-async def test_what_is_asked_while_the_connection_is_lost_comes_once_and_after_a_reload_all_that_waits(
+async def test_requests_during_a_lost_connection_come_once_and_after_a_reload_all_pending_ones(
     open_page: OpenPage, call: Call, notebook: str
 ) -> None:
     page, other = await open_page("page"), await open_page("other")
@@ -259,7 +259,7 @@ async def test_a_topic_that_cannot_be_followed_is_an_error_and_not_tried_for_eve
     assert (await page.next(number))["error"]["message"] == "Too many follow."
 
 
-async def test_what_has_ended_is_kept_within_bounds(
+async def test_ended_feeds_are_kept_within_bounds(
     open_page: OpenPage, extension: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel, "MAX_IDLE_FEEDS", 3)
@@ -275,7 +275,7 @@ async def test_what_has_ended_is_kept_within_bounds(
     assert len(kept._feeds) <= 3 + 1
 
 
-async def test_what_nobody_follows_any_more_is_not_kept(
+async def test_a_feed_without_subscriptions_is_dropped(
     open_page: OpenPage, extension: Any, notebook: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel, "KEEP", 0.0)
@@ -368,7 +368,7 @@ class TestReader:
         jp_server_config.ServerApp.authorizer_class = Reader
         return jp_server_config
 
-    async def test_who_may_only_read_follows_and_offers_no_notebook(
+    async def test_a_user_with_read_access_follows_and_registers_no_tab(
         self, open_page: OpenPage, extension: Any
     ) -> None:
         page = await open_page("page")

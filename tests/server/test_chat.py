@@ -73,7 +73,7 @@ async def events_of(response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
 
 
 def sessions_user(extension: Any) -> str:
-    """The user of a server whose login does not tell users apart."""
+    """The user of a server whose login does not distinguish users."""
     return str(extension.services.owner)
 
 
@@ -120,7 +120,7 @@ async def test_a_message_is_answered_with_what_came_of_it(
 
 @pytest.mark.real_cli
 @pytest.mark.proves("ext:chat", "rest:chat")
-async def test_a_message_becomes_calls_cells_outputs_and_an_answer_told_in_their_order(
+async def test_a_message_becomes_calls_cells_outputs_and_an_answer_in_order(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient, notebook: str, jp_root_dir: Path
 ) -> None:
     """The whole way: a notebook is connected, a cell fails, is overwritten and runs."""
@@ -142,12 +142,12 @@ async def test_a_message_becomes_calls_cells_outputs_and_an_answer_told_in_their
     path = "/api/tk-ai/chats/{id}"
     _, page = await client.request("GET", path.format(id=seen[0]["chat"]).lstrip("/"))
     jsonschema.validate(page, await described(client, path, "get"))
-    told = [
+    kinds = [
         f"{event['kind']} {event.get('tool', '')}".strip()
         for event in seen
         if event["kind"] not in ("text", "tool_progress", "usage")
     ]
-    assert told == [
+    assert kinds == [
         *("message", "began", "tool_call use_notebook", "tool_result use_notebook"),
         *("tool_call insert_and_execute_cell", "cell_change"),
         "tool_result insert_and_execute_cell",
@@ -158,8 +158,8 @@ async def test_a_message_becomes_calls_cells_outputs_and_an_answer_told_in_their
     assert [event["ok"] for event in results] == [True, False, True, True]
     assert "NameError" in results[1]["text"]
     assert "12" in results[3]["text"]
-    said = "".join(event["text"] for event in seen if event["kind"] == "text")
-    assert said == "I'll connect.A name.The total is 12."
+    text = "".join(event["text"] for event in seen if event["kind"] == "text")
+    assert text == "I'll connect.A name.The total is 12."
     assert (seen[-1]["end"], seen[-1]["text"]) == ("done", "The total is 12.")
     cell, *_ = nbformat.read(jp_root_dir / notebook, as_version=4).cells
     assert cell.source == "sum([3, 4, 5])"
@@ -271,14 +271,14 @@ async def test_a_plan_is_approved_and_carried_out(
         assert (status, refused["error"]["code"]) == (code, error)
 
     model.add(Answer.of("And a heading."))
-    said = {"plan": planned["turn"], "answer": "reject", "words": "With a heading."}
-    status, anew = await client.request("POST", path, said)
-    jsonschema.validate(anew, await described(client, "/api/tk-ai/chats/{id}/plan", "post"))
-    assert (status, anew["plan"], anew["text"]) == (200, True, "And a heading.")
+    body = {"plan": planned["turn"], "answer": "reject", "words": "With a heading."}
+    status, revised = await client.request("POST", path, body)
+    jsonschema.validate(revised, await described(client, "/api/tk-ai/chats/{id}/plan", "post"))
+    assert (status, revised["plan"], revised["text"]) == (200, True, "And a heading.")
 
     insert = ToolUse("insert_cell", {"source": "# Prices", "cell_type": "markdown", "index": 0})
     model.add(Answer.of(insert), Answer.of("Done."))
-    body = {"plan": anew["turn"], "answer": "approve", "mode": "edit"}
+    body = {"plan": revised["turn"], "answer": "approve", "mode": "edit"}
     accept = {"Accept": "text/event-stream"}
     seen: list[dict[str, Any]] = []
     async with http.stream(
@@ -291,7 +291,7 @@ async def test_a_plan_is_approved_and_carried_out(
 
 
 @pytest.mark.proves("threat:exhaustion")
-async def test_who_follows_chats_takes_no_place_from_those_who_are_answered(
+async def test_followers_of_chats_use_none_of_the_places_for_answers(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient, extension: Any
 ) -> None:
     model.add(*[Answer.of("Yes.")] * 4)
@@ -389,7 +389,7 @@ WRONG_MESSAGES: tuple[tuple[dict[str, Any], int, str], ...] = (
 )
 
 
-async def test_what_cannot_be_sent_is_refused_and_nothing_is_asked(
+async def test_an_invalid_message_is_refused_and_the_model_is_not_asked(
     client: Client, model: ScriptedModel
 ) -> None:
     with Cases() as cases:
@@ -405,7 +405,9 @@ async def test_what_cannot_be_sent_is_refused_and_nothing_is_asked(
 
 @pytest.mark.real_cli
 @pytest.mark.proves("fault:model-api")
-async def test_a_refused_key_is_said_with_what_to_do(client: Client, model: ScriptedModel) -> None:
+async def test_a_refused_key_is_reported_with_what_to_do(
+    client: Client, model: ScriptedModel
+) -> None:
     model.add(*[UNAUTHORIZED] * 5)
     status, answer = await client.say("Hello.")
     assert (status, answer["error"]["code"]) == (502, "model_unauthorized")

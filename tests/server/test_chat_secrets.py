@@ -132,7 +132,7 @@ file.chmod(0o600)
 
 
 @pytest.mark.proves("threat:project-keys", "threat:secrets")
-async def test_what_a_folder_holds_runs_nothing_and_sends_the_server_s_key_nowhere(
+async def test_files_of_a_folder_run_nothing_and_send_the_server_s_key_nowhere(
     start_server: StartServer, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model.add(Answer.of("Here."))

@@ -47,8 +47,8 @@ def a_run(*, begun: int = 3, ended: bool = True) -> Run:
     return run
 
 
-async def told(run: Run, position: Position) -> list[tuple[str, Any]]:
-    """What somebody is told from there to the end, each as its model says."""
+async def messages_after(run: Run, position: Position) -> list[tuple[str, Any]]:
+    """Messages from a position to the end, each checked against its model."""
     messages = [
         (kind, data)
         async for event in run.events_after(position.event)
@@ -71,7 +71,7 @@ def test_any_event_id_is_followed_to_the_end_or_refused(text: str) -> None:
         position = Position.parse(text, run)
     except InvalidArguments:
         return
-    messages = asyncio.run(told(run, position))
+    messages = asyncio.run(messages_after(run, position))
     if position.event < run.version:
         assert messages[-1] == ("done", {"status": "ok"})
     assert str(Position.parse(str(position), run)) == str(position)
@@ -104,7 +104,7 @@ def outputs(messages: list[tuple[str, Any]], shown: list[str]) -> list[str]:
 
 
 @pytest.mark.proves("rest:executions", "out:stream")
-async def test_what_was_written_over_in_forgotten_events_is_told_anew() -> None:
+async def test_output_that_was_overwritten_in_forgotten_events_is_sent_again() -> None:
     """A progress bar, and a line that was cut for longer than its events are kept."""
     step = Step(cell="bar", status="running", outputs=OutputBuffer([stream("10 % of it all\n")]))
     run = Run(Caller("ada", "key", "rest"), "kernel", "plan.ipynb", [step])
@@ -122,7 +122,7 @@ async def test_what_was_written_over_in_forgotten_events_is_told_anew() -> None:
     run.record("done", {"status": "ok"})
 
     position = Position.parse(cut, run)
-    assert outputs(await told(run, position), shown) == [f"{MAX_EVENTS + 9} %"]
+    assert outputs(await messages_after(run, position), shown) == [f"{MAX_EVENTS + 9} %"]
 
 
 @pytest.mark.proves("rest:errors")
@@ -150,7 +150,7 @@ async def test_a_message_is_bounded_however_late_it_is_read_and_resumes_anywhere
         run.steps[-1].outputs.apply(StreamEdit(2, start, lines[start : start + 50_000]))
         run.record("outputs", {"cell": "cell2", "count": 3})
     run.record("done", {"status": "ok"})
-    everything = await told(run, Position())
+    everything = await messages_after(run, Position())
     assert max(len(data.get("text", "")) for _, data in everything) == PIECE
     whole = outputs(everything, [])
     assert whole[-1] == lines

@@ -46,7 +46,7 @@ async def test_a_text_file_is_read_whole(files: Files) -> None:
     "path",
     ["../outside.txt", "link.txt", "data/.hidden", "/etc/passwd", "data/../../outside.txt", "a\0b"],
 )
-async def test_what_is_outside_or_hidden_is_refused(files: Files, path: str) -> None:
+async def test_a_path_outside_or_hidden_is_refused(files: Files, path: str) -> None:
     with pytest.raises(PathRefused):
         await files.read_text(path)
 
@@ -55,7 +55,9 @@ async def test_what_is_outside_or_hidden_is_refused(files: Files, path: str) -> 
     ("path", "error"),
     [("missing.txt", FileMissing), ("data", NotReadable), ("picture.bin", NotReadable)],
 )
-async def test_what_is_no_text_is_refused(files: Files, path: str, error: type[Exception]) -> None:
+async def test_a_file_without_text_is_refused(
+    files: Files, path: str, error: type[Exception]
+) -> None:
     with pytest.raises(error):
         await files.read_text(path)
 

@@ -1,4 +1,4 @@
-"""Servers as processes of their own: how they start, how they stop, and what they never tell."""
+"""Servers as processes of their own: how they start, how they stop, and what they never reveal."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ LONG = "import time\nprint('begun', flush=True)\nwhile True: time.sleep(0.1)"
 
 
 class Rest:
-    """The REST face of a server process."""
+    """The REST interface of a server process."""
 
     def __init__(self, server: ServerProcess) -> None:
         self._http = httpx2.AsyncClient(
@@ -84,7 +84,7 @@ def _notebook(server: ServerProcess, *sources: str) -> str:
 
 @pytest.mark.proves("mcp:lazy")
 @pytest.mark.usefixtures("fresh_processes")
-async def test_what_takes_long_to_import_waits_until_the_server_is_up(
+async def test_slow_imports_wait_until_the_server_is_up(
     start_server: StartServer,
 ) -> None:
     server = await start_server(config=WATCH_IMPORTS)
@@ -175,9 +175,9 @@ async def test_it_stops_within_five_seconds_with_cells_running_and_clients_waiti
         await asyncio.wait_for(server.process.wait(), DEADLINE)
         took = time.monotonic() - began
         await asyncio.wait((following, waiting, *agents), timeout=DEADLINE)
-        (told,) = waiting.result()["runs"]
-        assert told["status"] == "interrupted"
-        assert "The server stopped during this execution" in told["message"]
+        (run,) = waiting.result()["runs"]
+        assert run["status"] == "interrupted"
+        assert "The server stopped during this execution" in run["message"]
         for task in (following, *agents):
             task.cancel()
         await asyncio.gather(following, waiting, *agents, return_exceptions=True)
@@ -192,7 +192,7 @@ def _tracebacks(log: str) -> str:
     return "\n".join(part for part in log.split("Traceback (most recent call last):")[1:])
 
 
-async def test_what_it_keeps_is_readable_by_its_user_alone(start_server: StartServer) -> None:
+async def test_its_data_is_readable_by_its_user_alone(start_server: StartServer) -> None:
     server = await start_server()
     notebook = _notebook(server, "print('x\\n' * 9000)")
     async with Rest(server) as rest:
@@ -246,16 +246,16 @@ async def test_a_secret_is_nowhere(start_server: StartServer) -> None:
         answers += [(await rest.get(path)).text for path in paths]
         family = psutil.Process(server.process.pid).children(recursive=True)
         environments = [json.dumps(process.environ()) for process in family]
-    assert "PATH" in json.dumps(answers), "no kernel told of its environment"
+    assert "PATH" in json.dumps(answers), "no kernel printed its environment"
     assert environments
     await server.stop()
-    told = [json.dumps(answers), server.log.text, *environments]
+    exposed = [json.dumps(answers), server.log.text, *environments]
     kept = [
         path.read_bytes().decode("utf-8", "replace")
         for path in _below(server.home)
         if path.is_file() and path.name != ".secrets.env" and path.parent.name != "config"
     ]
     for secret in (canary, other):
-        assert [place for place in told + kept if secret in place] == []
+        assert [place for place in exposed + kept if secret in place] == []
     # The server's own token is in Jupyter's runtime file, and nowhere else.
-    assert [place for place in told if server.token in place] == []
+    assert [place for place in exposed if server.token in place] == []

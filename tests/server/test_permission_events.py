@@ -1,4 +1,4 @@
-"""Requests for permission as a stream: whoever shows them hears what is asked, and how it ended."""
+"""Permission requests as a stream of events: each request, and how it ended."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def stream(
 
 
 @pytest.mark.proves("rest:permissions", "rest:openapi")
-async def test_what_is_asked_and_how_it_ended_is_told_to_all_who_listen(
+async def test_each_request_and_its_outcome_are_published_to_all_followers(
     ask: Ask, call: Call, follow: Follow, notebook: str, jp_auth_header: dict[str, str]
 ) -> None:
     cell = {"notebook": notebook, "cell": "prints00"}
@@ -108,7 +108,7 @@ class TestExpiry:
         return jp_server_config
 
     @pytest.mark.proves("rest:permissions")
-    async def test_what_nobody_answers_in_time_expires_and_is_told_so(
+    async def test_a_request_that_nobody_answers_expires_and_that_is_published(
         self, call: Call, follow: Follow, notebook: str
     ) -> None:
         async with follow() as events:
@@ -124,7 +124,7 @@ class TestExpiry:
 
 class TestTwoUsers(ServesTwoUsers):
     @pytest.mark.proves("ext:multi-user", "threat:other-user")
-    async def test_each_hears_of_their_own_alone(
+    async def test_each_user_receives_only_their_own_requests(
         self, ask: Ask, call: Call, follow: Follow, notebook: str
     ) -> None:
         insert = {"notebook": notebook, "source": "adas = 1"}
@@ -138,7 +138,7 @@ class TestTwoUsers(ServesTwoUsers):
             assert refused.code == 404
             await ask("POST", f"{PATH}/{permission}", body, **headers_of("ada"))
             assert (await anext(adas))["outcome"] == "once"
-            # The first that Bob hears of is his own.
+            # The first request that Bob receives is his own.
             theirs = {**insert, "source": "bobs = 1"}
             await ask("POST", "api/tk-ai/tools/insert_cell", theirs, **headers_of("bob"))
             assert "bobs = 1" in (await anext(bobs))["permission"]["preview"]

@@ -50,7 +50,7 @@ async def test_a_request_shows_the_code_and_its_answer_lets_just_that_run(
 
 
 @pytest.mark.proves("rest:permissions", "perm:approvals", "perm:message")
-async def test_a_person_may_refuse_and_the_call_is_told_so(
+async def test_a_person_may_deny_and_the_call_gets_an_error(
     ask: Ask, call: Call, notebook: str, jp_auth_header: dict[str, str]
 ) -> None:
     await call("insert_cell", notebook=notebook, source="x")
@@ -77,7 +77,7 @@ WRONG_ANSWERS: tuple[tuple[str | None, dict[str, Any], int], ...] = (
 
 
 @pytest.mark.proves("rest:permissions", "rest:errors")
-async def test_what_is_no_answer_or_answers_nothing_is_refused_and_the_request_waits_on(
+async def test_an_invalid_answer_is_refused_and_the_request_stays_pending(
     ask: Ask, call: Call, notebook: str, jp_auth_header: dict[str, str]
 ) -> None:
     await call("insert_cell", notebook=notebook, source="x")

@@ -131,8 +131,8 @@ async def play(
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
-        said, _ = await process.communicate()
+        output, _ = await process.communicate()
     finally:
         with suppress(ProcessLookupError):
             process.kill()
-    assert process.returncode == 0, f"{phase}, seed {seed}, {arguments}\n{said.decode()}"
+    assert process.returncode == 0, f"{phase}, seed {seed}, {arguments}\n{output.decode()}"

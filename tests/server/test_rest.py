@@ -142,7 +142,7 @@ async def test_every_route_is_below_the_base_url(
 
 
 @pytest.mark.proves("rest:errors")
-async def test_what_is_no_route_is_a_typed_error(ask: Ask, jp_auth_header: dict[str, str]) -> None:
+async def test_an_unknown_route_is_a_typed_error(ask: Ask, jp_auth_header: dict[str, str]) -> None:
     paths = ("api/tk-ai", "api/tk-ai/", "api/tk-ai/nothing", "api/tk-ai/tools/a/b")
     with Cases() as cases:
         for path, method in product(paths, ("GET", "POST", "DELETE")):
@@ -194,7 +194,7 @@ def follow(jp_base_url: str, jp_http_port: int, jp_auth_header: dict[str, str]) 
 
 
 def _text(events: list[Event]) -> str:
-    """The stream output that the events tell of."""
+    """The stream output of the events."""
     text = ""
     for _, kind, data in events:
         if kind == "output" and "text" in data:
@@ -234,7 +234,7 @@ async def test_an_execution_streams_its_events_and_resumes_where_the_line_was_cu
 
 
 @pytest.mark.proves("rest:executions", "exec:display-update")
-async def test_what_is_written_over_is_cut_and_told_anew(
+async def test_overwritten_output_is_truncated_and_sent_again(
     call: Call, follow: Any, notebook: str
 ) -> None:
     code = (
@@ -256,7 +256,7 @@ async def test_what_is_written_over_is_cut_and_told_anew(
     assert outputs == ["'second'", "after\n"]
 
 
-async def test_an_execution_that_is_over_is_told_whole(
+async def test_an_execution_that_is_over_is_sent_whole(
     call: Call, follow: Any, notebook: str
 ) -> None:
     _, ran = await call("execute_cell", notebook=notebook, cell="prints00")

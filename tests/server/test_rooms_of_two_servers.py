@@ -30,7 +30,7 @@ async def call(server: ServerProcess, tool: str, **arguments: Any) -> tuple[int,
 
 
 @pytest.mark.proves("fault:one-server")
-async def test_what_is_acknowledged_is_in_the_notebook(start_server: StartServer) -> None:
+async def test_an_acknowledged_change_is_in_the_notebook(start_server: StartServer) -> None:
     one = await start_server(config=ROOMS + DELAY)
     nbformat.write(nbformat.v4.new_notebook(), one.root / "a.ipynb")
     two = await start_server(config=ROOMS + DELAY, beside=one)

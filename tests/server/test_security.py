@@ -84,7 +84,7 @@ async def test_another_origin_is_refused_even_with_the_token(
 
 
 @pytest.mark.proves("threat:csrf")
-async def test_another_origin_gets_no_leave_in_advance(ask: Ask) -> None:
+async def test_another_origin_gets_no_permission_in_advance(ask: Ask) -> None:
     for path in PATHS:
         response = await ask(
             "OPTIONS",
@@ -174,7 +174,7 @@ class TestAuthorization:
         return jp_server_config
 
     @pytest.mark.proves("mcp:auth")
-    async def test_who_may_only_read_runs_nothing(
+    async def test_a_user_with_read_access_runs_nothing(
         self, ask: Ask, jp_auth_header: dict[str, str]
     ) -> None:
         for method, path in _implemented():
@@ -280,7 +280,7 @@ class TestAllowedOrigins:
         assert preflight.headers["Access-Control-Expose-Headers"] == "mcp-session-id"
 
 
-async def test_what_a_cell_wrote_never_runs_in_a_page(
+async def test_an_artifact_never_runs_in_a_page(
     ask: Ask, extension: Any, jp_auth_header: dict[str, str]
 ) -> None:
     artifact = await extension.workspace.artifacts.write(

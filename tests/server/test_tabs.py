@@ -35,7 +35,7 @@ class FakeConnection:
         self.is_dropped = True
 
 
-def told(name: str = "n", path: str = "n.ipynb", *, dirty: bool = False) -> dict[str, Any]:
+def tab_entry(name: str = "n", path: str = "n.ipynb", *, dirty: bool = False) -> dict[str, Any]:
     return {"id": name, "path": path, "dirty": dirty, "focused": True}
 
 
@@ -101,11 +101,11 @@ async def test_a_page_needs_a_name(connect: Any, jp_auth_header: dict[str, str])
         ("[]", 1008),
         ('{"tabs": [1]}', 1008),
         ('{"tabs": [{"id": 1, "path": "n.ipynb"}]}', 1008),
-        (json.dumps({"tabs": [told()] * (tabs.MAX_TABS + 1)}), 1008),
+        (json.dumps({"tabs": [tab_entry()] * (tabs.MAX_TABS + 1)}), 1008),
     ],
     ids=["no JSON", "no object", "no notebook", "no name", "too many"],
 )
-async def test_what_no_page_says_ends_the_line(
+async def test_an_invalid_message_closes_the_connection(
     connect: Any, jp_auth_header: dict[str, str], message: str, code: int
 ) -> None:
     socket = await connect(**jp_auth_header)
@@ -132,8 +132,8 @@ async def test_a_message_beyond_the_bound_ends_the_line(
 @pytest.mark.proves("threat:other-user")
 async def test_a_page_of_another_user_is_another_page_though_it_has_the_same_name() -> None:
     channel = Tabs()
-    hers, her_connection = page_with(channel, told(path="hers.ipynb"))
-    his, his_connection = page_with(channel, told(path="his.ipynb"), user="ben")
+    hers, her_connection = page_with(channel, tab_entry(path="hers.ipynb"))
+    his, his_connection = page_with(channel, tab_entry(path="his.ipynb"), user="ben")
     assert hers is not his
     assert not her_connection.is_dropped
     (tab,) = channel.present("hers.ipynb")
@@ -148,7 +148,7 @@ async def test_a_page_of_another_user_is_another_page_though_it_has_the_same_nam
 
 async def test_an_answer_that_is_none_is_refused_and_a_late_one_is_nothing() -> None:
     channel = Tabs()
-    page, connection = page_with(channel, told())
+    page, connection = page_with(channel, tab_entry())
     (tab,) = channel.present("n.ipynb")
     for answer in ({"result": 1}, {"error": {"code": "too_large", "message": "m", "status": "x"}}):
         asked = asyncio.create_task(tab.ask("read", since=0))
@@ -167,7 +167,7 @@ async def test_pages_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(tabs, "MAX_PAGES", 1)
     monkeypatch.setattr(tabs, "MAX_ASKED", 1)
     channel = Tabs()
-    page_with(channel, told())
+    page_with(channel, tab_entry())
     with pytest.raises(LimitReached):
         channel.connect("ben", CLIENT, FakeConnection())
     (tab,) = channel.present("n.ipynb")
@@ -185,9 +185,9 @@ async def test_pages_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_a_page_that_comes_again_takes_the_place_of_its_former_line() -> None:
     channel = Tabs()
-    page, connection = page_with(channel, told())
+    page, connection = page_with(channel, tab_entry())
     (tab,) = channel.present("n.ipynb")
-    again, second = page_with(channel, told())
+    again, second = page_with(channel, tab_entry())
     assert again is page
     assert connection.is_dropped
     channel.disconnect(page, connection, left=True)
@@ -199,16 +199,16 @@ async def test_a_page_that_comes_again_takes_the_place_of_its_former_line() -> N
 
 async def test_a_change_counts_as_unsaved_until_the_page_says_otherwise() -> None:
     channel = Tabs()
-    page, connection = page_with(channel, told())
+    page, connection = page_with(channel, tab_entry())
     (tab,) = channel.present("n.ipynb")
     asked = asyncio.create_task(tab.ask("apply", op="1"))
     await asyncio.wait([asked], timeout=0)
-    # It was said before the question was heard.
-    channel.handle(page, {"tabs": [told()], "heard": 0, "list": 2})
+    # The page sent it before it received the question.
+    channel.handle(page, {"tabs": [tab_entry()], "heard": 0, "list": 2})
     assert tab.dirty
     number = connection.sent[-1]["id"]
     channel.handle(page, {"answer": number, "result": {}})
-    channel.handle(page, {"tabs": [told()], "heard": number, "list": 3})
+    channel.handle(page, {"tabs": [tab_entry()], "heard": number, "list": 3})
     assert not tab.dirty
     await asked
 
@@ -218,12 +218,12 @@ async def test_a_notebook_that_was_lost_unsaved_is_free_once_somebody_opens_it_a
 ) -> None:
     monkeypatch.setattr(tabs, "GRACE", 0.01)
     channel = Tabs()
-    page, connection = page_with(channel, told(dirty=True))
+    page, connection = page_with(channel, tab_entry(dirty=True))
     channel.disconnect(page, connection, left=False)
     with pytest.raises(TabOffline):
         await channel.find("n.ipynb")
     other = channel.connect("ann", "another-page", FakeConnection())
-    channel.handle(other, {"tabs": [told("m")], "heard": 0, "list": 1})
+    channel.handle(other, {"tabs": [tab_entry("m")], "heard": 0, "list": 1})
     assert await channel.find("n.ipynb") is not None
     channel.handle(other, {"tabs": [], "heard": 0, "list": 2})
     assert await channel.find("n.ipynb") is None
@@ -235,7 +235,7 @@ async def test_only_whose_tab_was_lost_can_give_up_what_it_held(
 ) -> None:
     monkeypatch.setattr(tabs, "GRACE", 0.01)
     channel = Tabs()
-    page, connection = page_with(channel, told(dirty=True))
+    page, connection = page_with(channel, tab_entry(dirty=True))
     channel.disconnect(page, connection, left=False)
     with pytest.raises(TabOffline):
         await channel.find("n.ipynb")
@@ -272,7 +272,9 @@ async def test_lost_pages_take_no_place_are_bounded_and_expire(
         for number in range(40):
             connection = FakeConnection()
             page = channel.connect("ann", f"page{number:012}", connection)
-            channel.handle(page, {"tabs": [told(path=f"{number}.ipynb", dirty=True)], "heard": 0})
+            channel.handle(
+                page, {"tabs": [tab_entry(path=f"{number}.ipynb", dirty=True)], "heard": 0}
+            )
             channel.disconnect(page, connection, left=False)
             await until(lambda: not channel._grace)
             assert len(channel.lost("ann")) <= 5
@@ -285,7 +287,7 @@ async def test_lost_pages_take_no_place_are_bounded_and_expire(
         ]
         with pytest.raises(LimitReached):
             channel.connect("bob", "b" * 16, FakeConnection())
-        channel.handle(pages[0], {"tabs": [told(path="bob.ipynb", dirty=True)], "heard": 0})
+        channel.handle(pages[0], {"tabs": [tab_entry(path="bob.ipynb", dirty=True)], "heard": 0})
         channel.disconnect(pages[0], connections[0], left=False)
         # One that comes back in time keeps what it has.
         back = channel.connect("ann", f"page{39:012}", FakeConnection())

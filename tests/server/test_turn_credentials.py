@@ -128,7 +128,7 @@ async def test_the_person_approves_in_the_chat_whichever_way_the_call_comes_in(
     assert sources(jp_root_dir, notebook)[-1] == "b = 1"
 
 
-async def test_what_a_stopped_turn_calls_is_stopped_whichever_way_it_came_in(
+async def test_calls_of_a_stopped_turn_are_stopped_on_every_interface(
     agents: Agents, notebook: str, jp_root_dir: Path
 ) -> None:
     before = sources(jp_root_dir, notebook)

@@ -42,7 +42,7 @@ async def second(jp_serverapp: Any, tmp_path: Path) -> AsyncIterator[tuple[str, 
     app.kernel_manager.context.destroy()
 
 
-async def test_what_one_knows_the_other_does_not(
+async def test_servers_share_no_state_of_callers(
     second: tuple[str, Any], extension: Any, call: Call, notebook: str
 ) -> None:
     address, other = second

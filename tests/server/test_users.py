@@ -35,7 +35,7 @@ def headers_of(name: str) -> dict[str, str]:
 
 
 class ServesTwoUsers:
-    """Tests of a server with these users, in which Ada asks unless told."""
+    """Tests of a server with these users, in which Ada's mode is ask unless set."""
 
     @pytest.fixture
     def jp_server_config(self, jp_server_config: Config) -> Config:
@@ -188,8 +188,8 @@ async def test_anothers_changes_are_seen_and_not_taken_back(
     ada: Client, bob: Client, notebook: str
 ) -> None:
     await ada.call("insert_cell", notebook=notebook, source="Ada's")
-    _, told = await bob.get(f"changes?notebook={notebook}")
-    (change,) = told["changes"]
+    _, page = await bob.get(f"changes?notebook={notebook}")
+    (change,) = page["changes"]
     assert change["yours"] is False
     undo = {"notebook": notebook, "entries": [change["entry"]]}
     status, error = await bob.post("changes/undo", undo)

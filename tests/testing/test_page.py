@@ -21,7 +21,7 @@ async def test_the_page_s_example_runs_as_it_stands(tmp_path: Path) -> None:
         sys.executable, example, cwd=tmp_path, stdout=asyncio.subprocess.PIPE
     )
     async with asyncio.timeout(60):
-        said, _ = await process.communicate()
-    assert said.decode() == (
+        output, _ = await process.communicate()
+    assert output.decode() == (
         "Six by seven is 42.\n2 requests, the last one: What is six by seven?\n"
     )

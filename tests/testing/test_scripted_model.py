@@ -196,7 +196,7 @@ async def test_an_answer_is_held_until_the_test_lets_it_go_on(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("waiting", ["hang", "held"])
-async def test_whoever_stops_waiting_is_noticed(tmp_path: Path, waiting: str) -> None:
+async def test_a_client_that_stops_waiting_is_noticed(tmp_path: Path, waiting: str) -> None:
     reply = Hang() if waiting == "hang" else Held(Answer.of("Never whole"))
     model = ScriptedModel(reply, Answer.of("Here."))
     async with model.running(), client_of(model, tmp_path) as client:
@@ -285,7 +285,7 @@ async def test_nobody_without_the_key_is_answered(route: str, key: str | None) -
     assert model.requests == []
 
 
-async def test_what_is_no_json_object_is_refused() -> None:
+async def test_a_body_that_is_no_json_object_is_refused() -> None:
     async with ScriptedModel().running() as model:
         response = await fetch(f"{model.url}/v1/messages", ["no", "object"])
     assert response.code == 400

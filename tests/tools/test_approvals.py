@@ -140,7 +140,7 @@ async def test_a_cell_that_changes_while_it_waits_for_its_turn_does_not_run(harn
 
 
 @pytest.mark.proves("perm:approvals", "perm:ask")
-async def test_leave_for_a_notebook_holds_however_a_call_names_it_and_for_no_other(
+async def test_an_approval_for_a_notebook_holds_however_a_call_names_it_and_for_no_other(
     harness, notebook
 ):
     harness.write("other.ipynb", "x = 1")
@@ -171,7 +171,7 @@ async def test_a_kernel_or_an_execution_concerns_the_notebook_it_is_of(harness, 
 
 
 @pytest.mark.proves("perm:approvals", "perm:ask")
-async def test_leave_for_one_notebook_does_not_reach_the_kernel_of_another(harness, notebook):
+async def test_an_approval_for_one_notebook_does_not_reach_the_kernel_of_another(harness, notebook):
     harness.write("other.ipynb", "x = 1")
     used = await harness.call("use_notebook", notebook="other.ipynb")
     request = await shown(harness, "execute_cell", notebook=notebook, cell=0)
@@ -182,7 +182,7 @@ async def test_leave_for_one_notebook_does_not_reach_the_kernel_of_another(harne
     assert request.notebook is None
 
 
-async def test_a_refused_call_is_told_in_plan_mode_before_anything_is_read(harness):
+async def test_in_plan_mode_a_call_is_refused_before_anything_is_read(harness):
     with pytest.raises(PermissionDenied):
         await harness.call(
             "execute_cell", caller=replace(ALICE, mode="plan"), notebook="no.ipynb", cell=0
@@ -221,9 +221,7 @@ HOLES = (
 
 
 @pytest.mark.proves("perm:bound")
-async def test_what_changes_while_a_person_is_asked_is_never_done_by_their_answer(
-    harness, notebook
-):
+async def test_an_approval_does_not_hold_for_a_call_whose_effect_changed(harness, notebook):
     """Each is tried as an in-call question and as an answer that comes before the next call."""
     for what, change, tool, arguments in HOLES:
         harness.write(notebook, "a = 1", "b = 2\nprint(b)")

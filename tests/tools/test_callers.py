@@ -34,7 +34,9 @@ async def test_a_key_of_one_interface_is_none_of_another(harness, notebook):
 
 
 @pytest.mark.proves("perm:approvals")
-async def test_leave_for_a_session_does_not_reach_the_same_key_by_another_face(harness, notebook):
+async def test_an_approval_for_a_session_does_not_hold_for_its_key_over_another_interface(
+    harness, notebook
+):
     call = {"notebook": notebook, "source": "b"}
     with pytest.raises(PermissionRequired) as raised:
         await harness.call("insert_cell", caller=replace(ALICE, mode="ask"), **call)
@@ -46,7 +48,7 @@ async def test_leave_for_a_session_does_not_reach_the_same_key_by_another_face(h
 
 
 @pytest.mark.proves("exec:tools", "mcp:sessionless")
-async def test_one_who_has_a_key_is_told_what_is_new_and_one_without_is_told_all(harness, notebook):
+async def test_with_a_key_a_caller_gets_new_output_and_without_one_all_of_it(harness, notebook):
     ran = await harness.call("execute_ipython", notebook=notebook, code="print('said once')")
     assert "said once" in ran.as_text()
 
@@ -60,7 +62,7 @@ async def test_one_who_has_a_key_is_told_what_is_new_and_one_without_is_told_all
 
 
 @pytest.mark.proves("ext:notebook-manager", "threat:exhaustion")
-async def test_what_is_kept_for_a_session_goes_with_it_and_its_work_stays(harness, notebook):
+async def test_the_state_of_a_session_ends_with_it_and_its_work_stays(harness, notebook):
     used = await harness.call("use_notebook", notebook=notebook)
     await harness.call("insert_cell", source="b")
     ran = await harness.call("execute_ipython", code="print('said once')")
@@ -90,5 +92,5 @@ async def test_history_counts_what_was_taken_back(harness, notebook):
         await harness.call("insert_cell", notebook=notebook, source=source)
     await harness.call("undo", notebook=notebook, steps=2)
     entries = (await harness.call("notebook_history", notebook=notebook)).entries
-    told = [entry.summary for entry in entries if entry.tool == "undo"]
-    assert told == ["undid 2 changes", "undid 1 change"]
+    summaries = [entry.summary for entry in entries if entry.tool == "undo"]
+    assert summaries == ["undid 2 changes", "undid 1 change"]

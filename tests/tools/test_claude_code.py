@@ -204,7 +204,7 @@ async def test_a_path_has_to_be_absolute_end_in_ipynb_and_stay_inside(harness, p
 
 
 @pytest.mark.proves("edit:notebookedit")
-async def test_what_is_wrong_with_a_call_is_said_and_the_file_stays_as_it_is(harness, path, edit):
+async def test_an_invalid_call_gets_an_error_and_the_file_stays_as_it_is(harness, path, edit):
     before = (harness.root / "n.ipynb").read_bytes()
     for wrong in (
         {"cell_id": "cella000"},

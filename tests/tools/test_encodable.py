@@ -140,7 +140,7 @@ class TestLinks:
         return jp_server_config
 
     @pytest.mark.proves("ext:listing", "threat:path")
-    async def test_what_may_not_be_named_is_left_out_and_the_rest_is_listed(
+    async def test_entries_that_may_not_be_named_are_left_out_of_the_list(
         self, harness: ToolHarness, shared: Path, tmp_path: Path
     ) -> None:
         harness.write("here.ipynb", "x = 1")

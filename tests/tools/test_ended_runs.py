@@ -57,7 +57,7 @@ async def test_the_outputs_of_a_cell_are_in_the_notebook_when_they_go(small):
 
 
 @pytest.mark.proves("threat:exhaustion", "out:stream")
-async def test_what_somebody_reads_just_now_stays(small):
+async def test_the_outputs_of_a_followed_run_stay(small):
     ran = await prints(small, "a")
     run = small.workspace.executions.get(ALICE, ran.execution_id)
     with run.followed():
@@ -68,7 +68,9 @@ async def test_what_somebody_reads_just_now_stays(small):
 
 
 @pytest.mark.proves("exec:cancel")
-async def test_what_waits_behind_somebody_elses_code_is_said_to_wait_and_ends_in_its_turn(harness):
+async def test_a_run_behind_other_code_is_reported_as_waiting_and_ends_in_its_turn(
+    harness,
+):
     harness.write("n.ipynb", "a = 1")
     used = await harness.call("use_notebook", notebook="n.ipynb")
     manager = harness.app.kernel_manager.get_kernel(used.kernel_id)

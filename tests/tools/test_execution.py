@@ -125,10 +125,10 @@ async def test_restart_first_begins_with_a_clean_kernel(harness, notebook):
 
 @pytest.mark.proves("out:stream", "exec:progress")
 async def test_a_long_execution_reports_progress_and_is_followed(harness, notebook):
-    heard = []
+    messages = []
 
     async def progress(message):
-        heard.append(message)
+        messages.append(message)
 
     await harness.call("use_notebook", notebook=notebook)
     code = "import time\nfor i in range(4):\n    print('step', i, flush=True)\n    time.sleep(0.4)"
@@ -137,8 +137,8 @@ async def test_a_long_execution_reports_progress_and_is_followed(harness, notebo
     assert result.status == "running"
     assert not result.is_error
     assert result.runs[0].output.startswith("step 0")
-    assert heard
-    assert re.search(r"code running, \d+ s: step \d", heard[-1])
+    assert messages
+    assert re.search(r"code running, \d+ s: step \d", messages[-1])
     followed = await harness.call("wait_execution", execution_id=result.execution_id)
     assert followed.status == "ok"
     assert "step 0" not in followed.runs[0].output

@@ -61,7 +61,9 @@ async def test_interrupt_by_notebook_ends_the_running_cell(harness, used):
 
 
 @pytest.mark.proves("kernel:auto-restart", "kernel:heartbeat", "fault:kernel-killed")
-async def test_a_kernel_that_died_is_noticed_and_replaced_and_the_caller_is_told(harness, used):
+async def test_a_kernel_that_died_is_noticed_and_replaced_and_the_caller_gets_a_notice(
+    harness, used
+):
     result = await harness.call(
         "execute_ipython",
         code="print('last words', flush=True); import os, time; time.sleep(0.3); os.kill(os.getpid(), 9)",
@@ -71,8 +73,8 @@ async def test_a_kernel_that_died_is_noticed_and_replaced_and_the_caller_is_told
     assert "last words" in result.runs[0].output
     after = await harness.call("execute_ipython", code="'alive'", wait=60)
     assert after.status == "ok", after.full_text()
-    told = [*result.notices, *after.notices]
-    assert any("variables are lost" in notice for notice in told)
+    notices = [*result.notices, *after.notices]
+    assert any("variables are lost" in notice for notice in notices)
 
 
 @pytest.mark.proves("kernel:heartbeat")

@@ -17,7 +17,7 @@ CELLS = 100_000
 
 
 @pytest.fixture
-def no_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
     """No garbage collection: a full one stops all threads for 0.1 s and more with so many objects."""
     gc.disable()
     yield
@@ -35,7 +35,7 @@ def write(file: Path) -> None:
     file.write_text(f'{{\n "cells": [\n{cells}\n ],\n {rest}\n}}\n')
 
 
-@pytest.mark.usefixtures("no_collection")
+@pytest.mark.usefixtures("no_garbage_collection")
 @pytest.mark.proves("fault:many-cells")
 async def test_very_many_cells_are_listed_changed_and_undone_off_the_loop(
     harness: ToolHarness,

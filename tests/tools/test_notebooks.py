@@ -98,7 +98,7 @@ async def test_several_notebooks_at_once_each_with_its_kernel(harness):
     assert "No notebook connected" in (await harness.call("list_managed_notebooks")).as_text()
 
 
-async def test_a_caller_without_a_session_is_told_to_name_the_notebook(harness):
+async def test_a_caller_without_a_session_is_asked_to_name_the_notebook(harness):
     harness.write("n.ipynb", "a = 1")
     used = await harness.call("use_notebook", caller=NOBODY, notebook="n.ipynb")
     assert not used.has_session

@@ -99,7 +99,7 @@ async def test_shutting_a_kernel_down_asks_like_any_execution(harness, notebook)
     assert harness.app.kernel_manager.list_kernel_ids()
 
 
-async def test_who_uses_a_notebook_is_told_without_session_keys(harness, notebook):
+async def test_users_of_a_notebook_are_listed_without_session_keys(harness, notebook):
     await harness.call("use_notebook", notebook=notebook)
     (listed,) = (await harness.call("list_notebooks")).notebooks
     assert listed.open_by == ["alice"]

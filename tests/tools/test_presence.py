@@ -20,7 +20,7 @@ def documents() -> str:
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(presence, "ANNOUNCE_INTERVAL", 0.05)
     monkeypatch.setattr(presence, "GRACE", 0.1)
 
@@ -71,12 +71,14 @@ async def test_nobody_is_left_behind_by_an_error_a_cancellation_or_a_lost_kernel
     for run in runs:
         assert await run.wait(60)
     await watcher.sees(lambda names: not names)
-    # And nobody who opens the notebook now is told that something runs.
+    # And the notebook shows no run to those who open it now.
     assert harness.workspace.activity.running("n.ipynb") == []
 
 
 @pytest.mark.proves("ext:presence")
-async def test_who_edits_is_there_and_who_only_reads_is_not(harness: ToolHarness) -> None:
+async def test_a_caller_that_edits_is_present_and_one_that_reads_is_not(
+    harness: ToolHarness,
+) -> None:
     harness.write("n.ipynb", "a = 1", "b = 2")
     await harness.room("n.ipynb")
     await harness.call("read_notebook", notebook="n.ipynb", caller=BOB)

@@ -84,7 +84,7 @@ async def test_read_notebook_and_write_it_back(harness, notebook):
     ]
 
 
-async def test_what_others_changed_meanwhile_stays(harness, notebook):
+async def test_changes_of_others_meanwhile_stay(harness, notebook):
     read = await harness.call("read_notebook", notebook=notebook)
     harness.write("n.ipynb", "import math, os", ("markdown", "# Title\ntext"), "x = 3\nprint(x)")
     await harness.call("write_notebook", text=read.text.replace("x = 3", "x = 4"))

@@ -132,7 +132,7 @@ from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 
 
-class Said(Result):
+class PluginGreeting(Result):
     text: str
 
     def as_text(self) -> str:
@@ -140,9 +140,9 @@ class Said(Result):
 
 
 @tool("READ")
-async def say_hello(context: ToolContext) -> Said:
+async def say_hello(context: ToolContext) -> PluginGreeting:
     \"\"\"Says hello.\"\"\"
-    return Said(text="hello")
+    return PluginGreeting(text="hello")
 """
 
 

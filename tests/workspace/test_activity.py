@@ -1,4 +1,4 @@
-"""Those who look at a notebook are told what is done to it."""
+"""The followers of a notebook are notified of what is done to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tk_ai_extension.workspace.activity import MAX_BEHIND, Activity, ActivityFee
 ADA = Caller("ada", "s", "mcp", name="Ada's agent")
 
 
-async def test_each_follower_is_told_of_their_notebook_alone() -> None:
+async def test_each_follower_is_notified_of_their_notebook_alone() -> None:
     feed = ActivityFeed()
     one, other = feed.follow("a.ipynb"), feed.follow("b.ipynb")
     waiting = [asyncio.ensure_future(anext(each)) for each in (one, other)]
@@ -25,7 +25,7 @@ async def test_each_follower_is_told_of_their_notebook_alone() -> None:
     await other.aclose()
 
 
-async def test_who_is_too_slow_is_told_that_they_missed_something_and_holds_nobody_up() -> None:
+async def test_a_slow_follower_is_notified_of_the_gap_and_holds_nobody_up() -> None:
     feed = ActivityFeed()
     slow = feed.follow("a.ipynb")
     first = asyncio.ensure_future(anext(slow))
@@ -48,7 +48,7 @@ async def test_a_follower_goes_with_a_notebook_that_is_renamed() -> None:
     await following.aclose()
 
 
-async def test_who_begins_to_follow_is_told_first_what_runs_and_not_what_ended() -> None:
+async def test_a_new_follower_gets_first_what_runs_and_not_what_ended() -> None:
     feed = ActivityFeed()
     feed.publish("old/a.ipynb", ADA, "running", ["x"])
     feed.publish("old/a.ipynb", ADA, "running", ["y"])
@@ -62,18 +62,18 @@ async def test_who_begins_to_follow_is_told_first_what_runs_and_not_what_ended()
     await following.aclose()
 
 
-async def test_what_was_done_is_done_whatever_a_listener_makes_of_it(
+async def test_a_failing_listener_does_not_stop_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     feed = ActivityFeed()
-    heard: list[str] = []
+    kinds: list[str] = []
 
     def fails(path: str, caller: Caller, activity: Activity) -> None:
         raise OSError("no room")
 
     feed.add_listener(fails)
-    feed.add_listener(lambda *told: heard.append(told[2].kind))
+    feed.add_listener(lambda *event: kinds.append(event[2].kind))
     feed.publish("a.ipynb", ADA, "running", ["x"])
     feed.publish("a.ipynb", ADA, "ran", ["x"])
-    assert (heard, feed.running("a.ipynb")) == (["running", "ran"], [])
+    assert (kinds, feed.running("a.ipynb")) == (["running", "ran"], [])
     assert "no room" in caplog.text

@@ -188,7 +188,7 @@ async def test_bytes_keep_their_mime_type_and_are_not_paged(artifacts: Artifacts
 
 
 @pytest.mark.parametrize("mime", ["text/html", "application/json", "image/svg+xml"])
-async def test_what_is_text_by_its_mime_type_is_paged(artifacts: Artifacts, mime: str) -> None:
+async def test_text_mime_types_are_paged(artifacts: Artifacts, mime: str) -> None:
     kept = await artifacts.write("ada", "<b>\n", mime=mime)
     assert (await artifacts.read("ada", kept.id)).text == "<b>"
     assert (await artifacts.data("ada", kept.id))[1] == mime
@@ -197,7 +197,7 @@ async def test_what_is_text_by_its_mime_type_is_paged(artifacts: Artifacts, mime
 @pytest.mark.parametrize(
     "mime", ["", "text", "../../x", "text/../x", "text/pl\0ain", "a/" + "b" * 99]
 )
-async def test_what_is_no_mime_type_is_refused(artifacts: Artifacts, mime: str) -> None:
+async def test_an_invalid_mime_type_is_refused(artifacts: Artifacts, mime: str) -> None:
     with pytest.raises(InvalidArguments):
         await artifacts.write("ada", "text", mime=mime)
 
@@ -313,13 +313,13 @@ async def test_one_users_flood_costs_them_their_own(tmp_path: Path) -> None:
     assert await exists(artifacts, "bob", bobs)
 
 
-async def test_what_is_too_old_goes_though_there_is_room(tmp_path: Path) -> None:
+async def test_an_expired_artifact_is_deleted_although_there_is_space(tmp_path: Path) -> None:
     folder = tmp_path / "artifacts"
     before = Artifacts(folder, keep_seconds=100)
     old = (await before.write("ada", "old")).id
     recent = (await before.write("ada", "recent")).id
     age(folder, old, 1_000)
-    # A server that starts anew looks at what the last one left.
+    # A restarted server checks what the last one left.
     after = Artifacts(folder, keep_seconds=100)
     await after.write("ada", "new")
     assert not await exists(after, "ada", old)

@@ -1,4 +1,4 @@
-"""Whoever looks at a run again and again has seen, in the end, what stands there."""
+"""A client that polls a run has seen all of its output in the end."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def before(outputs: list[dict[str, Any]], cursor: Cursor) -> list[dict[str, Any]
 
 
 @given(st.data())
-def test_what_is_not_shown_again_is_what_was_seen(data: st.DataObject) -> None:
+def test_output_is_skipped_exactly_where_it_was_seen(data: st.DataObject) -> None:
     step = Step()
     run = Run(Caller("alice", "a", "mcp"), "k", "n.ipynb", [step])
     seen = list[dict[str, Any]]()

@@ -17,7 +17,7 @@ CALLS = 10_000
 
 
 @pytest.fixture
-def hurried_threads() -> Iterator[None]:
+def fast_thread_switching() -> Iterator[None]:
     """Threads that take turns as often as they can."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -26,8 +26,8 @@ def hurried_threads() -> Iterator[None]:
 
 
 @pytest.mark.proves("fault:state-in-use")
-@pytest.mark.usefixtures("hurried_threads")
-async def test_what_one_call_leaves_behind_never_disturbs_another(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("fast_thread_switching")
+async def test_a_cursor_of_one_call_never_disturbs_another(tmp_path: Path) -> None:
     database = Database(tmp_path / "a.sqlite", ["CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT);"])
     await database.run(lambda db: db.executemany("INSERT INTO t VALUES (?, '')", [(0,), (1,)]))
 
@@ -45,7 +45,7 @@ async def test_what_one_call_leaves_behind_never_disturbs_another(tmp_path: Path
 
 
 @pytest.mark.proves("fault:state-in-use")
-def test_whoever_opens_a_new_database_at_once_with_others_waits_for_them(tmp_path: Path) -> None:
+def test_processes_that_open_a_new_database_at_once_wait_for_each_other(tmp_path: Path) -> None:
     # Two that switch to WAL at once lock each other out, and SQLite then waits for neither.
     count = 4
     together = threading.Barrier(count)

@@ -38,7 +38,7 @@ print(subprocess.run([sys.executable, "-I", "-S", "-c", look, str(os.getpid())],
 
 @pytest.mark.proves("threat:environment")
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux has it")
-def test_what_a_hidden_process_starts_does_not_read_its_environment() -> None:
+def test_a_child_of_a_hidden_process_cannot_read_its_environment() -> None:
     root = os.geteuid() == 0
     python = shutil.which("python3", path="/usr/bin:/bin") if root else sys.executable
     if python is None:
@@ -47,7 +47,7 @@ def test_what_a_hidden_process_starts_does_not_read_its_environment() -> None:
         # Where an ordinary user reads it, too.
         Path(folder).chmod(0o755)
         module = shutil.copy(dumpable.__file__, folder)
-        said = subprocess.run(
+        output = subprocess.run(
             [python, "-c", HIDDEN, module],
             user=ORDINARY if root else None,
             env={"CANARY": "canary"},
@@ -55,4 +55,4 @@ def test_what_a_hidden_process_starts_does_not_read_its_environment() -> None:
             text=True,
             check=True,
         ).stdout.split()
-    assert said[:4] == ["environ", "PermissionError", "mem", "PermissionError"]
+    assert output[:4] == ["environ", "PermissionError", "mem", "PermissionError"]

@@ -47,12 +47,12 @@ async def test_a_text_file_is_read_whole(files: FolderFiles) -> None:
 @pytest.mark.parametrize(
     "path", ["../outside.txt", "link.txt", "data/.hidden", "/etc/passwd", "a\0b"]
 )
-async def test_what_is_outside_or_hidden_is_refused(files: FolderFiles, path: str) -> None:
+async def test_a_path_outside_or_hidden_is_refused(files: FolderFiles, path: str) -> None:
     with pytest.raises(PathRefused):
         await files.read_text(path)
 
 
-async def test_what_is_no_text_is_refused(files: FolderFiles, tmp_path: Path) -> None:
+async def test_a_file_without_text_is_refused(files: FolderFiles, tmp_path: Path) -> None:
     (tmp_path / "root" / "long.txt").write_text("a" * 21)
     for path, error in {
         "missing.txt": FileMissing,

@@ -65,7 +65,7 @@ async def main():
         contain=contain,
     )
     registry, context = Registry.load(), ToolContext(workspace, Caller("ada", "k", "nb"))
-    told = []
+    answers = []
     for tool, arguments in [
         ("create_notebook", {"notebook": "n.ipynb", "cells": [{"source": "a = 1"}]}),
         ("insert_cell", {"notebook": "n.ipynb", "source": "b = 2"}),
@@ -75,9 +75,9 @@ async def main():
         ("list_notebooks", {}),
         ("list_files", {}),
     ]:
-        told.append((await registry.call(tool, arguments, context)).as_text())
+        answers.append((await registry.call(tool, arguments, context)).as_text())
     await workspace.close()
-    print(json.dumps({"told": told, "modules": sorted(sys.modules), "closed": store.closed}))
+    print(json.dumps({"answers": answers, "modules": sorted(sys.modules), "closed": store.closed}))
 
 
 asyncio.run(main())
@@ -96,7 +96,7 @@ def test_the_tools_work_on_a_plain_folder_without_a_jupyter_server(tmp_path: Pat
     )
     assert ran.returncode == 0, ran.stderr
     answer = json.loads(ran.stdout)
-    *_, read, notebooks, files = answer["told"]
+    *_, read, notebooks, files = answer["answers"]
     assert "a = 1" in read
     assert "b = 2" in read
     assert "n.ipynb" in notebooks

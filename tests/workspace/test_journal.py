@@ -81,7 +81,7 @@ async def test_an_intent_becomes_what_happened(journal: Journal) -> None:
     assert undoable.changes == (change("y"),)
 
 
-async def test_what_failed_says_why_and_cannot_be_undone(journal: Journal) -> None:
+async def test_a_failed_entry_has_its_error_and_cannot_be_undone(journal: Journal) -> None:
     entry_id = await journal.intend(A, "n.ipynb", "edit_cell", "edit @318a")
     await journal.failed(entry_id, "Cell @318a has changed since you read it.")
     (failed,) = await journal.history("n.ipynb", 10, "ada")
@@ -98,13 +98,13 @@ async def test_a_refusal_is_kept_too(journal: Journal) -> None:
     assert (refused.kind, refused.state, refused.note) == ("refused", "failed", "permission_denied")
 
 
-async def test_what_ran_is_one_entry_and_written_when_it_is_over(journal: Journal) -> None:
+async def test_a_run_is_one_entry_that_is_written_at_its_end(journal: Journal) -> None:
     run = await journal.record(A, "n.ipynb", "execute_cell", "ran @318a: ok", kind="run")
     (entry,) = await journal.history("n.ipynb", 10, "ada")
     assert (entry.id, entry.kind, entry.state) == (run, "run", "done")
 
 
-async def test_what_a_server_did_not_live_to_say_is_said_by_the_next(
+async def test_a_change_that_a_killed_server_did_not_report_is_reported_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = Journal(tmp_path / "j.sqlite"), Journal(tmp_path / "j.sqlite")
@@ -183,7 +183,7 @@ async def test_one_step_a_turn_or_all_since_a_checkpoint_can_be_undone(journal: 
     assert await journal.undoable(A, "n.ipynb", since=third) == []
 
 
-async def test_what_was_undone_is_not_undone_again(journal: Journal) -> None:
+async def test_an_undone_entry_is_not_undone_again(journal: Journal) -> None:
     entries = [await made(journal) for _ in range(3)]
     undo = await journal.intend(A, "n.ipynb", "undo", "undo 2", kind="undo")
     await journal.done(undo, [change()])
@@ -338,7 +338,7 @@ async def test_a_journal_that_was_never_used_leaves_no_file(tmp_path: Path) -> N
 
 @pytest.mark.proves("threat:exhaustion")
 class TestBounds:
-    async def test_what_is_too_old_goes(self, tmp_path: Path) -> None:
+    async def test_expired_entries_are_deleted(self, tmp_path: Path) -> None:
         journal = Journal(tmp_path / "journal.sqlite", keep_days=9)
         old, new = await made(journal), await made(journal)
         await journal._database.run(

@@ -30,7 +30,7 @@ async def test_each_change_that_stands_names_its_cells_in_order(journal: Journal
     assert await journal.touched(NO_KEY) == []
 
 
-async def test_what_was_taken_back_is_not_among_them(journal: Journal) -> None:
+async def test_undone_changes_are_not_listed(journal: Journal) -> None:
     partly = await made(journal, changes=[change(name="a"), change(name="b")])
     whole = await made(journal, changes=[change(name="c")])
     await journal.partly_undone({partly: [change(name="b")]})
@@ -38,7 +38,7 @@ async def test_what_was_taken_back_is_not_among_them(journal: Journal) -> None:
     assert cells(await journal.touched(A)) == [(partly, ("b",))]
 
 
-async def test_a_journal_of_before_tells_it_too(tmp_path: Path) -> None:
+async def test_a_journal_of_an_earlier_version_has_it_too(tmp_path: Path) -> None:
     path = former("journal", tmp_path)
     with closing(sqlite3.connect(path)) as database, database:
         database.executescript("DROP TABLE touched; DROP TRIGGER touched_first;")

@@ -154,7 +154,7 @@ async def test_a_file_of_a_newer_version_is_neither_read_nor_changed(
 
 @pytest.mark.proves("fault:state-unavailable")
 class TestUnavailable:
-    async def test_what_cannot_be_written_is_read_all_the_same(self, tmp_path: Path) -> None:
+    async def test_a_database_that_cannot_be_written_can_be_read(self, tmp_path: Path) -> None:
         nowhere = tmp_path / "file" / "state"
         await asyncio.to_thread((tmp_path / "file").write_text, "in the way")
         journal, transcripts = Journal(nowhere / "j.sqlite"), Transcripts(nowhere / "c.sqlite")

@@ -46,7 +46,7 @@ def test_several_notebooks_at_once_and_one_of_them_is_current() -> None:
 
 @pytest.mark.proves("ext:notebook-manager", "ext:multi-user")
 @pytest.mark.parametrize("other", [B, BOB, NO_KEY])
-def test_what_one_caller_connects_names_and_leaves_does_not_touch_another(other: Caller) -> None:
+def test_connections_and_names_of_one_caller_do_not_touch_another(other: Caller) -> None:
     manager = NotebookManager()
     manager.add(A, "n", "a.ipynb", "kernel-1")
     assert manager.current(other) is None
@@ -121,7 +121,7 @@ def test_a_caller_without_a_key_has_no_current_notebook_and_no_names_but_paths()
 
 
 @pytest.mark.proves("ext:unuse", "ext:notebook-manager")
-def test_letting_go_of_the_current_notebook_leaves_none_current() -> None:
+def test_releasing_the_current_notebook_leaves_none_current() -> None:
     manager = NotebookManager()
     manager.add(A, "one", "a.ipynb", "kernel-1")
     manager.add(A, "two", "b.ipynb", "kernel-2")
@@ -196,7 +196,7 @@ def test_a_notebook_renamed_over_another_one_brings_its_kernel() -> None:
         assert manager.kernel_of("b.ipynb") == "kernel of a.ipynb"
 
 
-def test_who_has_connected_a_notebook_is_known() -> None:
+def test_the_users_of_a_notebook_are_known() -> None:
     manager = NotebookManager()
     manager.add(A, None, "a.ipynb", "kernel-1")
     manager.add(BOB, None, "a.ipynb", "kernel-1")

@@ -44,7 +44,7 @@ async def state(database: Path) -> str:
 
 
 @pytest.mark.proves("fault:cut-run")
-async def test_what_runs_in_another_server_is_interrupted_only_by_that_servers_end(
+async def test_a_run_of_another_server_is_interrupted_only_by_that_servers_end(
     tmp_path: Path,
 ) -> None:
     for ends in ("killed", "done"):

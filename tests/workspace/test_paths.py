@@ -124,7 +124,7 @@ def test_a_way_out_is_refused_with_its_reason(root: Path, path: str, reason: str
         ("/{root}/notes/a.ipynb", "notes/a.ipynb"),
     ],
 )
-def test_what_is_inside_gets_the_api_path(root: Path, path: str, contained: str) -> None:
+def test_a_path_inside_gets_the_api_path(root: Path, path: str, contained: str) -> None:
     alias = root.parent / "alias"
     assert contain(root, path.format(root=root, alias=alias)) == contained
     assert contain(alias, path.format(root=root, alias=alias)) == contained

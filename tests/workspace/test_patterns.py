@@ -21,7 +21,7 @@ def test_a_pattern_is_found_anywhere_in_a_line() -> None:
 
 
 @pytest.mark.parametrize("text", ["(", "[a", "a{2,1}", "(?P<x>a)(?P=y)", "*"])
-def test_what_is_no_pattern_is_refused_with_what_to_do(text: str) -> None:
+def test_an_invalid_pattern_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(InvalidArguments, match="not a valid regular expression") as error:
         Pattern(text)
     assert "Escape" in error.value.hint
@@ -34,7 +34,7 @@ def test_a_pattern_that_contains_itself_is_refused(text: str) -> None:
         Pattern(text)
 
 
-def test_what_looks_like_such_a_pattern_is_none() -> None:
+def test_text_that_looks_like_recursion_is_allowed() -> None:
     assert Pattern(r"\(\?R\)").found_in("(?R)")
     assert Pattern("[(?R)]").found_in("R")
     assert Pattern(r"(?:a)(?P<x>b)(?P=x)").found_in("abb")

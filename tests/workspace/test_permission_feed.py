@@ -1,4 +1,4 @@
-"""Those who show requests for permission hear what becomes of each, and it costs little to listen."""
+"""The feed of permission requests publishes the outcome of each, and a follower costs little."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def refused(policy: PermissionPolicy, caller: Caller = ADA, source: str = 
     return str(required.value.details["permission_id"])
 
 
-async def heard(events: Events) -> dict[str, Any]:
+async def next_event(events: Events) -> dict[str, Any]:
     return (await asyncio.wait_for(anext(events), DEADLINE)).as_dict()
 
 
@@ -54,59 +54,59 @@ async def test_it_begins_with_what_waits_and_goes_on_with_what_is_asked_and_answ
     policy = PermissionPolicy()
     first = await refused(policy)
     events = policy.follow("ada")
-    (waits,) = (await heard(events))["permissions"]
+    (waits,) = (await next_event(events))["permissions"]
     assert (waits["id"], waits["proposal"], waits["within_call"]) == (
         first,
         running("x").as_dict(),
         False,
     )
     second = await refused(policy, source="y")
-    asked = await heard(events)
+    asked = await next_event(events)
     assert (asked["kind"], asked["permission"]["id"]) == ("asked", second)
     answers: list[tuple[str, Answer]] = [(first, "deny"), (second, "notebook")]
     for permission, answer in answers:
         policy.answer("ada", permission, answer)
-        assert await heard(events) == {"kind": "settled", "id": permission, "outcome": answer}
+        assert await next_event(events) == {"kind": "settled", "id": permission, "outcome": answer}
 
 
 @pytest.mark.proves("threat:other-user")
-async def test_everybody_hears_of_their_own_requests_alone() -> None:
+async def test_each_user_receives_only_their_own_requests() -> None:
     policy = PermissionPolicy()
     await refused(policy, BOB)
     events = policy.follow("ada")
-    assert await heard(events) == {"kind": "waiting", "permissions": []}
+    assert await next_event(events) == {"kind": "waiting", "permissions": []}
     await refused(policy, BOB, "y")
     policy.answer("bob", await refused(policy, BOB, "z"), "once")
     mine = await refused(policy)
-    assert (await heard(events))["permission"]["id"] == mine
+    assert (await next_event(events))["permission"]["id"] == mine
 
 
-async def test_all_who_listen_hear_the_answer_that_one_gave() -> None:
+async def test_all_followers_receive_the_answer_that_one_gave() -> None:
     policy = PermissionPolicy()
     permission = await refused(policy)
     pages = [policy.follow("ada") for _ in range(3)]
     for events in pages:
-        await heard(events)
+        await next_event(events)
     policy.answer("ada", permission, "once")
     for events in pages:
-        assert (await heard(events))["outcome"] == "once"
+        assert (await next_event(events))["outcome"] == "once"
 
 
 async def test_a_request_expires_although_nobody_asks_for_the_list() -> None:
     policy = PermissionPolicy(keep_seconds=0.3)
     events = policy.follow("ada")
-    await heard(events)
+    await next_event(events)
     requests = [await refused(policy, source=source) for source in "xy"]
-    assert [(await heard(events))["permission"]["id"] for _ in requests] == requests
-    ends = [await heard(events) for _ in range(2)]
+    assert [(await next_event(events))["permission"]["id"] for _ in requests] == requests
+    ends = [await next_event(events) for _ in range(2)]
     assert [(end["id"], end["outcome"]) for end in ends] == [(each, "expired") for each in requests]
     # The next ones do as well.
     again = await refused(policy)
-    assert (await heard(events))["permission"]["id"] == again
-    assert await heard(events) == {"kind": "settled", "id": again, "outcome": "expired"}
+    assert (await next_event(events))["permission"]["id"] == again
+    assert await next_event(events) == {"kind": "settled", "id": again, "outcome": "expired"}
 
 
-async def test_who_goes_away_takes_the_questions_along() -> None:
+async def test_requests_of_a_caller_that_goes_are_withdrawn() -> None:
     class Shows:
         async def ask(self, request: PermissionRequest) -> Reply | None:
             await asyncio.get_running_loop().create_future()
@@ -114,30 +114,34 @@ async def test_who_goes_away_takes_the_questions_along() -> None:
 
     policy = PermissionPolicy()
     events = policy.follow("ada")
-    await heard(events)
+    await next_event(events)
     call = asyncio.create_task(check(policy, approver=Shows()))
-    asked = (await heard(events))["permission"]
+    asked = (await next_event(events))["permission"]
     assert asked["within_call"] is True
     call.cancel()
-    assert await heard(events) == {"kind": "settled", "id": asked["id"], "outcome": "withdrawn"}
+    assert await next_event(events) == {
+        "kind": "settled",
+        "id": asked["id"],
+        "outcome": "withdrawn",
+    }
     left = await refused(policy)
-    await heard(events)
+    await next_event(events)
     policy.forget(ADA)
-    assert await heard(events) == {"kind": "settled", "id": left, "outcome": "withdrawn"}
+    assert await next_event(events) == {"kind": "settled", "id": left, "outcome": "withdrawn"}
 
 
 @pytest.mark.proves("threat:exhaustion")
-async def test_who_listens_slowly_hears_no_more_than_what_still_matters() -> None:
+async def test_a_slow_follower_receives_only_what_still_matters() -> None:
     policy = PermissionPolicy(max_pending=3)
     known = await refused(policy)
     events = policy.follow("ada")
-    await heard(events)
+    await next_event(events)
     for number in range(1000):
         policy.answer("ada", await refused(policy, source=f"number {number}"), "deny")
     policy.answer("ada", known, "deny")
     last = await refused(policy, source="last")
-    assert (await heard(events))["id"] == known
-    assert (await heard(events))["permission"]["id"] == last
+    assert (await next_event(events))["id"] == known
+    assert (await next_event(events))["permission"]["id"] == last
 
 
 async def test_one_that_gives_its_name_needs_no_key_to_be_known_by() -> None:

@@ -42,7 +42,7 @@ class Kernel:
         turn: Turn
 
         async def run() -> None:
-            # No await lies between this and the queue: whoever awaits it finds the turn queued.
+            # No await lies between this and the queue: the code that awaits it finds the turn queued.
             asked.set()
             async with self.queue.turn(self.kernel_id, caller):
                 self.holding += 1

@@ -18,7 +18,7 @@ NO_KEY = Caller("ada")
 pytestmark = pytest.mark.proves("doc:conflict")
 
 
-def test_what_was_never_seen_has_no_expectation() -> None:
+def test_a_cell_that_was_never_read_has_no_expectation() -> None:
     assert Seen().expectation(A, "n.ipynb", "318a") is None
 
 
@@ -45,7 +45,7 @@ def test_one_caller_has_not_seen_what_another_has(stranger: Caller) -> None:
     assert seen.expectation(A, "other.ipynb", "318a") is None
 
 
-def test_of_a_caller_without_a_key_nothing_is_remembered() -> None:
+def test_nothing_is_remembered_of_a_caller_without_a_key() -> None:
     seen = Seen()
     seen.mark(NO_KEY, "n.ipynb", "318a", "hash")
     assert seen.expectation(NO_KEY, "n.ipynb", "318a") is None

@@ -22,7 +22,9 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(folder)
 
 
-def test_what_a_killed_server_left_is_removed_and_a_living_ones_is_not(temporary: Path) -> None:
+def test_the_folder_of_a_killed_server_is_removed_and_a_running_ones_is_not(
+    temporary: Path,
+) -> None:
     left, lives = sockets_folder(), sockets_folder()
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(left / "line.sock"))
@@ -34,7 +36,7 @@ def test_what_a_killed_server_left_is_removed_and_a_living_ones_is_not(temporary
     assert stat.S_IMODE(made.stat().st_mode) == 0o700
 
 
-def test_what_is_not_a_folder_of_sockets_stays(temporary: Path) -> None:
+def test_a_folder_without_sockets_stays(temporary: Path) -> None:
     (temporary / f"{PREFIX}notes").write_text("mine", encoding="utf-8")
     elsewhere = temporary / "elsewhere"
     elsewhere.mkdir()
@@ -49,7 +51,9 @@ def test_what_is_not_a_folder_of_sockets_stays(temporary: Path) -> None:
 
 
 @pytest.mark.parametrize("turns", range(8))
-async def test_whoever_connects_while_it_closes_is_hung_up_on(temporary: Path, turns: int) -> None:
+async def test_a_client_that_connects_while_it_closes_is_disconnected(
+    temporary: Path, turns: int
+) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 

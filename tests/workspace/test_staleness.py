@@ -23,7 +23,7 @@ def values(snapshot, records, running=()):
     return list(states(snapshot, records.of(snapshot.path), running).values())
 
 
-def test_what_has_not_run_in_this_kernel_is_never():
+def test_a_cell_that_has_not_run_in_this_kernel_is_never():
     assert values(notebook("a = 1"), RunRecords()) == ["never"]
 
 
@@ -85,7 +85,7 @@ def test_other_languages_know_fresh_and_edited():
     assert values(notebook("x=2", "echo $x", language="bash"), records) == ["edited", "fresh"]
 
 
-def test_what_is_not_python_has_no_names_and_makes_nothing_stale():
+def test_a_cell_that_is_not_python_has_no_names_and_makes_nothing_stale():
     records = RunRecords()
     run_all(records, notebook("a = 1", "a b c", "b = a"))
     assert values(notebook("a = 1", "a b d", "b = a"), records) == ["fresh", "edited", "fresh"]

@@ -91,7 +91,7 @@ def test_each_operation_is_taken_back(operation: Operation) -> None:
     assert notebook.cells == before
 
 
-def test_what_comes_back_has_its_id_metadata_outputs_and_attachments() -> None:
+def test_a_restored_cell_has_its_id_metadata_outputs_and_attachments() -> None:
     picture = {"attachments": {"image.png": {"image/png": "iVBORw0="}}}
     cell = CellContent(
         "markdown", "![](attachment:image.png)", "aaaa", {"tags": ["x"]}, extra=picture
@@ -114,7 +114,7 @@ def test_every_operation_expects_what_the_change_left_behind() -> None:
     ]
 
 
-def test_what_was_done_and_undone_since_needs_no_operation() -> None:
+def test_changes_that_cancel_out_need_no_operation() -> None:
     notebook = three()
     changes = notebook.apply(
         [Insert(code("new", "dddd")), Move("aaaa", 2), Delete("dddd"), Move("aaaa", 0)]
@@ -232,7 +232,7 @@ class TestEntries:
         assert len(undone.left) == 1
         assert plan_undo([second], notebook.snapshot()).operations == ()
 
-    def test_what_the_journal_did_not_keep_is_said(self) -> None:
+    def test_content_that_the_journal_did_not_keep_is_reported(self) -> None:
         notebook = three()
         changes = notebook.apply([Replace("aaaa", "mine")])
         note = "The outputs of @aaaa were too large to keep."
@@ -269,7 +269,7 @@ class TestCellsWithoutIds:
         assert len(undo(notebook, changes)) == 2
         assert notebook.cells == now
 
-    def test_of_two_cells_with_one_id_the_deleted_one_does_not_come_back(self) -> None:
+    def test_a_deleted_cell_with_the_id_of_another_is_not_restored(self) -> None:
         notebook = ListNotebook([code("a", "same"), code("b", "same")])
         changes = notebook.apply([Replace("cell-1", "mine"), Delete("cell-1")])
         assert len(undo(notebook, changes)) == 2
@@ -362,7 +362,9 @@ def test_entries_are_taken_back_from_the_newest_to_any_checkpoint(
 
 @pytest.mark.proves("doc:conflict")
 @given(notebook=notebooks(), data=st.data())
-def test_what_others_did_since_is_never_lost(notebook: ListNotebook, data: st.DataObject) -> None:
+def test_later_changes_of_others_are_never_lost(
+    notebook: ListNotebook, data: st.DataObject
+) -> None:
     entries = edits(data, notebook, 3)
     changed = {change.cell for one in entries for change in one.changes}
     theirs = edits(data, notebook, 2)

@@ -21,7 +21,7 @@ transports = pytest.mark.parametrize("owner", ["tcp", "ipc"], indirect=True)
 
 @pytest.fixture
 def jp_server_config(jp_server_config: Config) -> Config:
-    # Else a server keeps the channels of a browser that has gone, even where its kernel is let go
+    # Else a server keeps the channels of a browser that has gone, even where its kernel is released
     # at the same moment: then nobody closes them.
     jp_server_config.MappingKernelManager.buffer_offline_messages = False
     return jp_server_config
@@ -35,20 +35,20 @@ async def _in_browser(jp_ws_fetch: Any, kernel_id: str, code: str) -> str:
     content = {"code": code, "silent": False, "allow_stdin": False, "store_history": True}
     message = {"channel": "shell", "header": header, "parent_header": {}, "metadata": {}}
     await socket.write_message(json.dumps(message | {"content": content}))
-    said = ""
+    printed = ""
     async with asyncio.timeout(DEADLINE):
         while True:
             answer = json.loads(await socket.read_message())
             if answer["parent_header"].get("msg_id") != header["msg_id"]:
                 continue
-            said += answer["content"].get("text", "")
+            printed += answer["content"].get("text", "")
             if answer["content"].get("execution_state") == "idle":
                 break
     socket.close()
     async with asyncio.timeout(DEADLINE):
         while await socket.read_message() is not None:
             pass
-    return said.strip()
+    return printed.strip()
 
 
 @transports
@@ -64,7 +64,7 @@ async def test_jupyterlab_works_in_the_shared_kernel_and_leaves_it_alive(
     started = json.loads((await jp_fetch("api", "kernels", method="POST", body=body)).body)
     assert await _in_browser(jp_ws_fetch, started["id"], "print(X); Y = 43") == "42"
     assert await run(agent, "print(Y)") == "43"
-    # "Restart kernel" attaches anew: the variables are the agent's, too.
+    # "Restart kernel" attaches again: the variables are the agent's, too.
     await jp_fetch("api", "kernels", started["id"], "restart", method="POST", body="{}")
     assert await _in_browser(jp_ws_fetch, started["id"], "print(X)") == "42"
     await jp_fetch("api", "kernels", started["id"], method="DELETE")
@@ -72,7 +72,7 @@ async def test_jupyterlab_works_in_the_shared_kernel_and_leaves_it_alive(
 
 
 class TestExternalKernels:
-    """A server that is told to list kernels that it did not start."""
+    """A server that is configured to list kernels that it did not start."""
 
     @pytest.fixture
     def jp_server_config(self, jp_server_config: Config, owner: Owner) -> Config:

@@ -84,7 +84,7 @@ def test_one_of_an_older_version_is_replaced_or_removed(tmp_path: Path) -> None:
     assert not installed.folder.exists()
 
 
-def test_two_projects_have_one_each_and_people_can_tell_them_apart(tmp_path: Path) -> None:
+def test_two_projects_have_one_each_and_people_can_distinguish_them(tmp_path: Path) -> None:
     one, other = _share(tmp_path / "one"), _share(tmp_path / "other")
     names = [install_shared_kernelspec(share).display_name for share in (one, other)]
     assert names == ["Python (nb shared kernel)", "Python (nb shared kernel): other"]
@@ -102,7 +102,7 @@ def test_a_project_that_shares_no_more_leaves_its_name_to_others(tmp_path: Path)
 
 
 @pytest.mark.proves("nb:cleanup")
-def test_what_sharing_has_made_is_removed_and_no_more(tmp_path: Path) -> None:
+def test_unsharing_removes_its_own_files_and_no_more(tmp_path: Path) -> None:
     kernel, other = _kernel(tmp_path / "one"), _kernel(tmp_path / "other")
     installed = share_kernel(kernel.parent, kernel)
     share_kernel(other.parent, other)
@@ -126,7 +126,7 @@ def test_another_kernel_takes_the_place_of_the_one_before(tmp_path: Path) -> Non
     assert [link.readlink() for link in listed] == [second]
 
 
-def test_what_is_no_kernel_is_not_shared(tmp_path: Path) -> None:
+def test_a_path_without_a_connection_file_is_not_shared(tmp_path: Path) -> None:
     with pytest.raises(NoConnection, match="no connection file"):
         share_kernel(tmp_path, tmp_path / "kernel-1.json")
     assert shared_kernelspecs() == []

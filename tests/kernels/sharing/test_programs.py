@@ -157,8 +157,8 @@ async def test_a_guests_log_says_that_no_kernel_is_shared(
     await manager.start_kernel(stderr=subprocess.PIPE)
     provisioner: Any = manager.provisioner
     async with asyncio.timeout(DEADLINE):
-        said = await asyncio.to_thread(provisioner.process.stderr.read)
+        stderr = await asyncio.to_thread(provisioner.process.stderr.read)
         assert await provisioner.wait() == 1
-    assert b"No kernel is shared" in said
+    assert b"No kernel is shared" in stderr
     assert not await manager.is_alive()
     await manager.cleanup_resources()

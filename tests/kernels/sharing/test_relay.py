@@ -143,7 +143,7 @@ async def test_a_restart_by_the_owner_is_followed(owner: Owner, launch: Launch) 
     running = asyncio.ensure_future(run(person, RUN_FOREVER))
     await until(listener, "running")
     await owner.manager.restart_kernel(now=True)
-    # Who waits for what the kernel of before was to answer is told.
+    # A request that the earlier kernel did not answer gets an error.
     assert await running == "running\nKernelGone"
     assert await run(person, "print('X' in globals())") == "False"
     assert relayed.process.poll() is None
@@ -233,7 +233,7 @@ async def test_the_relay_ends_with_the_program_that_launched_it(
     assert "The launching program has ended" in owner.log
 
 
-async def test_the_relay_ends_when_it_is_told_to(owner: Owner, launch: Launch) -> None:
+async def test_the_relay_ends_on_request(owner: Owner, launch: Launch) -> None:
     relayed = launch()
     await relayed.client()
     relayed.process.terminate()
@@ -282,7 +282,7 @@ async def test_a_relay_that_has_nothing_to_do_does_nothing(owner: Owner, launch:
 
 
 @pytest.mark.proves("exec:bounded")
-async def test_what_waits_for_a_kernel_that_does_not_answer_is_bounded(
+async def test_the_queue_for_a_kernel_that_does_not_answer_is_bounded(
     owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tk_ai_extension.kernels.sharing.relay.MAX_QUEUED_BYTES", 20_000)

@@ -19,7 +19,7 @@ class Probe:
     """What a test sees of the tools, and how it lets them go; it hangs on the workspace."""
 
     started: asyncio.Event = field(default_factory=asyncio.Event)
-    let_go: asyncio.Event = field(default_factory=asyncio.Event)
+    release: asyncio.Event = field(default_factory=asyncio.Event)
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     contexts: list[ToolContext] = field(default_factory=list)
@@ -32,14 +32,14 @@ def _probe(context: ToolContext) -> Probe:
     return probe
 
 
-class Said(Result):
+class ProbeResult(Result):
     """What a probe says."""
 
-    said: str
+    greeting: str
     failed: bool = False
 
     def as_text(self) -> str:
-        return f"It said: {self.said}"
+        return f"It said: {self.greeting}"
 
     @property
     def is_error(self) -> bool:
@@ -47,42 +47,46 @@ class Said(Result):
 
 
 @tool("READ")
-async def probe_say(context: ToolContext, said: str = "hello", failed: bool = False) -> Said:
+async def probe_say(
+    context: ToolContext, greeting: str = "hello", failed: bool = False
+) -> ProbeResult:
     """Says it back.
 
     With a picture.
     """
     _probe(context)
-    said_back = Said(said=said, failed=failed, notices=["mind the gap"])
-    said_back.with_images((Image(PIXEL, "image/png"),))
-    return said_back
+    result = ProbeResult(greeting=greeting, failed=failed, notices=["mind the gap"])
+    result.with_images((Image(PIXEL, "image/png"),))
+    return result
 
 
 @tool("WRITE", destructive=True)
-async def probe_fail(context: ToolContext) -> Said:
+async def probe_fail(context: ToolContext) -> ProbeResult:
     """Fails as tools fail."""
     _probe(context)
     raise KernelBusy("The probe is busy.", facts=[1, 2])
 
 
 @tool("READ")
-async def probe_break(context: ToolContext) -> Said:
+async def probe_break(context: ToolContext) -> ProbeResult:
     """Fails as no tool should."""
     _probe(context)
     raise ZeroDivisionError("a defect")
 
 
 @tool("EXECUTE", idempotent=True)
-async def probe_wait(context: ToolContext, reports: int = 0, notebook: str | None = None) -> Said:
-    """Reports progress, and waits until it is let go."""
+async def probe_wait(
+    context: ToolContext, reports: int = 0, notebook: str | None = None
+) -> ProbeResult:
+    """Reports progress, and waits until it is released."""
     probe = _probe(context)
     for number in range(reports):
         await context.progress(f"report {number}")
     probe.started.set()
     try:
-        await probe.let_go.wait()
+        await probe.release.wait()
     except asyncio.CancelledError:
         probe.cancelled.set()
         raise
     probe.finished.set()
-    return Said(said=f"waited for {notebook}")
+    return ProbeResult(greeting=f"waited for {notebook}")

@@ -38,7 +38,7 @@ def call(tool, **arguments):
     return REFUSED.format(tool=tool, arguments=arguments)
 
 
-async def said(run, code, **arguments):
+async def output_of(run, code, **arguments):
     result = await run(code, **arguments)
     assert result.status == "ok", result.full_text()
     return result.runs[0].output
@@ -46,7 +46,7 @@ async def said(run, code, **arguments):
 
 @pytest.mark.proves("kernel:bridge")
 async def test_code_in_a_kernel_reads_and_changes_notebooks_as_its_caller(harness, run, notebook):
-    assert await said(run, READ) == "a = 1"
+    assert await output_of(run, READ) == "a = 1"
     await run(
         "import tool_bridge as t\nt.call('overwrite_cell', notebook='n.ipynb', cell=0, source='a = 9')"
     )
@@ -74,7 +74,7 @@ print(json.loads(line.makefile().readline())["result"]["notebooks"][0]["notebook
 '''
 print(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout)
 """
-    assert await said(run, code) == "n.ipynb"
+    assert await output_of(run, code) == "n.ipynb"
 
 
 @pytest.mark.proves("kernel:bridge", "perm:ask")
@@ -101,16 +101,16 @@ class Yes:
 
 @pytest.mark.proves("kernel:bridge")
 async def test_a_refusal_and_a_wrong_call_are_errors_with_code_and_hint(run, notebook):
-    assert await said(run, call("no_tool")) == "unknown_tool Unknown tool `no_tool`. True"
-    assert (await said(run, call("read_cell", nothing=1))).startswith("invalid_arguments")
-    assert (await said(run, call("read_cell", notebook="../n.ipynb", cell=0))).startswith(
+    assert await output_of(run, call("no_tool")) == "unknown_tool Unknown tool `no_tool`. True"
+    assert (await output_of(run, call("read_cell", nothing=1))).startswith("invalid_arguments")
+    assert (await output_of(run, call("read_cell", notebook="../n.ipynb", cell=0))).startswith(
         "path_refused"
     )
 
 
 @pytest.mark.proves("kernel:bridge")
 async def test_python_itself_is_not_called_from_its_own_code(run):
-    assert (await said(run, call("python", cells=[]))).startswith("invalid_arguments")
+    assert (await output_of(run, call("python", cells=[]))).startswith("invalid_arguments")
 
 
 @pytest.mark.proves("kernel:bridge")
@@ -119,7 +119,7 @@ async def test_the_tools_are_those_of_the_connection_that_runs_the_code(harness,
     cells = [{"code": call("read_cell", notebook="n.ipynb", cell=0)}]
     result = await few.call("python", cells=cells)
     assert result.runs[0].output.startswith("unknown_tool")
-    assert await said(run, READ) == "a = 1"
+    assert await output_of(run, READ) == "a = 1"
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ async def secrets(harness, run):
     """The bridge's address, and Alice's token and session, as her code sees them."""
     names = ("URL", "TOKEN", "SESSION")
     code = "import json, os; print(json.dumps([os.environ['PI_TOOL_BRIDGE_' + n] for n in %r]))"
-    return json.loads(await said(run, code % (names,)))
+    return json.loads(await output_of(run, code % (names,)))
 
 
 def pretend(url, token, session):
@@ -142,8 +142,8 @@ def pretend(url, token, session):
 @pytest.mark.proves("kernel:bridge")
 async def test_a_token_is_good_in_its_own_kernel_alone(harness, run, notebook, secrets):
     stolen = pretend(*secrets)
-    assert (await said(run, stolen, caller=BOB)).startswith("permission_denied")
-    assert "a = 1" in await said(run, stolen)
+    assert (await output_of(run, stolen, caller=BOB)).startswith("permission_denied")
+    assert "a = 1" in await output_of(run, stolen)
     # Nor is it for a program that no kernel has started.
     program = await asyncio.create_subprocess_exec(
         sys.executable, "-c", OUTSIDE, *secrets, stdout=asyncio.subprocess.PIPE
@@ -166,10 +166,10 @@ print(line.makefile().readline())
 @pytest.mark.proves("kernel:bridge")
 async def test_each_caller_of_a_shared_session_has_a_token_of_their_own(harness, run, notebook):
     token = "import os; print(os.environ['PI_TOOL_BRIDGE_TOKEN'])"
-    alices = await said(run, token, session="team")
-    bobs = await said(run, token, session="team", caller=BOB)
+    alices = await output_of(run, token, session="team")
+    bobs = await output_of(run, token, session="team", caller=BOB)
     assert alices != bobs
-    assert await said(run, token, session="team") == alices
+    assert await output_of(run, token, session="team") == alices
     write = (
         "import tool_bridge\ntool_bridge.call('insert_cell', notebook='n.ipynb', source='by whom')"
     )
@@ -183,32 +183,32 @@ async def test_a_token_ends_with_its_kernel_and_a_wrong_one_is_none(
     harness, run, notebook, secrets
 ):
     url, token, session = secrets
-    assert (await said(run, pretend(url, "x" * 32, session))).startswith("permission_denied")
-    assert (await said(run, pretend(url, token, "other"))).startswith("permission_denied")
+    assert (await output_of(run, pretend(url, "x" * 32, session))).startswith("permission_denied")
+    assert (await output_of(run, pretend(url, token, "other"))).startswith("permission_denied")
     (kernel,) = harness.workspace.kernels.ids()
     await harness.call("shutdown_kernel", kernel_id=kernel)
-    assert (await said(run, pretend(*secrets))).startswith("permission_denied")
+    assert (await output_of(run, pretend(*secrets))).startswith("permission_denied")
 
 
 @pytest.mark.parametrize(
     "line",
     [b"{\n", b"[]\n", b"{}\n", b'{"token": 1, "session": "", "tool": "", "arguments": {}}\n'],
 )
-async def test_what_is_no_call_is_refused_and_the_bridge_goes_on(run, secrets, line):
+async def test_an_invalid_call_is_refused_and_the_bridge_continues(run, secrets, line):
     reader, writer = await asyncio.open_unix_connection(secrets[0].removeprefix("unix://"))
     writer.write(line)
     answer = json.loads(await asyncio.wait_for(reader.readline(), 10))
     writer.close()
     await writer.wait_closed()
     assert answer["error"]["code"] == "invalid_arguments"
-    assert await said(run, "1") == "1"
+    assert await output_of(run, "1") == "1"
 
 
 @pytest.mark.proves("threat:exhaustion")
 async def test_calls_at_once_are_bounded(run, secrets):
     socket = secrets[0].removeprefix("unix://")
     idle = [await asyncio.open_unix_connection(socket) for _ in range(MAX_CALLS)]
-    assert (await said(run, call("list_notebooks"))).startswith("limit_reached")
+    assert (await output_of(run, call("list_notebooks"))).startswith("limit_reached")
     for _, writer in idle:
         writer.close()
         await writer.wait_closed()

@@ -45,7 +45,7 @@ async def test_edit_replaces_the_source_and_keeps_the_type(harness, edit):
 
 
 @pytest.mark.proves("edit:notebook-tool")
-async def test_insert_takes_the_number_of_cells_too_and_makes_code_unless_told(harness, edit):
+async def test_insert_takes_the_number_of_cells_too_and_makes_code_by_default(harness, edit):
     assert facts(await edit("insert", 3, "last")) == ("insert", 3, "code", 4, "last")
     first = await edit("insert", 0, "first", cell_type="markdown")
     assert facts(first) == ("insert", 0, "markdown", 5, "first")
@@ -80,7 +80,7 @@ async def test_an_index_out_of_range_or_no_content_changes_nothing(harness, edit
 
 
 @pytest.mark.proves("edit:notebook-tool")
-async def test_what_is_no_notebook_is_refused_by_name(harness, edit):
+async def test_an_invalid_notebook_is_refused_by_name(harness, edit):
     (harness.root / "bad.ipynb").write_text('{"cells": {}}')
     with pytest.raises(InvalidNotebook, match=r"bad\.ipynb"):
         await edit("edit", 0, "x", path="bad.ipynb")

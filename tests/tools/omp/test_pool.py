@@ -1,4 +1,4 @@
-"""Session kernels: a few at most, let go in time, started again where that helps."""
+"""Session kernels: a few at most, shut down when idle, started again where that helps."""
 
 import asyncio
 import errno
@@ -32,12 +32,12 @@ def shut_down(harness):
     """Waits until a kernel is shut down, also where it was already."""
     gone, changed = set(), asyncio.Event()
 
-    def hear(event):
+    def on_event(event):
         if event.kind == "shutdown":
             gone.add(event.kernel_id)
             changed.set()
 
-    harness.workspace.kernels.subscribe(hear)
+    harness.workspace.kernels.subscribe(on_event)
 
     async def shut_down(kernel_id):
         async with asyncio.timeout(30):
@@ -81,7 +81,7 @@ async def test_idle_ones_are_swept_by_themselves(run, pooled, shut_down):
 
 
 @pytest.mark.proves("kernel:pool")
-async def test_those_who_shared_one_that_was_swept_are_told(harness, run, pooled):
+async def test_those_who_shared_one_that_was_swept_get_a_notice(harness, run, pooled):
     pool = await pooled(idle_after=0.0, sweep_every=3600.0)
     await run("x = 1", session="team")
     await run("x", session="team", caller=BOB)
@@ -100,7 +100,7 @@ async def test_one_that_was_used_a_moment_ago_is_not_swept(harness, run):
 
 
 @pytest.mark.proves("kernel:pool")
-async def test_what_runs_is_not_swept_however_long_it_takes(harness, run, pooled):
+async def test_a_busy_session_is_not_swept_however_long_it_takes(harness, run, pooled):
     pool = await pooled(idle_after=0.0, sweep_every=3600.0)
     busy = await run("input_is_long = 1\nimport time; time.sleep(60)", wait=0)
     await pool.sweep()
@@ -161,7 +161,7 @@ def failing(harness, monkeypatch):
         RuntimeError("zmq: Too many open files"),
     ],
 )
-async def test_where_files_run_out_idle_sessions_are_let_go_and_the_start_is_tried_again(
+async def test_where_files_run_out_idle_sessions_are_shut_down_and_the_start_is_tried_again(
     harness, run, failing, error
 ):
     idle = await run("x = 1", session="idle")
@@ -209,7 +209,7 @@ async def test_a_run_that_is_refused_keeps_nothing_in_use(harness, run, mode, ke
 
 
 @pytest.mark.proves("kernel:pool")
-def test_unless_told_otherwise_four_stay_for_five_minutes_looked_at_every_thirty_seconds():
+def test_by_default_four_stay_for_five_minutes_and_are_checked_every_thirty_seconds():
     defaults = inspect.signature(PythonSessions).parameters
     names = ("max_sessions", "idle_after", "sweep_every")
     assert [defaults[name].default for name in names] == [4, 300.0, 30.0]

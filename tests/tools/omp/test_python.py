@@ -39,7 +39,7 @@ async def test_state_persists_from_cell_to_cell_and_call_to_call(harness, run):
     first = await run("x = 40", "x += 1\nprint('out')\nx", {"code": "x", "title": "look"})
     assert [cell.status for cell in first.cells] == ["complete"] * 3
     assert first.cells[2].title == "look"
-    assert [said.output for said in first.runs] == ["", "out\n41", "41"]
+    assert [each.output for each in first.runs] == ["", "out\n41", "41"]
     second = await run("x + 1")
     assert second.runs[0].output == "42"
     assert (second.session, second.kernel_id) == (first.session, first.kernel_id)
@@ -123,9 +123,9 @@ async def test_each_cell_has_its_own_reset(harness, run):
         {"code": "print('x' in dir()); y = 2", "reset": True},
         "print('y' in dir())",
     )
-    assert [said.output for said in result.runs] == ["True", "False", "True"]
+    assert [each.output for each in result.runs] == ["True", "False", "True"]
     whole = await run("print('y' in dir()); z = 3", "print('z' in dir())", reset=True)
-    assert [said.output for said in whole.runs] == ["False", "True"]
+    assert [each.output for each in whole.runs] == ["False", "True"]
 
 
 @pytest.mark.proves("kernel:reset")
@@ -144,7 +144,7 @@ async def test_a_reset_while_another_is_in_progress_is_rejected(harness, run):
 
 @pytest.mark.proves("kernel:replace-dead", "kernel:heartbeat")
 @pytest.mark.parametrize("backend", ["auto", "direct"])
-async def test_a_kernel_that_died_is_replaced_before_the_next_run_and_the_caller_is_told(
+async def test_a_kernel_that_died_is_replaced_before_the_next_run_and_the_caller_gets_a_notice(
     harness, run
 ):
     first = await run("x = 1\nimport os; os.getpid()")
@@ -173,7 +173,7 @@ async def test_a_kernel_that_somebody_shut_down_is_replaced_before_the_next_run(
 async def test_code_that_crashes_its_kernel_is_run_once_more_in_a_new_one(harness, run):
     result = await run(ONCE, "print('next')")
     assert result.status == "ok"
-    assert [said.output for said in result.runs] == ["tried\nwent through", "next"]
+    assert [each.output for each in result.runs] == ["tried\nwent through", "next"]
     assert "crashed and was replaced" in result.full_text()
 
 
@@ -219,7 +219,7 @@ async def test_folder_variables_and_path_are_set_for_each_call(harness, run):
         cwd="sub",
     )
     second = await run(look, "import helper; helper.value", cwd="sub", env={"B": "3"})
-    assert [said.output for said in second.runs] == ["sub None 3", "5"]
+    assert [each.output for each in second.runs] == ["sub None 3", "5"]
 
 
 @pytest.mark.proves("kernel:env")
@@ -350,17 +350,17 @@ display({'text/html': '<b>html</b>'}, raw=True)
 display({'application/json': {'a': 1}}, raw=True)
 display({'application/x-omp-status': {'step': 2}, 'text/plain': 'unseen'}, raw=True)
 """
-    said = (await run(code)).runs[0]
-    assert said.output.splitlines()[:2] == ["**md**", "html"]
-    assert (said.data, "unseen" in said.output) == ([{"a": 1}], False)
-    assert [event["data"] for event in said.events] == [{"step": 2}]
+    result = (await run(code)).runs[0]
+    assert result.output.splitlines()[:2] == ["**md**", "html"]
+    assert (result.data, "unseen" in result.output) == ([{"a": 1}], False)
+    assert [event["data"] for event in result.events] == [{"step": 2}]
     long = (await run("for n in range(20000): print('line', n)")).runs[0]
     assert long.artifact is not None
     page = await harness.call("read_output", artifact=long.artifact, offset=19999)
     assert "line 19999" in page.as_text()
 
 
-async def test_it_needs_leave_to_run_code_and_shows_all_of_it(harness, run):
+async def test_it_needs_approval_to_run_code_and_shows_all_of_it(harness, run):
     with pytest.raises(PermissionDenied):
         await run("1", caller=replace(ALICE, mode="plan"))
     with pytest.raises(PermissionRequired):
