@@ -195,8 +195,9 @@ def _hints(error: type[ToolError]) -> Iterator[tuple[str, str]]:
     """The hints of a class of errors and of those below it, by their codes."""
     yield hint_code(error), error.default_hint
     for each in error.__subclasses__():
-        # Those of tests are none of the server's.
-        if each.__module__.startswith("tk_ai_extension."):
+        # Without those of tests, and of commands, which print their hints themselves.
+        package = each.__module__.split(".")
+        if package[0] == "tk_ai_extension" and package[1] != "cli":
             yield from _hints(each)
 
 

@@ -8,12 +8,12 @@ __all__ = ["__version__", "_jupyter_labextension_paths", "_jupyter_server_extens
 
 
 def _jupyter_labextension_paths() -> list[dict[str, str]]:
-    """Tell ``jupyter-builder develop`` where the panel is built, and what JupyterLab calls it."""
+    """Declare for ``jupyter-builder develop`` where the panel is built, and what JupyterLab calls it."""
     return [{"src": "labextension", "dest": "tk-ai-extension"}]
 
 
 def _jupyter_server_extension_points() -> list[dict[str, object]]:
-    """Tell Jupyter Server which application this package adds (called when the server loads extensions)."""
+    """Declare the application that this package adds to Jupyter Server, which calls this at start."""
     # Imported here: `import tk_ai_extension` must stay cheap for kernels and command-line programs.
     from tk_ai_extension.server.app import TkAIExtensionApp
 

@@ -110,7 +110,7 @@ async def test_toolsets_and_modes_are_chosen_on_the_command_line(nb: Nb) -> None
         refused = await client.call_tool("insert_cell", {"source": "2", "notebook": "a.ipynb"})
         assert refused.structured_content["error"]["code"] == "permission_denied"
     assert "Unknown mode `reckless`" in nb("mcp", "--mode", "reckless", status=2).err
-    assert "no toolset `magic`" in nb("mcp", "--toolsets", "magic", status=2).err
+    assert "Unknown toolset `magic`" in nb("mcp", "--toolsets", "magic", status=2).err
     assert nb("mcp", "--nonsense", status=2).err.startswith("nb: nb mcp: unknown option --nonsense")
 
 

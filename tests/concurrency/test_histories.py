@@ -120,7 +120,7 @@ def test_no_edit_that_was_refused_remains() -> None:
 
 
 @pytest.mark.proves("edit:checker-finds")
-def test_an_error_tells_of_a_new_cell_that_stays() -> None:
+def test_an_error_names_a_new_cell_that_stays() -> None:
     call = Call("a", "insert_and_execute_cell", dict(INSERT), began=1, ended=2)
     call.entries = [entry("change", MADE[1])]
     end: State = (START[0], CellState("new", "code", "new"), START[1])

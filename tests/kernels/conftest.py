@@ -206,5 +206,5 @@ def bench(
         kernel_id=kernel_id,
         harmed=harmed,
         request=server.request,
-        tells_exit=server.gateway is None,
+        reports_exit=server.gateway is None,
     )

@@ -50,7 +50,7 @@ FAIL: Final = (
     "Now a mistake, on purpose: I misspell a name. The cell fails, and I receive the traceback."
 )
 FIX: Final = (
-    "The traceback names the line. I overwrite the cell. If you had edited it, I would be told and "
+    "The traceback names the line. I overwrite the cell. If you had edited it, I would get an error and "
     "your edit would be kept."
 )
 RERUN: Final = "Now I run it again."

@@ -250,7 +250,7 @@ def at_socket(folder: str, act: object) -> None:
 
 
 def _is_own(connection: socket.socket) -> bool:
-    """Whether the peer is a process of this user, as far as the system tells."""
+    """Whether the peer is a process of this user, as far as the system reports it."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return True

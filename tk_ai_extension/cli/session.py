@@ -145,7 +145,7 @@ class Session:
         clock = asyncio.get_running_loop().time
         deadline = math.inf if bound is None else clock() + bound
         first = FIRST if bound is None else min(FIRST, bound)
-        # For a caller without a key no output counts as shown: each result is complete.
+        # For a caller without a key no output counts as seen: each result is complete.
         caller = self.caller if self.screen.live else replace(self.caller, key=None)
         beginner = caller if tool == "wait_execution" else self.caller
         result = cast(

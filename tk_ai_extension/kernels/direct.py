@@ -144,7 +144,7 @@ def execute_content(request: ExecutionRequest) -> dict[str, Any]:
         "silent": request.silent,
         "store_history": not request.silent,
         "user_expressions": request.user_expressions,
-        # Even if input() is refused: only an input_request tells the prompt.
+        # Even if input() is refused: only an input_request has the prompt.
         "allow_stdin": not request.silent,
         # An error must not abort requests that other clients have queued in the kernel.
         "stop_on_error": False,

@@ -110,7 +110,7 @@ class KernelCredentials(Protocol):
 class FilteringProvisioner(LocalProvisioner):
     """Jupyter's local provisioner, which removes variables from the kernel's environment.
 
-    It filters at every launch, whoever starts the kernel: Jupyter's session manager restores the
+    It filters at every launch, whatever starts the kernel: Jupyter's session manager restores the
     server's whole environment when a notebook is renamed. What a kernelspec sets (its ``env``) is
     meant for the kernel and stays.
     """

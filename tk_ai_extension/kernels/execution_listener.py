@@ -51,7 +51,7 @@ class Timeouts:
         reply_idle_gap: For idle after the reply, or the reply after idle, while no message arrives.
         interrupt: For the end after an interrupt; then the code counts as ignoring it.
         stopping: For the end of a kernel that is being stopped or restarted.
-        external_interrupt_grace: For news that the kernel is being stopped, after an interrupt by
+        external_interrupt_grace: For the event that the kernel is being stopped, after an interrupt by
             another client: a stop begins with one. 0 if this server knows of every stop.
     """
 

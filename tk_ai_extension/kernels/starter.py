@@ -236,7 +236,7 @@ class KernelStarter:
             arguments["cwd"] = folder
         environment = dict(self._environment.environment(name, path))
         if path and folder:
-            # As in Jupyter's session manager: tells the kernel's code its notebook.
+            # As in Jupyter's session manager: gives the kernel's code the path of its notebook.
             environment["JPY_SESSION_NAME"] = str(Path(folder, Path(path).name))
         confinement = await self._confine(path) if self._confine is not None else None
         if confinement is not None:

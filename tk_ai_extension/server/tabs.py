@@ -283,7 +283,7 @@ class Tabs:
         """Handle a message of a page and return the reply.
 
         After the reply to a list of notebooks nobody else writes their files: only then can the page
-        tell whether it shows their current content.
+        determine whether it shows their current content.
 
         Raises:
             InvalidArguments: the message is invalid.

@@ -171,9 +171,7 @@ class EditingConformance:
     """Effects of operations."""
 
     @pytest.mark.proves("doc:new-cell-id", "doc:new-code-cell", "edit:tools")
-    async def test_inserts_go_where_they_are_told_with_fresh_ids(
-        self, bench: DocumentBench
-    ) -> None:
+    async def test_inserts_go_to_the_given_index_with_fresh_ids(self, bench: DocumentBench) -> None:
         document = await bench.open(notebook(code("a", "aaaa1111"), code("b", "bbbb2222")))
         applied = await document.apply(
             [

@@ -34,7 +34,7 @@ class ExecutorBench:
         kernel_id: A running Python kernel that tests share and do not harm.
         harmed: Starts a Python kernel for a test that harms it.
         request: Sends a request to Jupyter's REST API, as a browser does: method and path.
-        tells_exit: Whether the exit status of a kernel's process is known.
+        reports_exit: Whether the exit status of a kernel's process is known.
     """
 
     kernels: Kernels
@@ -43,7 +43,7 @@ class ExecutorBench:
     kernel_id: str
     harmed: Callable[[], Awaitable[str]]
     request: Callable[[str, str], Awaitable[None]]
-    tells_exit: bool = True
+    reports_exit: bool = True
 
     async def pid(self, kernel_id: str) -> int:
         """Return the process of a kernel on this machine, even if the service does not know it."""
@@ -81,7 +81,7 @@ class Submitted:
 
     def __init__(self, bench: ExecutorBench, kernel_id: str, request: ExecutionRequest) -> None:
         self.events: list[ExecutionEvent] = []
-        self._heard = asyncio.Event()
+        self._received = asyncio.Event()
         executor = bench.kernels.executor(kernel_id)
         self.task = asyncio.create_task(self._follow(executor.execute(kernel_id, request)))
 
@@ -89,7 +89,7 @@ class Submitted:
         async with aclosing(events) as stream:
             async for event in stream:
                 self.events.append(event)
-                self._heard.set()
+                self._received.set()
         *before, last = self.events
         assert isinstance(last, Execution), "the last event is the Execution"
         assert not any(isinstance(event, Execution) for event in before)
@@ -100,8 +100,8 @@ class Submitted:
         """Wait for the first output."""
         async with asyncio.timeout(DEADLINE):
             while not any(isinstance(event, OutputsChanged) for event in self.events):
-                self._heard.clear()
-                await self._heard.wait()
+                self._received.clear()
+                await self._received.wait()
 
     async def outcome(self, deadline: float = DEADLINE) -> Outcome:
         """Wait for the end."""

@@ -52,7 +52,7 @@ class EndOfKernelConformance:
     async def test_a_kernel_that_exits_says_its_code(self, bench: ExecutorBench) -> None:
         outcome = await run(bench, faults.EXIT_ITSELF, await bench.harmed())
         assert outcome.status == "kernel_died"
-        assert ("exited with code 3" in outcome.execution.message) == bench.tells_exit
+        assert ("exited with code 3" in outcome.execution.message) == bench.reports_exit
 
     @pytest.mark.proves("fault:kernel-oom")
     async def test_a_kernel_killed_from_outside_is_possibly_out_of_memory(

@@ -108,7 +108,7 @@ class PythonSessions:
 
     Args:
         kernels: Starts and stops kernels.
-        sessions: Tells which kernels belong to notebooks.
+        sessions: Knows which kernels belong to notebooks.
         notices: Notifies owners that variables are lost.
         max_sessions: Maximum session kernels.
         max_single: Maximum kernels for one call each.

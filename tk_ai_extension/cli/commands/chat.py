@@ -294,16 +294,16 @@ class Dialogue:
     async def _unless_stopped(self, event: Coroutine[Any, Any, Json | None]) -> Json | None:
         """Return the next event; Ctrl-C stops the turn, whose last events follow."""
         terminal = self.session.terminal
-        hearing = asyncio.create_task(event)
+        receiving = asyncio.create_task(event)
         interrupted = asyncio.create_task(terminal.interrupted.wait())
         try:
-            await asyncio.wait((hearing, interrupted), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((receiving, interrupted), return_when=asyncio.FIRST_COMPLETED)
             if terminal.interrupted.is_set() and self.chat is not None:
                 terminal.interrupted.clear()
                 await self.client.stop(self.chat)
-            return await hearing
+            return await receiving
         finally:
-            hearing.cancel()
+            receiving.cancel()
             interrupted.cancel()
 
 

@@ -1,4 +1,4 @@
-"""Tells whether ``nb`` sandboxes a folder's kernels, for code that would trust the folder's content."""
+"""Report whether ``nb`` sandboxes a folder's kernels, for code that would trust the folder's content."""
 
 from __future__ import annotations
 

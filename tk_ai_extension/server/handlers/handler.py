@@ -151,7 +151,7 @@ class TkAIHandler(APIHandler):
                 "TkAIExtensionApp.allowed_origins lists others that may.",
                 self.get_origin(),
             )
-        self._tell_browser()
+        self._set_cors_headers()
         if self.current_user is None and not self._is_preflight():
             raise self._unauthenticated()
         if self.request.method in ("GET", "HEAD"):
@@ -268,7 +268,7 @@ class TkAIHandler(APIHandler):
         self.set_status(204)
         self.finish()
 
-    def _tell_browser(self) -> None:
+    def _set_cors_headers(self) -> None:
         """Set the CORS headers for a page of an allowed origin."""
         origin = self.get_origin()
         if origin is not None and "Access-Control-Allow-Origin" not in self.settings.get(
