@@ -68,7 +68,7 @@ async def test_changed_cells_are_marked_with_who_and_when_and_the_diff(
     await seen.mark(2).click()
     review = seen.review(2)
     # Side by side or one below the other, as there is room.
-    removed = review.locator(".cm-deletedLine, .cm-merge-a .cm-changedLine")
+    removed = review.locator(".cm-deletedLine")
     await expect(removed).to_have_count(1)
     await expect(removed).to_have_text("total")
     await expect(review.locator(".cm-changedLine").last).to_have_text("print(total)")
