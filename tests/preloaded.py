@@ -93,6 +93,8 @@ class Preloaded:
                 cwd=Path(__file__).parent.parent,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                # That of the test which needs it first is not that of others.
+                env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             )
 
         def close() -> None:
@@ -265,6 +267,8 @@ def become(request: dict[str, Any]) -> str:
         if package in sys.modules:
             vars(sys.modules[package]).pop(own, None)
         del sys.modules[name]
+    # What has been installed since is found, too.
+    sys.path_importer_cache.clear()
     return argv[module]
 
 
@@ -343,8 +347,7 @@ def _exit_code(module: str) -> int:
 
 def main() -> None:
     """Import everything, then fork for the process at the other end of a socket."""
-    search_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    PATH[:] = [entry for entry in sys.path[1:] if entry not in search_path]
+    PATH[:] = sys.path[1:]
     preload()
     with socket.socket(fileno=int(sys.argv[1])) as parent:
         request = serve(parent)
