@@ -14,6 +14,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import importlib.util
 import json
 import os
 import pkgutil
@@ -269,6 +270,8 @@ def become(request: dict[str, Any]) -> str:
         del sys.modules[name]
     # What has been installed since is found, too.
     sys.path_importer_cache.clear()
+    if importlib.util.find_spec("ipykernel_launcher") is None:
+        sys.stderr.write(f"No module is found in {sys.path} by {sys.meta_path}.\n")
     return argv[module]
 
 
