@@ -72,7 +72,7 @@ MAX_REQUEST = 1_000_000
 """Bytes of a request."""
 
 PATH: list[str] = []
-"""`sys.path` without what comes from the working directory and PYTHONPATH."""
+"""`sys.path` without the working directory."""
 
 
 class Preloaded:
@@ -94,8 +94,6 @@ class Preloaded:
                 cwd=Path(__file__).parent.parent,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                # That of the test which needs it first is not that of others.
-                env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             )
 
         def close() -> None:
@@ -121,6 +119,8 @@ class Popen(subprocess.Popen[Any]):
     """`subprocess.Popen`, which forks what is preloaded."""
 
     preloaded: ClassVar[Preloaded | None] = None
+    interpreter: ClassVar[dict[str, str]] = {}
+    """What the preloaded process was started with."""
     _starting: ClassVar[threading.Lock] = threading.Lock()
 
     def _execute_child(self, *arguments: Any) -> None:
@@ -130,16 +130,19 @@ class Popen(subprocess.Popen[Any]):
         environment = dict(os.environ if env is None else env)
         is_plain = not (executable and executable != argv[0]) and preexec_fn is None
         is_plain &= not pass_fds and (gid, gids, uid, umask) == (None, None, None, -1)
-        is_plain &= process_group == -1 and is_forked(argv) and not differs(environment)
+        is_plain &= process_group == -1 and is_forked(argv)
         folder = os.fspath(cwd) if cwd is not None else os.getcwd()  # noqa: PTH109 (may be gone)
-        if not (is_plain and Path(folder).is_dir()):
+        if is_plain:
+            with self._starting:
+                if Popen.preloaded is None:
+                    Popen.interpreter = for_interpreter(os.environ)
+                    Popen.preloaded = Preloaded.start()
+        is_plain &= for_interpreter(environment) == Popen.interpreter
+        if Popen.preloaded is None or not (is_plain and Path(folder).is_dir()):
             super()._execute_child(*arguments)  # type: ignore[misc]
             return
         import resource  # POSIX only
 
-        with self._starting:
-            if Popen.preloaded is None:
-                Popen.preloaded = Preloaded.start()
         request = {
             "argv": [os.fspath(each) for each in argv],
             "cwd": folder,
@@ -170,18 +173,14 @@ def is_forked(argv: Any) -> bool:
     return len(words) > 1 and words[0] == "-m" and words[1] in FORKED
 
 
-def differs(environment: dict[Any, Any]) -> bool:
-    """Whether the environment has something for the interpreter itself that this process has not."""
-
-    def relevant(variables: Any) -> dict[str, str]:
-        kept = {"PYTHONPATH", "PYTHONUNBUFFERED"}
-        return {
-            name: value
-            for name, value in variables.items()
-            if str(name).startswith(("PYTHON", "LANG", "LC_")) and name not in kept
-        }
-
-    return relevant(environment) != relevant(os.environ)
+def for_interpreter(environment: Any) -> dict[str, str]:
+    """Return the variables that an interpreter reads before it runs anything."""
+    return {
+        os.fsdecode(name): os.fsdecode(value)
+        for name, value in environment.items()
+        if os.fsdecode(name).startswith(("PYTHON", "LANG", "LC_"))
+        and os.fsdecode(name) != "PYTHONUNBUFFERED"
+    }
 
 
 # -- in the process that is preloaded
@@ -247,8 +246,7 @@ def become(request: dict[str, Any]) -> str:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
-    added = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    sys.path[:] = [*([] if "-P" in argv[1:3] else [request["cwd"]]), *added, *PATH]
+    sys.path[:] = [*([] if "-P" in argv[1:3] else [request["cwd"]]), *PATH]
     for name, limit in zip(LIMITS, request["limits"], strict=True):
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(getattr(resource, name), limit)
@@ -317,7 +315,7 @@ def run(request: dict[str, Any]) -> None:
                 run(further)
             os._exit(0)
         theirs.close()
-        Popen.preloaded = Preloaded(ours)
+        Popen.preloaded, Popen.interpreter = Preloaded(ours), for_interpreter(os.environ)
         subprocess.Popen = launcher.Popen = Popen  # type: ignore[misc]
     os._exit(_exit_code(module))
 
