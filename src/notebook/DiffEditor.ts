@@ -60,9 +60,11 @@ export function showDiff(
   const remembered = known.get(shared);
   const before =
     remembered?.entry === entry ? remembered.before : sourceBefore(shared.source, mark);
-  // Plain lines show hidden characters, which the texts to reject hunks of would have as they are.
-  const hasHidden = [before ?? '', shared.source].some(text => visible(text) !== text);
-  if (before === null || before === shared.source || hasHidden) {
+  if (before === null || before === shared.source) {
+    return null;
+  }
+  // Hunks are rejected from the text as it is; only plain lines show its hidden characters.
+  if ([before, shared.source].some(text => visible(text) !== text)) {
     return null;
   }
   if (isTooLong(before, shared.source)) {
