@@ -126,13 +126,13 @@ async def test_output_that_was_overwritten_in_forgotten_events_is_sent_again() -
 
 
 @pytest.mark.proves("rest:errors")
-async def test_an_event_id_out_of_range_is_refused_before_the_stream_begins(
+async def test_an_invalid_event_id_is_refused_before_the_stream_begins(
     call: Call, ask: Ask, jp_auth_header: dict[str, str], notebook: str
 ) -> None:
     _, ran = await call("execute_ipython", notebook=notebook, code="1")
     path = f"api/tk-ai/executions/{ran['execution_id']}"
     with Cases() as cases:
-        for last in ("1-99-0-0", "999999-0-0-0", "999999", "0-0-0-0-0", "-1", "1-0"):
+        for last in ("1-99-0-0", "999999-0-0-0", "999999", "0-0-0-0-0", "-1", "1-0", "yesterday"):
             with cases.case(last):
                 response = await ask("GET", path, Last_Event_ID=last, **jp_auth_header)
                 assert response.code == 400

@@ -266,16 +266,6 @@ async def test_an_execution_that_is_over_is_sent_whole(
     assert events[-1][1] == "done"
 
 
-@pytest.mark.proves("rest:errors")
-async def test_an_event_id_that_is_none_is_refused(
-    call: Call, ask: Ask, jp_auth_header: dict[str, str], notebook: str
-) -> None:
-    _, ran = await call("execute_cell", notebook=notebook, cell="prints00")
-    path = f"api/tk-ai/executions/{ran['execution_id']}"
-    response = await ask("GET", path, Last_Event_ID="yesterday", **jp_auth_header)
-    assert response.code == 400
-
-
 # -- artifacts
 
 
