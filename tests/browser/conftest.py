@@ -16,13 +16,12 @@ from playwright.async_api import Browser, Page, Playwright, async_playwright, ex
 from tests.browser.chromium import FLAGS, chromium
 from tests.browser.lab import (
     DEADLINE,
-    WATCH_DIALOGS,
     Lab,
     configure,
-    waits,
+    new_page,
     was_undisturbed,
 )
-from tests.browser.pool import CONFIG, VIEWPORT, Pool, PooledLab, pool
+from tests.browser.pool import CONFIG, Pool, PooledLab, pool
 from tests.servers import StartServer, servers
 from tk_ai_extension.agent.claude.sources import TAKEN
 from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
@@ -176,12 +175,7 @@ async def open_lab(
         environment = dict(model.environment) if model is not None else {}
         server = await start_server(config=settings + config, **environment)
         configure(server.home, collaboration=collaboration)
-        context_of_page = await browser.new_context(**{"viewport": VIEWPORT, **context})
-        await context_of_page.add_init_script(WATCH_DIALOGS)
-        page = await context_of_page.new_page()
-        page.set_default_timeout(DEADLINE)
-        await waits(page)
-        return Lab(page, server)
+        return Lab(await new_page(browser, **context), server)
 
     yield open_
     is_sound = request.node.stash.get(PASSED, False)

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.servers import ServerProcess
 
 DEADLINE = 30_000
 """Milliseconds in which what a person waits for has to be there."""
+
+VIEWPORT = {"width": 1280, "height": 800}
+"""The size of a page in most tests."""
 
 DIALOG = ".jp-Dialog"
 
@@ -86,6 +89,16 @@ async def waits(page: Page) -> None:
     dialog = page.locator(DIALOG, has_text=SLOW_LOADING)
     wait = dialog.get_by_role("button", name="Continue waiting")
     await page.add_locator_handler(dialog, wait.click)
+
+
+async def new_page(browser: Browser, **options: Any) -> Page:
+    """A page in a context of its own that notes dialogs and waits where JupyterLab asks."""
+    context = await browser.new_context(**{"viewport": VIEWPORT, **options})
+    await context.add_init_script(WATCH_DIALOGS)
+    page = await context.new_page()
+    page.set_default_timeout(DEADLINE)
+    await waits(page)
+    return page
 
 
 @dataclass

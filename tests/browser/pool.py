@@ -19,7 +19,7 @@ import httpx2
 from playwright.async_api import Browser, BrowserContext, Page
 from playwright.async_api import Error as PlaywrightError
 
-from tests.browser.lab import DEADLINE, LAUNCHED, WATCH_DIALOGS, Lab, configure, waits
+from tests.browser.lab import LAUNCHED, VIEWPORT, Lab, configure, new_page
 from tests.servers import ServerProcess, servers
 from tk_ai_extension.testing.messages_api import Reply
 from tk_ai_extension.testing.scripted_model import MODEL, MessagesRequest, ScriptedModel
@@ -28,7 +28,6 @@ MOST = 3
 """So many servers are kept by a worker; the one that was not used for the longest time ends."""
 USED = "used"
 """The folder to which notebooks of tests before are moved: what is known of them goes along."""
-VIEWPORT = {"width": 1280, "height": 800}
 
 CONFIG = """
 c.ServerApp.jpserver_extensions.update({{
@@ -181,11 +180,8 @@ class PooledLab:
             await self.close_page()
 
     async def _new_page(self, browser: Browser, options: dict[str, Any]) -> None:
-        self._context = await browser.new_context(**{"viewport": VIEWPORT, **options})
-        await self._context.add_init_script(WATCH_DIALOGS)
-        self.page = page = await self._context.new_page()
-        page.set_default_timeout(DEADLINE)
-        await waits(page)
+        self.page = page = await new_page(browser, **options)
+        self._context = page.context
         emitter = page._impl_obj
         self._listeners = {name: emitter.listeners(name) for name in emitter.event_names()}
         # A workspace of a page before would open what was open there.
