@@ -1,4 +1,4 @@
-"""A server that is not Jupyter's, which notes what pages ask of it."""
+"""A server of another origin that records the requests of pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DOT = base64.b64decode(
 )
 
 
-class Elsewhere:
+class OtherOrigin:
     """It has a picture at every path.
 
     Attributes:
@@ -43,7 +43,7 @@ class Elsewhere:
         self.url = f"http://{self.host}"
 
     @contextmanager
-    def running(self) -> Iterator[Elsewhere]:
+    def running(self) -> Iterator[OtherOrigin]:
         """Answers until the block ends."""
         thread = threading.Thread(target=self._server.serve_forever)
         thread.start()
