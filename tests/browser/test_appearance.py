@@ -1,4 +1,4 @@
-"""How the panel looks: every theme, narrow and wide, zoomed, at rest: nothing is cut, axe finds nothing."""
+"""The panel in every theme, narrow and wide, zoomed and idle: nothing is cut, axe finds nothing."""
 
 from __future__ import annotations
 

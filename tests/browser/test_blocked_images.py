@@ -1,4 +1,4 @@
-"""Pictures from elsewhere in an open notebook: who wrote them says when they are loaded."""
+"""Remote images in an open notebook are blocked according to who wrote the cell."""
 
 from __future__ import annotations
 

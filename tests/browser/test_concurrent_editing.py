@@ -1,4 +1,4 @@
-"""A notebook open in JupyterLab: what a person and an agent do to it at once, and what may befall it."""
+"""A person and an agent edit one open notebook at once, through reloads, closes and lost networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that a page follows comes over one connection: nothing is lost or doubled when that is lost."""
+"""All events of a page come over one connection: none is lost or doubled when it is lost."""
 
 from __future__ import annotations
 

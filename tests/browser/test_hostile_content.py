@@ -1,4 +1,4 @@
-"""Whatever a model, a notebook or a file is called or says: nothing of it runs, nothing leaves the server."""
+"""Hostile text from a model, a notebook or a file name: nothing runs, nothing is fetched."""
 
 from __future__ import annotations
 

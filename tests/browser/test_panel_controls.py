@@ -1,4 +1,4 @@
-"""The chat in JupyterLab: how a person changes their mind, and what the panel remembers of it."""
+"""The panel's controls: plans, edited messages, the message box, dragging, outputs, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chat in JupyterLab where something comes between: another chat, another panel, another key."""
+"""The chat in JupyterLab with several chats, panels and notebooks open."""
 
 from __future__ import annotations
 

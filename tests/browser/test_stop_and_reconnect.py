@@ -1,4 +1,4 @@
-"""Stop, and a line that is cut: what has been done stays, and nothing is missing or there twice."""
+"""Stop, and a lost connection: what was done stays, and nothing is missing or doubled."""
 
 from __future__ import annotations
 
