@@ -19,11 +19,11 @@ from tests.cli.test_concurrent_commands import in_terminal, shows
 from tk_ai_extension import __version__
 from tk_ai_extension.cli import client, wire
 from tk_ai_extension.cli.commands.table import Commands
-from tk_ai_extension.cli.connecting import COMMANDS, own_server
+from tk_ai_extension.cli.connecting import COMMANDS, PROTOCOLS, own_server
 from tk_ai_extension.cli.project import Project
 from tk_ai_extension.cli.serverless import local_context
 from tk_ai_extension.server.commands import CommandServer, RemoteTerminal
-from tk_ai_extension.server.handlers.lines import LineStream, LineTooLong
+from tk_ai_extension.server.handlers.upgrades import LineStream, LineTooLong
 
 
 @pytest.fixture
@@ -49,6 +49,25 @@ def talk(nb: Nb, *sent: bytes) -> list[Any]:
         with suppress(ConnectionResetError):
             answers.extend(json.loads(line) for line in received)
         return answers
+
+
+@pytest.mark.parametrize("protocol", [*PROTOCOLS, "websocket"])
+def test_a_connection_is_upgraded_to_either_name_of_the_protocol(opened: Nb, protocol: str) -> None:
+    server = own_server(Project(str(opened.root)))
+    assert server is not None
+    connection = server.connect()
+    assert connection is not None
+    head = (
+        f"GET /{COMMANDS} HTTP/1.1\r\nHost: localhost\r\nAuthorization: token {server.token}\r\n"
+        f"Upgrade: {protocol}\r\n\r\n"
+    )
+    connection.settimeout(60)
+    with connection, connection.makefile("rb") as received:
+        connection.sendall(head.encode())
+        status, headers = received.readline(), set(iter(received.readline, b"\r\n"))
+    is_known = protocol in PROTOCOLS
+    assert (b" 101 " in status, b" 426 " in status) == (is_known, not is_known), status
+    assert f"Upgrade: {protocol if is_known else PROTOCOLS[0]}\r\n".encode() in headers
 
 
 def greeting(nb: Nb, *argv: str) -> bytes:
@@ -236,7 +255,7 @@ async def test_a_defect_is_an_error_like_others(
 async def test_a_message_of_mcp_that_is_too_long_ends_its_connection_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tk_ai_extension.server.handlers.lines.LONGEST_LINE", 10)
+    monkeypatch.setattr("tk_ai_extension.server.handlers.upgrades.LONGEST_LINE", 10)
     here, there = socket.socketpair()
     lines = LineStream(IOStream(here))
     there.sendall(b"short\n" + b"x" * 30 + b"\n")

@@ -18,7 +18,7 @@ from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUs
 pytestmark = pytest.mark.proves("threat:kernel-pass")
 
 PRINT_CREDENTIALS = (
-    "import os, json; print(json.dumps([os.environ['TK_AI_LINE'], os.environ['TK_AI_PASS']]))"
+    "import os, json; print(json.dumps([os.environ['TK_AI_SOCKET'], os.environ['TK_AI_PASS']]))"
 )
 
 FROM_A_CHILD = """\
@@ -26,9 +26,9 @@ import os, subprocess, sys
 code = '''
 import sys
 from tk_ai_extension.magics.server_connection import ServerConnection
-with ServerConnection() as line:
-    line.ask(message="From a child.")
-    while (event := line.receive())["kind"] != "done":
+with ServerConnection() as connection:
+    connection.ask(message="From a child.")
+    while (event := connection.receive())["kind"] != "done":
         pass
     print(event["text"])
 '''
@@ -36,9 +36,9 @@ print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=Tru
 """
 
 
-async def ask(line: str, **question: Any) -> dict[str, Any]:
+async def ask(address: str, **question: Any) -> dict[str, Any]:
     """Asks over a kernel's socket from this process, which is no kernel; the first answer."""
-    reader, writer = await asyncio.open_unix_connection(line)
+    reader, writer = await asyncio.open_unix_connection(address)
     writer.write(json.dumps(question).encode() + b"\n")
     async with asyncio.timeout(DEADLINE):
         answer = json.loads(await reader.readline())
@@ -50,8 +50,10 @@ async def ask(line: str, **question: Any) -> dict[str, Any]:
 @pytest.fixture
 async def credentials(harness: NotebookHarness, notebook: str) -> tuple[str, str]:
     """The socket of a notebook's kernel, and its pass."""
-    line, shown = json.loads((await (await harness.open(notebook)).run(PRINT_CREDENTIALS)).printed)
-    return line, shown
+    address, shown = json.loads(
+        (await (await harness.open(notebook)).run(PRINT_CREDENTIALS)).printed
+    )
+    return address, shown
 
 
 @pytest.mark.skipif(
@@ -60,11 +62,11 @@ async def credentials(harness: NotebookHarness, notebook: str) -> tuple[str, str
 async def test_a_pass_is_good_in_its_own_kernel_alone(
     harness: NotebookHarness, model: ScriptedModel, credentials: tuple[str, str]
 ) -> None:
-    line, shown = credentials
+    address, shown = credentials
     for given in ("", "guessed", shown):
-        answer = await ask(line, **{"pass": given}, message="Hello.")
+        answer = await ask(address, **{"pass": given}, message="Hello.")
         assert answer["error"]["code"] == "permission_denied", given
-    assert stat.S_IMODE(Path(line).parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(address).parent.stat().st_mode) == 0o700
     assert model.requests == []
 
 
@@ -80,11 +82,11 @@ async def test_a_pass_ends_with_its_kernel_and_a_restart_gives_a_new_one(
     harness: NotebookHarness, extension: Any, notebook: str
 ) -> None:
     person = await harness.open(notebook)
-    line, shown = json.loads((await person.run(PRINT_CREDENTIALS)).printed)
+    address, shown = json.loads((await person.run(PRINT_CREDENTIALS)).printed)
     await extension.workspace.kernels.restart(person.kernel_id)
     again = await harness.person(person.kernel_id)
-    assert json.loads((await again.run(PRINT_CREDENTIALS)).printed) not in ([line, shown], [])
-    refused = await ask(line, **{"pass": shown}, message="Hello.")
+    assert json.loads((await again.run(PRINT_CREDENTIALS)).printed) not in ([address, shown], [])
+    refused = await ask(address, **{"pass": shown}, message="Hello.")
     assert "does not know this credential" in refused["error"]["message"]
     await extension.workspace.kernels.shutdown(person.kernel_id)
     assert extension.services.kernel_chat._passes == {}
@@ -108,14 +110,14 @@ async def test_a_cell_reaches_no_other_chat_and_answers_nobody_elses_question(
     model.add(Answer.of(ToolUse("insert_cell", {"source": "x"})), Answer.of("Hm."))
     ran = await person.run(
         "from tk_ai_extension.magics.server_connection import ServerConnection\n"
-        "with ServerConnection() as line:\n"
-        "    line.ask(message='Hello.', chat='another', notebook='/elsewhere/other.ipynb')\n"
-        "    while (event := line.receive())['kind'] != 'permission':\n"
+        "with ServerConnection() as connection:\n"
+        "    connection.ask(message='Hello.', chat='another', notebook='/elsewhere/other.ipynb')\n"
+        "    while (event := connection.receive())['kind'] != 'permission':\n"
         "        print(event.get('notebook', ''))\n"
         "    print(event['answers'])\n"
-        "    line.send({'permission': event['id'], 'answer': 'chat'})\n"
-        "    while (event := line.receive())['kind'] != 'done': pass\n"
-        "    line.receive()\n"
+        "    connection.send({'permission': event['id'], 'answer': 'chat'})\n"
+        "    while (event := connection.receive())['kind'] != 'done': pass\n"
+        "    connection.receive()\n"
     )
     assert notebook in ran.printed.split()
     assert "['once', 'notebook', 'deny']" in ran.printed
@@ -127,11 +129,17 @@ async def test_a_kernel_without_a_connection_gets_an_error_with_a_hint(
     harness: NotebookHarness, notebook: str
 ) -> None:
     person = await harness.open(notebook)
-    ran = await person.run("import os\nos.environ.pop('TK_AI_LINE')\n%tk Hello.")
-    assert ran.traceback[0].startswith("tk [no_line]: This kernel has no connection")
+    ran = await person.run(
+        "import os\nfor name in ('TK_AI_SOCKET', 'TK_AI_LINE'): os.environ.pop(name)\n%tk Hello."
+    )
+    assert ran.traceback[0].startswith("tk [no_connection]: This kernel has no connection")
     assert "nb chat" in ran.traceback[1]
-    ran = await person.run("os.environ['TK_AI_LINE'] = '/nowhere'\n%tk Hello.")
-    assert ran.traceback[0].startswith("tk [no_line]: The server that started this kernel")
+    # The first name is that of the previous release.
+    for name in ("TK_AI_LINE", "TK_AI_SOCKET"):
+        ran = await person.run(f"os.environ['{name}'] = '/nowhere'\n%tk Hello.")
+        assert ran.traceback[0].startswith(
+            "tk [no_connection]: The server that started this kernel"
+        ), name
 
 
 async def test_a_kernel_without_a_notebook_gets_an_error(harness: NotebookHarness) -> None:
@@ -172,7 +180,7 @@ class TestSeveralUsers:
         assert (await person.run("%tk Hello.")).text == "Hello, Ada."
 
 
-class TestWithoutLines:
+class TestWithoutCellChat:
     @pytest.fixture
     def chat_config(self, chat_config: Any) -> Any:
         chat_config.TkAIExtensionApp.cell_chat = False
@@ -183,7 +191,7 @@ class TestWithoutLines:
     ) -> None:
         person = await harness.open(notebook)
         assert "TK_AI" not in (await person.run("import os; print(dict(os.environ))")).printed
-        assert "no_line" in (await person.run("%tk Hello.")).traceback[0]
+        assert "no_connection" in (await person.run("%tk Hello.")).traceback[0]
 
 
 async def test_a_kernel_starts_also_where_there_can_be_no_connection(
@@ -193,14 +201,16 @@ async def test_a_kernel_starts_also_where_there_can_be_no_connection(
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     person = await harness.open(notebook)
-    assert "no_line" in (await person.run("%tk Hello.")).traceback[0]
+    assert "no_connection" in (await person.run("%tk Hello.")).traceback[0]
 
 
 async def test_the_socket_goes_with_the_server(extension: Any) -> None:
-    line = extension.services.kernel_chat
-    address = (await line.issue("a kernel"))["TK_AI_LINE"]
+    server = extension.services.kernel_chat
+    variables = await server.issue("a kernel")
+    address = variables["TK_AI_SOCKET"]
+    assert variables["TK_AI_LINE"] == address
     folder = Path(address).parent
-    assert [each.name for each in folder.iterdir()] == ["line.sock"]
-    await line.close()
+    assert [each.name for each in folder.iterdir()] == ["chat.sock"]
+    await server.close()
     assert not folder.exists()
-    assert await line.issue("another") == {}
+    assert await server.issue("another") == {}

@@ -40,7 +40,7 @@ async def test_an_explicit_cancellation_ends_the_tool(connect: Connect, probe: P
 async def test_without_sessions_a_stream_that_closes_leaves_the_tool_alone(
     connect: Connect, probe: Probe
 ) -> None:
-    """There a client cancels by closing the stream, which a broken line does too."""
+    """There a client cancels by closing the stream, which a lost connection does too."""
     async with asyncio.timeout(DEADLINE), connect() as client:
         call = await _held(client, probe)
         call.cancel()
@@ -59,7 +59,7 @@ async def test_a_client_that_vanishes_leaves_the_tool_alone(
     with suppress(BaseExceptionGroup, httpx2.HTTPError):
         async with asyncio.timeout(DEADLINE), connect() as client:
             await _held(client, probe)
-            raise httpx2.ReadError("the line is cut")
+            raise httpx2.ReadError("connection lost")
     async with asyncio.timeout(DEADLINE):
         await probe.contexts[0].gone.wait()
         probe.release.set()

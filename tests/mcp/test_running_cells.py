@@ -30,7 +30,7 @@ print('end')
 
 
 class CutError(Exception):
-    """The line is cut."""
+    """Drop the connection."""
 
 
 @pytest.fixture

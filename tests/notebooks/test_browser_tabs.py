@@ -66,7 +66,7 @@ async def test_a_change_says_where_its_cell_was_when_the_tab_made_it(
     assert applied.snapshot.cells[place].source == "a new one"
 
 
-# --- the line is cut
+# --- the connection is lost
 
 
 @pytest.mark.proves("fault:tab-lost")

@@ -167,7 +167,7 @@ async def test_a_message_becomes_calls_cells_outputs_and_an_answer_in_order(
 
 
 @pytest.mark.proves("rest:chat", "fault:chat-cut")
-async def test_events_come_as_they_happen_and_go_on_after_the_line_was_cut(
+async def test_events_come_as_they_happen_and_go_on_after_the_connection_was_lost(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient
 ) -> None:
     held = Held(Answer.of(COUNTED), after=4)
@@ -196,7 +196,7 @@ async def test_events_come_as_they_happen_and_go_on_after_the_line_was_cut(
 
 @pytest.mark.real_cli
 @pytest.mark.proves("fault:chat-cut")
-async def test_a_cut_line_stops_the_turn_where_the_person_chose_so(
+async def test_a_lost_connection_stops_the_turn_where_the_person_chose_so(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient
 ) -> None:
     held = Held(Answer.of(COUNTED), after=4)

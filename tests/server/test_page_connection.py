@@ -22,7 +22,7 @@ CLIENT = "c" * 16
 
 
 class FakeConnection:
-    """A line that keeps what is sent."""
+    """A connection that records what is sent."""
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
@@ -44,7 +44,7 @@ def page_with(
 ) -> tuple[Page, FakeConnection]:
     connection = FakeConnection()
     page = channel.connect(user, CLIENT, connection)
-    channel.handle(page, {"tabs": list(listed), "heard": 0, "list": 1})
+    channel.handle(page, {"tabs": list(listed), "received": 0, "list": 1})
     return page, connection
 
 
@@ -53,7 +53,7 @@ def page_with(
 
 @pytest.fixture
 def connect(extension: Any, jp_base_url: str, jp_http_port: int) -> Any:
-    """Opens a line as a page does."""
+    """Opens a connection as a page does."""
 
     async def open_(query: str = f"client={CLIENT}", **headers: str) -> WebSocketClientConnection:
         address = f"ws://127.0.0.1:{jp_http_port}{jp_base_url}api/tk-ai/tabs?{query}"
@@ -74,7 +74,7 @@ def connect(extension: Any, jp_base_url: str, jp_http_port: int) -> Any:
     ],
     ids=str,
 )
-async def test_nobody_opens_a_line_without_a_token_or_from_elsewhere(
+async def test_nobody_opens_a_connection_without_a_token_or_from_elsewhere(
     connect: Any, jp_auth_header: dict[str, str], headers: dict[str, str]
 ) -> None:
     is_foreign = "Origin" in headers or "Host" in headers
@@ -116,7 +116,7 @@ async def test_an_invalid_message_closes_the_connection(
 
 
 @pytest.mark.proves("threat:exhaustion")
-async def test_a_message_beyond_the_bound_ends_the_line(
+async def test_a_message_beyond_the_bound_ends_the_connection(
     connect: Any, jp_auth_header: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handlers, "MAX_MESSAGE", 1_000)
@@ -183,7 +183,7 @@ async def test_pages_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) 
 # --- how it ends
 
 
-async def test_a_page_that_comes_again_takes_the_place_of_its_former_line() -> None:
+async def test_a_page_that_comes_again_takes_the_place_of_its_former_connection() -> None:
     channel = Tabs()
     page, connection = page_with(channel, tab_entry())
     (tab,) = channel.present("n.ipynb")
@@ -197,18 +197,19 @@ async def test_a_page_that_comes_again_takes_the_place_of_its_former_line() -> N
     assert not channel.is_known(tab.id)
 
 
-async def test_a_change_counts_as_unsaved_until_the_page_says_otherwise() -> None:
+@pytest.mark.parametrize("received", ["received", "heard"])  # the second is deprecated
+async def test_a_change_counts_as_unsaved_until_the_page_says_otherwise(received: str) -> None:
     channel = Tabs()
     page, connection = page_with(channel, tab_entry())
     (tab,) = channel.present("n.ipynb")
     asked = asyncio.create_task(tab.ask("apply", op="1"))
     await asyncio.wait([asked], timeout=0)
     # The page sent it before it received the question.
-    channel.handle(page, {"tabs": [tab_entry()], "heard": 0, "list": 2})
+    channel.handle(page, {"tabs": [tab_entry()], received: 0, "list": 2})
     assert tab.dirty
     number = connection.sent[-1]["id"]
     channel.handle(page, {"answer": number, "result": {}})
-    channel.handle(page, {"tabs": [tab_entry()], "heard": number, "list": 3})
+    channel.handle(page, {"tabs": [tab_entry()], received: number, "list": 3})
     assert not tab.dirty
     await asked
 
@@ -223,9 +224,9 @@ async def test_a_notebook_that_was_lost_unsaved_is_free_once_somebody_opens_it_a
     with pytest.raises(TabOffline):
         await channel.find("n.ipynb")
     other = channel.connect("ann", "another-page", FakeConnection())
-    channel.handle(other, {"tabs": [tab_entry("m")], "heard": 0, "list": 1})
+    channel.handle(other, {"tabs": [tab_entry("m")], "received": 0, "list": 1})
     assert await channel.find("n.ipynb") is not None
-    channel.handle(other, {"tabs": [], "heard": 0, "list": 2})
+    channel.handle(other, {"tabs": [], "received": 0, "list": 2})
     assert await channel.find("n.ipynb") is None
 
 
@@ -273,7 +274,7 @@ async def test_lost_pages_take_no_place_are_bounded_and_expire(
             connection = FakeConnection()
             page = channel.connect("ann", f"page{number:012}", connection)
             channel.handle(
-                page, {"tabs": [tab_entry(path=f"{number}.ipynb", dirty=True)], "heard": 0}
+                page, {"tabs": [tab_entry(path=f"{number}.ipynb", dirty=True)], "received": 0}
             )
             channel.disconnect(page, connection, left=False)
             await until(lambda: not channel._grace)
@@ -287,7 +288,7 @@ async def test_lost_pages_take_no_place_are_bounded_and_expire(
         ]
         with pytest.raises(LimitReached):
             channel.connect("bob", "b" * 16, FakeConnection())
-        channel.handle(pages[0], {"tabs": [tab_entry(path="bob.ipynb", dirty=True)], "heard": 0})
+        channel.handle(pages[0], {"tabs": [tab_entry(path="bob.ipynb", dirty=True)], "received": 0})
         channel.disconnect(pages[0], connections[0], left=False)
         # One that comes back in time keeps what it has.
         back = channel.connect("ann", f"page{39:012}", FakeConnection())

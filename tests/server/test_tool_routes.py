@@ -206,7 +206,7 @@ def _text(events: list[Event]) -> str:
 
 
 @pytest.mark.proves("rest:executions", "out:stream")
-async def test_an_execution_streams_its_events_and_resumes_where_the_line_was_cut(
+async def test_an_execution_streams_its_events_and_resumes_where_the_connection_was_lost(
     call: Call, follow: Any, notebook: str, jp_root_dir: Any
 ) -> None:
     code = (

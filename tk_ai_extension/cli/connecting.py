@@ -1,6 +1,6 @@
 """Discovery of a command's server, and line-based connections to it.
 
-A connection begins as a request to the server's extension (``Upgrade: tk-ai-lines``) and carries lines
+A connection begins as a request to the server's extension (``Upgrade: tk-ai-ndjson``) and carries lines
 in both directions from then on, over the socket of a project's own server or the port of a person's.
 It uses the standard library's sockets: importing `http.client` takes longer than the rest of a
 command.
@@ -14,8 +14,11 @@ import socket
 
 from tk_ai_extension.cli.project import Project, Refused
 
-PROTOCOL = "tk-ai-lines"
-"""Protocol that a connection is upgraded to: one line per message."""
+PROTOCOLS = ("tk-ai-ndjson", "tk-ai-lines")
+"""Names of the protocol that a connection is upgraded to: newline-delimited JSON.
+
+The last name is deprecated. Servers accept both; clients send the last one until all servers do.
+"""
 COMMANDS = "api/tk-ai/commands"
 """Path for commands; see `wire`."""
 MCP = "api/tk-ai/mcp/stdio"
@@ -87,7 +90,7 @@ class ServerEndpoint:
             raise NoAnswer(f"{self.url} does not answer: no server is listening.")
         head = (
             f"GET /{base}{path} HTTP/1.1\r\nHost: {netloc}\r\nConnection: Upgrade\r\n"
-            f"Upgrade: {PROTOCOL}\r\nAuthorization: token {self.token}\r\n\r\n"
+            f"Upgrade: {PROTOCOLS[-1]}\r\nAuthorization: token {self.token}\r\n\r\n"
         )
         try:
             connection.settimeout(timeout)

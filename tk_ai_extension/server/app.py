@@ -17,9 +17,9 @@ from tk_ai_extension.server.activity import ServerActivity
 from tk_ai_extension.server.channel import Channels
 from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
-from tk_ai_extension.server.handlers.lines import LINES
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.handlers.tabs import CHANNELS_KEY, SOCKETS, TABS_KEY
+from tk_ai_extension.server.handlers.upgrades import UPGRADE_ROUTES
 from tk_ai_extension.server.renames import Renames
 from tk_ai_extension.server.services import InterfaceSettings, Services
 from tk_ai_extension.server.tabs import Tabs
@@ -280,7 +280,7 @@ class TkAIExtensionApp(ExtensionApp):
 
     def initialize_handlers(self) -> None:
         """Add the routes."""
-        cast("list[Any]", self.handlers).extend([*SOCKETS, *LINES, *ROUTES])
+        cast("list[Any]", self.handlers).extend([*SOCKETS, *UPGRADE_ROUTES, *ROUTES])
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:  # noqa: ARG002
         """Prepare slow imports after the server has started."""

@@ -22,7 +22,7 @@ from tk_ai_extension.model.errors import InternalError, InvalidArguments
 from tk_ai_extension.server.agents import named_models
 from tk_ai_extension.server.components import ServerComponents
 from tk_ai_extension.server.composition import root_of
-from tk_ai_extension.server.handlers.lines import LineStream, LineTooLong
+from tk_ai_extension.server.handlers.upgrades import LineStream, LineTooLong
 from tk_ai_extension.server.services import Services
 from tk_ai_extension.tools.registry import Registry
 

@@ -1,6 +1,6 @@
 """Line-based connections for `nb`: commands, and MCP as over stdio.
 
-A GET with ``Upgrade: tk-ai-lines`` becomes a connection that carries lines in both
+A GET with ``Upgrade: tk-ai-ndjson`` becomes a connection that carries lines in both
 directions, as a WebSocket carries messages; the client sends first.
 """
 
@@ -16,7 +16,7 @@ from uuid import uuid4
 from tornado.iostream import IOStream, StreamClosedError
 from tornado.web import HTTPError
 
-from tk_ai_extension.cli.connecting import PROTOCOL, TOKEN_HEADER
+from tk_ai_extension.cli.connecting import PROTOCOLS, TOKEN_HEADER
 from tk_ai_extension.cli.wire import LONGEST_LINE
 from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.server.handlers.handler import TkAIHandler, allowed
@@ -89,26 +89,28 @@ def _retrieve(sent: asyncio.Future[None]) -> None:
         sent.exception()  # disconnected: the next read reports it
 
 
-class LinesHandler(TkAIHandler):
-    """A route whose GET becomes a line-based connection."""
+class UpgradeHandler(TkAIHandler):
+    """A route whose GET is upgraded to a line-based connection."""
 
     @contextmanager
-    def lines(self) -> Generator[LineStream]:
+    def upgraded(self) -> Generator[LineStream]:
         """Take over the connection and close it at the end; a stop of the server cancels the block.
 
         Raises:
             HTTPError: 426, the request has no such upgrade.
         """
-        if self.request.headers.get("Upgrade", "").lower() != PROTOCOL:
-            self.set_header("Upgrade", PROTOCOL)
-            raise HTTPError(426, f"This route requires `Upgrade: {PROTOCOL}`; it is used by `nb`.")
+        protocol = self.request.headers.get("Upgrade", "").lower()
+        if protocol not in PROTOCOLS:
+            raise HTTPError(
+                426, f"This route requires `Upgrade: {PROTOCOLS[0]}`; it is used by `nb`."
+            )
         self.update_api_activity()
         task = asyncio.current_task()
         assert task is not None
         lines = LineStream(self.detach())
         lines.write(
             b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
-            + f"Upgrade: {PROTOCOL}\r\n\r\n".encode()
+            + f"Upgrade: {protocol}\r\n\r\n".encode()
         )
         self.services.streams.add(task)
         try:
@@ -116,6 +118,12 @@ class LinesHandler(TkAIHandler):
         finally:
             self.services.streams.discard(task)
             lines.close()
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Send an error; a 426 names the protocol (RFC 9110, 15.5.22)."""
+        if status_code == 426:
+            self.set_header("Upgrade", PROTOCOLS[0])
+        super().write_error(status_code, **kwargs)
 
     def redirect_to(self, server: Server) -> None:
         """Respond with another server's address and token."""
@@ -125,7 +133,7 @@ class LinesHandler(TkAIHandler):
         self.finish()
 
 
-class CommandsHandler(LinesHandler):
+class CommandsHandler(UpgradeHandler):
     """Runs commands of `nb`; see `cli.wire`."""
 
     @allowed("execute")
@@ -133,7 +141,7 @@ class CommandsHandler(LinesHandler):
         """Run the command in the first line."""
         services = self.services
         commands = await services.commands()
-        with self.lines() as lines:
+        with self.upgraded() as lines:
             services.calls += 1
             try:
                 await commands.answer(lines, username(self))
@@ -141,7 +149,7 @@ class CommandsHandler(LinesHandler):
                 services.calls -= 1
 
 
-class McpLinesHandler(LinesHandler):
+class StdioMcpHandler(UpgradeHandler):
     """MCP with one message per line, as over stdio."""
 
     @allowed("execute")
@@ -150,7 +158,7 @@ class McpLinesHandler(LinesHandler):
         services = self.services
         mcp = await services.mcp()
         from tk_ai_extension.mcp.callers import in_mode
-        from tk_ai_extension.mcp.stdio import serve_lines
+        from tk_ai_extension.mcp.stdio import serve_stdio
 
         registry = services.registries.get(self.get_query_argument("toolsets", None))
         key = checked_key(self.get_query_argument("caller", None))
@@ -160,16 +168,16 @@ class McpLinesHandler(LinesHandler):
         if attached is not None:
             self.redirect_to(attached)
             return
-        with self.lines() as lines:
+        with self.upgraded() as lines:
             try:
-                await serve_lines(mcp, registry, caller, lines)
+                await serve_stdio(mcp, registry, caller, lines)
             finally:
                 if key is None:
                     services.workspace.forget(caller)
 
 
-LINES: tuple[tuple[str, type[LinesHandler]], ...] = (
+UPGRADE_ROUTES: tuple[tuple[str, type[UpgradeHandler]], ...] = (
     (r"api/tk-ai/commands", CommandsHandler),
-    (r"api/tk-ai/mcp/stdio", McpLinesHandler),
+    (r"api/tk-ai/mcp/stdio", StdioMcpHandler),
 )
 """Patterns below ``base_url`` of line-based connections, like `handlers.routes.ROUTES`."""
