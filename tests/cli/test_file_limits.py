@@ -14,7 +14,7 @@ from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelMana
 from jupyter_server.services.sessions.sessionmanager import SessionManager
 
 from tests.cli.conftest import Nb
-from tk_ai_extension.cli.memory import MAX_CALLERS, Memory
+from tk_ai_extension.cli.command_state import MAX_CALLERS, CommandState
 from tk_ai_extension.cli.project import Project
 from tk_ai_extension.cli.serverless import local_context
 from tk_ai_extension.kernels.sessions import JupyterSessions
@@ -117,7 +117,7 @@ async def test_callers_are_remembered_up_to_a_bound_the_last_ones_first(tmp_path
     callers = [Caller("ada", f"agent {n}", "nb") for n in range(MAX_CALLERS + 5)]
     workspace = local_context(Project(str(tmp_path))).workspace
     try:
-        memory = Memory(file)
+        memory = CommandState(file)
         for caller in callers:
             workspace.notebooks.add(caller, None, "a.ipynb", None)
             memory.save(workspace, caller)

@@ -25,7 +25,7 @@ from tk_ai_extension.notebooks.session import (
     NotebookSession,
     OutputSink,
     RunningCell,
-    StoredSink,
+    StoredOutputSink,
 )
 from tk_ai_extension.testing.document_bench import DEADLINE, DocumentBench, code, notebook, stream
 
@@ -104,7 +104,7 @@ class SavedNotebook:
         self.saver = saver
 
     async def locate(self, find: Find) -> RunningCell:  # noqa: ARG002
-        return RunningCell(CELL, 1, StoredSink(self.saver))
+        return RunningCell(CELL, 1, StoredOutputSink(self.saver))
 
     async def is_current(self, sink: OutputSink) -> bool:  # noqa: ARG002
         return True

@@ -19,9 +19,9 @@ from traitlets.config import Config
 from tests.server.conftest import Ask, Call, with_model
 from tests.server.test_users import ServesTwoUsers, headers_of
 from tk_ai_extension.model.errors import LimitReached
-from tk_ai_extension.server import channel
-from tk_ai_extension.server.channel import Feed
+from tk_ai_extension.server import page_channels
 from tk_ai_extension.server.handlers import tabs
+from tk_ai_extension.server.page_channels import Feed
 from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel
 
 DEADLINE = 30.0
@@ -262,7 +262,7 @@ async def test_a_topic_that_cannot_be_followed_is_an_error_and_not_tried_for_eve
 async def test_ended_feeds_are_kept_within_bounds(
     open_page: OpenPage, extension: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel, "MAX_IDLE_FEEDS", 3)
+    monkeypatch.setattr(page_channels, "MAX_IDLE_FEEDS", 3)
     page = await open_page("page")
     for _ in range(20):
         number = await page.subscribe(permissions=True)
@@ -278,7 +278,7 @@ async def test_ended_feeds_are_kept_within_bounds(
 async def test_a_feed_without_subscriptions_is_dropped(
     open_page: OpenPage, extension: Any, notebook: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel, "KEEP", 0.0)
+    monkeypatch.setattr(page_channels, "KEEP", 0.0)
     page = await open_page("page")
     followers = extension.services.workspace.activity._subscribers
     first = await page.subscribe(changes=notebook)
@@ -319,7 +319,7 @@ async def test_topics_that_there_are_not_end_the_connection(
 async def test_topics_are_bounded_and_those_that_ended_count_no_more(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel, "MAX_SUBSCRIPTIONS", 2)
+    monkeypatch.setattr(page_channels, "MAX_SUBSCRIPTIONS", 2)
     page = await open_page("page")
     for number in range(1, 5):
         await page.send({"subscribe": number, "permissions": True})
@@ -382,7 +382,7 @@ class TestReader:
 async def test_a_feed_keeps_its_last_events_and_says_where_some_are_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(channel, "MAX_KEPT", 5)
+    monkeypatch.setattr(page_channels, "MAX_KEPT", 5)
     go_on = asyncio.Event()
 
     async def source() -> AsyncIterator[dict[str, Any]]:

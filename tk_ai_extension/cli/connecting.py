@@ -184,7 +184,7 @@ def _message(connection: socket.socket, body: bytes, headers: dict[str, str]) ->
         return ""
 
 
-class Connected:
+class CommandConnection:
     """A connection to the server that a command is for.
 
     Attributes:
@@ -213,7 +213,7 @@ class NoServer:
 
 def find_server(
     project: Project, folder: str, path: str, *, starts: bool, own: bool = False
-) -> Connected | NoServer:
+) -> CommandConnection | NoServer:
     """Open a connection to the server of a command.
 
     This is the project's own server if it runs or has left kernels, else a person's server whose folder
@@ -235,7 +235,7 @@ def find_server(
     server = own_server(project)
     if server is not None:
         try:
-            return Connected(server.open(path), own=True)
+            return CommandConnection(server.open(path), own=True)
         except NoAnswer:
             pass  # it was killed
     silent: list[str] = []
@@ -243,7 +243,7 @@ def find_server(
         if not own and not project.has_sandbox():
             for server in servers_over(folder):
                 try:
-                    return Connected(server.open(path), own=False)
+                    return CommandConnection(server.open(path), own=False)
                 except NoAnswer as error:
                     # It is gone, hangs or has no extension: what it has open is left alone.
                     silent += [server.url] * error.timed_out
@@ -254,7 +254,7 @@ def find_server(
     return start_server(project, path)
 
 
-def start_server(project: Project, path: str) -> Connected:
+def start_server(project: Project, path: str) -> CommandConnection:
     """Start the project's server, unless another command has just done so, and connect to it.
 
     Raises:
@@ -267,7 +267,7 @@ def start_server(project: Project, path: str) -> Connected:
     if server is None:
         raise Refused(f"the server stopped at once; see {project.log}.")
     try:
-        return Connected(server.open(path), own=True, started=started)
+        return CommandConnection(server.open(path), own=True, started=started)
     except NoAnswer:
         raise Refused(f"the server does not answer; see {project.log}.") from None
 

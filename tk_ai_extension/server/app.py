@@ -14,12 +14,12 @@ from tk_ai_extension import __version__
 from tk_ai_extension.kernels.environment import keep_secrets_from_kernels
 from tk_ai_extension.model.masking import mask_failed_requests
 from tk_ai_extension.server.activity import ServerActivity
-from tk_ai_extension.server.channel import Channels
 from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.handlers.tabs import CHANNELS_KEY, SOCKETS, TABS_KEY
 from tk_ai_extension.server.handlers.upgrades import UPGRADE_ROUTES
+from tk_ai_extension.server.page_channels import PageChannels
 from tk_ai_extension.server.renames import Renames
 from tk_ai_extension.server.services import InterfaceSettings, Services
 from tk_ai_extension.server.tabs import Tabs
@@ -274,7 +274,7 @@ class TkAIExtensionApp(ExtensionApp):
             keep_secrets_from_kernels(managers.kernels, self.kernel_env_exclude, passes)
         self._renames = Renames(server.event_logger, self.services.renamed)
         self._tabs = self.settings[TABS_KEY] = Tabs()
-        self._channels = self.settings[CHANNELS_KEY] = Channels()
+        self._channels = self.settings[CHANNELS_KEY] = PageChannels()
         self.settings[SETTINGS_KEY] = self.services
         self._activity = ServerActivity(server.web_app.settings, self.services.working)
 

@@ -358,7 +358,7 @@ class ChangedCells(TypedDict):
 UndoneChanges = TypedDict("UndoneChanges", {"undone": list[TakenBack]})
 
 
-class LostTabs(TypedDict):
+class DisconnectedTab(TypedDict):
     """A notebook that waits for a lost tab with unsaved changes.
 
     Attributes:
@@ -369,7 +369,7 @@ class LostTabs(TypedDict):
     seconds: float
 
 
-LostTabsList = TypedDict("LostTabsList", {"lost": list[LostTabs]})
+DisconnectedTabList = TypedDict("DisconnectedTabList", {"lost": list[DisconnectedTab]})
 GivenUp = TypedDict("GivenUp", {"given_up": str})
 
 # --- answers: requests for permission

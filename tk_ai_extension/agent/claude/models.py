@@ -19,7 +19,7 @@ from tk_ai_extension.agent.claude.trusted_folders import (
     user_folder,
 )
 from tk_ai_extension.agent.models import ModelsInfo
-from tk_ai_extension.kernels.sandbox.projects import has_sandbox
+from tk_ai_extension.kernels.sandbox.lookup import has_sandbox
 from tk_ai_extension.model.agent_errors import NoModel
 from tk_ai_extension.model.sentences import Sentence
 

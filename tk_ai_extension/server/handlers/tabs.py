@@ -25,15 +25,15 @@ from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
     from tk_ai_extension.model.cells import Json
-    from tk_ai_extension.server.channel import Channel, Channels
-    from tk_ai_extension.server.models import GivenUp, LostTabsList
+    from tk_ai_extension.server.models import DisconnectedTabList, GivenUp
+    from tk_ai_extension.server.page_channels import PageChannel, PageChannels
     from tk_ai_extension.server.services import Services
 
 TABS_KEY = "tk_ai_extension_tabs"
 """Key of the `Tabs` in the web application's settings."""
 
 CHANNELS_KEY = "tk_ai_extension_channels"
-"""Key of the `Channels` in the web application's settings."""
+"""Key of the `PageChannels` in the web application's settings."""
 
 MAX_MESSAGE = 32_000_000
 """Maximum size of a page's message, in bytes; a page sends a large notebook in smaller pieces."""
@@ -53,7 +53,7 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
 
     auth_resource = RESOURCE
     _page: Page | None = None
-    _channel: Channel | None = None
+    _channel: PageChannel | None = None
     _beating: asyncio.Task[None] | None = None
     _may_write = False
 
@@ -68,9 +68,9 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
         return cast("Tabs", self.settings[TABS_KEY])
 
     @property
-    def channels(self) -> Channels:
+    def channels(self) -> PageChannels:
         """The event channels of this server's pages."""
-        return cast("Channels", self.settings[CHANNELS_KEY])
+        return cast("PageChannels", self.settings[CHANNELS_KEY])
 
     @property
     def ping_interval(self) -> float:
@@ -189,11 +189,11 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
         return await ensure_async(self.authorizer.is_authorized(self, user, action, RESOURCE))
 
 
-class LostTabsHandler(TkAIHandler):
+class DisconnectedTabsHandler(TkAIHandler):
     """Notebooks that wait for lost tabs with unsaved changes."""
 
     @operation("read", "list_lost_tabs")
-    async def get(self) -> LostTabsList:
+    async def get(self) -> DisconnectedTabList:
         """List your notebooks that wait for lost tabs with unsaved changes."""
         lost = cast("Tabs", self.settings[TABS_KEY]).lost(username(self)).items()
         return {

@@ -17,7 +17,7 @@ MAX_CALLERS = 100
 """Maximum number of callers; the least recently changed is dropped first."""
 
 
-class Memory:
+class CommandState:
     """File with the open notebooks and the seen cells of each caller of commands.
 
     Losing the file is safe: a command has to name its notebook again, or gets a conflict that shows the

@@ -3,13 +3,13 @@
 import type { CellChangedEvent } from '../api/events';
 import { changesByCell, type IJournal, type ITurn } from '../state/chat';
 import { type IKept, isKept, keeping } from '../state/keptChanges';
-import { type IStandingStep, pendingSteps } from './pending';
+import { type IPendingStep, pendingSteps } from './pending';
 
 /**
  * The review state of a changed cell: `open` until the person has decided, `settled` if the journal
  * does not know it any more.
  */
-export type Standing = 'open' | 'kept' | 'undone' | 'settled';
+export type ReviewStatus = 'open' | 'kept' | 'undone' | 'settled';
 
 /** A cell that a turn changed. */
 export interface ICellReview {
@@ -19,8 +19,8 @@ export interface ICellReview {
   /** Its changes, from the first. */
   changes: readonly CellChangedEvent[];
   /** The changes that need a decision. */
-  pending: readonly IStandingStep[];
-  standing: Standing;
+  pending: readonly IPendingStep[];
+  status: ReviewStatus;
 }
 
 /**
@@ -38,7 +38,7 @@ export function reviewOf(
   return [...changesByCell(turn).values()].flatMap(changes => {
     const { cell, notebook: path } = changes[0] as CellChangedEvent;
     let notebook = path;
-    const steps = changes.flatMap(({ entry, action }): IStandingStep[] => {
+    const steps = changes.flatMap(({ entry, action }): IPendingStep[] => {
       const known = entries.get(entry);
       if (known?.cells.includes(cell) !== true) {
         return [];
@@ -53,9 +53,9 @@ export function reviewOf(
       return [];
     }
     const isOver = journal?.ended.has(turn.id) === true && turn.time >= journal.since;
-    const standing =
+    const status =
       pending.length > 0 ? 'open' : steps.length > 0 ? 'kept' : isOver ? 'undone' : 'settled';
-    return [{ cell, notebook, changes, pending, standing }];
+    return [{ cell, notebook, changes, pending, status }];
   });
 }
 

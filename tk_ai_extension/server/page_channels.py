@@ -122,7 +122,7 @@ class Feed:
         changed.set()
 
 
-class Channel:
+class PageChannel:
     """Subscriptions of one page, across reconnects.
 
     Args:
@@ -264,14 +264,14 @@ class Channel:
                 yield asdict(activity)
 
 
-class Channels:
-    """Channels of a server, by page."""
+class PageChannels:
+    """The channels of a server, by page."""
 
     def __init__(self) -> None:
-        self._channels: dict[tuple[str, str], Channel] = {}
+        self._channels: dict[tuple[str, str], PageChannel] = {}
         self._expiry: dict[tuple[str, str], asyncio.TimerHandle] = {}
 
-    def attach(self, services: Services, user: str, client: str, connection: object) -> Channel:
+    def attach(self, services: Services, user: str, client: str, connection: object) -> PageChannel:
         """Return the channel of a page that connects or reconnects.
 
         Raises:
@@ -287,12 +287,12 @@ class Channels:
                     f"You have {MAX_CHANNELS} pages of JupyterLab open.",
                     hint="Close some of them; closed ones count for another minute.",
                 )
-            channel = self._channels[key] = Channel(services, user)
+            channel = self._channels[key] = PageChannel(services, user)
         channel.detach()
         channel.connection = connection
         return channel
 
-    def lost(self, channel: Channel, connection: object, *, left: bool) -> None:
+    def lost(self, channel: PageChannel, connection: object, *, left: bool) -> None:
         """Handle the end of a page's connection.
 
         Args:
