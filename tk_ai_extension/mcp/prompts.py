@@ -12,7 +12,7 @@ from tk_ai_extension.mcp.resources import Resources, one_page
 from tk_ai_extension.mcp.sdk import Context
 
 _NOTEBOOK = types.PromptArgument(
-    name="notebook", description="The notebook's path; default: the current one", required=False
+    name="notebook", description="The notebook's path (default: the current one)", required=False
 )
 _CELL = types.PromptArgument(
     name="cell",

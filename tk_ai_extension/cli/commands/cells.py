@@ -26,7 +26,7 @@ def _configure_exec(parser: argparse.ArgumentParser) -> None:
     )
     add_notebook(parser, by_place=False)
     parser.add_argument("--wait", type=float, help="seconds to wait (default: until it ends)")
-    parser.add_argument("--timeout", type=float, help="seconds after which to interrupt the code")
+    parser.add_argument("--timeout", type=float, help="seconds until the code is interrupted")
 
 
 async def _exec(session: Session, args: argparse.Namespace) -> int:
@@ -118,7 +118,7 @@ async def _edit_cell(session: Session, cell: str, where: dict[str, str]) -> int:
 COMMANDS = (
     Command(
         "exec",
-        "Runs one or several cells and stores their outputs in the notebook.",
+        "Run cells and store their outputs in the notebook.",
         _configure_exec,
         _exec,
         (
@@ -132,7 +132,7 @@ COMMANDS = (
     ),
     Command(
         "edit",
-        "Replaces a cell's source, or opens a cell or the whole notebook in your editor.",
+        "Replace a cell's source, or open a cell or the whole notebook in your editor.",
         _configure_edit,
         _edit,
         (

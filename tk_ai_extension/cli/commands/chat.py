@@ -35,9 +35,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
     add_notebook(parser, by_place=False, help="the notebook (default: the current one)")
     parser.add_argument(
-        "--mode", choices=MODES, default="ask", help="the permission mode: what needs no approval"
+        "--mode",
+        choices=MODES,
+        default="ask",
+        help="the permission mode: what runs without approval",
     )
-    parser.add_argument("--model", help="the model that answers")
+    parser.add_argument("--model", help="the model to use")
     parser.add_argument(
         "--trust-folder",
         action="store_true",
@@ -317,7 +320,7 @@ def first_word(said: str) -> tuple[str, str]:
 COMMANDS = (
     Command(
         "chat",
-        "Chats with Claude, who works in the notebook: one message, or a dialogue.",
+        "Chat with Claude, who works in the notebook: one message, or a dialogue.",
         _configure,
         _chat,
         (

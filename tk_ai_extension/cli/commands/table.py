@@ -21,6 +21,7 @@ from tk_ai_extension.cli.parsing import (
     Parser,
     WrongCall,
     add_tool_arguments,
+    in_command,
 )
 from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.cli.session import Options, Session
@@ -264,7 +265,7 @@ def tool_command(tool: Tool) -> Command:
     signature = CommandSignature.of(tool)
     return Command(
         signature.name,
-        " ".join(tool.description.split()),
+        in_command(" ".join(tool.description.split()), tool, signature.positionals),
         partial(_configure, tool=tool, signature=signature),
         partial(_call, tool=tool),
         examples=EXAMPLES.get(signature.name, ()),
