@@ -48,8 +48,8 @@ export function leftNote(count: number, trans: TranslationBundle): string {
   return count === 0
     ? ''
     : trans._n(
-        '%1 cell was not reverted: it was edited later.',
-        '%1 cells were not reverted: they were edited later.',
+        '%1 cell was not undone: it was edited later.',
+        '%1 cells were not undone: they were edited later.',
         count
       );
 }

@@ -87,7 +87,7 @@ async def test_one_hunk_is_rejected_by_keys_wide_and_narrow(lab: Lab) -> None:
     await expect(review.locator(".cm-mergeView .cm-editor")).to_have_count(2)
     await page.set_viewport_size({"width": 800, "height": 800})
     await expect(review.locator(".cm-mergeView")).to_have_count(0)
-    reject = review.get_by_role("button", name="Reject this hunk")
+    reject = review.get_by_role("button", name="Undo this hunk")
     await expect(reject).to_have_count(2)
     await reject.first.focus()
     await page.keyboard.press("Enter")

@@ -158,7 +158,7 @@ async def test_a_denied_call_is_refused_and_an_approved_kind_of_call_is_not_aske
         await expect(question).to_have_count(1)
         assert await other("insert_cell", **INSERT) == "permission_required"
         await expect(question).to_have_count(2)
-        await answer(question.nth(1), "Always in this notebook")
+        await answer(question.nth(1), "Approve in this notebook")
         await expect(question).to_have_count(1)
         assert await other("insert_cell", **INSERT) == "ok"
     # Who goes takes the questions along.

@@ -27,7 +27,7 @@ def path(nb: Nb) -> Path:
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["nonsense"], "there is no command `nonsense`"),
+        (["nonsense"], "unknown command `nonsense`"),
         (["cell"], "the following arguments are required: CELL"),
         (["cell", "nope", "-n", "a.ipynb"], "cell_not_found"),
         (["cell", "99999999999999999999", "-n", "a.ipynb"], "cell_not_found"),

@@ -16,7 +16,7 @@ _NOTEBOOK = types.PromptArgument(
 )
 _CELL = types.PromptArgument(
     name="cell",
-    description="The cell's id or index; default: the whole notebook",
+    description="The cell's id or index (default: the whole notebook)",
     required=False,
 )
 

@@ -142,7 +142,7 @@ _ERRORS: Final = {
     "model_busy": "The provider is busy ({status}): {why}.",
     "model_failed": "The model could not answer: {why}.",
     "model_failed_status": "The model could not answer ({status}): {why}.",
-    "model_missing": "There is no model `{model}`.",
+    "model_missing": "Unknown model `{model}`.",
     "model_missing_hint": "Choose one of: {models}.",
     "model_none": "No model is connected: there is no key.",
     "model_not_ready": "{provider} is not configured yet.",

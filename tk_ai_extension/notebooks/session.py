@@ -380,5 +380,5 @@ def cell_of(snapshot: Snapshot, key: str) -> Cell:
     """
     cell = snapshot.by_key.get(key)
     if cell is None:
-        raise CellNotFound(f"There is no cell `{key}` in {snapshot.path}.")
+        raise CellNotFound(f"No cell `{key}` in {snapshot.path}.")
     return cell

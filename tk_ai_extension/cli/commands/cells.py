@@ -67,7 +67,7 @@ async def _edit(session: Session, args: argparse.Namespace) -> int:
     where = session.located({"notebook": args.notebook} if args.notebook else {})
     if args.editor:
         if args.source is not None:
-            raise WrongCall("nb edit: either a source or --editor\n")
+            raise WrongCall("nb edit: give either a source or --editor\n")
         if args.cell is None:
             return await _edit_notebook(session, where)
         return await _edit_cell(session, args.cell, where)
@@ -118,7 +118,7 @@ async def _edit_cell(session: Session, cell: str, where: dict[str, str]) -> int:
 COMMANDS = (
     Command(
         "exec",
-        "Run cells and store their outputs in the notebook.",
+        "Run cells and save their outputs in the notebook.",
         _configure_exec,
         _exec,
         (

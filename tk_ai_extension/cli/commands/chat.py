@@ -48,9 +48,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--new", action="store_true", help="start a new chat")
-    which.add_argument(
-        "--resume", metavar="CHAT", help="continue this chat (the beginning of its id)"
-    )
+    which.add_argument("--resume", metavar="CHAT", help="continue the chat with this id or prefix")
     which.add_argument("--list", action="store_true", help="list the chats")
     which.add_argument("--show", metavar="CHAT", help="show a chat")
 

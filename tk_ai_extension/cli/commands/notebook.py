@@ -122,7 +122,7 @@ COMMANDS = (
     ),
     Command(
         "save",
-        "Wait until everything is on disk (changes and outputs are saved automatically).",
+        "Wait until everything is saved (changes and outputs are saved automatically).",
         _configure_save,
         _save,
         ("nb save",),

@@ -55,13 +55,13 @@ _INTRODUCTION = """\
 Notebooks on the command line: read and change their cells, run them in kernels that keep running
 between commands.
 
-A cell is named by its id or the beginning of it, its index (-1 is the last), or `id.version`,
+A cell is named by its id or a prefix of it, its index (-1 is the last), or `id.version`,
 which makes a change conditional on the version. `-` stands for standard input.
 
   nb open analysis.ipynb            start its kernel and make it the current notebook
   nb cells                          one line per cell
   nb insert -1 'df.describe()'      a new cell at the end
-  nb exec 318a                      run a cell and store its outputs in the notebook
+  nb exec 318a                      run a cell and save its outputs in the notebook
   nb read > a.txt; nb write a.txt   the notebook as text and back, merged with changes by others
 """
 
@@ -93,7 +93,7 @@ class Commands:
         if name not in self._parsers:
             command = self._commands.get(name)
             if command is None:
-                raise WrongCall(f"nb: there is no command `{name}`; `nb --help` lists them.\n")
+                raise WrongCall(f"nb: unknown command `{name}`; `nb --help` lists them.\n")
             examples = "\n".join(f"  {line}" for line in command.examples)
             parser = Parser(
                 prog=f"nb {name}",

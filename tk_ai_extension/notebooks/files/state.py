@@ -361,7 +361,7 @@ def _read_errors(path: str) -> Generator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise NotebookNotFound(f"There is no notebook {path}.") from error
+        raise NotebookNotFound(f"Notebook {path} does not exist.") from error
     except IsADirectoryError as error:
         raise NotANotebook(f"{path} is a folder.") from error
     except OSError as error:

@@ -286,7 +286,7 @@ class TkAIHandler(APIHandler):
         if not has_body and (not kind or self.request.method in ("GET", "HEAD", "OPTIONS")):
             return
         if kind != "application/json":
-            raise HTTPError(415, "The body has to be JSON.")
+            raise HTTPError(415, "The body must be JSON.")
         if int(self.request.headers.get("Content-Length", "0")) > self.services.settings.max_body:
             raise self._too_large()
 
