@@ -13,6 +13,7 @@ from tornado.web import HTTPError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, NotebookNotFound
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.handler import (
     RESOURCE,
     SETTINGS_KEY,
@@ -205,13 +206,14 @@ class DisconnectedTabsHandler(TkAIHandler):
         """Discard the unsaved changes of your lost tabs of a notebook, and use its file again."""
         named = self.get_query_argument("notebook", "")
         if not named:
-            raise InvalidArguments("`notebook` is missing.", hint="Give the notebook's path.")
+            raise InvalidArguments(
+                Sentence("notebook_missing"), hint=Sentence("notebook_missing_hint")
+            )
         await self.services.ready()
         path = self.services.workspace.contain(named)
         if not cast("Tabs", self.settings[TABS_KEY]).give_up(username(self), path):
             raise NotebookNotFound(
-                f"You have no lost tab with unsaved changes of {path}.",
-                hint="GET this route lists your lost tabs.",
+                Sentence("lost_tab_missing", path=path), hint=Sentence("lost_tab_missing_hint")
             )
         return {"given_up": path}
 
