@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tk_ai_extension.kernels.base import KernelEvent, Kernels
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.executions import (
     Execution,
     ExecutionEvent,
     ExecutionRequest,
     OutputsChanged,
 )
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text
 from tk_ai_extension.testing import faults
 
