@@ -2,8 +2,8 @@
 
     python scripts/typescript.py
 
-writes `src/api/models.ts` and `src/api/sentenceTable.ts`; `tests/test_frontend.py` fails where they are
-not what this makes.
+writes `src/api/models.ts`, and `connectionModels.ts` and `sentenceTable.ts` beside it;
+`tests/test_frontend.py` fails where they are not what this makes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from tk_ai_extension.agent.models import ModelsInfo
+from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
 from tk_ai_extension.model import agent_errors
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.error_info import hint_code
@@ -31,6 +31,7 @@ from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcom
 
 API = Path(__file__).parent.parent / "src" / "api"
 TARGET = API / "models.ts"
+CONNECTION_TARGET = API / "connectionModels.ts"
 SENTENCES_TARGET = API / "sentenceTable.ts"
 
 SENT: tuple[Any, ...] = (
@@ -79,14 +80,26 @@ HEAD = """\
 
 
 def generate() -> str:
-    """The module."""
+    """The module of the models that the page reads."""
+    return HEAD + _module(definitions(SENT))
+
+
+def generate_connection() -> str:
+    """The module of the models of the connection, which are read when somebody connects a model."""
+    known = definitions(SENT)
+    found = definitions((ConnectionInfo,))
+    own = {name: schema for name, schema in found.items() if name not in known}
+    return HEAD + "\nimport type { ModelsInfo } from './models';\n\n" + _module(own, alone=True)
+
+
+def _module(schemas: dict[str, Any], *, alone: bool = False) -> str:
     names = {json.dumps(_enum(TypeAdapter(each))): name for name, each in LITERALS.items()}
-    parts = [HEAD]
-    for name, each in sorted(LITERALS.items()):
+    parts: list[str] = []
+    for name, each in sorted(({} if alone else LITERALS).items()):
         parts.append(_union(name, [_literal(value) for value in _enum(TypeAdapter(each))]))
-    for name, schema in sorted(definitions(SENT).items()):
+    for name, schema in sorted(schemas.items()):
         parts.append(_declared(name, schema, names))
-    for name, members in UNIONS.items():
+    for name, members in ({} if alone else UNIONS).items():
         parts.append(_union(name, members))
     return "".join(parts)
 
@@ -223,4 +236,5 @@ def _quoted(text: str) -> str:
 
 if __name__ == "__main__":
     TARGET.write_text(generate(), encoding="utf-8")
+    CONNECTION_TARGET.write_text(generate_connection(), encoding="utf-8")
     SENTENCES_TARGET.write_text(generate_sentences(), encoding="utf-8")

@@ -34,6 +34,7 @@ BEHAVIOUR: Mapping[str, str] = {
     "rest": "REST",
     "nb": "The command line nb",
     "ui": "Rendering",
+    "connect": "Connecting a model",
 }
 """The families on the page of requirements."""
 

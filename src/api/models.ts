@@ -200,7 +200,10 @@ export interface ModelsInfo {
   configured: readonly string[];
   /** Names of the variables that have to be set. */
   missing: readonly string[];
-  /** Source of the credentials: settings, environment, user or project. */
+  /**
+   * Source of the credentials: settings, environment, user, stored (the connection of the panel) or
+   * project.
+   */
   source: string | null;
   /** A folder whose file of keys is ignored until the folder is trusted. */
   untrusted: string | null;

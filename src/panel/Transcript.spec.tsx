@@ -1,12 +1,14 @@
 import { act, cleanup, fireEvent, screen, waitFor, within } from '@testing-library/react';
 
 import { unreachable } from '../api/client';
+import type { ConnectionInfo } from '../api/connectionModels';
 import type { ModelsInfo } from '../api/events';
 import { CALL, CHANGE, DONE, MESSAGE, PROPOSAL, RESULT, story } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, goes, info, type, unfold } from '../testing/screen';
 import { AnswerGuard } from './answerGuard';
 import { showConnect } from './connect';
+import type { ConnectionApi } from './connectApi';
 
 const PLAN = { kind: 'plan', text: 'I would…', notebook: null, model: 'm' } as const;
 const FAILED = { kind: 'done', end: 'failed', text: '' } as const;
@@ -456,14 +458,20 @@ describe('an empty chat', () => {
     const models = { provider: 'tour', label: 'The tour', models: [] as string[] };
     stage.api.models = () => Promise.resolve(models as unknown as ModelsInfo);
     await act(() => stage.services.chats.refresh());
-    stage.commands.addCommand('tk-ai:connect', { execute: () => showConnect(stage.services) });
+    const read = (): Promise<ConnectionInfo> =>
+      Promise.resolve({ allowed: true, contact: '', stored: null, models } as never);
+    const api = { read } as unknown as ConnectionApi;
+    stage.commands.addCommand('tk-ai:connect', { execute: () => showConnect(stage.services, api) });
     fireEvent.click(button('Connect a model'));
     const dialog = await waitFor(() => {
       const shown = document.querySelector<HTMLElement>('.jp-Dialog');
       expect(shown?.textContent).toContain('ANTHROPIC_API_KEY');
       return shown as HTMLElement;
     });
-    expect(dialog.textContent).toContain('Currently: The tour.');
+    expect(dialog.textContent).toContain('Chats use: The tour.');
+    // Enter in a field submits the form: the dialog stays open.
+    fireEvent.keyDown(within(dialog).getByLabelText('API key'), { key: 'Enter' });
+    expect(document.querySelector('.jp-Dialog')).toBe(dialog);
     fireEvent.click(dialog.querySelector('.jp-mod-accept') as HTMLElement);
     await stage.settle();
     fireEvent.click(button('Take the tour'));

@@ -1,63 +1,75 @@
-import { Dialog, ReactWidget, showDialog } from '@jupyterlab/apputils';
+import { Dialog, ReactWidget } from '@jupyterlab/apputils';
+import { ServerConnection } from '@jupyterlab/services';
+import type { Message } from '@lumino/messaging';
+import type { JSX } from 'react';
 
-import { say } from '../api/sentences';
+import { ConnectionApi } from './connectApi';
+import { Connect } from './ConnectForm';
 import type { IPanelServices } from './services';
 
-/** Show the connected model, and how to connect another one. */
-export async function showConnect(services: IPanelServices): Promise<void> {
-  const { chats, store, trans } = services;
-  await chats.refresh();
-  const { models } = store.state;
-  const ways: [string, string][] = [
-    ['ANTHROPIC_API_KEY', trans.__('an Anthropic API key')],
-    ['CLAUDE_CODE_OAUTH_TOKEN', trans.__('a subscription token, printed by `claude setup-token`')],
-    [
-      'ANTHROPIC_BASE_URL, ANTHROPIC_MODEL',
-      trans.__('any endpoint with the Messages API: Ollama, LiteLLM, a gateway')
-    ],
-    ['CLAUDE_CODE_USE_BEDROCK=1, AWS_REGION', trans.__('Amazon Bedrock')],
-    [
-      'CLAUDE_CODE_USE_VERTEX=1, CLOUD_ML_REGION, ANTHROPIC_VERTEX_PROJECT_ID',
-      trans.__('Google Vertex AI')
-    ]
-  ];
-  const body = ReactWidget.create(
-    <div className="tk-Connect">
-      {models !== null && (
-        <p>
-          <strong>{trans.__('Currently: %1.', models.label)}</strong>{' '}
-          {say(models.hint, models.hint_sentence, trans)}
-        </p>
-      )}
-      <p>
-        {trans.__(
-          'Add one of these to a file named .secrets.env in the root folder, as NAME=value lines, ' +
-            'or to the server’s environment. Then start a new chat.'
-        )}
-      </p>
-      <dl>
-        {ways.map(([names, what]) => (
-          <div key={names}>
-            <dt>{names}</dt>
-            <dd>{what}</dd>
-          </div>
-        ))}
-      </dl>
-      <p>
-        {trans.__('Only Claude’s own process gets the keys. Kernels, notebooks and logs never do.')}
-      </p>
-    </div>
-  );
-  const settings = trans.__('Open settings');
-  const answer = await showDialog({
-    title: trans.__('Connect a model'),
-    body,
-    buttons: [
-      Dialog.cancelButton({ label: settings }),
-      Dialog.okButton({ label: trans.__('Close') })
-    ]
-  });
-  if (answer.button.label === settings && services.commands.hasCommand('settingeditor:open')) {
-    await services.commands.execute('settingeditor:open', { query: 'Claude' });
+/** The content of the dialog. */
+class ConnectBody extends ReactWidget {
+  constructor(private readonly _element: JSX.Element) {
+    super();
   }
+
+  protected render(): JSX.Element {
+    return this._element;
+  }
+}
+
+/** A dialog whose content handles Enter itself: it submits the form, or presses its buttons. */
+class ConnectDialog extends Dialog<unknown> {
+  constructor(
+    options: Partial<Dialog.IOptions<unknown>>,
+    private readonly _content: Node
+  ) {
+    super(options);
+  }
+
+  override handleEvent(event: Event): void {
+    const isEnter = event.type === 'keydown' && (event as KeyboardEvent).key === 'Enter';
+    if (!isEnter || !this._content.contains(event.target as Node)) {
+      super.handleEvent(event);
+    }
+  }
+
+  protected override onAfterAttach(msg: Message): void {
+    super.onAfterAttach(msg);
+    // JupyterLab's 500 pixels cut the form in two.
+    (this.node.firstElementChild as HTMLElement).style.maxHeight = '90vh';
+    this._content.addEventListener('keydown', stop);
+  }
+
+  protected override onAfterDetach(msg: Message): void {
+    this._content.removeEventListener('keydown', stop);
+    super.onAfterDetach(msg);
+  }
+}
+
+/** Keep Enter from JupyterLab's shortcuts. */
+function stop(event: Event): void {
+  if ((event as KeyboardEvent).key === 'Enter') {
+    event.stopPropagation();
+  }
+}
+
+/** Show the connected model, and a form to connect another one. */
+export async function showConnect(
+  services: IPanelServices,
+  api = new ConnectionApi(ServerConnection.makeSettings())
+): Promise<void> {
+  const { chats, trans } = services;
+  const body = new ConnectBody(
+    <Connect api={api} trans={trans} onChange={() => void chats.refresh()} />
+  );
+  const dialog = new ConnectDialog(
+    {
+      title: trans.__('Connect a model'),
+      body,
+      buttons: [Dialog.okButton({ label: trans.__('Close') })]
+    },
+    body.node
+  );
+  await dialog.launch();
 }

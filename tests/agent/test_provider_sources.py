@@ -9,7 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tk_ai_extension.agent.claude.sources import (
+    ADDRESS,
     CREDENTIALS,
+    DESTINATIONS,
     Given,
     ProviderName,
     Source,
@@ -62,11 +64,12 @@ SOURCES = st.builds(
     environment=values("environment"),
     user=values("user"),
     project=values("project"),
+    stored=values("stored"),
 )
 WANTED = st.sampled_from(["auto", *get_args(ProviderName)])
 
 
-@pytest.mark.proves("threat:project-keys")
+@pytest.mark.proves("threat:project-keys", "connect:address")
 @settings(max_examples=400, deadline=None)
 @given(given_sources=SOURCES, wanted=WANTED)
 @example(given_sources=ALL, wanted="auto")
@@ -118,8 +121,21 @@ def assert_each_key_goes_where_its_owner_says(given_sources: Given, wanted: Prov
             assert name in CREDENTIALS
     if found.credentials is not None:
         assert keys <= {found.credentials}
+    # The panel's key goes to the address that it was entered for.
+    if Source.STORED in keys:
+        entered = given_sources.of(Source.STORED)
+        assert found.uses_stored
+        assert {n: found.text(n) for n in found.values if matches(n, DESTINATIONS)} == {
+            n: value for n, value in entered.items() if n == ADDRESS and n in found.values
+        }
+        assert found.text(ADDRESS) == entered.get(ADDRESS, "") or found.provider == "bedrock"
     # A project chooses neither who is asked nor by which model.
-    without = Given(given_sources.base_url, given_sources.environment, given_sources.user)
+    without = Given(
+        given_sources.base_url,
+        given_sources.environment,
+        given_sources.user,
+        stored=given_sources.stored,
+    )
     if found.credentials is not Source.PROJECT:
         assert resolve(without, wanted) == found
     elif wanted != "auto":
@@ -127,7 +143,10 @@ def assert_each_key_goes_where_its_owner_says(given_sources: Given, wanted: Prov
     else:
         # Headers of another source than the address are not sent there: a project's key may be.
         address = Given(
-            given_sources.base_url, unnamed(given_sources.environment), unnamed(given_sources.user)
+            given_sources.base_url,
+            unnamed(given_sources.environment),
+            unnamed(given_sources.user),
+            stored=unnamed(given_sources.stored),
         )
         asked = {resolve(without).provider, resolve(address).provider}
         assert found.provider in {*asked, "anthropic", "oauth"}

@@ -6,7 +6,8 @@ Without the imports of chats: a server is asked for models before there is a cha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NotRequired, Protocol
+from dataclasses import dataclass, field
+from typing import Literal, NotRequired, Protocol
 
 from typing_extensions import TypedDict
 
@@ -19,7 +20,8 @@ class ModelsInfo(TypedDict):
     Attributes:
         configured: Names of the variables that were found.
         missing: Names of the variables that have to be set.
-        source: Source of the credentials: settings, environment, user or project.
+        source: Source of the credentials: settings, environment, user, stored (the connection of the
+            panel) or project.
         untrusted: A folder whose file of keys is ignored until the folder is trusted.
         hint_sentence: The hint by its code; None where it has none.
     """
@@ -37,6 +39,67 @@ class ModelsInfo(TypedDict):
     ignored: list[str]
     hint: str
     hint_sentence: NotRequired[SentenceInfo | None]
+
+
+class StoredConnection(TypedDict):
+    """Connection that a user has entered in the panel, without its secret.
+
+    Attributes:
+        provider: anthropic, oauth, compatible, bedrock or vertex.
+        base_url: The only address that the secret is sent to; None for a cloud's own.
+        model: The default model; empty for the provider's.
+        region: A cloud's region; None for the others.
+        project: The Google Cloud project; None for the others.
+        ending: At most the last four characters of the secret; None without one, or if it is short.
+        place: Where the secret is kept.
+        in_force: Whether chats use this connection; else another source takes precedence.
+    """
+
+    provider: str
+    base_url: str | None
+    model: str
+    region: str | None
+    project: str | None
+    ending: str | None
+    place: Literal["file", "keyring"]
+    in_force: bool
+
+
+class ConnectionInfo(TypedDict):
+    """State of the connection to a model.
+
+    Attributes:
+        allowed: Whether this user may connect a model here.
+        contact: Whom to ask where it is not allowed; may be empty.
+        stored: The connection that was entered in the panel, if any.
+        models: What chats use now.
+    """
+
+    allowed: bool
+    contact: str
+    stored: StoredConnection | None
+    models: ModelsInfo
+
+
+@dataclass(frozen=True, slots=True)
+class NewConnection:
+    """Connection as a user enters it.
+
+    Attributes:
+        provider: The provider's name.
+        secret: A key or a token. None keeps the stored one, if provider and address are unchanged.
+        base_url: Address of a compatible endpoint; empty for the others.
+        model: The default model; empty for the provider's.
+        region: A cloud's region.
+        project: The Google Cloud project.
+    """
+
+    provider: Literal["anthropic", "oauth", "compatible", "bedrock", "vertex"]
+    secret: str | None = field(default=None, repr=False)
+    base_url: str = ""
+    model: str = ""
+    region: str = ""
+    project: str = ""
 
 
 class ModelProvider(Protocol):
@@ -79,5 +142,34 @@ class ModelSource(Protocol):
         Raises:
             ReadOnly: The decision cannot be saved.
             NoModel: Keys in this folder are never used.
+        """
+        ...
+
+    async def connection(self) -> ConnectionInfo:
+        """Return the state of the connection, without its secret."""
+        ...
+
+    async def connect(self, new: NewConnection) -> ConnectionInfo:
+        """Test a connection with one request, then store it; return the new state.
+
+        Raises:
+            ConnectForbidden: The administrator has switched this off.
+            InvalidConnection: A field is missing or invalid.
+            KeyRefused: The provider refused the key.
+            NoCredit: The account has no credit.
+            WrongAddress: There is no Messages API at the address.
+            ProviderUnreachable: The provider cannot be reached.
+            ProviderTimeout: The provider did not answer in time.
+            ModelBusy: The provider is busy.
+            ModelFailed: The provider failed.
+            ReadOnly: The connection cannot be stored.
+        """
+        ...
+
+    async def disconnect(self) -> ConnectionInfo:
+        """Delete the stored connection and its secret; return the new state.
+
+        Raises:
+            ReadOnly: It cannot be deleted.
         """
         ...

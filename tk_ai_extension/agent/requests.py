@@ -31,6 +31,24 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+_Short = Annotated[str, Field(max_length=2_000)]
+
+
+class ConnectRequest(_Strict):
+    """A connection to a model, as a user enters it.
+
+    Attributes:
+        secret: A key or a token; null keeps the stored one, for the same provider and address only.
+    """
+
+    provider: Literal["anthropic", "oauth", "compatible", "bedrock", "vertex"]
+    secret: Annotated[str | None, Field(max_length=8_000, repr=False)] = None
+    base_url: _Short = ""
+    model: _Short = ""
+    region: _Short = ""
+    project: _Short = ""
+
+
 class CellAttachment(_Strict):
     """A cell of the notebook, with its outputs and their pictures."""
 

@@ -99,6 +99,64 @@ class ModelSilent(ToolError):
     default_hint = "Send the message again, or increase TkAIExtensionApp.chat_silence."
 
 
+class ConnectForbidden(ToolError):
+    """Connecting a model is switched off here, or reserved for the user who runs the server."""
+
+    code = "connect_forbidden"
+    status = 403
+    default_hint = "Ask your administrator to connect a model."
+
+
+class InvalidConnection(ToolError):
+    """A field of the connection is missing or invalid."""
+
+    code = "invalid_connection"
+    status = 422
+    default_hint = "Correct the field, then try again."
+
+
+class KeyRefused(ToolError):
+    """The provider refused the key or token that was entered."""
+
+    code = "key_refused"
+    status = 422
+    default_hint = "Copy the whole key or token again, and check that it belongs to this provider."
+
+
+class NoCredit(ToolError):
+    """The provider accepted the key, but its account has no credit."""
+
+    code = "no_credit"
+    status = 422
+    default_hint = "Add credit in the provider's billing settings, then try again."
+
+
+class WrongAddress(ToolError):
+    """There is no Messages API at the address that was entered."""
+
+    code = "wrong_address"
+    status = 422
+    default_hint = "Enter the endpoint's base URL, without /v1."
+
+
+class ProviderUnreachable(ToolError):
+    """The provider cannot be reached from the server."""
+
+    code = "provider_unreachable"
+    status = 502
+    retryable = True
+    default_hint = "Check the address and the network of the server, and its HTTPS_PROXY."
+
+
+class ProviderTimeout(ToolError):
+    """The provider did not answer the test in time."""
+
+    code = "provider_timeout"
+    status = 504
+    retryable = True
+    default_hint = "Try again. If it happens again, check the address and the network."
+
+
 class AgentDied(ToolError):
     """Claude's process ended. Kernels and notebooks are not affected."""
 

@@ -167,7 +167,7 @@ _ERRORS: Final = {
     "server_stopped_turn": "The server stopped during this turn.",
     "stopping": "The server is stopping.",
     "stopping_hint": "Start it again.",
-    "tour_hint": "Set ANTHROPIC_API_KEY, in the server's environment or in .secrets.env.",
+    "tour_hint": "Connect a model in the panel, or set ANTHROPIC_API_KEY in the server's environment.",
 }
 """Errors of chats and approvals, and hints that are no class's own."""
 
@@ -185,6 +185,28 @@ _KEYS: Final = {
     "keys_writable": "{file} is not used: others can write it. Run `chmod 600` on it.",
 }
 """Problems of a provider's configuration: of a file of keys, or of an address."""
+
+_CONNECTION: Final = {
+    "connect_contact_hint": "Ask {contact} to connect a model.",
+    "connect_forbidden": "Connecting a model in the panel is switched off here.",
+    "connect_owner": "Only the user who runs this server can connect a model.",
+    "connection_field": "The field {field} is missing or invalid.",
+    "connection_folder": "{folder} is not private: others can write it, or it is another user's.",
+    "connection_unsaved": "The connection cannot be saved in {file}: {why}.",
+    "credit_missing": "{host} accepts the key, but the account has no credit.",
+    "key_needed": "The stored key was entered for another address.",
+    "key_needed_hint": "Enter the key for this address.",
+    "key_refused": "{host} refused the key ({status}).",
+    "provider_timeout": "{host} did not answer within {seconds} s.",
+    "provider_unreachable": "{host} cannot be reached: {why}.",
+    "test_busy": "{host} is busy ({status}).",
+    "test_failed": "{host} answered with an error ({status}).",
+    "test_model_missing": "{host} has no model `{model}`.",
+    "test_model_needed": "{host} does not list its models.",
+    "test_model_needed_hint": "Enter the name of a model.",
+    "wrong_address": "There is no Messages API at {host} ({status}).",
+}
+"""Why a model cannot be connected."""
 
 _ROUTES: Final = {
     "body_invalid": "The body is not JSON: {why}.",
@@ -236,6 +258,7 @@ SENTENCES: Final[Mapping[str, str | tuple[str, str]]] = {
     **_NOTICES,
     **_ERRORS,
     **_KEYS,
+    **_CONNECTION,
     **_ROUTES,
 }
 """By its code what a sentence is in English; of one with a ``count`` the singular and the plural."""

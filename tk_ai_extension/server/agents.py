@@ -45,5 +45,7 @@ def find_models(app: TkAIExtensionApp, root: Path) -> ClaudeModels:
         small=app.chat_small,
         secrets_file=app.chat_secrets,
         trust_folder=app.chat_trust_folder,
+        connect=app.chat_connect,
+        contact=app.chat_connect_contact,
     )
     return ClaudeModels(settings, environment, root)

@@ -141,6 +141,18 @@ class TkAIExtensionApp(ExtensionApp):
         False, help="Whether the root directory's file of keys is trusted without asking the user."
     ).tag(config=True)
 
+    chat_connect = Bool(
+        True,
+        help="""Whether the user may connect a model in the panel: its key is kept in the user's own
+        configuration folder, or in the system's keyring. If false, a key that was stored is not used
+        either, and the panel says whom to ask (`chat_connect_contact`).""",
+    ).tag(config=True)
+
+    chat_connect_contact = Unicode(
+        help="""Whom to ask for a model where `chat_connect` is false: a name, an address or a page, as it
+        is shown to the user; by default, the administrator."""
+    ).tag(config=True)
+
     chat_cli = Unicode(
         help="Path of the `claude` program; by default the one of claude-agent-sdk."
     ).tag(config=True)

@@ -23,8 +23,8 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, create_model
 from typing_extensions import TypedDict
 
 from tk_ai_extension.agent import events
-from tk_ai_extension.agent.models import ModelsInfo
-from tk_ai_extension.agent.requests import Attachment, ChatRequest, PlanAnswer
+from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
+from tk_ai_extension.agent.requests import Attachment, ChatRequest, ConnectRequest, PlanAnswer
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
@@ -35,7 +35,15 @@ from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcom
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE
 from tk_ai_extension.workspace.undo_entries import TakenBack
 
-__all__ = ["Activity", "Attachment", "ChatRequest", "PlanAnswer", "parsed"]
+__all__ = [
+    "Activity",
+    "Attachment",
+    "ChatRequest",
+    "ConnectRequest",
+    "ConnectionInfo",
+    "PlanAnswer",
+    "parsed",
+]
 
 # --- requests
 

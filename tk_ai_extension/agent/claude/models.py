@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from tk_ai_extension.agent.claude import secrets_file
+from tk_ai_extension.agent.claude.connection_store import FILE, Connection, ConnectionStore
 from tk_ai_extension.agent.claude.providers import Provider, ProviderSettings, choose
 from tk_ai_extension.agent.claude.secrets_file import OTHERS_READ, SecretsFileError
 from tk_ai_extension.agent.claude.sources import Given
@@ -18,9 +20,9 @@ from tk_ai_extension.agent.claude.trusted_folders import (
     trusted_folders,
     user_folder,
 )
-from tk_ai_extension.agent.models import ModelsInfo
+from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo, NewConnection
 from tk_ai_extension.kernels.sandbox.lookup import has_sandbox
-from tk_ai_extension.model.agent_errors import NoModel
+from tk_ai_extension.model.agent_errors import ConnectForbidden, NoModel
 from tk_ai_extension.model.sentences import Sentence
 
 
@@ -35,6 +37,7 @@ class ClaudeModels:
             root, and no key is read from there. Reads files; by default those of ``nb``.
         trusted: The trusted folders; by default the user's.
         user_file: The user's own file of keys; by default in the configuration folder.
+        store: The connection of the panel; by default beside the user's file.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class ClaudeModels:
         is_sandboxed: Callable[[], bool] | None = None,
         trusted: TrustedFolders | None = None,
         user_file: Path | None = None,
+        store: ConnectionStore | None = None,
     ) -> None:
         self._settings = settings
         self._environment = environment
@@ -53,6 +57,7 @@ class ClaudeModels:
         self._is_sandboxed = is_sandboxed or partial(has_sandbox, root)
         self._trusted = trusted or trusted_folders()
         self._user_file = user_file or user_folder() / SECRETS
+        self._store = store or ConnectionStore(self._user_file.with_name(FILE))
 
     async def provider(self) -> Provider:
         """Return the provider that is configured now.
@@ -75,6 +80,70 @@ class ClaudeModels:
         await asyncio.to_thread(self._trust, trusted)
         return await self.health()
 
+    async def connection(self) -> ConnectionInfo:
+        """Return the state of the connection, without its secret."""
+        return await asyncio.to_thread(self._connection)
+
+    async def connect(self, new: NewConnection) -> ConnectionInfo:
+        """Test a connection with one request, then store it; return the new state.
+
+        Raises:
+            ToolError: See `ModelSource.connect`.
+        """
+        self._check_allowed()
+        # Slow to import, and needed once.
+        from tk_ai_extension.agent.claude.connections import in_daemon_thread, tested
+
+        stored, network = await asyncio.to_thread(self._before)
+        values, listed = await in_daemon_thread(partial(tested, new, stored, network))
+        await asyncio.to_thread(self._store.save, new.provider, values, listed)
+        return await self.connection()
+
+    async def disconnect(self) -> ConnectionInfo:
+        """Delete the stored connection and its secret; return the new state.
+
+        Raises:
+            ReadOnly: It cannot be deleted.
+        """
+        await asyncio.to_thread(self._store.delete)
+        return await self.connection()
+
+    def _check_allowed(self) -> None:
+        if self._settings.connect:
+            return
+        contact = self._settings.contact
+        raise ConnectForbidden(
+            Sentence("connect_forbidden"),
+            hint=Sentence("connect_contact_hint", contact=contact) if contact else None,
+        )
+
+    def _connection(self) -> ConnectionInfo:
+        from tk_ai_extension.agent.claude.connections import described
+
+        provider = self._choose()
+        try:
+            stored = self._store.read()
+        except SecretsFileError:
+            # The hint of the provider says it, unless another source takes precedence.
+            stored = None
+        return {
+            "allowed": self._settings.connect,
+            "contact": self._settings.contact,
+            "stored": None if stored is None else described(stored, provider),
+            "models": provider.health(),
+        }
+
+    def _before(self) -> tuple[Connection | None, Mapping[str, str]]:
+        """Return the present connection, and the variables of the network."""
+        stored: Connection | None = None
+        with suppress(SecretsFileError):
+            stored = self._store.read()
+        try:
+            user = self._read_user(self._is_sandboxed())
+        except SecretsFileError:
+            user = {}
+        return stored, {**user, **self._environment()}
+
     def _trust(self, trusted: bool) -> None:
         if not trusted:
             self._trusted.forget(self._root)
@@ -93,7 +162,15 @@ class ClaudeModels:
             given = replace(given, user=self._read_user(sandboxed))
         except SecretsFileError as error:
             return choose(self._settings, given, problem=error.message)
-        without = choose(self._settings, given)
+        problem, listed = None, ()
+        try:
+            if (stored := self._read_stored(sandboxed)) is not None:
+                given, listed = replace(given, stored=stored.values), stored.models
+        except SecretsFileError as error:
+            problem = error.message
+        without = choose(self._settings, given, listed=listed)
+        if problem is not None and without.name == "tour" and self._settings.provider == "auto":
+            return choose(self._settings, given, problem=problem)
         if not self._settings.secrets_file or sandboxed:
             return without
         file = self._root / Path(self._settings.secrets_file).expanduser()
@@ -106,7 +183,7 @@ class ClaudeModels:
             if without.source is not None:
                 return without
             return choose(self._settings, given, problem=error.message)
-        found = choose(self._settings, replace(given, project=project))
+        found = choose(self._settings, replace(given, project=project), listed=listed)
         if agreed or found.source != "project":
             return found
         return replace(without, untrusted=str(self._root))
@@ -116,6 +193,12 @@ class ClaudeModels:
         if sandboxed and file.is_relative_to(self._root.resolve()):
             return {}
         return secrets_file.read(self._user_file, refused_bits=OTHERS_READ)
+
+    def _read_stored(self, sandboxed: bool) -> Connection | None:
+        file = self._store.file.resolve()
+        if not self._settings.connect or (sandboxed and file.is_relative_to(self._root.resolve())):
+            return None
+        return self._store.read()
 
     def _read_project(self, file: Path) -> dict[str, str]:
         root = self._root.resolve()

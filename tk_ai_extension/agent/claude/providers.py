@@ -23,6 +23,7 @@ from tk_ai_extension.agent.claude.sources import (
     Given,
     ProviderName,
     Resolution,
+    Source,
     host_of,
     matches,
     resolve,
@@ -60,6 +61,8 @@ class ProviderSettings:
             features; None: if it is not a Claude model.
         secrets_file: Path of the file of keys, relative to the root; empty for none.
         trust_folder: Whether the root's file of keys is trusted without asking the user.
+        connect: Whether users may connect a model in the panel.
+        contact: Whom they ask where they may not.
     """
 
     provider: ProviderName | Literal["auto"] = "auto"
@@ -69,6 +72,8 @@ class ProviderSettings:
     small: bool | None = None
     secrets_file: str = ".secrets.env"
     trust_folder: bool = False
+    connect: bool = True
+    contact: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +90,11 @@ class Provider:
         missing: What has to be set before it can be used.
         problem: What is wrong with the file of keys or with an address, or None.
         untrusted: The folder whose file of keys is not used before the user trusts it, or None.
-        source: Source of the credentials: ``settings``, ``environment``, ``user``, ``project``.
+        source: Source of the credentials: ``settings``, ``environment``, ``user``, ``stored``
+            (the connection of the panel), ``project``.
         address: Host and port, if the address is not a known one.
         ignored: Names in the project's file of keys that are not taken from there.
+        uses_stored: Whether the connection of the panel is in force.
         secrets: Values that must not be logged.
     """
 
@@ -103,6 +110,7 @@ class Provider:
     source: str | None = None
     address: str | None = None
     ignored: tuple[str, ...] = ()
+    uses_stored: bool = False
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property
@@ -158,13 +166,20 @@ class Provider:
         return text
 
 
-def choose(settings: ProviderSettings, given: Given, *, problem: str | None = None) -> Provider:
+def choose(
+    settings: ProviderSettings,
+    given: Given,
+    *,
+    problem: str | None = None,
+    listed: tuple[str, ...] = (),
+) -> Provider:
     """Select the provider by the variables of each source.
 
     Args:
         settings: What an administrator chose.
         given: The variables of each source.
         problem: The problem with a file of keys, if any.
+        listed: The models that the provider of the stored connection has listed.
     """
     found = resolve(replace(given, base_url=settings.base_url), settings.provider)
     texts = {name: value.text for name, value in found.values.items()}
@@ -174,6 +189,9 @@ def choose(settings: ProviderSettings, given: Given, *, problem: str | None = No
     if name == "tour":
         model = settings.model or TOUR_MODEL
     small = name == "compatible" and _is_small(settings, model)
+    offered = _offered(settings, name, model)
+    if found.uses_stored and not settings.models:
+        offered = (*offered, *listed)
     return Provider(
         name=name,
         environment={
@@ -182,23 +200,31 @@ def choose(settings: ProviderSettings, given: Given, *, problem: str | None = No
             **(_for_small(model) if small else {}),
         },
         model=model,
-        models=tuple(dict.fromkeys(e for e in (model, *_offered(settings, name, model)) if e)),
+        models=tuple(dict.fromkeys(e for e in (model, *offered) if e)),
         thinking=not small,
         configured=tuple(sorted(each for each in texts if not matches(each, NETWORK))),
         missing=_missing(found, model),
         problem=problem,
-        source=None if found.credentials is None else found.credentials.label,
+        source=_source(found),
         address=_shown(found.text(ADDRESS)) if name == "compatible" else None,
         ignored=tuple(sorted(given.project.keys() - CREDENTIALS)),
+        uses_stored=found.uses_stored,
         secrets=_secrets(given, model),
     )
 
 
 def _secrets(given: Given, model: str) -> tuple[str, ...]:
     """Return all secret values of all sources, including unused ones, for redaction."""
-    said = (given.environment, given.user, given.project)
+    said = (given.environment, given.user, given.stored, given.project)
     found = {v for each in said for n, v in each.items() if matches(n, SECRET_WORDS)}
     return tuple(sorted({v for v in found if len(v) >= 6} - {model}, key=len, reverse=True))
+
+
+def _source(found: Resolution) -> str | None:
+    """Return the source of the credentials, or of a connection without a key."""
+    if found.credentials is not None:
+        return found.credentials.label
+    return Source.STORED.label if found.uses_stored else None
 
 
 def beside_proxies(environment: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ A project's file may set credentials only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -28,7 +28,9 @@ class Source(IntEnum):
     """The environment of the server, or of the command."""
     USER = 2
     """The file in the user's own configuration folder."""
-    PROJECT = 3
+    STORED = 3
+    """The connection that the user entered in the panel."""
+    PROJECT = 4
     """The file in the project's folder, which is untrusted."""
 
     @property
@@ -58,7 +60,7 @@ IDENTITY = (
 
 CHOICES = (
     *("ANTHROPIC_MODEL", "ANTHROPIC_DEFAULT_*_MODEL", "ANTHROPIC_SMALL_FAST_MODEL"),
-    *("AWS_REGION", "AWS_DEFAULT_REGION", "CLOUD_ML_REGION"),
+    *("AWS_REGION", "AWS_DEFAULT_REGION", "CLOUD_ML_REGION", "ANTHROPIC_VERTEX_PROJECT_ID"),
 )
 """Variables that name neither an address nor a credential."""
 
@@ -72,6 +74,15 @@ NETWORK = (
 )
 TAKEN = (*DIRECT, *AWS, *GOOGLE, *NETWORK)
 """Variables that may come from trusted sources; all others are ignored."""
+
+STORABLE = (
+    *(*CREDENTIALS, ADDRESS, "ANTHROPIC_MODEL", "AWS_REGION", "CLOUD_ML_REGION"),
+    *("ANTHROPIC_VERTEX_PROJECT_ID", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"),
+)
+"""Variables that the connection of the panel may hold."""
+
+DESTINATIONS = ("*_URL", "*_ENDPOINT*", "*_SOCKET")
+"""Variables (`fnmatch`) that decide where a key is sent."""
 
 SWITCHES = ("CLAUDE_CODE_USE_*", "CLAUDE_CODE_SKIP_*_AUTH")
 """Variables that select the CLI's provider; set by the extension."""
@@ -93,6 +104,7 @@ class Given:
         base_url: The address in the server's configuration; empty for none.
         environment: Of the server, or of the command.
         user: The file in the user's own configuration folder.
+        stored: The connection of the panel. It is used as a whole or not at all.
         project: The file in the folder that is worked in.
     """
 
@@ -100,6 +112,7 @@ class Given:
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     user: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     project: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    stored: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def of(self, source: Source) -> Mapping[str, str]:
         """Return the variables of a source that may be used."""
@@ -109,6 +122,8 @@ class Given:
             case Source.ENVIRONMENT | Source.USER:
                 values = self.environment if source is Source.ENVIRONMENT else self.user
                 return {name: v for name, v in values.items() if v and matches(name, TAKEN)}
+            case Source.STORED:
+                return {name: v for name, v in self.stored.items() if v and name in STORABLE}
             case Source.PROJECT:
                 return {name: v for name, v in self.project.items() if v and name in CREDENTIALS}
 
@@ -121,11 +136,13 @@ class Resolution:
         provider: The provider.
         values: The variables for it, each with its source.
         credentials: The source of all credentials; None if there are none.
+        uses_stored: Whether the connection of the panel is in force.
     """
 
     provider: ProviderName
     values: Mapping[str, Value]
     credentials: Source | None
+    uses_stored: bool = False
 
     def text(self, *names: str) -> str:
         """Return the value of the first of these variables that is set, or an empty string."""
@@ -135,10 +152,39 @@ class Resolution:
 def resolve(given: Given, wanted: ProviderName | Literal["auto"] = "auto") -> Resolution:
     """Select the provider and the variables for it.
 
+    The connection of the panel is dropped where another source takes precedence, and where its key
+    would be sent to another address than the one that it was entered for.
+
     Args:
         given: The variables of each source.
         wanted: The provider of the server's configuration.
     """
+    found = _resolve(given, wanted)
+    if not given.stored:
+        return found
+    if _is_in_force(given.of(Source.STORED), found):
+        return replace(found, uses_stored=True)
+    return _resolve(replace(given, stored={}), wanted)
+
+
+def _is_in_force(stored: Mapping[str, str], found: Resolution) -> bool:
+    """Whether a resolution has all of the stored connection, and no other destination for its key."""
+    switched = {name for name in stored if matches(name, SWITCHES)}
+    if switched and f"CLAUDE_CODE_USE_{found.provider.upper()}" not in switched:
+        return False
+    texts = {name: value.text for name, value in found.values.items()}
+    entered = {n: v for n, v in stored.items() if n not in switched and not matches(n, CHOICES)}
+    return (
+        (bool(entered) or bool(switched))
+        and texts.items() >= entered.items()
+        and (
+            found.credentials is not Source.STORED
+            or not any(matches(n, DESTINATIONS) for n in texts.keys() - entered.keys())
+        )
+    )
+
+
+def _resolve(given: Given, wanted: ProviderName | Literal["auto"]) -> Resolution:
     sources = {source: given.of(source) for source in Source}
     family = _family(sources) if wanted == "auto" else wanted
     if family == "tour":
@@ -155,7 +201,7 @@ def resolve(given: Given, wanted: ProviderName | Literal["auto"] = "auto") -> Re
     else:
         provider = "oauth" if OAUTH in values else "tour"
     # Again: keys of other providers do not count.
-    return resolve(given, provider)
+    return _resolve(given, provider)
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
@@ -229,7 +275,7 @@ def _counts(name: str, family: _Family) -> bool:
 
 def _select(sources: _Sources, family: _Family, credentials: Source | None) -> dict[str, Value]:
     values: dict[str, Value] = {}
-    lowest = Source.USER if credentials is None else credentials
+    lowest = Source.STORED if credentials is None else credentials
     for source, said in sources.items():
         for name, text in said.items():
             if name in values or name in _others(family) or not _concerns(name, family):

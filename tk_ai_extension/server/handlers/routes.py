@@ -20,6 +20,7 @@ from tk_ai_extension.server.handlers.chat import (
     ModelsHandler,
     TrustHandler,
 )
+from tk_ai_extension.server.handlers.connection import ConnectionHandler
 from tk_ai_extension.server.handlers.handler import NotFoundHandler, TkAIHandler
 from tk_ai_extension.server.handlers.mcp import McpHandler
 from tk_ai_extension.server.handlers.permissions import PermissionHandler, PermissionsHandler
@@ -46,6 +47,7 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/chats/([^/]+)/export", ChatExportHandler),
     (r"api/tk-ai/models", ModelsHandler),
     (r"api/tk-ai/trust", TrustHandler),
+    (r"api/tk-ai/connection", ConnectionHandler),
     (r"api/tk-ai/health", HealthHandler),
     (r"api/tk-ai/tools", ToolsHandler),
     (r"api/tk-ai/tools/([^/]+)", ToolHandler),

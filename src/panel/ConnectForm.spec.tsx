@@ -1,0 +1,231 @@
+import { nullTranslator } from '@jupyterlab/translation';
+import { act, fireEvent, render, screen, within } from '@testing-library/react';
+
+import { ApiError } from '../api/client';
+import type { ConnectionInfo, StoredConnection } from '../api/connectionModels';
+import type { ModelsInfo } from '../api/events';
+import { Connect } from './ConnectForm';
+import type { INewConnection } from './connectApi';
+
+const KEY = 'sk-ant-canary-0123456789';
+
+const STORED: StoredConnection = {
+  provider: 'compatible',
+  base_url: 'https://gateway.example',
+  model: 'claude-x',
+  region: null,
+  project: null,
+  ending: '6789',
+  place: 'file',
+  in_force: true
+};
+
+function infoOf(
+  stored: StoredConnection | null,
+  more: Partial<ConnectionInfo> = {},
+  models: Partial<ModelsInfo> = {}
+): ConnectionInfo {
+  const used = { label: 'The tour', ready: true, source: null, hint: '', ...models };
+  return { allowed: true, contact: '', stored, models: used as ModelsInfo, ...more };
+}
+
+/** A rendered form with a fake server. */
+class Page {
+  info = infoOf(null);
+  answer: () => Promise<ConnectionInfo> = () => Promise.resolve(infoOf(STORED));
+  readonly sent: INewConnection[] = [];
+  changes = 0;
+  deleted = 0;
+
+  async open(): Promise<HTMLElement> {
+    const api = {
+      read: () => Promise.resolve(this.info),
+      connect: (connection: INewConnection) => {
+        this.sent.push(connection);
+        return this.answer();
+      },
+      disconnect: () => {
+        this.deleted++;
+        return Promise.resolve(infoOf(null));
+      }
+    };
+    const trans = nullTranslator.load('tk-ai-extension');
+    const { container } = render(
+      <Connect api={api} trans={trans} onChange={() => this.changes++} />
+    );
+    await settle();
+    return container;
+  }
+}
+
+const settle = (): Promise<void> => act(async () => Promise.resolve());
+
+function enter(label: string, value: string): HTMLInputElement {
+  const input = screen.getByLabelText<HTMLInputElement>(label);
+  fireEvent.change(input, { target: { value } });
+  return input;
+}
+
+async function press(name: string): Promise<void> {
+  fireEvent.click(screen.getByRole('button', { name }));
+  await settle();
+}
+
+function choose(name: RegExp): void {
+  fireEvent.click(screen.getByRole('radio', { name }));
+}
+
+function refuse(field: string | null, code = 'key_refused'): () => Promise<ConnectionInfo> {
+  const details = field === null ? {} : { details: { field } };
+  const problem = { code, message: 'Refused.', hint: 'Copy it.', retryable: false, ...details };
+  return () => Promise.reject(new ApiError(problem, 422));
+}
+
+describe('Connect', () => {
+  it('sends a key to the server once, and shows its end only', async () => {
+    const page = new Page();
+    const container = await page.open();
+    expect(document.activeElement).toBe(screen.getByRole('radio', { name: /Anthropic API/ }));
+    const input = enter('API key', ` ${KEY} `);
+    expect(input.type).toBe('password');
+    expect(input.autocomplete).toBe('off');
+    page.answer = () => Promise.resolve(infoOf({ ...STORED, provider: 'anthropic' }));
+    await press('Connect');
+    expect(page.sent).toEqual([
+      { provider: 'anthropic', secret: KEY, base_url: '', model: '', region: '', project: '' }
+    ]);
+    expect(page.changes).toBe(1);
+    expect(container.textContent).toContain('The key ends in …6789.');
+    expect(container.innerHTML).not.toContain(KEY);
+    const status = screen.getByRole('status');
+    expect(status.textContent).toContain('Connected.');
+    expect(document.activeElement).toBe(status);
+    expect(screen.queryByLabelText('API key')).toBeNull();
+  });
+
+  it('has the fields of each provider, and keeps none of another', async () => {
+    const page = new Page();
+    await page.open();
+    const fields = (): (string | null)[] =>
+      [...document.querySelectorAll('label[for]')].map(label => label.textContent);
+    enter('API key', KEY);
+    choose(/Claude subscription/);
+    expect(fields()).toEqual(['Token']);
+    expect(screen.getByLabelText<HTMLInputElement>('Token').value).toBe('');
+    choose(/Compatible endpoint/);
+    expect(fields()).toEqual(['Base URL', 'Key or token', 'Model (optional)']);
+    choose(/Bedrock/);
+    expect(fields()).toEqual(['Region', 'Bedrock API key (optional)', 'Model (optional)']);
+    choose(/Vertex/);
+    expect(fields()).toEqual(['Region', 'Google Cloud project', 'Model (optional)']);
+    enter('Region', 'global');
+    enter('Google Cloud project', 'mine');
+    await press('Connect');
+    expect(page.sent[0]).toMatchObject({ provider: 'vertex', region: 'global', project: 'mine' });
+  });
+
+  it('names the field that is wrong, and moves the focus there', async () => {
+    const page = new Page();
+    await page.open();
+    page.answer = refuse('secret');
+    const input = enter('API key', KEY);
+    await press('Connect');
+    const alert = screen.getByRole('alert');
+    expect(alert.textContent).toBe('Refused.Copy it.');
+    expect(input.getAttribute('aria-invalid')).toBe('true');
+    expect(input.getAttribute('aria-describedby')?.split(' ')).toContain(alert.id);
+    expect(document.activeElement).toBe(input);
+    // It can be corrected, and tried again.
+    expect(input.value).toBe(KEY);
+    page.answer = refuse(null, 'provider_unreachable');
+    await press('Connect');
+    expect(input.getAttribute('aria-invalid')).toBe('false');
+    expect(document.activeElement).toBe(screen.getByRole('button', { name: 'Connect' }));
+    expect(page.changes).toBe(0);
+  });
+
+  it('is submitted by Enter once while it is tested', async () => {
+    const page = new Page();
+    await page.open();
+    let end: (info: ConnectionInfo) => void = () => undefined;
+    page.answer = () => new Promise(resolve => (end = resolve));
+    const input = enter('API key', KEY);
+    fireEvent.submit(input.form as HTMLFormElement);
+    await settle();
+    const busy = screen.getByRole('button', { name: 'Testing…' });
+    expect(busy.getAttribute('aria-disabled')).toBe('true');
+    fireEvent.submit(input.form as HTMLFormElement);
+    expect(page.sent).toHaveLength(1);
+    end(infoOf(STORED));
+    await settle();
+    expect(screen.getByRole('status').textContent).toContain('Connected.');
+  });
+
+  it('pastes with the mouse', async () => {
+    const readText = jest.fn(() => Promise.resolve(`${KEY}\n`));
+    Object.assign(navigator, { clipboard: { readText } });
+    const page = new Page();
+    await page.open();
+    await press('Paste: API key');
+    expect(screen.getByLabelText<HTMLInputElement>('API key').value).toBe(KEY);
+    readText.mockImplementation(() => Promise.reject(new Error('denied')));
+    await press('Paste: API key');
+    expect(screen.getByLabelText<HTMLInputElement>('API key').value).toBe(KEY);
+  });
+
+  it('replaces a connection, and keeps its key if none is entered', async () => {
+    const page = new Page();
+    page.info = infoOf(STORED, {}, { label: 'A server', source: 'stored' });
+    const container = await page.open();
+    expect(container.textContent).toContain('Chats use: A server. It was connected here.');
+    await press('Replace');
+    expect(screen.getByLabelText<HTMLInputElement>('Base URL').value).toBe(STORED.base_url);
+    const secret = screen.getByLabelText<HTMLInputElement>('Key or token');
+    expect(secret.value).toBe('');
+    const hint = document.getElementById(secret.getAttribute('aria-describedby') ?? '');
+    expect(hint?.textContent).toContain('ends in 6789 for the same address');
+    await press('Connect');
+    expect(page.sent[0]).toMatchObject({ secret: null, model: 'claude-x' });
+  });
+
+  it('disconnects', async () => {
+    const page = new Page();
+    page.info = infoOf(STORED);
+    await page.open();
+    await press('Disconnect');
+    expect([page.deleted, page.changes]).toEqual([1, 1]);
+    const status = screen.getByRole('status');
+    expect(status.textContent).toContain('Disconnected.');
+    expect(document.activeElement).toBe(status);
+  });
+
+  it.each([
+    ['environment', 'The key comes from the server’s environment.'],
+    ['user', 'secrets.env in your Jupyter configuration folder'],
+    ['project', '.secrets.env in the root folder']
+  ])('says that the %s takes precedence', async (source, text) => {
+    const page = new Page();
+    page.info = infoOf({ ...STORED, in_force: false }, {}, { source });
+    const container = await page.open();
+    expect(container.textContent).toContain(text);
+    expect(container.textContent).toContain('another source takes precedence');
+  });
+
+  it('says whom to ask where it is not allowed', async () => {
+    const page = new Page();
+    page.info = infoOf(null, { allowed: false, contact: 'Ada' });
+    const container = await page.open();
+    expect(container.textContent).toContain('You cannot connect a model here. Ask Ada.');
+    expect(within(container).queryByRole('textbox')).toBeNull();
+    expect(within(container).queryByRole('button')).toBeNull();
+  });
+
+  it('shows that the server cannot be reached', async () => {
+    const page = new Page();
+    page.info = Promise.reject(
+      new ApiError({ code: 'unreachable', message: 'Gone.', hint: '', retryable: true })
+    ) as unknown as ConnectionInfo;
+    await page.open();
+    expect(screen.getByRole('alert').textContent).toBe('Gone.');
+  });
+});

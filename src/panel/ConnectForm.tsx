@@ -1,0 +1,466 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import {
+  type ButtonHTMLAttributes,
+  type CSSProperties,
+  type FormEvent,
+  type JSX,
+  useEffect,
+  useId,
+  useRef,
+  useState
+} from 'react';
+
+import { ApiError } from '../api/client';
+import type { ConnectionInfo, StoredConnection } from '../api/connectionModels';
+import type { ErrorInfo } from '../api/events';
+import { say } from '../api/sentences';
+import type { ConnectionApi, INewConnection, Provider } from './connectApi';
+
+interface IProps {
+  api: Pick<ConnectionApi, 'read' | 'connect' | 'disconnect'>;
+  trans: TranslationBundle;
+  /** Called after a model was connected or disconnected. */
+  onChange: () => void;
+}
+
+type FieldName = 'base_url' | 'secret' | 'region' | 'project' | 'model';
+
+interface IField {
+  name: FieldName;
+  label: string;
+  placeholder?: string;
+  hint?: string;
+  required?: boolean;
+}
+
+// Here, and not in a style sheet: those load with the panel.
+const COLUMN: CSSProperties = { display: 'flex', flexDirection: 'column', gap: 10 };
+const ROW: CSSProperties = { display: 'flex', alignItems: 'center', gap: 8 };
+const PLAIN: CSSProperties = { margin: 0, padding: 0, border: 0, minWidth: 0 };
+const NOTE: CSSProperties = { color: 'var(--jp-ui-font-color2)', margin: 0 };
+const INPUT: CSSProperties = {
+  flex: 1,
+  minWidth: 0,
+  padding: '4px 6px',
+  border: 'var(--jp-border-width) solid var(--jp-border-color1)',
+  borderRadius: 'var(--jp-border-radius)',
+  background: 'var(--jp-layout-color1)',
+  color: 'var(--jp-ui-font-color1)',
+  font: 'inherit'
+};
+
+/** As `Button` of the panel, which is in another chunk. */
+function Button({
+  primary = false,
+  ...attributes
+}: ButtonHTMLAttributes<HTMLButtonElement> & { primary?: boolean }): JSX.Element {
+  const className = primary ? 'tk-Button tk-mod-accept' : 'tk-Button';
+  return <button type="button" className={className} {...attributes} />;
+}
+
+/** The connected model, and the form to connect, replace or disconnect one. */
+export function Connect({ api, trans, onChange }: IProps): JSX.Element {
+  const [info, setInfo] = useState<ConnectionInfo | null>(null);
+  const [problem, setProblem] = useState<ErrorInfo | null>(null);
+  const [replaces, setReplaces] = useState(false);
+  const [done, setDone] = useState<{ text: string } | null>(null);
+  const status = useRef<HTMLDivElement>(null);
+
+  useEffect(() => {
+    void api.read().then(setInfo, (error: unknown) => setProblem(problemOf(error)));
+  }, [api]);
+  // Whoever has pressed a button that is gone reads on where its result is.
+  useEffect(() => {
+    if (done !== null) {
+      status.current?.focus();
+    }
+  }, [done]);
+
+  const show = (found: ConnectionInfo, message: string): void => {
+    setInfo(found);
+    setProblem(null);
+    setReplaces(false);
+    setDone({ text: message });
+    onChange();
+  };
+  const disconnect = async (): Promise<void> => {
+    try {
+      show(await api.disconnect(), trans.__('Disconnected. The key is deleted.'));
+    } catch (error) {
+      setProblem(problemOf(error));
+    }
+  };
+  if (info === null) {
+    return (
+      <div className="tk-Connect">
+        {problem === null ? trans.__('Loading…') : <Failure problem={problem} trans={trans} />}
+      </div>
+    );
+  }
+  const { stored, models } = info;
+  return (
+    <div className="tk-Connect" style={{ ...COLUMN, maxWidth: 520 }}>
+      <div ref={status} role="status" tabIndex={-1}>
+        {done !== null && <strong>{done.text} </strong>}
+        {trans.__('Chats use: %1.', models.label)} {sourceOf(info, trans)}{' '}
+        {!models.ready && say(models.hint, models.hint_sentence, trans)}
+      </div>
+      {stored !== null && <Stored stored={stored} trans={trans} />}
+      {problem !== null && <Failure problem={problem} trans={trans} />}
+      {!info.allowed && (
+        <p style={PLAIN}>
+          {info.contact === ''
+            ? trans.__('You cannot connect a model here. Ask your administrator.')
+            : trans.__('You cannot connect a model here. Ask %1.', info.contact)}
+        </p>
+      )}
+      {stored !== null && (
+        <div style={ROW}>
+          {info.allowed && !replaces && (
+            <Button onClick={() => setReplaces(true)}>{trans.__('Replace')}</Button>
+          )}
+          <Button onClick={() => void disconnect()}>{trans.__('Disconnect')}</Button>
+        </div>
+      )}
+      {info.allowed && (stored === null || replaces) && (
+        <ConnectForm
+          stored={stored}
+          trans={trans}
+          connect={async connection => show(await api.connect(connection), trans.__('Connected.'))}
+        />
+      )}
+      {info.allowed && <Variables trans={trans} />}
+    </div>
+  );
+}
+
+interface IFormProps {
+  stored: StoredConnection | null;
+  trans: TranslationBundle;
+  /** Tests and stores a connection. */
+  connect: (connection: INewConnection) => Promise<void>;
+}
+
+/** The form. What is entered stays in its fields, and is in no state. */
+function ConnectForm({ stored, trans, connect }: IFormProps): JSX.Element {
+  const id = useId();
+  const form = useRef<HTMLFormElement>(null);
+  const [provider, setProvider] = useState((stored?.provider ?? 'anthropic') as Provider);
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState<ErrorInfo | null>(null);
+  const fields = fieldsOf(provider, trans);
+  const wrong = problem === null ? null : (problem.details?.['field'] as FieldName | undefined);
+
+  useEffect(() => {
+    form.current?.querySelector<HTMLElement>('input:checked')?.focus();
+  }, []);
+  useEffect(() => {
+    if (problem !== null) {
+      const invalid = form.current?.querySelector<HTMLElement>('[aria-invalid="true"]');
+      (invalid ?? form.current?.querySelector<HTMLElement>('button[type="submit"]'))?.focus();
+    }
+  }, [problem]);
+
+  const submit = async (event: FormEvent<HTMLFormElement>): Promise<void> => {
+    event.preventDefault();
+    if (busy) {
+      return;
+    }
+    const entered = new FormData(event.currentTarget);
+    const textOf = (name: FieldName): string => ((entered.get(name) ?? '') as string).trim();
+    const secret = textOf('secret');
+    setBusy(true);
+    setProblem(null);
+    try {
+      await connect({
+        provider,
+        // The server keeps the stored key for the same provider and address only.
+        secret: secret === '' && stored?.provider === provider ? null : secret,
+        base_url: textOf('base_url'),
+        model: textOf('model'),
+        region: textOf('region'),
+        project: textOf('project')
+      });
+    } catch (error) {
+      setBusy(false);
+      setProblem(problemOf(error));
+    }
+  };
+  return (
+    <form ref={form} style={COLUMN} noValidate onSubmit={event => void submit(event)}>
+      <fieldset style={PLAIN} disabled={busy}>
+        <legend style={{ ...PLAIN, marginBottom: 4 }}>{trans.__('Provider')}</legend>
+        {providersOf(trans).map(([name, label, note]) => (
+          <label key={name} style={{ ...ROW, alignItems: 'baseline', padding: '2px 0' }}>
+            <input
+              type="radio"
+              name="provider"
+              value={name}
+              checked={name === provider}
+              onChange={() => {
+                setProvider(name);
+                setProblem(null);
+              }}
+            />
+            <span>
+              {label} <span style={NOTE}>{note}</span>
+            </span>
+          </label>
+        ))}
+      </fieldset>
+      {fields.map(field => (
+        // Another provider, other fields: what was entered for one is not sent to another.
+        <Field
+          key={`${provider} ${field.name}`}
+          id={`${id}-${field.name}`}
+          field={field}
+          value={stored?.provider === provider ? valueOf(stored, field.name) : ''}
+          keeps={field.name === 'secret' && stored?.provider === provider ? stored.ending : null}
+          problem={wrong === field.name ? `${id}-problem` : null}
+          trans={trans}
+        />
+      ))}
+      {problem !== null && <Failure id={`${id}-problem`} problem={problem} trans={trans} />}
+      <div style={ROW}>
+        <Button primary type="submit" aria-disabled={busy}>
+          {busy ? trans.__('Testing…') : trans.__('Connect')}
+        </Button>
+        <span style={NOTE} aria-live="polite">
+          {busy
+            ? trans.__('One short message is sent to the provider.')
+            : provider === 'bedrock' || provider === 'vertex'
+              ? trans.__('It is tested by your first message.')
+              : ''}
+        </span>
+      </div>
+    </form>
+  );
+}
+
+interface IFieldProps {
+  id: string;
+  field: IField;
+  value: string;
+  /** The end of the stored key, which stays if the field is empty. */
+  keeps: string | null;
+  /** The id of the error about this field. */
+  problem: string | null;
+  trans: TranslationBundle;
+}
+
+function Field({ id, field, value, keeps, problem, trans }: IFieldProps): JSX.Element {
+  const input = useRef<HTMLInputElement>(null);
+  const { name, label, placeholder, required = false } = field;
+  const hint =
+    keeps === null
+      ? field.hint
+      : trans.__('Leave it empty to keep the key that ends in %1 for the same address.', keeps);
+  const describedBy = [...(problem === null ? [] : [problem]), ...(hint ? [`${id}-hint`] : [])];
+  const paste = async (): Promise<void> => {
+    try {
+      const text = await navigator.clipboard.readText();
+      if (input.current !== null) {
+        input.current.value = text.trim();
+      }
+    } catch {
+      // The browser asked, and the person denied it.
+    }
+    input.current?.focus();
+  };
+  return (
+    <div>
+      <label htmlFor={id}>{label}</label>
+      <div style={ROW}>
+        <input
+          ref={input}
+          id={id}
+          name={name}
+          style={INPUT}
+          type={name === 'secret' ? 'password' : 'text'}
+          autoComplete="off"
+          autoCapitalize="off"
+          spellCheck={false}
+          defaultValue={value}
+          placeholder={placeholder}
+          aria-required={required && keeps === null}
+          aria-invalid={problem !== null}
+          aria-describedby={describedBy.join(' ') || undefined}
+        />
+        {(name === 'secret' || name === 'base_url') && 'clipboard' in navigator && (
+          <Button aria-label={trans.__('Paste: %1', label)} onClick={() => void paste()}>
+            {trans.__('Paste')}
+          </Button>
+        )}
+      </div>
+      {hint && (
+        <p id={`${id}-hint`} style={NOTE}>
+          {hint}
+        </p>
+      )}
+    </div>
+  );
+}
+
+interface IFailureProps {
+  id?: string;
+  problem: ErrorInfo;
+  trans: TranslationBundle;
+}
+
+function Failure({ id, problem, trans }: IFailureProps): JSX.Element {
+  return (
+    <div id={id} className="tk-Problem" style={{ margin: 0 }} role="alert">
+      <div className="tk-Problem-message">{say(problem.message, problem.sentence, trans)}</div>
+      <div className="tk-Problem-hint">{say(problem.hint, problem.hint_sentence, trans)}</div>
+    </div>
+  );
+}
+
+interface IStoredProps {
+  stored: StoredConnection;
+  trans: TranslationBundle;
+}
+
+/** The stored connection, without its key. */
+function Stored({ stored, trans }: IStoredProps): JSX.Element {
+  const { base_url, ending, in_force, model, place, region } = stored;
+  const label = providersOf(trans).find(([name]) => name === stored.provider)?.[1];
+  const where = [base_url ?? region ?? '', model].filter(part => part !== '').join(', ');
+  const kept =
+    place === 'keyring'
+      ? trans.__('It is kept in the system’s keyring.')
+      : trans.__('It is kept in a file that only you can read.');
+  return (
+    <p style={PLAIN}>
+      {trans.__('Entered here: %1 (%2).', label ?? stored.provider, where)}{' '}
+      {ending !== null && trans.__('The key ends in …%1.', ending)} {kept}{' '}
+      {!in_force && trans.__('It is not used: another source takes precedence.')}
+    </p>
+  );
+}
+
+/** How the same is done without the form. */
+function Variables({ trans }: { trans: TranslationBundle }): JSX.Element {
+  const ways: [string, string][] = [
+    ['ANTHROPIC_API_KEY', trans.__('an Anthropic API key')],
+    ['CLAUDE_CODE_OAUTH_TOKEN', trans.__('a subscription token, printed by `claude setup-token`')],
+    ['ANTHROPIC_BASE_URL, ANTHROPIC_MODEL', trans.__('any endpoint with the Messages API')],
+    ['CLAUDE_CODE_USE_BEDROCK=1, AWS_REGION', trans.__('Amazon Bedrock')],
+    [
+      'CLAUDE_CODE_USE_VERTEX=1, CLOUD_ML_REGION, ANTHROPIC_VERTEX_PROJECT_ID',
+      trans.__('Google Vertex AI')
+    ]
+  ];
+  return (
+    <details>
+      <summary>{trans.__('Use environment variables instead')}</summary>
+      <p>{trans.__('Variables of the server’s environment take precedence over this form.')}</p>
+      <dl>
+        {ways.map(([names, what]) => (
+          <div key={names}>
+            <dt>{names}</dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+    </details>
+  );
+}
+
+/** Return name, label and note of each provider. */
+function providersOf(trans: TranslationBundle): [Provider, string, string][] {
+  return [
+    ['anthropic', trans.__('Anthropic API'), trans.__('with an API key')],
+    ['oauth', trans.__('Claude subscription'), trans.__('with the token of `claude setup-token`')],
+    ['compatible', trans.__('Compatible endpoint'), trans.__('a gateway, LiteLLM, Ollama')],
+    ['bedrock', trans.__('Amazon Bedrock'), ''],
+    ['vertex', trans.__('Google Vertex AI'), '']
+  ];
+}
+
+function fieldsOf(provider: Provider, trans: TranslationBundle): IField[] {
+  const model: IField = {
+    name: 'model',
+    label: trans.__('Model (optional)'),
+    hint: trans.__('Leave it empty for the provider’s default.')
+  };
+  const kept = trans.__('It is kept for you only, and sent to this provider only.');
+  const region: IField = { name: 'region', label: trans.__('Region'), required: true };
+  switch (provider) {
+    case 'anthropic':
+      return [
+        {
+          name: 'secret',
+          label: trans.__('API key'),
+          placeholder: 'sk-ant-…',
+          hint: kept,
+          required: true
+        }
+      ];
+    case 'oauth':
+      return [{ name: 'secret', label: trans.__('Token'), hint: kept, required: true }];
+    case 'compatible':
+      return [
+        {
+          name: 'base_url',
+          label: trans.__('Base URL'),
+          placeholder: 'http://localhost:11434',
+          required: true
+        },
+        {
+          name: 'secret',
+          label: trans.__('Key or token'),
+          hint: trans.__(
+            'Leave it empty if the endpoint needs none. It is kept for you only, and sent to this URL only.'
+          )
+        },
+        { ...model, hint: trans.__('Leave it empty for the first model that the endpoint lists.') }
+      ];
+    case 'bedrock':
+      return [
+        { ...region, placeholder: 'eu-west-1' },
+        {
+          name: 'secret',
+          label: trans.__('Bedrock API key (optional)'),
+          hint: trans.__('Leave it empty to use the AWS credentials of the server.')
+        },
+        model
+      ];
+    case 'vertex':
+      return [
+        { ...region, placeholder: 'global' },
+        {
+          name: 'project',
+          label: trans.__('Google Cloud project'),
+          hint: trans.__('The Google credentials of the server are used.'),
+          required: true
+        },
+        model
+      ];
+  }
+}
+
+function valueOf(stored: StoredConnection, name: FieldName): string {
+  return name === 'secret' ? '' : (stored[name] ?? '');
+}
+
+/** Return the source that is in force. */
+function sourceOf({ models, stored }: ConnectionInfo, trans: TranslationBundle): string {
+  switch (models.source) {
+    case 'settings':
+    case 'environment':
+      return trans.__('The key comes from the server’s environment.');
+    case 'user':
+      return trans.__('The key comes from secrets.env in your Jupyter configuration folder.');
+    case 'project':
+      return trans.__('The key comes from .secrets.env in the root folder.');
+    default:
+      return stored?.in_force === true ? trans.__('It was connected here.') : '';
+  }
+}
+
+function problemOf(error: unknown): ErrorInfo {
+  return error instanceof ApiError
+    ? error.problem
+    : { code: 'failed', message: String(error), hint: '', retryable: true };
+}

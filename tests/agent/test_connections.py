@@ -1,0 +1,426 @@
+"""Connecting a model: where a key is sent, what each failure says, and which source is in force."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+from tornado.web import Application, RequestHandler
+
+from tk_ai_extension.agent.claude import connection_check
+from tk_ai_extension.agent.claude.connection_store import FILE, ConnectionStore
+from tk_ai_extension.agent.claude.models import ClaudeModels
+from tk_ai_extension.agent.claude.providers import ProviderSettings, choose
+from tk_ai_extension.agent.claude.sources import Given, Source, resolve
+from tk_ai_extension.agent.claude.trusted_folders import TrustedFolders
+from tk_ai_extension.agent.models import NewConnection
+from tk_ai_extension.model.agent_errors import (
+    ConnectForbidden,
+    InvalidConnection,
+    KeyRefused,
+    ModelBusy,
+    ModelFailed,
+    NoCredit,
+    NoModel,
+    ProviderTimeout,
+    ProviderUnreachable,
+    WrongAddress,
+)
+from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.testing.scripted_model import (
+    BROKEN,
+    KEY,
+    MODEL,
+    OVERLOADED,
+    Answer,
+    Failure,
+    ScriptedModel,
+    rate_limited,
+)
+
+CANARY = "sk-ant-canary-0123456789"
+ADDRESS = "ANTHROPIC_BASE_URL"
+
+
+def models(
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    settings: ProviderSettings | None = None,
+) -> ClaudeModels:
+    """The models of a user who has a configuration folder of their own."""
+    of_user = folder / "config"
+    root = folder / "root"
+    root.mkdir(exist_ok=True)
+    return ClaudeModels(
+        settings or ProviderSettings(),
+        lambda: environment or {},
+        root,
+        is_sandboxed=lambda: False,
+        trusted=TrustedFolders(of_user / "trusted.json"),
+        user_file=of_user / "secrets.env",
+        store=ConnectionStore(of_user / FILE, lambda: None),
+    )
+
+
+def compatible(url: str, secret: str | None = KEY, model: str = "") -> NewConnection:
+    return NewConnection("compatible", secret, url, model)
+
+
+@dataclass
+class Web:
+    """A web server that is no model, and what it was asked."""
+
+    status: int = 200
+    body: str = "<h1>Welcome</h1>"
+    location: str = ""
+    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[str]:
+        """Its address."""
+        web = self
+
+        class Page(RequestHandler):
+            def _answer(self) -> None:
+                web.asked.append((self.request.path, dict(self.request.headers.items())))
+                self.set_status(web.status)
+                if web.location:
+                    self.set_header("Location", web.location)
+                self.finish(web.body)
+
+            get = post = _answer
+
+        sockets = bind_sockets(0, "127.0.0.1")
+        server = HTTPServer(Application([(".*", Page)]))
+        server.add_sockets(sockets)
+        try:
+            yield f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
+        finally:
+            server.stop()
+            await server.close_all_connections()
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ScriptedModel]:
+    async with ScriptedModel().running() as model:
+        yield model
+
+
+@pytest.mark.proves("connect:form")
+async def test_a_connection_is_tested_stored_and_used(tmp_path: Path, model: ScriptedModel) -> None:
+    model.add(Answer.of("Ready."))
+    mine = models(tmp_path)
+    assert (await mine.connection())["stored"] is None
+    found = await mine.connect(compatible(f"{model.url}/v1/"))
+    assert found["stored"] == {
+        "provider": "compatible",
+        "base_url": model.url,
+        "model": MODEL,
+        "region": None,
+        "project": None,
+        "ending": None,
+        "place": "file",
+        "in_force": True,
+    }
+    used = found["models"]
+    assert (used["provider"], used["ready"], used["source"]) == ("compatible", True, "stored")
+    assert (used["model"], used["models"][0]) == (MODEL, MODEL)
+    # One message of one token, by the model that the provider listed.
+    (request,) = model.requests
+    assert (request.body["max_tokens"], request.body["model"]) == (1, MODEL)
+    provider = await mine.provider()
+    assert provider.environment["ANTHROPIC_API_KEY"] == KEY
+    assert KEY not in repr(provider) + json.dumps(found)
+    assert provider.redact(f"<{KEY}>") == "<[secret]>"
+    gone = await mine.disconnect()
+    assert (gone["stored"], gone["models"]["provider"]) == (None, "tour")
+
+
+async def test_a_key_is_tried_as_a_key_then_as_a_bearer_token(tmp_path: Path) -> None:
+    web = Web(401, "{}")
+    async with web.running() as url:
+        with pytest.raises(KeyRefused):
+            await models(tmp_path).connect(compatible(url, CANARY))
+    sent = [set(headers) & {"X-Api-Key", "Authorization"} for _, headers in web.asked]
+    assert sent == [{"X-Api-Key"}, {"Authorization"}]
+
+
+@pytest.mark.proves("connect:form")
+async def test_a_local_server_needs_no_key(tmp_path: Path) -> None:
+    async with ScriptedModel(Answer.of("Ready."), key=None).running() as local:
+        found = await models(tmp_path).connect(compatible(local.url, "", "qwen3:8b"))
+        assert found["models"]["model"] == "qwen3:8b"
+        assert found["models"]["source"] == "stored"
+        assert MODEL in found["models"]["models"]
+        assert "X-Api-Key" not in local.requests[0].headers
+
+
+FAILURES: dict[str, tuple[Failure, type[ToolError]]] = {
+    "no credit": (
+        Failure(400, "invalid_request_error", "Your credit balance is too low."),
+        NoCredit,
+    ),
+    "billing": (Failure(402, "billing_error", "No payment method."), NoCredit),
+    "forbidden": (Failure(403, "permission_error", "No."), KeyRefused),
+    "model": (Failure(404, "not_found_error", "model: x"), NoModel),
+    "busy": (OVERLOADED, ModelBusy),
+    "limit": (rate_limited(), ModelBusy),
+    "broken": (BROKEN, ModelFailed),
+    "refused": (Failure(400, "invalid_request_error", "No."), ModelFailed),
+}
+
+
+@pytest.mark.proves("connect:errors")
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_each_failure_says_what_to_do_and_stores_nothing(
+    tmp_path: Path, model: ScriptedModel, failure: str
+) -> None:
+    reply, kind = FAILURES[failure]
+    model.add(reply, reply)
+    mine = models(tmp_path)
+    with pytest.raises(kind) as caught:
+        await mine.connect(compatible(model.url))
+    error = caught.value
+    assert "127.0.0.1" in error.message
+    assert error.hint
+    assert KEY not in json.dumps(error.as_dict())
+    assert (await mine.connection())["stored"] is None
+
+
+@pytest.mark.proves("connect:errors")
+async def test_a_wrong_key_is_named_and_not_shown(tmp_path: Path, model: ScriptedModel) -> None:
+    with pytest.raises(KeyRefused) as caught:
+        await models(tmp_path).connect(compatible(model.url, CANARY))
+    assert caught.value.details == {"field": "secret"}
+    assert "401" in caught.value.message
+    assert CANARY not in json.dumps(caught.value.as_dict())
+    assert model.requests == []
+
+
+@pytest.mark.proves("connect:errors")
+@pytest.mark.parametrize("status", [200, 404, 405])
+async def test_an_address_without_a_messages_api_is_refused(tmp_path: Path, status: int) -> None:
+    async with Web(status).running() as url:
+        with pytest.raises(WrongAddress) as caught:
+            await models(tmp_path).connect(compatible(url, CANARY, "m"))
+    assert caught.value.details == {"field": "base_url"}
+
+
+@pytest.mark.proves("connect:errors", "connect:address")
+async def test_a_key_follows_no_redirect(tmp_path: Path) -> None:
+    elsewhere = Web()
+    async with elsewhere.running() as there, Web(307, location=there).running() as url:
+        with pytest.raises(WrongAddress):
+            await models(tmp_path).connect(compatible(url, CANARY, "m"))
+    assert elsewhere.asked == []
+
+
+@pytest.mark.proves("connect:errors")
+async def test_a_server_that_does_not_run_cannot_be_reached(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    with pytest.raises(ProviderUnreachable, match="refused"):
+        await models(tmp_path).connect(compatible(f"http://127.0.0.1:{port}", CANARY))
+
+
+@pytest.mark.proves("connect:errors")
+async def test_a_server_that_does_not_answer_ends_the_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_check, "TIMEOUT", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(ProviderTimeout, match=r"0\.2 s"):
+            await models(tmp_path).connect(compatible(f"http://127.0.0.1:{port}", CANARY))
+
+
+@pytest.mark.proves("connect:errors")
+async def test_an_endpoint_without_a_list_needs_the_name_of_a_model(tmp_path: Path) -> None:
+    async with Web(404).running() as url:
+        with pytest.raises(InvalidConnection) as caught:
+            await models(tmp_path).connect(compatible(url, CANARY))
+    assert caught.value.details == {"field": "model"}
+
+
+@pytest.mark.proves("connect:errors")
+@pytest.mark.parametrize(
+    ("new", "wrong"),
+    [
+        (compatible(""), "base_url"),
+        (compatible("gateway.example"), "base_url"),
+        (compatible("file:///etc/passwd"), "base_url"),
+        (compatible("https://user:password@gateway.example"), "base_url"),
+        (compatible("https://gateway.example?key=1"), "base_url"),
+        (compatible("https://gateway.example:99999"), "base_url"),
+        (compatible("https://api.anthropic.com"), "base_url"),
+        (compatible("https://gateway.example", "two words"), "secret"),
+        (compatible("https://gateway.example", "line\nbreak"), "secret"),
+        (compatible("https://gateway.example", KEY, "a model"), "model"),
+        (NewConnection("anthropic"), "secret"),
+        (NewConnection("oauth", ""), "secret"),
+        (NewConnection("bedrock"), "region"),
+        (NewConnection("vertex", region="global"), "project"),
+    ],
+)
+async def test_the_field_that_is_wrong_is_named(
+    tmp_path: Path, new: NewConnection, wrong: str
+) -> None:
+    with pytest.raises(InvalidConnection) as caught:
+        await models(tmp_path).connect(new)
+    assert caught.value.details == {"field": wrong}
+    assert "password" not in json.dumps(caught.value.as_dict())
+
+
+@pytest.mark.proves("connect:address")
+async def test_a_stored_key_is_sent_to_its_own_address_only(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    model.add(Answer.of("Ready."), Answer.of("Ready."))
+    mine = models(tmp_path)
+    await mine.connect(compatible(model.url))
+    # The same address: the key stays.
+    again = await mine.connect(compatible(model.url, None, "claude-other"))
+    assert again["models"]["model"] == "claude-other"
+    assert {request.headers["X-Api-Key"] for request in model.requests} == {KEY}
+    # Another address: it is forgotten.
+    async with ScriptedModel(Answer.of("Ready."), key=None).running() as other:
+        await mine.connect(compatible(other.url, None, "m"))
+        assert "X-Api-Key" not in other.requests[0].headers
+        assert "Authorization" not in other.requests[0].headers
+    assert KEY not in (tmp_path / "config" / FILE).read_text("utf-8")
+    with pytest.raises(InvalidConnection):
+        await mine.connect(NewConnection("anthropic"))
+
+
+@pytest.mark.proves("connect:address")
+async def test_the_key_of_another_region_is_not_used_again(tmp_path: Path) -> None:
+    mine = models(tmp_path)
+    await mine.connect(NewConnection("bedrock", CANARY, region="eu-west-1"))
+    found = await mine.connect(NewConnection("bedrock", region="eu-west-1", model="m"))
+    assert found["stored"] is not None
+    assert found["stored"]["ending"] == "6789"
+    found = await mine.connect(NewConnection("bedrock", region="eu-west-2"))
+    assert found["stored"] is not None
+    assert (found["stored"]["region"], found["stored"]["ending"]) == ("eu-west-2", None)
+
+
+@pytest.mark.proves("connect:form")
+async def test_clouds_are_stored_without_a_request(tmp_path: Path) -> None:
+    mine = models(tmp_path)
+    found = await mine.connect(NewConnection("vertex", region="global", project="my-project"))
+    assert (found["models"]["provider"], found["models"]["source"]) == ("vertex", "stored")
+    assert found["models"]["ready"]
+    environment = (await mine.provider()).environment
+    assert environment["ANTHROPIC_VERTEX_PROJECT_ID"] == "my-project"
+    assert environment["CLAUDE_CODE_USE_VERTEX"] == "1"
+    google = {"GOOGLE_APPLICATION_CREDENTIALS": "/elsewhere.json"}
+    found = await models(tmp_path, google).connection()
+    assert found["stored"] is not None
+    assert found["stored"]["in_force"]
+    assert found["models"]["source"] == "environment"
+
+
+STORED = {ADDRESS: "https://api.anthropic.com", "ANTHROPIC_API_KEY": CANARY}
+OTHERS: dict[str, Given] = {
+    "settings": Given("https://gateway.example"),
+    "environment": Given(environment={"ANTHROPIC_API_KEY": "e"}),
+    "subscription": Given(environment={"CLAUDE_CODE_OAUTH_TOKEN": "e"}),
+    "user": Given(user={"ANTHROPIC_AUTH_TOKEN": "u"}),
+    "address of the environment": Given(environment={ADDRESS: "https://gateway.example"}),
+    "address of the user": Given(user={ADDRESS: "https://gateway.example"}),
+    "socket": Given(environment={"ANTHROPIC_UNIX_SOCKET": "/tmp/s"}),
+    "cloud": Given(environment={"CLAUDE_CODE_USE_BEDROCK": "1"}),
+}
+
+
+@pytest.mark.proves("connect:precedence", "connect:address")
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_other_source_but_a_project_takes_precedence(name: str) -> None:
+    others = OTHERS[name]
+    given = Given(others.base_url, others.environment, others.user, stored=STORED)
+    found = resolve(given)
+    assert found == resolve(others)
+    assert not found.uses_stored
+    assert CANARY not in {value.text for value in found.values.values()}
+
+
+@pytest.mark.proves("connect:precedence")
+def test_a_stored_connection_takes_precedence_over_a_project() -> None:
+    found = resolve(Given(project={"ANTHROPIC_API_KEY": "p"}, stored=STORED))
+    assert (found.credentials, found.uses_stored) == (Source.STORED, True)
+    assert found.values["ANTHROPIC_API_KEY"].text == CANARY
+
+
+@pytest.mark.proves("connect:precedence")
+def test_proxies_and_a_model_of_the_environment_apply_to_it() -> None:
+    environment = {"HTTPS_PROXY": "http://proxy.example", "ANTHROPIC_MODEL": "opus"}
+    found = choose(ProviderSettings(), Given(environment=environment, stored=STORED))
+    assert (found.uses_stored, found.model, found.source) == (True, "opus", "stored")
+    assert found.environment["HTTPS_PROXY"] == "http://proxy.example"
+
+
+@pytest.mark.proves("connect:precedence")
+async def test_the_panel_is_told_that_another_source_is_in_force(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    model.add(Answer.of("Ready."))
+    environment = {"ANTHROPIC_API_KEY": "e", "ANTHROPIC_BASE_URL": "https://gateway.example"}
+    found = await models(tmp_path, environment).connect(compatible(model.url))
+    assert found["stored"] is not None
+    assert not found["stored"]["in_force"]
+    assert found["models"]["source"] == "environment"
+
+
+@pytest.mark.proves("connect:forbidden")
+async def test_an_administrator_can_forbid_it(tmp_path: Path) -> None:
+    await models(tmp_path).connect(NewConnection("vertex", region="global", project="pro"))
+    forbidden = models(tmp_path, settings=ProviderSettings(connect=False, contact="Ada"))
+    found = await forbidden.connection()
+    assert (found["allowed"], found["contact"]) == (False, "Ada")
+    # What was stored before is not used either, and can be deleted.
+    assert found["models"]["provider"] == "tour"
+    with pytest.raises(ConnectForbidden) as caught:
+        await forbidden.connect(compatible("https://gateway.example"))
+    assert caught.value.hint == "Ask Ada to connect a model."
+    assert (await forbidden.disconnect())["stored"] is None
+
+
+async def test_a_file_that_is_not_private_is_named_where_nothing_else_answers(
+    tmp_path: Path,
+) -> None:
+    mine = models(tmp_path)
+    await mine.connect(NewConnection("vertex", region="global", project="pro"))
+    (tmp_path / "config" / FILE).chmod(0o644)
+    found = await mine.connection()
+    assert found["stored"] is None
+    assert "chmod 600" in found["models"]["hint"]
+    key = {"ANTHROPIC_API_KEY": "e"}
+    assert (await models(tmp_path, key).connection())["models"]["ready"]
+    assert (await mine.disconnect())["models"]["provider"] == "tour"
+
+
+async def test_a_cancelled_test_stores_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        mine = models(tmp_path)
+        new = compatible(f"http://127.0.0.1:{port}", CANARY)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(mine.connect(new), 0.2)
+    assert (await mine.connection())["stored"] is None
+
+
+def test_hosts_of_no_proxy_are_asked_directly() -> None:
+    direct: Any = connection_check._is_direct
+    assert direct("127.0.0.1", "")
+    assert direct("a.corp.example", "other, .corp.example")
+    assert direct("a.corp.example", "*")
+    assert not direct("evilcorp.example", "corp.example")

@@ -1,0 +1,57 @@
+"""A new user connects a model in the panel, with the mouse alone, and gets a first answer."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.axe import violations
+from tests.browser.conftest import OpenLab
+from tests.browser.lab import write_notebook
+from tests.browser.pictures import picture
+from tk_ai_extension.testing.scripted_model import KEY, Answer, ScriptedModel
+
+WRONG = "sk-ant-canary-0123456789"
+
+
+@pytest.mark.proves("connect:first-answer", "connect:secret", "connect:errors")
+async def test_a_new_user_connects_a_model_and_gets_an_answer_with_the_mouse_alone(
+    open_lab: OpenLab, model: ScriptedModel
+) -> None:
+    lab = await open_lab(None, own=True, permissions=["clipboard-read", "clipboard-write"])
+    page = lab.page
+    write_notebook(lab.server.root / "sales.ipynb", "sum([1, 2])")
+    model.add(Answer.of("Ready."), Answer.of("It adds two numbers."))
+    await lab.open("sales.ipynb")
+    await lab.show_panel()
+    await lab.panel.get_by_role("button", name="Connect a model").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_text("Compatible endpoint").click()
+    await picture(page, "connect", dialog.locator(".jp-Dialog-content"))
+
+    async def paste(text: str, label: str) -> None:
+        """What the person has copied elsewhere."""
+        await page.evaluate("text => navigator.clipboard.writeText(text)", text)
+        await dialog.get_by_role("button", name=f"Paste: {label}").click()
+        await expect(dialog.get_by_label(label, exact=True)).to_have_value(text)
+
+    await paste(model.url, "Base URL")
+    await paste(WRONG, "Key or token")
+    await dialog.get_by_role("button", name="Connect", exact=True).click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("refused the key (401)")
+    key = dialog.get_by_label("Key or token", exact=True)
+    await expect(key).to_be_focused()
+    await picture(page, "connect-refused", dialog.locator(".jp-Dialog-content"))
+    assert await violations(page, ".jp-Dialog-content") == []
+
+    await paste(KEY, "Key or token")
+    await dialog.get_by_role("button", name="Connect", exact=True).click()
+    await expect(dialog.get_by_role("status")).to_contain_text("Connected.")
+    await expect(dialog).to_contain_text(model.url)
+    assert KEY not in await page.content()
+    await picture(page, "connected", dialog.locator(".jp-Dialog-content"))
+    assert await violations(page, ".jp-Dialog-content") == []
+    await dialog.get_by_role("button", name="Close", exact=True).last.click()
+    await lab.panel.get_by_role("button", name="Explain this notebook").click()
+    await expect(lab.log.get_by_text("It adds two numbers.")).to_be_visible()
+    assert {request.headers["X-Api-Key"] for request in model.requests} == {KEY}

@@ -1,0 +1,241 @@
+"""The connection that a user enters in the panel, kept in the user's own configuration folder.
+
+A file of mode 0600 in the syntax of `secrets_file`, written atomically. The secret is in it, or in the
+system's keyring where the ``keyring`` package is installed and has a backend. In both places it stands
+beside the address that it was entered for. All functions block.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast
+
+from tk_ai_extension.agent.claude import secrets_file
+from tk_ai_extension.agent.claude.secrets_file import OTHERS_READ, OTHERS_WRITE, SecretsFileError
+from tk_ai_extension.agent.claude.sources import ADDRESS, CREDENTIALS, STORABLE
+from tk_ai_extension.model.errors import ReadOnly
+from tk_ai_extension.model.sentences import Sentence
+
+logger = logging.getLogger(__name__)
+
+FILE = "connection.env"
+SERVICE = "tk-ai-extension"
+"""Name of the service in the keyring; the user name is the path of the file."""
+
+_PROVIDER = "TK_AI_PROVIDER"
+_MODELS = "TK_AI_MODELS"
+_KEYRING = "TK_AI_KEYRING"
+"""Name of the variable whose value is in the keyring."""
+
+_HEAD = "# Written by the panel (Connect a model). Delete this file to disconnect.\n"
+_VALUE = re.compile(r"[!-&(-~]{1,8000}")
+"""Printable ASCII without spaces and single quotes."""
+
+Place = Literal["file", "keyring"]
+
+
+class Keyring(Protocol):
+    """The part of a backend of ``keyring`` that is used."""
+
+    def get_password(self, service: str, username: str) -> str | None:
+        """Return a password; None if there is none."""
+        ...
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        """Store a password."""
+        ...
+
+    def delete_password(self, service: str, username: str) -> None:
+        """Delete a password."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A stored connection.
+
+    Attributes:
+        provider: The provider that the user chose.
+        values: Its variables, with the secret.
+        models: The models that the provider listed.
+        place: Where the secret is kept.
+    """
+
+    provider: str
+    values: Mapping[str, str] = field(repr=False)
+    models: tuple[str, ...] = ()
+    place: Place = "file"
+
+    @property
+    def secret(self) -> str:
+        """The secret; empty without one."""
+        return next((self.values[name] for name in CREDENTIALS if self.values.get(name)), "")
+
+    @property
+    def ending(self) -> str | None:
+        """The last four characters of the secret; None if they would be much of it."""
+        return self.secret[-4:] if len(self.secret) >= 16 else None
+
+
+def is_storable(value: str) -> bool:
+    """Whether a value is printable ASCII without spaces and quotes, as keys and addresses are.
+
+    >>> is_storable("sk-ant-1"), is_storable("two words"), is_storable("a'b"), is_storable("")
+    (True, False, False, False)
+    """
+    return _VALUE.fullmatch(value) is not None
+
+
+def system_keyring() -> Keyring | None:
+    """Return the system's keyring; None without the package, or without a secure backend."""
+    try:
+        backend: Any = importlib.import_module("keyring").get_keyring()
+        # `fail` and `null` have 0 and less, files in plain text less than 1.
+        secure = float(backend.priority) >= 1
+    except Exception as error:  # noqa: BLE001 - backends raise errors of their own kinds
+        logger.debug("No keyring: %s", type(error).__name__)
+        return None
+    return cast("Keyring", backend) if secure else None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionStore:
+    """The file of the connection, and the keyring.
+
+    Attributes:
+        file: Path of the file.
+        keyring: Returns the keyring, or None.
+    """
+
+    file: Path
+    keyring: Callable[[], Keyring | None] = system_keyring
+
+    def read(self) -> Connection | None:
+        """Return the connection; None if there is none.
+
+        Raises:
+            SecretsFileError: the file cannot be read or is not private, or the keyring has no secret
+                for its address.
+        """
+        found = secrets_file.read(self.file, refused_bits=OTHERS_READ)
+        if not found.get(_PROVIDER):
+            return None
+        values = {name: value for name, value in found.items() if name in STORABLE}
+        in_keyring = found.get(_KEYRING, "")
+        if in_keyring in CREDENTIALS:
+            values[in_keyring] = self._from_keyring(values.get(ADDRESS, ""))
+        models = tuple(name for name in found.get(_MODELS, "").split(",") if name)
+        return Connection(
+            found[_PROVIDER], values, models, "keyring" if in_keyring in CREDENTIALS else "file"
+        )
+
+    def save(
+        self, provider: str, values: Mapping[str, str], models: tuple[str, ...] = ()
+    ) -> Connection:
+        """Store a connection instead of the present one, and return it.
+
+        Raises:
+            ReadOnly: The file cannot be written, or its folder is not private.
+            ValueError: A value is not `is_storable`; the message has its name only.
+        """
+        invalid = [n for n, v in values.items() if n not in STORABLE or not is_storable(v)]
+        if invalid:
+            raise ValueError(f"Not storable: {', '.join(invalid)}")
+        self._make_folder()
+        secret = next((name for name in CREDENTIALS if name in values), None)
+        place: Place = "file"
+        if secret is not None and self._to_keyring(values[secret], values.get(ADDRESS, "")):
+            place = "keyring"
+        lines = {n: v for n, v in values.items() if not (n == secret and place == "keyring")}
+        lines[_PROVIDER] = provider
+        if models:
+            lines[_MODELS] = ",".join(name for name in models if is_storable(name))
+        if place == "keyring" and secret is not None:
+            lines[_KEYRING] = secret
+        self._write(_HEAD + "".join(f"{name}='{value}'\n" for name, value in lines.items()))
+        if place == "file":
+            self._forget_in_keyring()
+        return Connection(provider, dict(values), models, place)
+
+    def delete(self) -> None:
+        """Delete the connection and its secret; nothing happens without one.
+
+        Raises:
+            ReadOnly: The file cannot be deleted.
+        """
+        try:
+            # Of a symbolic link, the link.
+            self.file.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._unsaved(error) from error
+        self._forget_in_keyring()
+
+    def _make_folder(self) -> None:
+        folder = self.file.parent
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = folder.stat()
+        except OSError as error:
+            raise self._unsaved(error) from error
+        if os.name != "nt" and (found.st_uid != os.geteuid() or found.st_mode & OTHERS_WRITE):
+            raise ReadOnly(Sentence("connection_folder", folder=str(folder)))
+
+    def _write(self, text: str) -> None:
+        new = self.file.with_name(f".{self.file.name}-{os.getpid()}-{time.monotonic_ns()}")
+        try:
+            # With its mode from the first moment, and never through a link.
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self.file)
+        except OSError as error:
+            with suppress(OSError):
+                new.unlink(missing_ok=True)
+            raise self._unsaved(error) from error
+
+    def _unsaved(self, error: OSError) -> ReadOnly:
+        why = error.strerror or type(error).__name__
+        return ReadOnly(Sentence("connection_unsaved", file=str(self.file), why=why))
+
+    def _from_keyring(self, address: str) -> str:
+        backend = self.keyring()
+        if backend is not None:
+            with suppress(Exception):
+                found = json.loads(backend.get_password(SERVICE, str(self.file)) or "null")
+                # Who can write the file cannot send the secret to another address.
+                if found is not None and found["address"] == address:
+                    return str(found["secret"])
+        raise SecretsFileError(Sentence("keys_unreadable", file=self.file.name, why="keyring"))
+
+    def _to_keyring(self, secret: str, address: str) -> bool:
+        backend = self.keyring()
+        if backend is None:
+            return False
+        entry = json.dumps({"address": address, "secret": secret})
+        try:
+            backend.set_password(SERVICE, str(self.file), entry)
+            return backend.get_password(SERVICE, str(self.file)) == entry
+        except Exception as error:  # noqa: BLE001 - a locked keyring: the file is used
+            logger.warning("The keyring cannot be used: %s", type(error).__name__)
+            return False
+
+    def _forget_in_keyring(self) -> None:
+        backend = self.keyring()
+        if backend is None:
+            return
+        try:
+            if backend.get_password(SERVICE, str(self.file)) is not None:
+                backend.delete_password(SERVICE, str(self.file))
+        except Exception as error:  # noqa: BLE001 - as above
+            logger.warning("The keyring cannot be used: %s", type(error).__name__)
