@@ -9,7 +9,7 @@ from tk_ai_extension.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats, StartedTurn
-    from tk_ai_extension.agent.models import ModelSource
+    from tk_ai_extension.agent.models import ModelsInfo, ModelSource
     from tk_ai_extension.workspace.permissions import Answer
 
 Json = dict[str, Any]
@@ -103,6 +103,10 @@ class ChatClient:
 
         found = await self._chats.get(self._user, chat)
         return as_markdown(found, await self._chats.events(self._user, chat))
+
+    async def model(self) -> ModelsInfo:
+        """Return what is configured and what is missing, without values."""
+        return await self._models.health()
 
     async def trust(self) -> None:
         """Trust the key in the folder's file.

@@ -15,10 +15,20 @@ from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.servers import Servers
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.kernels.sandbox.detection import probe
+from tk_ai_extension.model.agent_variables import FOR_CHATS
 from tk_ai_extension.tools.results import Result
 
 LABELS = {"host": "server"}
 """Labels in the text for names that are stable in JSON."""
+
+SOURCES = {
+    "settings": "the server's configuration",
+    "environment": "the environment",
+    "user": "secrets.env in your Jupyter configuration folder",
+    "stored": "the panel",
+    "project": "the folder's .secrets.env",
+}
+"""Sources of keys, see `agent.claude.sources`."""
 
 
 class Check(BaseModel):
@@ -51,6 +61,7 @@ async def _doctor(session: Session, args: argparse.Namespace) -> int:  # noqa: A
         Check(name="host", ok=context.host is not None, detail=server),
         await _writable(context.root),
         await _kernelspecs(session),
+        await _model(session),
         *await _servers(),
     ]
     findings = await asyncio.to_thread(probe, Path(context.root))
@@ -70,6 +81,25 @@ async def _kernelspecs(session: Session) -> Check:
     names = [spec.name for spec in specs]
     detail = ", ".join(names) or "No kernel is installed: `pip install ipykernel`"
     return Check(name="kernels", ok=bool(names), detail=detail)
+
+
+async def _model(session: Session) -> Check:
+    """Return which model answers in chats, and where its key comes from."""
+    context, environment = session.context, session.terminal.info.env
+    named = {name: environment[name] for name in FOR_CHATS if name in environment}
+    if context.host is not None or context.url:
+        found = await (await context.chats(context.user, named)).model()
+    else:
+        # No server runs: as it would start.
+        from tk_ai_extension.agent.claude.models import ClaudeModels
+        from tk_ai_extension.agent.claude.providers import ProviderSettings
+
+        settings = ProviderSettings()
+        found = await ClaudeModels(settings, lambda: environment, Path(context.root)).health()
+    ok = found["ready"] and found["provider"] != "tour"
+    source = SOURCES.get(found["source"] or "")
+    detail = found["label"] + (f", by the key of {source}" if source else "")
+    return Check(name="model", ok=ok, detail=detail if ok else f"{detail}. {found['hint']}")
 
 
 async def _servers() -> list[Check]:
