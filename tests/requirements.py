@@ -197,6 +197,13 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("rest:errors", "project", "an error has the status and the code of its class, never 500 for bad input, and nothing changed"),
     Requirement("rest:base-url", "project", "every route honours the server's `base_url`"),
     Requirement("rest:chat", "project", "the routes of the chat: message, stop, permissions, chats, undo, export, models"),
+    # -- Code as a person types --
+    Requirement("code:completion", "project", "a completion is the text at the cursor alone, from the cells above and the text on both sides of the cursor, all bounded; nothing is written"),
+    Requirement("code:variables", "project", "a completion knows names, types and shapes of the kernel's variables, never their values; a kernel that runs code is not asked, and one in which nothing ran since is not asked again"),
+    Requirement("code:edit", "project", "a prompt for a cell proposes its whole new source, from its error and the proposals before; nothing is written"),
+    Requirement("code:cancel", "project", "the model's request for code ends when its page closes the connection, or sends a newer one of the kind; those of other pages go on"),
+    Requirement("code:errors", "project", "what a model cannot answer for code is a typed error with a sentence and a hint, without the key; a provider without an endpoint of its own says so; too many requests at once are refused"),
+    Requirement("code:tour", "project", "without a model a script completes code and edits cells, and says so in what it writes"),
     # -- Faults --
     Requirement("fault:kernel-killed", "project", "a kernel killed in a cell: `kernel_died` within 5 s, what was printed is kept, the queue goes on, the next request works"),
     Requirement("fault:kernel-oom", "project", "a kernel out of memory: the same, with \"possibly out of memory\"; a MemoryError is an ordinary error"),

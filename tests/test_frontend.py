@@ -142,6 +142,7 @@ def test_private_members_of_others_keep_their_names_in_the_bundle() -> None:
 
 def test_the_types_of_what_the_server_sends_are_those_of_its_models() -> None:
     assert typescript.TARGET.read_text(encoding="utf-8") == typescript.generate()
+    assert typescript.CODE_TARGET.read_text(encoding="utf-8") == typescript.generate_code()
 
 
 def test_the_sentences_that_the_front_end_translates_are_the_servers() -> None:

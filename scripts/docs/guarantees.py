@@ -32,6 +32,7 @@ BEHAVIOUR: Mapping[str, str] = {
     "ext": "The extension",
     "mcp": "MCP",
     "rest": "REST",
+    "code": "Code as a person types",
     "nb": "The command line nb",
     "ui": "Rendering",
 }

@@ -102,3 +102,9 @@ tour_lost = tour_celsius[0] - tour_celcius[-1]
 print(f"{tour_lost:.1f} °C in {tour_minutes[-1]} minutes")"""
 
 FIXED_CELL: Final = FAILING_CELL.replace("tour_celcius", "tour_celsius")
+
+COMPLETION: Final = "The tour wrote this, not a model: Tab accepts it."
+"""What a completion says where no model is connected."""
+
+EDITED: Final = "The tour, a script, wrote this line. A connected model would do: {prompt}"
+"""The line that the tour adds to a cell."""

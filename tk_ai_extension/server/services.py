@@ -26,6 +26,7 @@ from tk_ai_extension.server.users import user_of_cells
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
+    from tk_ai_extension.agent.code_assistant import CodeAssistant
     from tk_ai_extension.agent.models import ModelSource
     from tk_ai_extension.cli.project_services import ProjectServices
     from tk_ai_extension.mcp.http import McpHttp
@@ -93,6 +94,7 @@ class Services:
         self._models = Lazy(self._load_models, "tk-ai model imports")
         self._mcp = Lazy(self._load_mcp, "tk-ai MCP imports")
         self._chats = Lazy(self._load_chats, "tk-ai chat imports")
+        self._code = Lazy(self._load_code, "tk-ai code imports")
         self._commands = Lazy(self._load_commands, "tk-ai command imports")
         self._preparing: asyncio.Task[None] | None = None
         # Concurrent imports of modules with cycles may see partially initialized modules.
@@ -199,6 +201,15 @@ class Services:
         await self.tools()
         return await self._made(self._chats)
 
+    async def code_assistant(self) -> CodeAssistant:
+        """Return what completes code and edits cells by a prompt, imported on first use.
+
+        Raises:
+            HTTPError: 503, the server is stopping.
+        """
+        await self.tools()
+        return await self._made(self._code)
+
     @property
     def project(self) -> ProjectServices | None:
         """Services of a project's own server; None in a person's."""
@@ -229,6 +240,9 @@ class Services:
         if chats is not None:
             # First: running turns end and no new ones begin.
             await chats.close()
+        code = await self._code.settled()
+        if code is not None:
+            await code.close()
         if "_components" not in vars(self):
             return
         # Executions first: callers that wait for them get their result.
@@ -317,6 +331,13 @@ class Services:
 
         context = command_context(self, self._components, self.registries.get())
         return CommandServer(context, self.managers.server)
+
+    async def _load_code(self) -> CodeAssistant:
+        await self._import("tk_ai_extension.server.code_services")
+        self._check_open()
+        from tk_ai_extension.server.code_services import build_code_assistant
+
+        return build_code_assistant(self._components, self.owner)
 
     async def _load_chats(self) -> Chats:
         await self._import("tk_ai_extension.server.chat_services")
