@@ -21,12 +21,13 @@ LATER = {
     "attach-file": 2_000,
     "connect": 3_000,
     "diff-editor": 20_000,
+    "ghost-text": 3_000,
     "self-test": 5_000,
     "sentences": 6_000,
 }
 """How the chunks are named that load later, and the bytes of each: when a file is attached, when somebody
-connects a model, when a cell's diff is first shown, once JupyterLab is up, and where its language is not
-English."""
+connects a model, when a cell's diff is first shown, when code is completed, once JupyterLab is up,
+and where its language is not English."""
 
 
 def test_the_front_end_is_built_and_small() -> None:
