@@ -205,6 +205,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("code:errors", "project", "what a model cannot answer for code is a typed error with a sentence and a hint, without the key; a provider without an endpoint of its own says so; too many requests at once are refused"),
     Requirement("code:tour", "project", "without a model a script completes code and edits cells, and says so in what it writes"),
     Requirement("code:ghost", "project", "ghost text comes when a person asks for it, and while they type only if they have switched that on; the next key ends the request; Tab takes it; an error is said with what to do"),
+    Requirement("code:prompt", "project", "a prompt in a cell works by the keyboard alone: the diff is shown, refined, rejected or accepted; what is accepted is one step of the person's undo stack, written only where the cell has not changed; the focus returns to the cell"),
     # -- Faults --
     Requirement("fault:kernel-killed", "project", "a kernel killed in a cell: `kernel_died` within 5 s, what was printed is kept, the queue goes on, the next request works"),
     Requirement("fault:kernel-oom", "project", "a kernel out of memory: the same, with \"possibly out of memory\"; a MemoryError is an ordinary error"),

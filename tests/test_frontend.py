@@ -24,10 +24,11 @@ LATER = {
     "ghost-text": 3_000,
     "self-test": 5_000,
     "sentences": 6_000,
+    "task-message": 1_000,
 }
 """How the chunks are named that load later, and the bytes of each: when a file is attached, when somebody
-connects a model, when a cell's diff is first shown, when code is completed, once JupyterLab is up,
-and where its language is not English."""
+connects a model, when a cell's diff or prompt is first shown, when code is completed, once JupyterLab is up,
+where its language is not English, and when a task about cells is sent."""
 
 
 def test_the_front_end_is_built_and_small() -> None:
