@@ -35,6 +35,10 @@ COMPLETION_TIMEOUT: Final = 15.0
 """Timeout of the model for a completion, in seconds."""
 EDIT_TIMEOUT: Final = 120.0
 """Timeout of the model for an edit, in seconds."""
+NAMES_WITHIN: Final = 0.02
+"""Seconds that a completion waits for the names of variables; until then the last known ones count."""
+EDIT_NAMES_WITHIN: Final = 2.0
+"""Seconds that an edit waits for the names of variables."""
 MAX_RUNNING: Final = 16
 """Maximum number of requests for code at once."""
 
@@ -158,19 +162,23 @@ class CodeAssistant:
                 del self._running[key]
 
     async def _complete(self, request: CompletionRequest) -> CompletedCode:
-        model = await self._models.find(fast=True)
+        model, variables = await asyncio.gather(
+            self._models.find(fast=True), self._variables(request, NAMES_WITHIN)
+        )
         if model is None:
             return {"text": _tour_completion(request), "scripted": True, "usage": None}
-        prompt = completion_prompt(request, await self._variables(request))
+        prompt = completion_prompt(request, variables)
         answer = await model.answer(prompt, COMPLETION_TIMEOUT)
         text = completion_of(answer.text, request, is_cut=answer.is_cut)
         return {"text": text, "scripted": False, "usage": answer.usage}
 
     async def _edit(self, request: EditRequest) -> EditedCell:
-        model = await self._models.find(fast=False)
+        model, variables = await asyncio.gather(
+            self._models.find(fast=False), self._variables(request, EDIT_NAMES_WITHIN)
+        )
         if model is None:
             return {"source": _tour_edit(request), "scripted": True, "usage": None}
-        prompt = edit_prompt(request, await self._variables(request))
+        prompt = edit_prompt(request, variables)
         answer = await model.answer(prompt, EDIT_TIMEOUT)
         if answer.is_cut:
             raise ModelFailed(Sentence("code_cut"), hint=Sentence("code_cut_hint"))
@@ -179,10 +187,10 @@ class CodeAssistant:
             raise ModelFailed(Sentence("code_unreadable"), hint=Sentence("code_again_hint"))
         return {"source": source, "scripted": False, "usage": answer.usage}
 
-    async def _variables(self, request: CodeContext) -> str:
+    async def _variables(self, request: CodeContext, within: float) -> str:
         if request.notebook is None or request.cell_type != "code":
             return ""
-        return await self._names.of(request.notebook)
+        return await self._names.of(request.notebook, within)
 
 
 def _discard(work: Awaitable[T]) -> None:

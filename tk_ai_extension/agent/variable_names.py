@@ -20,8 +20,6 @@ from tk_ai_extension.workspace.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
-WITHIN: Final = 0.3
-"""Seconds that a request waits for a kernel; a later answer is for the next request."""
 MAX_TEXT: Final = 4_000
 """Maximum length of the names and types of a kernel, in characters."""
 MAX_KERNELS: Final = 100
@@ -45,8 +43,12 @@ class VariableNames:
         self._tasks = BackgroundTasks(logger)
         self._unsubscribe = workspace.kernels.subscribe(self._on_event)
 
-    async def of(self, notebook: str) -> str:
+    async def of(self, notebook: str, within: float) -> str:
         """Return the variables of a notebook's kernel; empty if they are not known yet.
+
+        Args:
+            notebook: The notebook's path.
+            within: Seconds to wait for the kernel; a later answer is for the next request.
 
         Raises:
             PathRefused, NotANotebook: The path is none of a notebook in the root.
@@ -61,7 +63,7 @@ class VariableNames:
             )
         asking = self._asking.get(kernel_id)
         if asking is not None:
-            await asyncio.wait([asking], timeout=WITHIN)
+            await asyncio.wait([asking], timeout=within)
         return self._known.get(kernel_id, "")
 
     async def close(self) -> None:
