@@ -32,7 +32,7 @@ its root folder. Then start a new chat; with the file, no restart is needed:
 - `CLAUDE_CODE_USE_BEDROCK=1` and `AWS_REGION`: Amazon Bedrock, with AWS credentials.
 - `CLAUDE_CODE_USE_VERTEX=1`, `CLOUD_ML_REGION` and `ANTHROPIC_VERTEX_PROJECT_ID`: Google Vertex AI.
 
-Only the Claude process gets keys: no kernel, notebook or log sees them. `/api/tk-ai/health` says \
+Keys are sent to the provider only: no kernel, notebook or log sees them. `/api/tk-ai/health` says \
 what was found and what is missing."""
 
 OPEN: Final = "You have no notebook open, so I create `tour.ipynb` with its own kernel."

@@ -1,9 +1,9 @@
 """Providers of models, and the environment of Claude's process for each.
 
 The selection uses the administrator's settings, the server's environment, the user's own file of
-keys, and the project's (`tk_ai_extension.agent.claude.sources` has the rules). It is made
-for each process, so that a new key is used at once. Values go to that process only: a
-provider's `repr`, its health and its errors name variables and never show one.
+keys, and the project's (`tk_ai_extension.agent.claude.sources` has the rules). It is made for each
+process and each request for code, so that a new key is used at once. Values go to that process and to
+the provider only: a provider's `repr`, its health and its errors name variables and never show one.
 """
 
 from __future__ import annotations
