@@ -1,5 +1,6 @@
 import { YNotebook } from '@jupyter/ydoc';
 import { nullTranslator } from '@jupyterlab/translation';
+import { Widget } from '@lumino/widgets';
 import { act, cleanup, fireEvent, render, screen } from '@testing-library/react';
 
 import { ApiError } from '../api/client';
@@ -121,6 +122,19 @@ describe('a prompt in a cell', () => {
     expect(box().value).toBe('Add one');
     press('Escape');
     expect(onClose).toHaveBeenCalledTimes(1);
+  });
+
+  it('takes over what was typed while it was loaded', () => {
+    const node = document.createElement('textarea');
+    node.value = 'Sort it\n';
+    const typed = new Widget({ node });
+    const cell = { model: { sharedModel: { source: 'x' } } } as never;
+    render(
+      <PromptView cell={cell} propose={jest.fn()} typed={typed} trans={trans} onClose={jest.fn()} />
+    );
+    expect(box().value).toBe('Sort it');
+    expect(document.activeElement).toBe(box());
+    expect(typed.isDisposed).toBe(true);
   });
 
   it('cancels its request when it is closed', () => {

@@ -6,7 +6,8 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { ServerConnection } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
-import { useEffect, useId, useRef, useState } from 'react';
+import type { Widget } from '@lumino/widgets';
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'react';
 import type { JSX, KeyboardEvent } from 'react';
 
 import { ApiError, requestJson } from '../api/client';
@@ -20,14 +21,17 @@ import { languageOf } from './DiffEditor';
 
 /** Maximum number of earlier prompts in a request. */
 const MAX_ROUNDS = 20;
-/** Maximum number of lines of the prompt's box. */
-const MAX_ROWS = 8;
 
 const open = new WeakMap<Cell, CellPrompt>();
 
 /** What opens a prompt. */
 interface IOpening {
   panel: NotebookPanel;
+  cell: Cell;
+  /** The mode of the notebook before, to which it returns. */
+  mode: 'command' | 'edit';
+  /** A text box that has the focus until the prompt is there. */
+  typed: Widget;
   /** The path of the notebook on the server. */
   path: string;
   settings: ServerConnection.ISettings;
@@ -36,37 +40,40 @@ interface IOpening {
   trans: TranslationBundle;
 }
 
-/** Open the prompt of the active cell, or focus it if it is open. */
-export function openPrompt({ panel, path, settings, put, trans }: IOpening): void {
-  const cell = panel.content.activeCell;
-  if (cell === null) {
-    return;
-  }
+/** Open the prompt of a cell, or focus it if it is open. */
+export function openPrompt(opening: IOpening): void {
+  const { panel, cell, mode, typed, path, settings, put, trans } = opening;
+  const close = (): void => {
+    if (mode === 'edit') {
+      panel.content.mode = 'edit';
+      cell.editor?.focus();
+    } else {
+      cell.node.focus({ preventScroll: true });
+    }
+  };
   const shown = open.get(cell);
   if (shown?.isDisposed === false) {
+    typed.dispose();
     shown.focus();
     return;
   }
   if (cell.readOnly) {
+    typed.dispose();
+    close();
     Notification.warning(trans.__('This cell is read-only.'), { autoClose: 5000 });
     return;
   }
-  const isEditing = panel.content.mode === 'edit';
   const propose: Propose = (about, signal) => {
     const body = { ...codeContext(panel, cell, path), ...about, error: errorText(cell) };
     return requestJson<EditedCell>(settings, 'POST', 'code/edit', body, signal);
   };
-  const made = new CellPrompt(cell, propose, trans, () => {
+  const onClose = (): void => {
     made.dispose();
     if (!cell.isDisposed) {
-      if (isEditing) {
-        panel.content.mode = 'edit';
-        cell.editor?.focus();
-      } else {
-        cell.node.focus({ preventScroll: true });
-      }
+      close();
     }
-  });
+  };
+  const made: CellPrompt = new CellPrompt({ cell, propose, typed, trans, onClose });
   cell.disposed.connect(() => made.dispose());
   open.set(cell, made);
   put(cell, made, 'below-input');
@@ -86,12 +93,7 @@ export type Propose = (
 
 /** The prompt of one cell. */
 export class CellPrompt extends ReactWidget {
-  constructor(
-    private readonly _cell: Cell,
-    private readonly _propose: Propose,
-    private readonly _trans: TranslationBundle,
-    private readonly _onClose: () => void
-  ) {
+  constructor(private readonly _props: IProps) {
     super();
     this.addClass('tk-Review');
   }
@@ -102,20 +104,15 @@ export class CellPrompt extends ReactWidget {
   }
 
   protected override render(): JSX.Element {
-    return (
-      <PromptView
-        cell={this._cell}
-        propose={this._propose}
-        trans={this._trans}
-        onClose={this._onClose}
-      />
-    );
+    return <PromptView {...this._props} />;
   }
 }
 
 interface IProps {
   cell: Cell;
   propose: Propose;
+  /** A text box whose text is taken over; it is disposed. */
+  typed?: Widget;
   trans: TranslationBundle;
   onClose: () => void;
 }
@@ -131,7 +128,7 @@ interface IProposal {
 }
 
 /** The view of a prompt. */
-export function PromptView({ cell, propose, trans, onClose }: IProps): JSX.Element {
+export function PromptView({ cell, propose, typed, trans, onClose }: IProps): JSX.Element {
   const shared = cell.model.sharedModel;
   const [text, setText] = useState('');
   const [proposal, setProposal] = useState<IProposal | null>(null);
@@ -141,8 +138,20 @@ export function PromptView({ cell, propose, trans, onClose }: IProps): JSX.Eleme
   const diff = useRef<HTMLDivElement>(null);
   const hint = useId();
   useEffect(() => {
+    if (typed?.isDisposed === false) {
+      setText((typed.node as HTMLTextAreaElement).value.trimEnd());
+      typed.dispose();
+    }
     box.current?.focus();
-  }, []);
+  }, [typed]);
+  useLayoutEffect(() => {
+    const node = box.current;
+    if (node) {
+      // As high as its text, within the limit of its style.
+      node.style.height = 'auto';
+      node.style.height = `${node.scrollHeight + node.offsetHeight - node.clientHeight}px`;
+    }
+  }, [text]);
   // Closing it cancels the request.
   useEffect(() => () => asking?.abort(), [asking]);
   useEffect(() => {
@@ -220,7 +229,7 @@ export function PromptView({ cell, propose, trans, onClose }: IProps): JSX.Eleme
     : trans.__('Refine the change');
   const status =
     asking !== null
-      ? trans.__('Writing… Escape stops it.')
+      ? trans.__('Writing…')
       : isNew
         ? ''
         : proposal.source === proposal.base
@@ -257,7 +266,7 @@ export function PromptView({ cell, propose, trans, onClose }: IProps): JSX.Eleme
           aria-label={title}
           aria-describedby={hint}
           placeholder={title}
-          rows={Math.min(MAX_ROWS, text.split('\n').length)}
+          rows={1}
           readOnly={asking !== null}
           value={text}
           onChange={event => setText(event.target.value)}
@@ -273,9 +282,11 @@ export function PromptView({ cell, propose, trans, onClose }: IProps): JSX.Eleme
         {asking === null && button(isNew ? trans.__('Close') : trans.__('Reject'), onClose)}
       </div>
       <div id={hint} className="tk-Review-words">
-        {isNew
-          ? trans.__('Enter sends, Escape closes.')
-          : trans.__('Ctrl+Enter accepts, Enter refines, Escape rejects.')}
+        {asking !== null
+          ? trans.__('Escape stops it.')
+          : isNew
+            ? trans.__('Enter sends, Escape closes.')
+            : trans.__('Ctrl+Enter accepts, Enter refines, Escape rejects.')}
       </div>
     </div>
   );

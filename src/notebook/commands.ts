@@ -11,6 +11,8 @@ import {
   fastForwardIcon
 } from '@jupyterlab/ui-components';
 
+import { Widget } from '@lumino/widgets';
+
 import { chatIcon } from '../common/icon';
 import type { IChatOpener } from '../tokens';
 import { putInto } from './cells';
@@ -148,9 +150,25 @@ export function addCommands(
     trans.__('Edit Cell with a Prompt…'),
     trans.__('Describe a change of the active cell, and see it first'),
     async panel => {
-      const loaded = await import(/* webpackChunkName: "diff-editor" */ './CellPrompt');
-      const path = contents.localPath(panel.context.path);
-      loaded.openPrompt({ panel, path, settings, put: putInto, trans });
+      const { activeCell: cell, mode } = panel.content;
+      if (cell === null) {
+        return;
+      }
+      // What is typed until the prompt is loaded must not get into the cell.
+      const node = document.createElement('textarea');
+      node.className = 'tk-Box';
+      const typed = new Widget({ node });
+      putInto(cell, typed, 'below-input');
+      await cell.ready;
+      node.focus();
+      try {
+        const loaded = await import(/* webpackChunkName: "diff-editor" */ './CellPrompt');
+        const path = contents.localPath(panel.context.path);
+        loaded.openPrompt({ panel, cell, mode, typed, path, settings, put: putInto, trans });
+      } catch (error) {
+        typed.dispose();
+        throw error;
+      }
     }
   );
 }

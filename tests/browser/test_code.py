@@ -89,16 +89,24 @@ async def test_a_cell_is_edited_by_a_prompt_with_the_keyboard_alone(
     await open_notebook(lab, LOADED, before)
     prompt = prompt_of(lab)
     await types(page, 1, "")
+    # Keys go to the prompt also while it is loaded.
     await keys.press("Control+k")
-    await expect(
-        prompt.get_by_role("textbox", name="Describe the change of this cell")
-    ).to_be_focused()
+    await keys.type("Another day")
+    box = prompt.get_by_role("textbox", name="Describe the change of this cell")
+    await expect(box).to_have_value("Another day")
+    low = await box.evaluate("node => node.clientHeight")
+    await box.fill("a longer prompt " * 30)
+    assert await box.evaluate("node => node.clientHeight") > low
+    assert await box.evaluate("node => node.clientHeight >= node.scrollHeight")
+    await expect(box).to_be_focused()
     await keys.press("Escape")
     await expect(prompt).to_have_count(0)
+    assert (await page.evaluate(SOURCES))[1] == before
     assert (await page.evaluate(STATE))["focused"]
 
     model.add(Answer.of("<tk-source>\nmonthly = sales.groupby('month').sum()\nmonthly.plot()\n"))
     await keys.press("Control+k")
+    await expect(box).to_be_focused()
     await keys.type("Group by month")
     await keys.press("Enter")
     await expect(prompt.get_by_role("status")).to_contain_text("Nothing is written yet")
@@ -139,6 +147,7 @@ async def test_what_changed_since_a_proposal_stays(open_lab: OpenLab, model: Scr
     await keys.press("Escape")
     await keys.press("Control+k")
     await keys.type("Empty it")
+    await expect(prompt.get_by_role("textbox")).to_have_value("Empty it")
     await keys.press("Enter")
     await expect(prompt.get_by_role("status")).to_contain_text("Nothing is written yet")
     await page.evaluate(WRITE, [1, ".head()"])

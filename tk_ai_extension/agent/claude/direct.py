@@ -59,7 +59,7 @@ class _Connection:
     """
 
     def __init__(self, http: httpx2.AsyncClient, redact: Callable[[str], str]) -> None:
-        self.http = http
+        self._http = http
         self._redact = redact
 
     async def request(
@@ -75,7 +75,7 @@ class _Connection:
         again = Sentence("code_again_hint")
         try:
             async with asyncio.timeout(timeout):
-                response = await self.http.request(method, path, json=body)
+                response = await self._http.request(method, path, json=body)
         except (TimeoutError, httpx2.TimeoutException):
             seconds = f"{timeout:.0f}"
             raise ModelSilent(Sentence("model_silent", seconds=seconds), hint=again) from None
@@ -100,7 +100,7 @@ class DirectModels:
     def __init__(self, provider: Callable[[], Awaitable[Provider]]) -> None:
         self._provider = provider
         self._endpoint: _Endpoint | None = None
-        self._connection: _Connection | None = None
+        self._http: httpx2.AsyncClient | None = None
         self._connecting = asyncio.Lock()
         self._names: dict[str, str] = {}
 
@@ -124,18 +124,17 @@ class DirectModels:
 
     async def close(self) -> None:
         """Close the connection."""
-        if self._connection is not None:
-            await self._connection.http.aclose()
+        if self._http is not None:
+            await self._http.aclose()
 
     async def _connected(self, provider: Provider) -> _Connection:
         endpoint = _endpoint_of(provider)
         async with self._connecting:
-            if self._connection is None or endpoint != self._endpoint:
+            if self._http is None or endpoint != self._endpoint:
                 await self.close()
-                http = await asyncio.to_thread(_client, endpoint)
-                self._connection = _Connection(http, provider.redact)
+                self._http = await asyncio.to_thread(_client, endpoint)
                 self._endpoint, self._names = endpoint, {}
-            return self._connection
+            return _Connection(self._http, provider.redact)
 
     async def _id_of(self, name: str, provider: Provider, connection: _Connection) -> str:
         """Return the id of a model: aliases such as `haiku` are the CLI's, not the API's."""
