@@ -88,7 +88,7 @@ export interface ISide {
   extensions: Extension;
 }
 
-export interface IMergeOptions {
+export interface IMergeViewOptions {
   /** The version before. */
   before: ISide;
   now: ISide;
@@ -104,7 +104,7 @@ export interface IMergeOptions {
 export function showMerge(
   node: HTMLElement,
   isWide: boolean,
-  { before, now, collapse, revertControl, mergeControls }: IMergeOptions
+  { before, now, collapse, revertControl, mergeControls }: IMergeViewOptions
 ): { destroy: () => void } {
   const folded = collapse ? { collapseUnchanged: {} } : {};
   return isWide

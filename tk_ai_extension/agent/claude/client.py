@@ -31,7 +31,7 @@ from tk_ai_extension.agent.claude.tool_server import SERVER, build_tool_server
 from tk_ai_extension.agent.claude.translator import CostMeter, Translator
 from tk_ai_extension.agent.imports import gc_paused
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
@@ -170,7 +170,7 @@ class ClaudeSession:
         """Begin a turn."""
         import claude_agent_sdk as sdk
 
-        async def message() -> AsyncIterator[dict[str, Any]]:
+        async def message() -> AsyncIterator[Json]:
             yield {
                 "type": "user",
                 "message": {"role": "user", "content": [_block(each) for each in content]},
