@@ -78,14 +78,22 @@ def lower_bounds() -> list[str]:
     return found
 
 
-def environment(kind: str) -> Path:
-    """The Python of an environment with these versions, up to date."""
+def environment(kind: str, *others: str) -> Path:
+    """The Python of an environment of this kind, up to date.
+
+    Args:
+        kind: ``lowest``, ``newest``, or a name: what a user who installs the package would get.
+        others: Further requirements.
+    """
     folder = ROOT / f".venv-{kind}"
     python = folder / "bin" / "python"
     uv = [sys.executable, "-m", "uv"]
     if not python.exists():
         subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, folder], check=True)
-    options = ["--prerelease", "allow", "--upgrade"] if kind == "newest" else lower_bounds()
+    options = {
+        "lowest": lower_bounds,
+        "newest": lambda: ["--prerelease", "allow", "--upgrade"],
+    }.get(kind, lambda: ["--upgrade"])()
     # uv does not read pip's configuration; the index that it names is meant for this as well.
     asked = subprocess.run(
         [sys.executable, "-m", "pip", "config", "get", "global.index-url"],
@@ -95,7 +103,10 @@ def environment(kind: str) -> Path:
     )
     index = ["--default-index", asked.stdout.strip()] if asked.stdout.strip() else []
     subprocess.run(
-        [*uv, "pip", "install", "--quiet", "--python", python, *index, *options, *requirements()],
+        [
+            *(*uv, "pip", "install", "--quiet", "--python", python, *index, *options),
+            *(*requirements(), *others),
+        ],
         check=True,
     )
     # A copy: older servers do not follow links.

@@ -295,7 +295,9 @@ class TkAIHandler(APIHandler):
         said = (
             "The server does not accept this token." if sent else "A token or a login is required."
         )
-        return HTTPError(401, said)
+        # JupyterHub takes the login of a page whose XSRF token is stale for none.
+        is_page = not sent and "Cookie" in self.request.headers
+        return _StalePage(401, said) if is_page else HTTPError(401, said)
 
     def _too_large(self) -> HTTPError:
         bound = self.services.settings.max_body

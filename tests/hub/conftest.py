@@ -1,0 +1,23 @@
+"""One JupyterHub for the tests of a module."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.hub.hubs import Hub, running_hub
+
+CULLED = """\
+c.MappingKernelManager.cull_idle_timeout = 3
+c.MappingKernelManager.cull_interval = 1
+"""
+"""Ends kernels that are idle."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
+    """A Hub for two users, whose servers are not started; alice's culls kernels."""
+    async with running_hub(tmp_path_factory.mktemp("hub"), {"alice": CULLED, "bob": ""}) as hub:
+        yield hub
