@@ -215,6 +215,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:newer-state", "project", "a journal or chats file of a newer version is neither read nor changed: `state_too_new`, which names what to do"),
     Requirement("fault:state-unavailable", "project", "a data folder that cannot be written, is full or has no file locks: a typed error at once that names the folder and `TkAIExtensionApp.data_dir`; notebooks, chats and the journal are read on, and health says so"),
     Requirement("fault:idle-culler", "project", "a call that waits, an execution or a turn counts as activity of the server for JupyterHub's and Jupyter Server's idle cullers; a session that only listens does not"),
+    Requirement("fault:kernel-culler", "project", "a kernel is not culled as idle while a turn that may use its notebook runs or waits for approval, or a call that would run code in it waits; afterwards its idleness counts again"),
     Requirement("fault:corrupt", "project", "corrupt JSON and invalid notebooks: the faults of doc:errors refused, the rest read with warnings, the file byte-identical, the error says where"),
     Requirement("fault:many-cells", "project", "a notebook of 100,000 cells is listed, read, changed and undone without holding the loop more than 0.2 s, Python's garbage collections apart"),
     Requirement("fault:huge-notebook", "project", "a 200 MB notebook is listed and paged without holding the loop more than 0.2 s"),
@@ -290,6 +291,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     # -- On a JupyterHub --
     Requirement("hub:tokens", "project", "behind a Hub's proxy, REST, MCP and the page's WebSocket need a token of the Hub that may access that server: another user's token, one without the scope, none, and a foreign Origin are refused"),
     Requirement("hub:login", "project", "a login at the Hub (OAuth) opens the user's own server: requests need the XSRF token, the page's WebSocket and its heartbeat pass the proxy, and another user's server stays closed"),
+    Requirement("hub:activity", "project", "neither the Hub's idle culler nor that of kernels ends the server or the kernel of a running cell or turn, also one that waits for approval; once it has ended, or for a client that only listens, both do"),
     Requirement("hub:nb", "project", "`nb` works in a server behind a proxy that forwards no other upgrade than a WebSocket's, and its waiting connection is kept alive by pings"),
     # -- Rendering --
     Requirement("ui:cell-status", "S0 S1", "per cell: pending, running, complete, error"),

@@ -32,7 +32,7 @@ class Log:
     """What a server writes, line by line, with a way to wait for a line."""
 
     lines: list[str] = field(default_factory=list)
-    arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
     _ended: bool = False
 
     @property
@@ -43,12 +43,12 @@ class Log:
     async def read(self, stream: asyncio.StreamReader) -> None:
         """Takes lines until the stream ends."""
         async for line in stream:
-            async with self.arrived:
+            async with self._arrived:
                 self.lines.append(line.decode("utf-8", "replace"))
-                self.arrived.notify_all()
-        async with self.arrived:
+                self._arrived.notify_all()
+        async with self._arrived:
             self._ended = True
-            self.arrived.notify_all()
+            self._arrived.notify_all()
 
     async def line(self, part: str, within: float = START) -> str:
         """The first line that contains this."""
@@ -56,11 +56,21 @@ class Log:
         def found() -> str | None:
             return next((line for line in self.lines if part in line), None)
 
-        async with asyncio.timeout(within), self.arrived:
-            await self.arrived.wait_for(lambda: found() is not None or self._ended)
+        async with asyncio.timeout(within), self._arrived:
+            await self._arrived.wait_for(lambda: found() is not None or self._ended)
         line = found()
         assert line is not None, f"The server ended without `{part}`:\n{self.text}"
         return line
+
+    def count(self, part: str) -> int:
+        """The number of lines that contain this, so far."""
+        return sum(part in line for line in self.lines)
+
+    async def counted(self, part: str, number: int, within: float = START) -> None:
+        """Waits until so many lines contain this."""
+        async with asyncio.timeout(within), self._arrived:
+            await self._arrived.wait_for(lambda: self.count(part) >= number or self._ended)
+        assert self.count(part) >= number, f"The server ended before:\n{self.text}"
 
 
 @dataclass

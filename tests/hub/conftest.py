@@ -9,11 +9,12 @@ import pytest_asyncio
 
 from tests.hub.hubs import Hub, running_hub
 
-CULLED = """\
-c.MappingKernelManager.cull_idle_timeout = 3
+KERNEL_IDLE = 4
+"""Seconds after which alice's server ends a kernel."""
+CULLED = f"""\
+c.MappingKernelManager.cull_idle_timeout = {KERNEL_IDLE}
 c.MappingKernelManager.cull_interval = 1
 """
-"""Ends kernels that are idle."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -80,7 +80,7 @@ def hub_python() -> Path:
 
     It is the one that a user gets who installs both, and never the one of the other tests.
     """
-    return environment("hub", "jupyterhub>=5.3,<7", "jupyterhub-idle-culler>=1.4")
+    return environment("hub", "jupyterhub>=5.3,<7", "jupyterhub-idle-culler>=2")
 
 
 async def proxy_command() -> list[str]:
@@ -142,7 +142,8 @@ class Hub:
 
     async def start_server(self, user: str) -> str:
         """Starts a user's server; returns a token of the user that may use only it."""
-        assert (await self.api("POST", f"users/{user}/server")).status_code in {201, 202}
+        asked = await self.api("POST", f"users/{user}/server")
+        assert asked.status_code in {201, 202} or "already running" in asked.text, asked.text
         progress = f"{self.url}hub/api/users/{user}/server/progress"
         headers = {"Authorization": f"token {self.token}"}
         async with self.http.stream("GET", progress, headers=headers, timeout=START) as events:
@@ -176,7 +177,7 @@ class Hub:
         """
         process = await asyncio.create_subprocess_exec(
             *(hub_python(), "-m", "jupyterhub_idle_culler", f"--url={self.url}hub/api"),
-            *(f"--timeout={seconds}", "--cull-every=1", "--logging=debug"),
+            *(f"--timeout={seconds}", "--cull-every=1", "--IdleCuller.log_level=DEBUG"),
             env={**os.environ, "JUPYTERHUB_API_TOKEN": self.token},
             stdin=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,

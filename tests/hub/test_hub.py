@@ -1,4 +1,4 @@
-"""A real JupyterHub with its proxy: who reaches which tools, and what its cullers leave running.
+"""A real JupyterHub with its proxy: who reaches which tools.
 
 It takes an environment of its own, with JupyterHub and what the extension needs, and about half a
 minute of a processor (`make soak`).
@@ -20,29 +20,12 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
 from tests.hub.hubs import Hub
-from tests.servers import Log
 
 pytestmark = [pytest.mark.soak, pytest.mark.asyncio(loop_scope="module")]
-
-IDLE = 5
-"""Seconds after which the idle culler ends a server."""
-LOOKS = 2 * IDLE
-"""So many looks of the culler, one a second, are more than a server without work would survive."""
 
 
 def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
-
-
-async def count(log: Log, part: str, number: int) -> None:
-    """Waits until a log has this many further lines with a text."""
-    seen = len(log.lines)
-
-    def found() -> int:
-        return sum(part in line for line in log.lines[seen:])
-
-    async with asyncio.timeout(120), log.arrived:
-        await log.arrived.wait_for(lambda: found() >= number)
 
 
 @pytest.mark.proves("hub:tokens")

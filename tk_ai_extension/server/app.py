@@ -276,7 +276,12 @@ class TkAIExtensionApp(ExtensionApp):
         self._tabs = self.settings[TABS_KEY] = Tabs()
         self._channels = self.settings[CHANNELS_KEY] = Channels()
         self.settings[SETTINGS_KEY] = self.services
-        self._activity = ServerActivity(server.web_app.settings, self.services.working)
+        self._activity = ServerActivity(
+            server.web_app.settings,
+            managers.kernels,
+            self.services.working,
+            self.services.kernels_in_use,
+        )
 
     def initialize_handlers(self) -> None:
         """Add the routes."""

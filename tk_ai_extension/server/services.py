@@ -123,10 +123,22 @@ class Services:
     def working(self) -> int:
         """Return the number of running calls, executions and turns."""
         made = self._chats.made
-        chats = made.working if made is not None else 0
+        chats = len(made.working) if made is not None else 0
         runs = len(self.workspace.executions.active()) if "_components" in vars(self) else 0
         posts = sum(exchange.is_call for exchange in self.exchanges)
         return self.calls + posts + runs + chats
+
+    async def kernels_in_use(self) -> set[str]:
+        """Return the kernels of running turns, and of calls that wait for approval."""
+        made = self._chats.made
+        if "_components" not in vars(self):
+            return set()
+        waiting = (each.proposal.kernel for each in self.workspace.policy.asking())
+        kernels = [None if kernel is None else kernel.id for kernel in waiting]
+        turns = [] if made is None else made.working
+        paths = {path for each in turns for path in each.notebooks}
+        kernels += [await self.workspace.kernel_of(path) for path in paths]
+        return {each for each in kernels if each is not None}
 
     async def renamed(self, old: str, new: str) -> None:
         """Handle the rename of a notebook or of a folder above notebooks."""
