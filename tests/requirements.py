@@ -288,10 +288,12 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("nb:terminal", "project", "on a terminal of any width each row of a list shows what names it and its state; what is said is words, in a pipe too"),
     Requirement("nb:full-output", "project", "output that cannot be written ends a command with a sentence and exit status 1"),
     Requirement("nb:completion", "project", "in bash, zsh and fish Tab completes each argument by what it takes: notebooks, cells, kernels, choices, folders; names are escaped"),
+    Requirement("ext:allowed-toolsets", "project", "an administrator lists the toolsets that a connection may choose; others are refused with `permission_denied`, over MCP and REST"),
     # -- On a JupyterHub --
     Requirement("hub:tokens", "project", "behind a Hub's proxy, REST, MCP and the page's WebSocket need a token of the Hub that may access that server: another user's token, one without the scope, none, and a foreign Origin are refused"),
     Requirement("hub:login", "project", "a login at the Hub (OAuth) opens the user's own server: requests need the XSRF token, the page's WebSocket and its heartbeat pass the proxy, and another user's server stays closed"),
     Requirement("hub:activity", "project", "neither the Hub's idle culler nor that of kernels ends the server or the kernel of a running cell or turn, also one that waits for approval; once it has ended, or for a client that only listens, both do"),
+    Requirement("hub:team", "project", "settings in the spawner's arguments hold against a user's own configuration file, and a key in the spawner's environment reaches the server and no kernel"),
     Requirement("hub:nb", "project", "`nb` works in a server behind a proxy that forwards no other upgrade than a WebSocket's, and its waiting connection is kept alive by pings"),
     # -- Rendering --
     Requirement("ui:cell-status", "S0 S1", "per cell: pending, running, complete, error"),

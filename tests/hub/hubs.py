@@ -9,7 +9,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -46,7 +46,7 @@ c.Authenticator.allowed_users = {users}
 c.JupyterHub.spawner_class = "simple"
 c.SimpleLocalProcessSpawner.home_dir_template = "{folder}/home/{{username}}"
 c.Spawner.cmd = ["{bin}/jupyterhub-singleuser"]
-c.Spawner.args = ["--allow-root"]
+c.Spawner.args = ["--allow-root", *{arguments}]
 c.Spawner.notebook_dir = "{folder}/home/{{username}}/work"
 c.Spawner.environment = {{
     "PYTHONPATH": "{root}",
@@ -218,6 +218,7 @@ async def running_hub(
     *,
     pages: bool = False,
     environment: dict[str, str] | None = None,
+    arguments: Sequence[str] = (),
 ) -> AsyncIterator[Hub]:
     """A JupyterHub with servers of its users, which are not started yet.
 
@@ -226,6 +227,7 @@ async def running_hub(
         users: With what each adds to the configuration of their server.
         pages: Whether the servers have JupyterLab.
         environment: What the spawner adds to the environment of each server.
+        arguments: What the spawner adds to the arguments of each server.
     """
     python = await asyncio.to_thread(hub_python)
     extensions: dict[str, Any] = {"tk_ai_extension": True, "jupyter_server_nbmodel": True}
@@ -259,6 +261,7 @@ async def running_hub(
             f"{k!r}: {v!r}, " for k, v in (application | (environment or {})).items()
         ),
         token=token,
+        arguments=list(arguments),
     )
     (folder / "jupyterhub_config.py").write_text(config, encoding="utf-8")
     process = await asyncio.create_subprocess_exec(

@@ -19,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
+from tests.hub.conftest import KEY
 from tests.hub.hubs import Hub
 
 pytestmark = [pytest.mark.soak, pytest.mark.asyncio(loop_scope="module")]
@@ -64,6 +65,23 @@ async def test_the_tools_are_there_for_tokens_of_the_hub_that_may_use_that_serve
             await websocket_connect(request)
     foreign = bearer(bob) | {"Origin": "https://example.org"}
     assert (await hub.http.get(f"{address}health", headers=foreign)).status_code == 403
+
+
+@pytest.mark.proves("hub:team")
+async def test_settings_and_keys_of_the_spawner_hold_for_its_users(hub: Hub) -> None:
+    token = await hub.start_server("bob")
+    address = f"{hub.server('bob')}api/tk-ai/"
+    async with httpx2.AsyncClient(base_url=address, headers=bearer(token), timeout=60) as http:
+        refused = await http.post("tools/list_files?toolsets=omp", json={})
+        assert refused.status_code == 403, refused.text
+        assert (await http.post("tools/list_files", json={})).status_code == 200
+        chat = (await http.get("models")).text
+        assert "ANTHROPIC_API_KEY" in chat
+        assert KEY not in chat
+        look = "import os\nprint(sorted(name for name in os.environ if 'ANTHROPIC' in name))"
+        await http.post("tools/use_notebook", json={"notebook": "env.ipynb", "mode": "create"})
+        ran = await http.post("tools/execute_ipython", json={"notebook": "env.ipynb", "code": look})
+    assert ran.json()["runs"][0]["output"] == "[]", ran.text
 
 
 @pytest.mark.proves("hub:nb")

@@ -97,7 +97,7 @@ class TestKernelsOfWaitingWork:
         policy = extension.services.workspace.policy
         events = policy.follow(extension.services.owner)
         message = {"message": "start", "notebook": notebook, "mode": "ask"}
-        turn = asyncio.create_task(ask("POST", "api/tk-ai/mcp/chat", message, **jp_auth_header))
+        turn = asyncio.ensure_future(ask("POST", "api/tk-ai/mcp/chat", message, **jp_auth_header))
         async with asyncio.timeout(60):
             while (event := await anext(events)).kind != "asked":
                 pass

@@ -46,6 +46,7 @@ class InterfaceSettings:
     """Settings of the interfaces; see the app's traits."""
 
     toolsets: tuple[str, ...]
+    allowed_toolsets: tuple[str, ...]
     max_body: int
     allowed_origins: frozenset[str]
     session_timeout: float
@@ -79,7 +80,9 @@ class Services:
         self.settings = settings
         self.owner = owner()
         """The user who runs the server; looked up once, since that may query a directory service."""
-        self.registries = Registries(settings.toolsets, lambda: self._components.ownership)
+        self.registries = Registries(
+            settings.toolsets, lambda: self._components.ownership, settings.allowed_toolsets
+        )
         self.exchanges: set[AsgiExchange] = set()
         """Running MCP requests."""
         self.streams: set[asyncio.Task[None]] = set()
