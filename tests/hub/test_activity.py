@@ -13,6 +13,8 @@ import httpx2
 import nbformat
 import pytest
 import pytest_asyncio
+from tornado.httpclient import HTTPRequest
+from tornado.websocket import websocket_connect
 
 from tests.hub.conftest import KERNEL_IDLE
 from tests.hub.hubs import Hub
@@ -20,9 +22,9 @@ from tests.servers import Log
 
 pytestmark = [pytest.mark.soak, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
-IDLE = 6
-"""Seconds after which the idle culler ends a server."""
-LOOKS = 2 * IDLE
+IDLE = 12
+"""Seconds after which the idle culler ends a server: more than between two pings of a page."""
+LOOKS = 15
 """So many looks of the culler, one a second, survives no server and no kernel without work."""
 CULLED_KERNEL = "Culling 'idle' kernel"
 STOPPED = "User alice server took"
@@ -99,16 +101,21 @@ async def test_a_turn_that_waits_for_approval_keeps_its_kernel_and_its_server_un
 
 
 @pytest.mark.proves("hub:activity")
-async def test_a_client_that_only_listens_does_not_keep_a_server(
+async def test_clients_that_only_listen_do_not_keep_a_server(
     hub: Hub, alice: httpx2.AsyncClient
 ) -> None:
     stopped = hub.log.count(STOPPED)
+    # The channel of an open page, which answers its pings.
+    address = f"{hub.server('alice').replace('http', 'ws', 1)}api/tk-ai/tabs?client=an-open-page"
+    headers = {"Authorization": alice.headers["Authorization"]}
+    page = await websocket_connect(HTTPRequest(address, headers=headers))
     async with (
         alice.stream("GET", "permissions", headers={"Accept": "text/event-stream"}) as events,
         hub.idle_culler(IDLE),
     ):
         assert events.status_code == 200
         await hub.log.counted(STOPPED, stopped + 1, 120)
+    page.close()
 
 
 async def _looks(culler: Log) -> None:

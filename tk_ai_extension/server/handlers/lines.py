@@ -174,8 +174,7 @@ class LinesHandler(TkAIHandler):
         """Take over the connection and close it at the end; a stop of the server cancels the block.
 
         Args:
-            pings: Whether a WebSocket is pinged: proxies drop idle connections, and JupyterHub's counts
-                the client's answers as activity.
+            pings: Whether a WebSocket is pinged, since proxies drop idle connections.
 
         Raises:
             HTTPError: 426, the request has no such upgrade.
