@@ -293,6 +293,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("hub:tokens", "project", "behind a Hub's proxy, REST, MCP and the page's WebSocket need a token of the Hub that may access that server: another user's token, one without the scope, none, and a foreign Origin are refused"),
     Requirement("hub:login", "project", "a login at the Hub (OAuth) opens the user's own server: requests need the XSRF token, the page's WebSocket and its heartbeat pass the proxy, and another user's server stays closed"),
     Requirement("hub:activity", "project", "neither the Hub's idle culler nor that of kernels ends the server or the kernel of a running cell or turn, also one that waits for approval; once it has ended, or for a client that only listens, both do"),
+    Requirement("hub:page", "project", "in JupyterLab behind a Hub's proxy, after a login at the Hub, a chat in the panel is answered; another user's server is not shown"),
     Requirement("hub:team", "project", "settings in the spawner's arguments hold against a user's own configuration file, and a key in the spawner's environment reaches the server and no kernel"),
     Requirement("hub:nb", "project", "`nb` works in a server behind a proxy that forwards no other upgrade than a WebSocket's, and its waiting connection is kept alive by pings"),
     # -- Rendering --
