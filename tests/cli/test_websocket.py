@@ -19,7 +19,7 @@ from tk_ai_extension.cli.websocket import (
     frame,
     stream_of,
 )
-from tk_ai_extension.server.handlers.lines import LineStream, WebSocketStream
+from tk_ai_extension.server.handlers.upgrades import LineStream, WebSocketStream
 
 LONG = 3_000_000
 """Bytes that no socket takes at once."""

@@ -1,7 +1,7 @@
 """Discovery of a command's server, and line-based connections to it.
 
 A connection begins as a request to the server's extension and carries lines in both directions from
-then on: over the socket of a project's own server (``Upgrade: tk-ai-lines``), or over the port of a
+then on: over the socket of a project's own server (``Upgrade: tk-ai-ndjson``), or over the port of a
 person's, in a WebSocket (``Upgrade: websocket``), which proxies forward. It uses the standard library's
 sockets: importing `http.client` takes longer than the rest of a command.
 """
@@ -15,8 +15,11 @@ from binascii import b2a_base64
 
 from tk_ai_extension.cli.project import Project, Refused
 
-PROTOCOL = "tk-ai-lines"
-"""Protocol that a connection is upgraded to: one line per message."""
+PROTOCOLS = ("tk-ai-ndjson", "tk-ai-lines")
+"""Names of the protocol that a connection is upgraded to: newline-delimited JSON.
+
+The last name is deprecated. Servers accept both; clients send the last one until all servers do.
+"""
 COMMANDS = "api/tk-ai/commands"
 """Path for commands; see `wire`."""
 MCP = "api/tk-ai/mcp/stdio"
@@ -86,7 +89,7 @@ class ServerEndpoint:
             raise self._no_answer(timeout) from None
         if connection is None:
             raise NoAnswer(f"{self.url} does not answer: no server is listening.")
-        upgrade = PROTOCOL if self.project is not None else _websocket()
+        upgrade = PROTOCOLS[-1] if self.project is not None else _websocket()
         head = (
             f"GET /{base}{path} HTTP/1.1\r\nHost: {netloc}\r\nConnection: Upgrade\r\n"
             f"Upgrade: {upgrade}\r\nAuthorization: token {self.token}\r\n\r\n"
@@ -154,7 +157,7 @@ def _websocket() -> str:
     key = b2a_base64(os.urandom(16), newline=False).decode()
     return (
         f"websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
-        f"Sec-WebSocket-Protocol: {PROTOCOL}"
+        f"Sec-WebSocket-Protocol: {PROTOCOLS[0]}"
     )
 
 
@@ -197,7 +200,7 @@ def _message(connection: socket.socket, body: bytes, headers: dict[str, str]) ->
         return ""
 
 
-class Connected:
+class CommandConnection:
     """A connection to the server that a command is for.
 
     Attributes:
@@ -226,7 +229,7 @@ class NoServer:
 
 def find_server(
     project: Project, folder: str, path: str, *, starts: bool, own: bool = False
-) -> Connected | NoServer:
+) -> CommandConnection | NoServer:
     """Open a connection to the server of a command.
 
     This is the project's own server if it runs or has left kernels, else a person's server whose folder
@@ -248,7 +251,7 @@ def find_server(
     server = own_server(project)
     if server is not None:
         try:
-            return Connected(server.open(path), own=True)
+            return CommandConnection(server.open(path), own=True)
         except NoAnswer:
             pass  # it was killed
     silent: list[str] = []
@@ -256,7 +259,7 @@ def find_server(
         if not own and not project.has_sandbox():
             for server in servers_over(folder):
                 try:
-                    return Connected(server.open(path), own=False)
+                    return CommandConnection(server.open(path), own=False)
                 except NoAnswer as error:
                     # It is gone, hangs or has no extension: what it has open is left alone.
                     silent += [server.url] * error.timed_out
@@ -267,7 +270,7 @@ def find_server(
     return start_server(project, path)
 
 
-def start_server(project: Project, path: str) -> Connected:
+def start_server(project: Project, path: str) -> CommandConnection:
     """Start the project's server, unless another command has just done so, and connect to it.
 
     Raises:
@@ -280,7 +283,7 @@ def start_server(project: Project, path: str) -> Connected:
     if server is None:
         raise Refused(f"the server stopped at once; see {project.log}.")
     try:
-        return Connected(server.open(path), own=True, started=started)
+        return CommandConnection(server.open(path), own=True, started=started)
     except NoAnswer:
         raise Refused(f"the server does not answer; see {project.log}.") from None
 

@@ -43,7 +43,7 @@ class Registries:
         names = (self._default if toolsets is None else toolsets).split(",")
         chosen = tuple(sorted({name.strip() for name in names} - {""}))
         if not chosen:
-            raise InvalidArguments("No toolset is named.", hint="Omit `toolsets`, or name one.")
+            raise InvalidArguments("`toolsets` is empty.", hint="Omit `toolsets`, or name one.")
         if self._allowed is not None and (refused := set(chosen) - self._allowed):
             raise PermissionDenied(
                 f"This server does not allow the toolset `{min(refused)}`.",
