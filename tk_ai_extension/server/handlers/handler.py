@@ -308,7 +308,7 @@ class TkAIHandler(APIHandler):
         sent = "Authorization" in self.request.headers or "token" in self.request.query_arguments
         said = Sentence("token_refused" if sent else "token_missing")
         # JupyterHub takes the login of a page whose XSRF token is stale for none.
-        is_page = not sent and "_xsrf" in self.cookies
+        is_page = not sent and self.get_cookie("_xsrf") is not None
         return _StaleLogin(401, said) if is_page else RouteError(401, said)
 
     def _too_large(self) -> HTTPError:
