@@ -224,6 +224,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:newer-state", "project", "a journal or chats file of a newer version is neither read nor changed: `state_too_new`, which names what to do"),
     Requirement("fault:state-unavailable", "project", "a data folder that cannot be written, is full or has no file locks: a typed error at once that names the folder and `TkAIExtensionApp.data_dir`; notebooks, chats and the journal are read on, and health says so"),
     Requirement("fault:idle-culler", "project", "a call that waits, an execution or a turn counts as activity of the server for JupyterHub's and Jupyter Server's idle cullers; a session that only listens does not"),
+    Requirement("fault:kernel-culler", "project", "a kernel is not culled as idle while a turn that may use its notebook runs or waits for approval, or a call that would run code in it waits; afterwards its idleness counts again"),
     Requirement("fault:corrupt", "project", "corrupt JSON and invalid notebooks: the faults of doc:errors refused, the rest read with warnings, the file byte-identical, the error says where"),
     Requirement("fault:many-cells", "project", "a notebook of 100,000 cells is listed, read, changed and undone without holding the loop more than 0.2 s, Python's garbage collections apart"),
     Requirement("fault:huge-notebook", "project", "a 200 MB notebook is listed and paged without holding the loop more than 0.2 s"),
@@ -296,6 +297,14 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("nb:terminal", "project", "on a terminal of any width each row of a list shows what names it and its state; what is said is words, in a pipe too"),
     Requirement("nb:full-output", "project", "output that cannot be written ends a command with a sentence and exit status 1"),
     Requirement("nb:completion", "project", "in bash, zsh and fish Tab completes each argument by what it takes: notebooks, cells, kernels, choices, folders; names are escaped"),
+    Requirement("ext:allowed-toolsets", "project", "an administrator lists the toolsets that a connection may choose; others are refused with `permission_denied`, over MCP and REST"),
+    # -- On a JupyterHub --
+    Requirement("hub:tokens", "project", "behind a Hub's proxy, REST, MCP and the page's WebSocket need a token of the Hub that may access that server: another user's token, one without the scope, none, and a foreign Origin are refused"),
+    Requirement("hub:login", "project", "a login at the Hub (OAuth) opens the user's own server: requests need the XSRF token, the page's WebSocket and its heartbeat pass the proxy, and another user's server stays closed"),
+    Requirement("hub:activity", "project", "neither the Hub's idle culler nor that of kernels ends the server or the kernel of a running cell or turn, also one that waits for approval; once it has ended, or for a client that only listens, both do"),
+    Requirement("hub:page", "project", "in JupyterLab behind a Hub's proxy, after a login at the Hub, a chat in the panel is answered; another user's server is not shown"),
+    Requirement("hub:team", "project", "settings in the spawner's arguments hold against a user's own configuration file, and a key in the spawner's environment reaches the server and no kernel"),
+    Requirement("hub:nb", "project", "`nb` works in a server behind a proxy that forwards no other upgrade than a WebSocket's, and its waiting connection is kept alive by pings"),
     # -- Rendering --
     Requirement("ui:cell-status", "S0 S1", "per cell: pending, running, complete, error"),
     Requirement("ui:status-line", "S0", "action, path, cell, type in one line; code preview that expands"),

@@ -34,6 +34,7 @@ BEHAVIOUR: Mapping[str, str] = {
     "rest": "REST",
     "code": "Code as a person types",
     "nb": "The command line nb",
+    "hub": "On a JupyterHub",
     "ui": "Rendering",
 }
 """The families on the page of requirements."""

@@ -48,6 +48,7 @@ class InterfaceSettings:
     """Settings of the interfaces; see the app's traits."""
 
     toolsets: tuple[str, ...]
+    allowed_toolsets: tuple[str, ...]
     max_body: int
     allowed_origins: frozenset[str]
     session_timeout: float
@@ -81,7 +82,9 @@ class Services:
         self.settings = settings
         self.owner = owner()
         """The user who runs the server; looked up once, since that may query a directory service."""
-        self.registries = Registries(settings.toolsets, lambda: self._components.ownership)
+        self.registries = Registries(
+            settings.toolsets, lambda: self._components.ownership, settings.allowed_toolsets
+        )
         self.exchanges: set[AsgiExchange] = set()
         """Running MCP requests."""
         self.streams: set[asyncio.Task[None]] = set()
@@ -126,10 +129,22 @@ class Services:
     def working(self) -> int:
         """Return the number of running calls, executions and turns."""
         made = self._chats.made
-        chats = made.working if made is not None else 0
+        chats = len(made.working) if made is not None else 0
         runs = len(self.workspace.executions.active()) if "_components" in vars(self) else 0
         posts = sum(exchange.is_call for exchange in self.exchanges)
         return self.calls + posts + runs + chats
+
+    async def kernels_in_use(self) -> set[str]:
+        """Return the kernels of running turns, and of calls that wait for approval."""
+        made = self._chats.made
+        if "_components" not in vars(self):
+            return set()
+        waiting = (each.proposal.kernel for each in self.workspace.policy.asking())
+        kernels = [None if kernel is None else kernel.id for kernel in waiting]
+        turns = [] if made is None else made.working
+        paths = {path for each in turns for path in each.notebooks}
+        kernels += [await self.workspace.kernel_of(path) for path in paths]
+        return {each for each in kernels if each is not None}
 
     async def renamed(self, old: str, new: str) -> None:
         """Handle the rename of a notebook or of a folder above notebooks."""
