@@ -61,9 +61,8 @@ def started(
     options: ClaudeAgentOptions, folder: Path, environment: Mapping[str, str]
 ) -> Transport | None:
     """A stand-in, where the CLI that the options name exists."""
-    if shutil.which(str(options.cli_path)) is None:
-        return None
-    return CliStandIn(options, folder, environment)
+    exists = shutil.which(str(options.cli_path)) is not None
+    return CliStandIn(options, folder, environment) if exists else None
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
