@@ -2,7 +2,7 @@
 
     python scripts/typescript.py
 
-writes `src/api/models.ts`, and `connectionModels.ts` and `sentenceTable.ts` beside it;
+writes `src/api/models.ts`, and `codeModels.ts`, `connectionModels.ts`, `sentenceTable.ts` beside it;
 `tests/test_frontend.py` fails where they are not what this makes.
 """
 
@@ -31,6 +31,7 @@ from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcom
 
 API = Path(__file__).parent.parent / "src" / "api"
 TARGET = API / "models.ts"
+CODE_TARGET = API / "codeModels.ts"
 CONNECTION_TARGET = API / "connectionModels.ts"
 SENTENCES_TARGET = API / "sentenceTable.ts"
 
@@ -48,6 +49,9 @@ SENT: tuple[Any, ...] = (
     models.UndoneChanges,
 )
 """The models that the page reads, with all that they refer to."""
+
+CODE: tuple[Any, ...] = (models.CompletedCode, models.EditedCell)
+"""The models of code that the page asks for."""
 
 EVENTS = [event.__name__ for event in models.CHAT_EVENTS]
 HEAD_FIELDS: dict[str, Any] = definitions(SENT)["EventHead"]["properties"]
@@ -80,28 +84,32 @@ HEAD = """\
 
 
 def generate() -> str:
-    """The module of the models that the page reads."""
-    return HEAD + _module(definitions(SENT))
+    """The module."""
+    names = {json.dumps(_enum(TypeAdapter(each))): name for name, each in LITERALS.items()}
+    parts = [HEAD]
+    for name, each in sorted(LITERALS.items()):
+        parts.append(_union(name, [_literal(value) for value in _enum(TypeAdapter(each))]))
+    parts += _declarations(SENT, names)
+    for name, members in UNIONS.items():
+        parts.append(_union(name, members))
+    return "".join(parts)
+
+
+def generate_code() -> str:
+    """The module of code that the page asks for."""
+    return "".join([HEAD, *_declarations(CODE, {})])
 
 
 def generate_connection() -> str:
-    """The module of the models of the connection, which are read when somebody connects a model."""
-    known = definitions(SENT)
-    found = definitions((ConnectionInfo,))
-    own = {name: schema for name, schema in found.items() if name not in known}
-    return HEAD + "\nimport type { ModelsInfo } from './models';\n\n" + _module(own, alone=True)
+    """The module of the connection, which the page reads when somebody connects a model."""
+    known, found = definitions(SENT), definitions((ConnectionInfo,))
+    own = [_declared(name, found[name], {}) for name in sorted(found.keys() - known.keys())]
+    return "".join([HEAD, "\nimport type { ModelsInfo } from './models';\n\n", *own])
 
 
-def _module(schemas: dict[str, Any], *, alone: bool = False) -> str:
-    names = {json.dumps(_enum(TypeAdapter(each))): name for name, each in LITERALS.items()}
-    parts: list[str] = []
-    for name, each in sorted(({} if alone else LITERALS).items()):
-        parts.append(_union(name, [_literal(value) for value in _enum(TypeAdapter(each))]))
-    for name, schema in sorted(schemas.items()):
-        parts.append(_declared(name, schema, names))
-    for name, members in ({} if alone else UNIONS).items():
-        parts.append(_union(name, members))
-    return "".join(parts)
+def _declarations(sent: tuple[Any, ...], names: dict[str, str]) -> list[str]:
+    """Declarations of models and of all that they refer to."""
+    return [_declared(name, each, names) for name, each in sorted(definitions(sent).items())]
 
 
 def _union(name: str, members: list[str]) -> str:
@@ -237,4 +245,5 @@ def _quoted(text: str) -> str:
 if __name__ == "__main__":
     TARGET.write_text(generate(), encoding="utf-8")
     CONNECTION_TARGET.write_text(generate_connection(), encoding="utf-8")
+    CODE_TARGET.write_text(generate_code(), encoding="utf-8")
     SENTENCES_TARGET.write_text(generate_sentences(), encoding="utf-8")

@@ -1,9 +1,8 @@
 """Models of the routes: what they take (pydantic models), answer and stream (typed dictionaries).
 
-Times are in seconds since the epoch.
-
 Handlers use them in their signatures: the type checker checks responses, bodies are validated, and
-`server.openapi` describes the routes with them. Imported lazily, like pydantic.
+`server.openapi` describes the routes with them. Imported lazily, like pydantic. Times are in seconds
+since the epoch.
 """
 
 from __future__ import annotations
@@ -23,6 +22,12 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, create_model
 from typing_extensions import TypedDict
 
 from tk_ai_extension.agent import events
+from tk_ai_extension.agent.code_requests import (
+    CompletedCode,
+    CompletionRequest,
+    EditedCell,
+    EditRequest,
+)
 from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
 from tk_ai_extension.agent.requests import Attachment, ChatRequest, ConnectRequest, PlanAnswer
 from tk_ai_extension.model.callers import Mode
@@ -39,8 +44,12 @@ __all__ = [
     "Activity",
     "Attachment",
     "ChatRequest",
+    "CompletedCode",
+    "CompletionRequest",
     "ConnectRequest",
     "ConnectionInfo",
+    "EditRequest",
+    "EditedCell",
     "PlanAnswer",
     "parsed",
 ]
