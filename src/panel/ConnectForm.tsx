@@ -69,7 +69,7 @@ export function Connect({ api, trans, onChange }: IProps): JSX.Element {
   useEffect(() => {
     void api.read().then(setInfo, (error: unknown) => setProblem(problemOf(error)));
   }, [api]);
-  // Whoever has pressed a button that is gone reads on where its result is.
+  // The pressed button is gone: the focus moves to its result.
   useEffect(() => {
     if (done !== null) {
       status.current?.focus();

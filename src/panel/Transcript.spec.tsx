@@ -472,7 +472,7 @@ describe('an empty chat', () => {
     // Enter in a field submits the form: the dialog stays open.
     fireEvent.keyDown(within(dialog).getByLabelText('API key'), { key: 'Enter' });
     expect(document.querySelector('.jp-Dialog')).toBe(dialog);
-    fireEvent.click(dialog.querySelector('.jp-mod-accept') as HTMLElement);
+    fireEvent.click(dialog.querySelector('.jp-mod-reject') as HTMLElement);
     await stage.settle();
     fireEvent.click(button('Take the tour'));
     await stage.settle();

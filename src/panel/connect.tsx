@@ -67,7 +67,7 @@ export async function showConnect(
     {
       title: trans.__('Connect a model'),
       body,
-      buttons: [Dialog.okButton({ label: trans.__('Close') })]
+      buttons: [Dialog.cancelButton({ label: trans.__('Close') })]
     },
     body.node
   );

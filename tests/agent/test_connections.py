@@ -369,7 +369,7 @@ def test_proxies_and_a_model_of_the_environment_apply_to_it() -> None:
 
 
 @pytest.mark.proves("connect:precedence")
-async def test_the_panel_is_told_that_another_source_is_in_force(
+async def test_it_says_that_another_source_is_in_force(
     tmp_path: Path, model: ScriptedModel
 ) -> None:
     model.add(Answer.of("Ready."))

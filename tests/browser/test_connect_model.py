@@ -11,6 +11,12 @@ from tests.browser.lab import write_notebook
 from tests.browser.pictures import picture
 from tk_ai_extension.testing.scripted_model import KEY, Answer, ScriptedModel
 
+DESCRIPTION = """
+input => input.getAttribute('aria-describedby').split(' ')
+  .map(id => document.getElementById(id).textContent).join(' ')
+"""
+"""What describes a field to a screen reader."""
+
 WRONG = "sk-ant-canary-0123456789"
 
 
@@ -21,7 +27,7 @@ async def test_a_new_user_connects_a_model_and_gets_an_answer_with_the_mouse_alo
     lab = await open_lab(None, own=True, permissions=["clipboard-read", "clipboard-write"])
     page = lab.page
     write_notebook(lab.server.root / "sales.ipynb", "sum([1, 2])")
-    model.add(Answer.of("Ready."), Answer.of("It adds two numbers."))
+    model.add(Answer.of("Ready."), Answer.of("It adds two numbers."), Answer.of("Ready."))
     await lab.open("sales.ipynb")
     await lab.show_panel()
     await lab.panel.get_by_role("button", name="Connect a model").click()
@@ -41,7 +47,8 @@ async def test_a_new_user_connects_a_model_and_gets_an_answer_with_the_mouse_alo
     await expect(dialog.get_by_role("alert")).to_contain_text("refused the key (401)")
     key = dialog.get_by_label("Key or token", exact=True)
     await expect(key).to_be_focused()
-    await picture(page, "connect-refused", dialog.locator(".jp-Dialog-content"))
+    description = await key.evaluate(DESCRIPTION)
+    assert "refused the key" in description
     assert await violations(page, ".jp-Dialog-content") == []
 
     await paste(KEY, "Key or token")
@@ -49,9 +56,21 @@ async def test_a_new_user_connects_a_model_and_gets_an_answer_with_the_mouse_alo
     await expect(dialog.get_by_role("status")).to_contain_text("Connected.")
     await expect(dialog).to_contain_text(model.url)
     assert KEY not in await page.content()
-    await picture(page, "connected", dialog.locator(".jp-Dialog-content"))
     assert await violations(page, ".jp-Dialog-content") == []
     await dialog.get_by_role("button", name="Close", exact=True).last.click()
     await lab.panel.get_by_role("button", name="Explain this notebook").click()
     await expect(lab.log.get_by_text("It adds two numbers.")).to_be_visible()
     assert {request.headers["X-Api-Key"] for request in model.requests} == {KEY}
+
+    # The same by the keyboard: Enter presses a button and submits the form, and the key stays.
+    await page.evaluate("() => void window.jupyterapp.commands.execute('tk-ai:connect')")
+    await dialog.get_by_role("button", name="Replace").press("Enter")
+    await expect(dialog.get_by_role("radio", name="Compatible endpoint")).to_be_focused()
+    await dialog.get_by_label("Model (optional)").fill("claude-other")
+    await dialog.get_by_label("Model (optional)").press("Enter")
+    await expect(dialog.get_by_role("status")).to_contain_text("Connected.")
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+    await expect(lab.panel.get_by_label("Model", exact=True)).to_have_value("claude-other")
+    assert model.requests[-1].body["model"] == "claude-other"
+    assert model.requests[-1].headers["X-Api-Key"] == KEY
