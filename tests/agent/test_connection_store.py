@@ -87,6 +87,8 @@ def test_a_connection_is_kept_for_its_user_alone(store: ConnectionStore) -> None
     )
     assert (found.secret, found.ending, found.place) == (KEY, "6789", "file")
     assert [path.name for path in store.file.parent.iterdir()] == [FILE]
+    # A process was killed while it saved.
+    store.file.with_name(f".{FILE}-1-2").write_text(KEY, encoding="utf-8")
     store.delete()
     store.delete()
     assert store.read() is None

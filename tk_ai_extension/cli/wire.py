@@ -45,7 +45,7 @@ def environment(argv: list[str], *, own: bool) -> tuple[str, ...]:
     """
     if not own:
         return tuple(name for name in ENVIRONMENT if name != "JUPYTER_TOKEN")
-    return ENVIRONMENT + FOR_CHATS if argv[:1] == ["chat"] else ENVIRONMENT
+    return ENVIRONMENT + FOR_CHATS if argv[:1] in (["chat"], ["doctor"]) else ENVIRONMENT
 
 
 OK, FAILED, REFUSED, UNREACHABLE, RUNNING = 0, 1, 2, 3, 4

@@ -11,6 +11,7 @@ import json
 import socket
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.error import HTTPError, URLError
@@ -211,7 +212,9 @@ def _opener(endpoint: Endpoint) -> OpenerDirector:
         cafile=said.get("SSL_CERT_FILE") or None, capath=said.get("SSL_CERT_DIR") or None
     )
     if said.get("NODE_EXTRA_CA_CERTS"):
-        context.load_verify_locations(said["NODE_EXTRA_CA_CERTS"])
+        # As Node.js does, without a file that cannot be read.
+        with suppress(OSError):
+            context.load_verify_locations(said["NODE_EXTRA_CA_CERTS"])
     proxies = {
         scheme: said.get(f"{scheme}_proxy") or said.get(f"{scheme.upper()}_PROXY") or ""
         for scheme in ("http", "https")

@@ -175,6 +175,9 @@ class ConnectionStore:
         try:
             # Of a symbolic link, the link.
             self.file.unlink(missing_ok=True)
+            # Left by a process that was killed while it saved.
+            for left in self.file.parent.glob(f".{self.file.name}-*"):
+                left.unlink(missing_ok=True)
         except OSError as error:
             raise self._unsaved(error) from error
         self._forget_in_keyring()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import NoReturn, TypeVar, cast
+from typing import NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 from tk_ai_extension.agent.claude.connection_check import Checked, Endpoint, check
@@ -72,24 +73,26 @@ async def in_daemon_thread(function: Callable[[], _T]) -> _T:
     """
     loop = asyncio.get_running_loop()
     result: asyncio.Future[_T] = loop.create_future()
+    # Not in the arguments of a callback: asyncio's debug mode logs those of slow ones.
+    ended: concurrent.futures.Future[_T] = concurrent.futures.Future()
 
-    def settle(value: _T | None, error: BaseException | None) -> None:
+    def settle() -> None:
         if result.done():
             return
+        error = ended.exception()
         if error is not None:
             result.set_exception(error)
         else:
-            result.set_result(cast("_T", value))
+            result.set_result(ended.result())
 
     def run() -> None:
-        value, caught = None, None
         try:
-            value = function()
+            ended.set_result(function())
         except Exception as error:  # noqa: BLE001 - raised where it is awaited
-            caught = error
+            ended.set_exception(error)
         # The loop may be closed by now.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, value, caught)
+            loop.call_soon_threadsafe(settle)
 
     threading.Thread(target=run, name="connection test", daemon=True).start()
     return await result

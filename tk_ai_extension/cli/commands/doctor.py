@@ -95,7 +95,7 @@ async def _model(session: Session) -> Check:
         from tk_ai_extension.agent.claude.providers import ProviderSettings
 
         settings = ProviderSettings()
-        found = await ClaudeModels(settings, lambda: environment, Path(context.root)).health()
+        found = await ClaudeModels(settings, lambda: os.environ, Path(context.root)).health()
     ok = found["ready"] and found["provider"] != "tour"
     source = SOURCES.get(found["source"] or "")
     detail = found["label"] + (f", by the key of {source}" if source else "")
