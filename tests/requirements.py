@@ -287,6 +287,9 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("nb:terminal", "project", "on a terminal of any width each row of a list shows what names it and its state; what is said is words, in a pipe too"),
     Requirement("nb:full-output", "project", "output that cannot be written ends a command with a sentence and exit status 1"),
     Requirement("nb:completion", "project", "in bash, zsh and fish Tab completes each argument by what it takes: notebooks, cells, kernels, choices, folders; names are escaped"),
+    # -- Verification --
+    Requirement("verify:compare", "project", "outputs are compared by what they show: text exactly after sanitizing, streams joined, tables by cells and JSON by values with a tolerance of numbers, images by pixels, exceptions by name and message; execution counts, addresses and generated ids do not matter"),
+    Requirement("verify:hidden-state", "project", "runs out of order, runs that are not in the notebook, and names that no cell above defines are named without running anything"),
     # -- Rendering --
     Requirement("ui:cell-status", "S0 S1", "per cell: pending, running, complete, error"),
     Requirement("ui:status-line", "S0", "action, path, cell, type in one line; code preview that expands"),

@@ -33,6 +33,7 @@ BEHAVIOUR: Mapping[str, str] = {
     "mcp": "MCP",
     "rest": "REST",
     "nb": "The command line nb",
+    "verify": "Verification",
     "ui": "Rendering",
 }
 """The families on the page of requirements."""
