@@ -290,6 +290,12 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     # -- Verification --
     Requirement("verify:compare", "project", "outputs are compared by what they show: text exactly after sanitizing, streams joined, tables by cells and JSON by values with a tolerance of numbers, images by pixels, exceptions by name and message; execution counts, addresses and generated ids do not matter"),
     Requirement("verify:hidden-state", "project", "runs out of order, runs that are not in the notebook, and names that no cell above defines are named without running anything"),
+    Requirement("verify:run", "project", "all code cells of a notebook run from the top in a kernel of its own, not the notebook's, with confinement and permissions as for any code; each cell that fails or differs is named, and the notebook stays as it is"),
+    Requirement("verify:report", "project", "a report as text with a unified diff for each output, as JSON, and as JUnit XML; the exit status says whether all notebooks are verified"),
+    Requirement("verify:rules", "project", "nbval's sanitizers, comments and tags hold; addresses and generated ids are always ignored, times on request"),
+    Requirement("verify:update", "project", "`--update` stores the outputs that differ and the counts of the run, as a change that can be undone; a cell that failed keeps its outputs"),
+    Requirement("verify:kernel-ends", "project", "the kernel ends with the run: also if the command is interrupted, ended or killed, and if the server is"),
+    Requirement("verify:tool", "project", "agents verify a notebook by `verify_notebook`, with progress and a short answer that names the whole report; `wait_execution` follows it, a cancellation ends it with its kernel; it needs the permission to run code"),
     # -- Rendering --
     Requirement("ui:cell-status", "S0 S1", "per cell: pending, running, complete, error"),
     Requirement("ui:status-line", "S0", "action, path, cell, type in one line; code preview that expands"),

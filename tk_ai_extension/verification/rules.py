@@ -118,6 +118,10 @@ class Rules:
             yield from TIMES
 
 
+DEFAULT: Final = Rules()
+"""The rules unless others are asked for."""
+
+
 def sanitizers_in(text: str, name: str = "the file") -> tuple[Sanitizer, ...]:
     r"""Return the sanitizers of a file in nbval's format: sections with ``regex`` and ``replace``.
 
