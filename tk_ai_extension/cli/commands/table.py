@@ -17,6 +17,7 @@ from tk_ai_extension.cli.commands import (
     doctor,
     notebook,
     project,
+    run,
     verify,
 )
 from tk_ai_extension.cli.commands.command import Command, given
@@ -51,6 +52,7 @@ OWN = (
     *project.COMMANDS,
     *notebook.COMMANDS,
     *cells.COMMANDS,
+    *run.COMMANDS,
     *verify.COMMANDS,
     *approve.COMMANDS,
     *chat.COMMANDS,
