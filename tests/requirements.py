@@ -297,6 +297,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("verify:update", "project", "`--update` stores the outputs that differ and the counts of the run, as a change that can be undone; a cell that failed keeps its outputs"),
     Requirement("verify:kernel-ends", "project", "the kernel ends with the run: also if the command is interrupted, ended or killed, and if the server is"),
     Requirement("verify:tool", "project", "agents verify a notebook by `verify_notebook`, with progress and a short answer that names the whole report; `wait_execution` follows it, a cancellation ends it with its kernel; it needs the permission to run code"),
+    Requirement("verify:pytest", "project", "a plug-in of pytest verifies each notebook as a test with `--nb-verify`; without the option it collects and imports nothing"),
     # -- Rendering --
     Requirement("ui:cell-status", "S0 S1", "per cell: pending, running, complete, error"),
     Requirement("ui:status-line", "S0", "action, path, cell, type in one line; code preview that expands"),

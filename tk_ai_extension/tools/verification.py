@@ -18,12 +18,12 @@ from tk_ai_extension.tools.parameters import Notebook, Wait
 from tk_ai_extension.tools.plans import cell_step
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.verification.rules import DEFAULT, Rules, sanitizers_in
+from tk_ai_extension.verification.stored import stored_outputs
 from tk_ai_extension.verification.verifying import Verification
 from tk_ai_extension.workspace.verifications import (
     VerificationRun,
     VerificationSupervisor,
     steps_of,
-    stored_outputs,
 )
 
 CellTimeout = Annotated[float | None, Field(gt=0, description="seconds per cell")]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from tk_ai_extension.model.cells import Cell, Json, Snapshot
-from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.verification.fresh_kernel import display_update
 from tk_ai_extension.verification.report import NotebookReport
 from tk_ai_extension.verification.verifying import Verification
@@ -71,14 +70,3 @@ class VerificationSupervisor(FreshKernelSupervisor):
 def steps_of(cells: Sequence[Cell]) -> list[Step]:
     """Return the steps that run cells without writing their outputs into the notebook."""
     return [Step(index=cell.index, code=cell.source) for cell in cells]
-
-
-async def stored_outputs(
-    document: NotebookDocument, snapshot: Snapshot
-) -> Mapping[str, tuple[Json, ...]]:
-    """Return the stored outputs of a notebook's code cells by key, without cells that have none."""
-    return {
-        cell.key: await document.outputs(cell.key)
-        for cell in snapshot.cells
-        if cell.type == "code" and cell.outputs.count
-    }
