@@ -298,6 +298,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("verify:kernel-ends", "project", "the kernel ends with the run: also if the command is interrupted, ended or killed, and if the server is"),
     Requirement("verify:tool", "project", "agents verify a notebook by `verify_notebook`, with progress and a short answer that names the whole report; `wait_execution` follows it, a cancellation ends it with its kernel; it needs the permission to run code"),
     Requirement("verify:pytest", "project", "a plug-in of pytest verifies each notebook as a test with `--nb-verify`; without the option it collects and imports nothing"),
+    Requirement("verify:button", "project", "a button in JupyterLab's notebook toolbar, a command and a shortcut verify what is on the screen, show the progress with a way to stop it, and lead to the cells that fail or differ"),
     # -- Rendering --
     Requirement("ui:cell-status", "S0 S1", "per cell: pending, running, complete, error"),
     Requirement("ui:status-line", "S0", "action, path, cell, type in one line; code preview that expands"),

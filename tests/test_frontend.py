@@ -17,9 +17,16 @@ LABEXTENSION = Path(tk_ai_extension.__file__).parent / "labextension"
 LIMIT = 60_000
 """Bytes, as a browser fetches them: the panel opens at once over a slow line, too."""
 
-LATER = {"diff-editor": 20_000, "self-test": 5_000, "sentences": 6_000, "connect": 3_000}
+LATER = {
+    "diff-editor": 20_000,
+    "self-test": 5_000,
+    "sentences": 6_000,
+    "connect": 3_000,
+    "notebook": 3_000,
+}
 """How the chunks are named that load later, and the bytes of each: when a cell's diff is first shown,
-once JupyterLab is up, where its language is not English, and when somebody connects a model."""
+once JupyterLab is up, where its language is not English, when somebody connects a model, and when a
+command on cells or a notebook is first used."""
 
 
 def test_the_front_end_is_built_and_small() -> None:

@@ -150,6 +150,7 @@ export const SENTENCES: Readonly<Record<string, Make>> = {
   run_code: trans => trans.__('Run code'),
   run_code_in_kernel: trans => trans.__("Run code in the notebook's kernel"),
   run_fresh: (trans, _, count) => trans._n('Run %1 cell in a new kernel, without changing the notebook', 'Run %1 cells in a new kernel, without changing the notebook', count),
+  run_in_new_kernel: (trans, _, count) => trans._n('Run %1 cell in a new kernel', 'Run %1 cells in a new kernel', count),
   run_python_alone: (trans, part) => trans.__('Run Python code in a new kernel, in the folder %1', part('folder')),
   run_python_in_session: (trans, part) => trans.__("Run Python code in the session's kernel, in the folder %1", part('folder')),
   running: (trans, part) => trans.__('%1 %2, %3 s', part('what'), part('status'), part('seconds')),

@@ -5,6 +5,7 @@ import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import {
   bugIcon,
+  codeCheckIcon,
   infoIcon,
   type LabIcon,
   textEditorIcon,
@@ -13,12 +14,13 @@ import {
 
 import { chatIcon } from '../common/icon';
 import type { IChatOpener } from '../tokens';
-import { errorOf, messageFor, type CellTask, CELL_TASKS } from './cellTasks';
+import { errorOf, type CellTask, CELL_TASKS } from './cellTasks';
 import { serverPath } from './drives';
 
 /** Ids of the commands on cells. */
 export const CommandIDs = {
   chat: 'tk-ai:chat-about-notebook',
+  verify: 'tk-ai:verify-notebook',
   explain: 'tk-ai:explain-cell',
   fix: 'tk-ai:fix-cell',
   document: 'tk-ai:document-cell',
@@ -40,6 +42,7 @@ export async function ask(
   cells: readonly Cell[],
   trans: TranslationBundle
 ): Promise<void> {
+  const { messageFor } = await import(/* webpackChunkName: "notebook" */ './cellMessages');
   const [first] = cells;
   const about = { cells: cells.length, error: first === undefined ? null : errorOf(first) };
   await opener.open({
@@ -126,6 +129,24 @@ export function addCommands(
     }
   });
   palette?.addItem({ command: CommandIDs.chat, category });
+  app.commands.addCommand(CommandIDs.verify, {
+    label: trans.__('Run from the Top and Compare'),
+    caption: trans.__(
+      'Does it run from the top? In a new kernel, compared with the stored outputs'
+    ),
+    icon: codeCheckIcon,
+    describedBy: { args: { type: 'object', properties: {} } },
+    isEnabled: () => current() !== null,
+    execute: async () => {
+      const panel = current();
+      if (panel !== null) {
+        const { contents, serverSettings } = app.serviceManager;
+        const { verify } = await import(/* webpackChunkName: "notebook" */ './verification');
+        await verify(panel, contents.localPath(panel.context.path), serverSettings, trans);
+      }
+    }
+  });
+  palette?.addItem({ command: CommandIDs.verify, category });
 }
 
 /** Return the selected cells that fit a task: all can be explained, others are for code only. */
