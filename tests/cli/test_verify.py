@@ -17,7 +17,7 @@ import pytest
 from tests.cli.conftest import DEADLINE, Nb
 
 HANGS = "open('began', 'w').write('now')\nimport time\ntime.sleep(600)"
-"""A cell that tells the test that it runs, through a FIFO."""
+"""A cell that notifies the test through a FIFO when it runs."""
 
 
 def stored(

@@ -97,16 +97,16 @@ async def test_a_verification_is_followed_interrupted_and_cancelled(
         assert ended.structured_content["status"] == "interrupted"
         assert workspace.kernels.ids() == []
 
-        heard = asyncio.Event()
+        received = asyncio.Event()
 
         async def listen(progress: float, total: float | None, message: str | None) -> None:
             if message and "begun" in message:
-                heard.set()
+                received.set()
 
         call = asyncio.create_task(
             client.call_tool("verify_notebook", {**named, "wait": 60}, progress_callback=listen)
         )
-        await heard.wait()
+        await received.wait()
         (run,) = workspace.executions.active()
         call.cancel()
         await run.wait(None)

@@ -39,7 +39,7 @@ def tags_of(cell: Cell) -> frozenset[str]:
 
 
 class Verification:
-    """The verification of one notebook. Whoever runs the cells records how each of them ended.
+    """The verification of one notebook. The caller runs the cells and records how each of them ended.
 
     Args:
         snapshot: The notebook.
