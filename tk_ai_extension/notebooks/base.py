@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from tk_ai_extension.model.cells import Cell, Json, Snapshot
+from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import (
     DiskFull,
     NotebookNotFound,
@@ -15,6 +15,7 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
     ToolError,
 )
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.outputs import OutputChange
 
@@ -84,6 +85,21 @@ class OutputWriter(Protocol):
 
 class NotebookDocument(Protocol):
     """A notebook, opened through `NotebookStore`; cheap to open, and needs no closing.
+
+    >>> import asyncio, nbformat, pathlib, tempfile
+    >>> from tk_ai_extension.model.cells import CellContent
+    >>> from tk_ai_extension.model.operations import Insert
+    >>> from tk_ai_extension.notebooks.files.store import NotebookFiles
+    >>> async def add_cell(folder: str) -> list[str]:
+    ...     nbformat.write(nbformat.v4.new_notebook(), pathlib.Path(folder, "a.ipynb"))
+    ...     store = NotebookFiles(pathlib.Path(folder), None, changed=print, warn=print)
+    ...     document = await store.open("a.ipynb")
+    ...     await document.apply([Insert(CellContent("code", "1 + 1"))])
+    ...     return [cell.source for cell in (await document.read()).cells]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     asyncio.run(add_cell(folder))
+    a.ipynb
+    ['1 + 1']
 
     No method blocks the event loop for long. Writes through two documents of one path in a server are
     serialized.

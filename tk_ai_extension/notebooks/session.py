@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar, cast
 
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
-from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
+from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, SaveFailed, ToolError, UnsupportedFormat
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.large_notebooks import prepared
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
@@ -29,7 +30,7 @@ from tk_ai_extension.notebooks.output_writer import (
     Find,
     OutputSink,
     RunningCell,
-    StoredSink,
+    StoredOutputSink,
 )
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 from tk_ai_extension.notebooks.transactions import EditTransaction
@@ -230,7 +231,7 @@ class StoredDocument(SessionDocument):
 
     async def is_current(self, sink: OutputSink) -> bool:
         """See `SessionDocument.is_current`."""
-        return isinstance(sink, StoredSink)
+        return isinstance(sink, StoredOutputSink)
 
 
 class NotebookSession:
@@ -295,7 +296,7 @@ class NotebookSession:
 
         return LoadedNotebook(self.shown(kept.snapshot), content, raw)
 
-    def stored_sink(self, document: StoredDocument) -> StoredSink:
+    def stored_sink(self, document: StoredDocument) -> StoredOutputSink:
         """Return the sink for a running cell of the stored notebook."""
         if self.saver is None:
 
@@ -305,7 +306,7 @@ class NotebookSession:
 
             save, changed = document.save_outputs, document.changed
             self.saver = OutputSaver(document.path, self.runs, save, changed, on_idle)
-        return StoredSink(self.saver)
+        return StoredOutputSink(self.saver)
 
     # --- running cells
 
@@ -380,5 +381,5 @@ def cell_of(snapshot: Snapshot, key: str) -> Cell:
     """
     cell = snapshot.by_key.get(key)
     if cell is None:
-        raise CellNotFound(f"There is no cell `{key}` in {snapshot.path}.")
+        raise CellNotFound(f"No cell `{key}` in {snapshot.path}.")
     return cell

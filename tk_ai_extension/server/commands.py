@@ -12,17 +12,18 @@ from typing import Any, Protocol, cast
 from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.chat_client import ChatClient
+from tk_ai_extension.cli.command_state import CommandState
 from tk_ai_extension.cli.commands.table import Commands
 from tk_ai_extension.cli.context import MEMORY, CommandContext
-from tk_ai_extension.cli.memory import Memory
 from tk_ai_extension.cli.session import as_json
 from tk_ai_extension.cli.terminal import NothingRead, TerminalInfo, UnreadableFile, harmless
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import InternalError, InvalidArguments
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server.agents import named_models
 from tk_ai_extension.server.components import ServerComponents
 from tk_ai_extension.server.composition import root_of
-from tk_ai_extension.server.handlers.lines import LineStream, LineTooLong
+from tk_ai_extension.server.handlers.upgrades import LineStream, LineTooLong
 from tk_ai_extension.server.services import Services
 from tk_ai_extension.tools.registry import Registry
 
@@ -48,7 +49,7 @@ def command_context(
         user=services.owner,
         workspace=components.workspace,
         registry=registry,
-        memory=Memory(components.state / MEMORY),
+        memory=CommandState(components.state / MEMORY),
         project=project,
         host=None if project is None else os.getpid(),
         url="" if project is not None else str(server.connection_url),
@@ -138,7 +139,7 @@ class RemoteTerminal:
         """
         if not isinstance(frame, dict):
             raise TypeError
-        said = cast("dict[str, Any]", frame)
+        said = cast("Json", frame)
         if "interrupt" in said:
             self.interrupted.set()
         elif "too_long" in said:

@@ -26,7 +26,7 @@ from tk_ai_extension.agent import events
 from tk_ai_extension.agent.models import ModelsInfo
 from tk_ai_extension.agent.requests import Attachment, ChatRequest, PlanAnswer
 from tk_ai_extension.model.callers import Mode
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.model.sentences import SentenceInfo
 from tk_ai_extension.tools.schemas import parsed
@@ -192,7 +192,7 @@ class Picture(TypedDict):
     mime: str
 
 
-_PARTS: dict[str, Any] = {
+_PARTS: Json = {
     "action": Literal["insert", "replace", "delete", "move", "outputs"],
     "answers": list[Answer],
     "effect": Effect,
@@ -358,7 +358,7 @@ class ChangedCells(TypedDict):
 UndoneChanges = TypedDict("UndoneChanges", {"undone": list[TakenBack]})
 
 
-class LostTabs(TypedDict):
+class DisconnectedTab(TypedDict):
     """A notebook that waits for a lost tab with unsaved changes.
 
     Attributes:
@@ -369,7 +369,7 @@ class LostTabs(TypedDict):
     seconds: float
 
 
-LostTabsList = TypedDict("LostTabsList", {"lost": list[LostTabs]})
+DisconnectedTabList = TypedDict("DisconnectedTabList", {"lost": list[DisconnectedTab]})
 GivenUp = TypedDict("GivenUp", {"given_up": str})
 
 # --- answers: requests for permission
@@ -381,7 +381,8 @@ class PermissionInfo(TypedDict):
     Attributes:
         author: Name of the caller.
         caller: Key of a caller without a name.
-        face: The interface of the call.
+        interface: The interface of the call.
+        face: Deprecated name of `interface`.
         proposal: The diff or the code.
         preview: The proposal as plain text.
         created: Seconds since the epoch.
@@ -391,6 +392,7 @@ class PermissionInfo(TypedDict):
     id: str
     author: str
     caller: str | None
+    interface: str
     face: str
     tool: str
     effect: Effect
@@ -471,7 +473,7 @@ CellAsks = TypedDict("CellAsks", {"cell": str | None, "prompt": str})
 CellEnded = TypedDict("CellEnded", {"cell": str | None, "status": str})
 RunDone = TypedDict("RunDone", {"status": str})
 ExecutionEvent = CellStarted | Output | OutputText | OutputCut | CellAsks | CellEnded | RunDone
-EXECUTION_EVENTS: dict[str, Any] = {
+EXECUTION_EVENTS: Json = {
     "started": CellStarted,
     "output": Output | OutputText | OutputCut,
     "input": CellAsks,

@@ -15,7 +15,7 @@ from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
 
 if TYPE_CHECKING:
-    from tk_ai_extension.model.cells import Json
+    from tk_ai_extension.model.json_values import Json
 
 GRACE = 5.0
 """Grace period for a page to reconnect, in seconds; then its notebooks count as closed."""
@@ -292,7 +292,9 @@ class Tabs:
         if "answer" in message:
             page.answered(message)
         elif isinstance(message.get("tabs"), list):
-            self._list(page, cast("list[Any]", message["tabs"]), message.get("heard"))
+            # Pages of the previous release send "heard".
+            received = message.get("received", message.get("heard"))
+            self._list(page, cast("list[Any]", message["tabs"]), received)
             return {"listed": message.get("list")}
         elif isinstance(message.get("changed"), str):
             tab = page.tabs.get(message["changed"])

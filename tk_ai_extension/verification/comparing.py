@@ -10,9 +10,9 @@ from itertools import islice, zip_longest
 from typing import Any, Literal, cast
 
 from tk_ai_extension.kernels.terminal import TerminalText
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.digest import sanitise
 from tk_ai_extension.model.htmltext import html_text
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import bundle_of, stream_text, traceback_of
 from tk_ai_extension.verification.rules import Rules
 from tk_ai_extension.verification.values import (

@@ -10,9 +10,10 @@ from typing import Any
 
 from tk_ai_extension.kernels.base import NO_NOTEBOOK, Kernels
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
-from tk_ai_extension.model.cells import Cell, Json
+from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import KernelNotFound, ToolError
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, StatusEvent
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.verification.report import CellReport, NotebookReport
 from tk_ai_extension.verification.verifying import Verification
 

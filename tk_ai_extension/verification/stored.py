@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tk_ai_extension.model.cells import Json, Snapshot
+from tk_ai_extension.model.cells import Snapshot
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.base import NotebookDocument
 
 

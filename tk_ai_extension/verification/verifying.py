@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from tk_ai_extension.model.cells import Cell, Json, Snapshot
+from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.digest import short_traceback
 from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.verification.comparing import compare_outputs, error_line, is_error
 from tk_ai_extension.verification.hidden_state import hidden_state
 from tk_ai_extension.verification.report import CellReport, NotebookReport

@@ -10,7 +10,6 @@ from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.parsing import WrongCall
 from tk_ai_extension.cli.session import Session, as_json
 from tk_ai_extension.cli.terminal import UnreadableFile, harmless
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     InvalidNotebook,
@@ -20,6 +19,7 @@ from tk_ai_extension.model.errors import (
     ToolError,
     UnsupportedFormat,
 )
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import SetOutputs
 from tk_ai_extension.tools.verification import verify_notebook
 from tk_ai_extension.verification.comparing import is_error

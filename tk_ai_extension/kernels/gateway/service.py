@@ -54,6 +54,7 @@ from tk_ai_extension.model.errors import (
     KernelStartFailed,
     ToolError,
 )
+from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:
     from jupyter_client.multikernelmanager import MultiKernelManager
@@ -85,7 +86,7 @@ class KernelActionListener:
             event_logger.remove_listener(schema_id=KERNEL_ACTIONS, listener=self._on_event)
         self._loggers.clear()
 
-    async def _on_event(self, logger: EventLogger, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002 - called so
+    async def _on_event(self, logger: EventLogger, schema_id: str, data: Json) -> None:  # noqa: ARG002 - called so
         if data["status"] == "success":
             self._on_kernel_action(str(data.get("kernel_id", "")), data["action"])
 
@@ -184,7 +185,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
                 raise KernelNotFound(f"The gateway has no kernel {kernel_id}.")
             if found:
                 state = kernel.manager.execution_state
-        model: dict[str, Any] = kernel.manager.kernel or {}
+        model: Json = kernel.manager.kernel or {}
         return KernelInfo(
             id=kernel_id,
             name=str(model.get("name", "")),
@@ -381,7 +382,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
         if kernel_id not in self._manager:
             if kernel_id in self._kernels:
                 self._kernels[kernel_id].shut_down()
-            raise KernelNotFound(f"There is no running kernel {kernel_id}.")
+            raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
         manager = self._manager.get_kernel(kernel_id)
         kernel = self._kernels.get(kernel_id)
         self._actions.follow(manager.event_logger)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import NotANotebook, NotebookNotFound
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks.files.document import FileDocument
 from tk_ai_extension.notebooks.files.indexer import Indexer
@@ -71,7 +71,7 @@ class NotebookFiles:
         if not file.exists():
             known = self._find_running(file, path)
             if known is None:
-                raise NotebookNotFound(f"There is no notebook {path}.")
+                raise NotebookNotFound(f"Notebook {path} does not exist.")
             file = known.file
         if not file.is_file():
             raise NotANotebook(f"{path} is not a file.")

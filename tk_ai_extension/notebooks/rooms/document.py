@@ -9,9 +9,10 @@ from typing import Any, TypeVar, cast
 
 from pycrdt import Array, Map, Text, UndoManager
 
-from tk_ai_extension.model.cells import Cell, CellContent, Json
+from tk_ai_extension.model.cells import Cell, CellContent
 from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.outputs import (
     Append,
@@ -122,7 +123,7 @@ class RoomDocument(SessionDocument):
             room = await pinned.enter_async_context(self._rooms.open_room(self.path))
             snapshot = room.notebook.snapshot(self.path)
             cell = find(snapshot)
-            sink = RoomSink(room, cell, ORIGIN, pinned.pop_all())
+            sink = RoomOutputSink(room, cell, ORIGIN, pinned.pop_all())
             return RunningCell(cell, len(snapshot.cells), sink)
 
     async def flush(self) -> None:
@@ -130,7 +131,7 @@ class RoomDocument(SessionDocument):
 
     async def is_current(self, sink: OutputSink) -> bool:
         """See `SessionDocument.is_current`."""
-        return isinstance(sink, RoomSink) and self._rooms.is_room_of(sink.room, self.path)
+        return isinstance(sink, RoomOutputSink) and self._rooms.is_room_of(sink.room, self.path)
 
     def _apply_steps(self, room: LiveRoom, edit: EditTransaction) -> UndoManager:
         """Apply the edit's steps in one transaction; the undo manager reverts only them."""
@@ -146,7 +147,7 @@ class RoomDocument(SessionDocument):
         return undo
 
 
-class RoomSink(OutputSink):
+class RoomOutputSink(OutputSink):
     """The outputs of one running cell in its shared document; see `OutputSink`.
 
     The cell is identified by its shared id, so that it may be moved, and an output by its index. If

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.callers import Caller, checked_key
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import (
     ApprovalOutdated,
     Conflict,
@@ -18,6 +17,7 @@ from tk_ai_extension.model.errors import (
     LimitReached,
     NotReadable,
 )
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
@@ -204,7 +204,7 @@ async def python(
     ] = None,
     env: Annotated[dict[str, str] | None, Field(description="variables for this call")] = None,
     wait: Wait = 30,
-    timeout: Annotated[float | None, Field(gt=0, description="for each cell, in seconds")] = None,
+    timeout: Annotated[float | None, Field(gt=0, description="seconds per cell")] = None,
 ) -> PythonPlan:
     """Run Python cells in order; variables persist between calls. Returns their outputs. In the code,
     `tool_bridge.call(tool, **arguments)` calls these tools.
