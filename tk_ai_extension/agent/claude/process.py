@@ -13,27 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tk_ai_extension.agent.claude import launch
-from tk_ai_extension.agent.claude.sources import OAUTH, matches
+from tk_ai_extension.agent.claude.sources import OAUTH
+from tk_ai_extension.agent.environment import inherited
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions, Transport
 
 logger = logging.getLogger(__name__)
-
-INHERITED = (
-    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM"),
-    *("TMPDIR", "TEMP", "TMP", "LD_LIBRARY_PATH", "DYLD_*", "NIX_*"),
-    *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE", "HOMEDRIVE"),
-    *(
-        "HOMEPATH",
-        "APPDATA",
-        "LOCALAPPDATA",
-        "PROGRAMDATA",
-        "PROGRAMFILES*",
-        "NUMBER_OF_PROCESSORS",
-    ),
-)
-"""Variables (`fnmatch`) that Claude's process inherits, in addition to those of the provider."""
 
 DESCRIPTORS: Mapping[str, str] = {
     "ANTHROPIC_API_KEY": "CLAUDE_CODE_API_KEY_FILE_DESCRIPTOR",
@@ -41,11 +27,6 @@ DESCRIPTORS: Mapping[str, str] = {
 }
 """Keys that the CLI reads from a descriptor, by the variable that would hold them: other processes of
 the same user can read a process's environment."""
-
-
-def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that Claude's process inherits, except those of the provider."""
-    return {name: value for name, value in environment.items() if matches(name, INHERITED)}
 
 
 def without(environment: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, str]:
