@@ -196,6 +196,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("rest:methods", "project", "a method that a route has not is 405 with `Allow`, after who asks was checked; a body may be missing where the description says so; a connection that closes says so"),
     Requirement("rest:errors", "project", "an error has the status and the code of its class, never 500 for bad input, and nothing changed"),
     Requirement("rest:base-url", "project", "every route honours the server's `base_url`"),
+    Requirement("chat:any-agent", "project", "an agent of the Agent Client Protocol answers in a chat like Claude: the same tools, approvals, journal, undo of a turn, stop, plans, images and, where it can, its history after a restart"),
+    Requirement("acp:files", "project", "files that an agent reads or writes through its client stay below the root, are journalled and undone with the turn; a notebook is never written as a file: the error names the tools"),
     Requirement("rest:chat", "project", "the routes of the chat: message, stop, permissions, chats, undo, export, models"),
     # -- Faults --
     Requirement("fault:kernel-killed", "project", "a kernel killed in a cell: `kernel_died` within 5 s, what was printed is kept, the queue goes on, the next request works"),
@@ -231,6 +233,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:chat-cut", "project", "a chat stream cut: the turn goes on or stops as the user chose; reconnect replays from the last event"),
     Requirement("fault:model-api", "project", "the model API answers 401, 429, 500, 529, hangs or cuts the stream: shown at once with what to do; bounded retries; stop works; no tool runs twice"),
     Requirement("fault:agent-killed", "project", "the agent's process killed: typed error, kernel and notebook untouched, the chat resumes"),
+    Requirement("fault:acp-agent", "project", "an agent of the Agent Client Protocol that hangs, dies, floods, sends what is no message, ignores a stop or asks after the end of its turn: a typed error, no process left, and the next turn is answered"),
     # -- Threats --
     Requirement("threat:csrf", "project", "a web page cannot act through the server: hostile Host, Origin and content type and a missing XSRF token are refused on every route; there is no second port"),
     Requirement("threat:no-token", "project", "no route of the extension answers without authentication"),
@@ -250,12 +253,14 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("threat:project-keys", "project", "from a project's file keys are taken and nothing else, after its user has trusted that folder, and never where its kernels have a sandbox; no key goes to an address, a proxy or a program that a less trusted source named, and those of two sources are not mixed"),
     Requirement("threat:environment", "project", "on Linux code of an ordinary user's kernel reads neither the environment nor the memory of the server or of `nb`'s server, and no API key or subscription's token is in the environment of Claude's process"),
     Requirement("threat:forged-message", "project", "a guest kernel client with a wrong key does nothing: the HMAC of every relayed message is verified"),
+    Requirement("threat:acp-tools", "project", "an agent of the Agent Client Protocol gets the variables that it is configured with and no other secret; the key of its tools is good in its own processes alone, and a call counts only in a turn"),
     # -- Permission modes --
     Requirement("perm:plan", "project", "in `plan` READ runs; WRITE and EXECUTE are refused"),
     Requirement("perm:plan-approval", "project", "a turn in `plan` ends with a plan that waits for an answer, also beyond a restart; approved, it is carried out in the same chat in the mode that is named, which asks as ever"),
     Requirement("perm:ask", "project", "in `ask` READ runs; WRITE and EXECUTE ask"),
     Requirement("perm:edit", "project", "in `edit` READ and WRITE run; EXECUTE asks"),
     Requirement("perm:auto", "project", "in `auto`, the default of MCP clients, everything runs"),
+    Requirement("perm:agent-actions", "project", "what an agent does with tools of its own is decided by the chat's permission mode: one card for the agent's request and ours, which shows all of it; lasting approvals are never the agent's"),
     Requirement("perm:structured", "project", "what a person approves is data (steps, cells, lines with marks) in every interface: no line of code reads as anything else"),
     Requirement("perm:bound", "project", "an approval holds for its notebook, kernel, cells and sources: what changes while a person is asked is asked again, a bounded number of times, and never run"),
     Requirement("perm:beside", "project", "`nb mcp --mode ask` beside a server shows the server's proposal and runs just that"),

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import mcp_types as types
 
+from tk_ai_extension.agent.actions import AgentAction
 from tk_ai_extension.agent.events import (
     Discarded,
     Retried,
@@ -106,6 +107,44 @@ ToolCall = Callable[[str, str, str, Mapping[str, Any]], Awaitable[types.CallTool
 """Carries out a call; takes the token of its turn's credential, the call's id, the tool and its arguments."""
 
 
+class AgentActions(Protocol):
+    """What an agent in another process does outside the registry's tools; see `agent.actions`.
+
+    Every method takes the token of the turn's credential, and raises InvalidTurnCredential after the
+    turn, and CallStopped if the turn ends meanwhile.
+    """
+
+    async def permit(self, token: str, action: AgentAction) -> None:
+        """Check that an action may run, and ask the person if the mode requires it.
+
+        Raises:
+            PermissionDenied: The mode forbids it, or the person denied it.
+        """
+        ...
+
+    async def read_text(self, token: str, path: str) -> str:
+        """Return the content of a text file, whose path may be absolute.
+
+        Raises:
+            PathRefused, FileMissing, NotReadable.
+        """
+        ...
+
+    async def write_text(self, token: str, call: str | None, path: str, text: str) -> None:
+        """Write a text file, once it is permitted.
+
+        Args:
+            token: The token.
+            call: The id with which the agent reports the call; None if it does not report it.
+            path: The path, which may be absolute.
+            text: The new content.
+
+        Raises:
+            ToolError: It was not written.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class SessionConfig:
     """Settings of an agent session.
@@ -115,8 +154,10 @@ class SessionConfig:
         model: The model of the first turn.
         instructions: The system prompt.
         registry: The tools: all that the agent may call.
-        call: Carries out a call of an agent in this process. It raises only `CancelledError`. An
-            agent in another process calls by MCP over HTTP, with the credential in the header `mcp.TURN`.
+        call: Carries out a call of an agent whose calls arrive in this process. It raises only
+            `CancelledError`. Other agents call by MCP over HTTP, with the credential in the header
+            `mcp.TURN`.
+        actions: Carries out what an agent does outside the tools.
         history: History that the agent resumes.
         cost: Cost of the history in US dollars; None if unknown.
     """
@@ -126,6 +167,7 @@ class SessionConfig:
     instructions: str
     registry: Registry
     call: ToolCall
+    actions: AgentActions
     history: History
     cost: float | None
 

@@ -39,3 +39,9 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that an agent's process inherits, except those of its provider."""
     return {name: value for name, value in environment.items() if matches(name, INHERITED)}
+
+
+def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the secret values in the environment of a process, the longest first, for redaction."""
+    found = {value for name, value in environment.items() if value and matches(name, SECRET_WORDS)}
+    return tuple(sorted(found, key=len, reverse=True))
