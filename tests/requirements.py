@@ -197,6 +197,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("rest:errors", "project", "an error has the status and the code of its class, never 500 for bad input, and nothing changed"),
     Requirement("rest:base-url", "project", "every route honours the server's `base_url`"),
     Requirement("chat:any-agent", "project", "an agent of the Agent Client Protocol answers in a chat like Claude: the same tools, approvals, journal, undo of a turn, stop, plans, images and, where it can, its history after a restart"),
+    Requirement("chat:agents-found", "project", "agents of the Agent Client Protocol that are installed, named by a setting or brought by another package are offered with Claude's models; their name is on their answers"),
     Requirement("acp:files", "project", "files that an agent reads or writes through its client stay below the root, are journalled and undone with the turn; a notebook is never written as a file: the error names the tools"),
     Requirement("rest:chat", "project", "the routes of the chat: message, stop, permissions, chats, undo, export, models"),
     # -- Faults --

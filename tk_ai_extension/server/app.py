@@ -8,10 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Bool, Enum, Float, Integer, List, Unicode, default
+from traitlets import Bool, Dict, Enum, Float, Integer, List, TraitError, Unicode, default, validate
 
 from tk_ai_extension import __version__
 from tk_ai_extension.kernels.environment import keep_secrets_from_kernels
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.masking import mask_failed_requests
 from tk_ai_extension.server.activity import ServerActivity
 from tk_ai_extension.server.channel import Channels
@@ -143,6 +144,30 @@ class TkAIExtensionApp(ExtensionApp):
 
     chat_cli = Unicode(
         help="Path of the `claude` program; by default the one of claude-agent-sdk."
+    ).tag(config=True)
+
+    acp_agents = Dict(
+        help="""Agents of the Agent Client Protocol besides those that are found: by name, a command (a list
+        of words), or an object with `command`, and optionally `title`, `variables` (names or patterns of
+        the server's variables that its process gets), `environment` (further variables) and `logins`. None
+        hides a known agent. Requires `agent-client-protocol` (the extra `acp`).""",
+    ).tag(config=True)
+
+    @validate("acp_agents")
+    def _check_acp_agents(self, proposal: Any) -> Any:
+        from tk_ai_extension.agent.acp.commands import configured
+
+        try:
+            configured(proposal["value"])
+        except ToolError as error:
+            raise TraitError(f"{error.message} {error.hint}") from None
+        return proposal["value"]
+
+    acp_in_project = Bool(
+        False,
+        help="""Whether those agents work in the root directory, and read the settings in it, which may
+        name programs that they start. By default they work in an empty folder, and reach the root by the
+        tools.""",
     ).tag(config=True)
 
     chat_retries = Integer(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from typing import Any, cast
 
 from tk_ai_extension.agent.environment import NETWORK, inherited, matches
 from tk_ai_extension.model.errors import InvalidArguments
+
+logger = logging.getLogger(__name__)
 
 ENTRY_POINTS = "tk_ai_extension.acp_agents"
 """Entry point group for agents of other packages: ``name = "module:AGENT"``, an `AgentCommand`."""
@@ -181,7 +184,9 @@ class AgentCommands:
     def __init__(self, agents: Mapping[str, Any]) -> None:
         found: dict[str, AgentCommand | None] = {agent.name: agent for agent in KNOWN}
         for entry in entry_points(group=ENTRY_POINTS):
-            found[entry.name] = cast("AgentCommand", entry.load())
+            agent = _loaded(entry)
+            if agent is not None:
+                found[agent.name] = agent
         found |= configured(agents)
         self._agents = {name: agent for name, agent in found.items() if agent is not None}
 
@@ -194,6 +199,19 @@ class AgentCommands:
         if not has_protocol():
             return []
         return [agent for agent in self._agents.values() if agent.program is not None]
+
+
+def _loaded(entry: EntryPoint) -> AgentCommand | None:
+    """Return the agent of another package; None if the package is broken, which must not break chats."""
+    try:
+        agent = entry.load()
+    except Exception:
+        logger.exception("The agent `%s` of another package cannot be loaded", entry.name)
+        return None
+    if not isinstance(agent, AgentCommand):
+        logger.error("The agent `%s` of another package is no AgentCommand", entry.name)
+        return None
+    return agent
 
 
 def has_protocol() -> bool:
