@@ -81,7 +81,7 @@ class TkAIExtensionApp(ExtensionApp):
     kernel_env_exclude = List(
         Unicode(),
         help="""Names or patterns (`MY_KEY`, `CORP_*`) of environment variables that are removed from kernels.
-        `ANTHROPIC_*` and `CLAUDE_*` are always removed.""",
+        Those that only agents use, such as `ANTHROPIC_*` and `CODEX_*`, are always removed.""",
     ).tag(config=True)
 
     filter_all_kernels = Bool(
