@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -154,3 +156,10 @@ async def test_an_agent_that_is_not_installed_is_refused_at_once(open_acp: OpenA
 
     with pytest.raises(AgentUnavailable, match="not found"):
         await open_acp(agents={"other": ["no-such-agent"]}).send("Hello.", model="other")
+
+
+@pytest.mark.proves("chat:any-agent")
+async def test_an_agent_made_with_the_protocols_own_package(open_acp: OpenAcp) -> None:
+    command = [sys.executable, str(Path(__file__).with_name("example_agent.py"))]
+    acp = open_acp(agents={"example": command})
+    assert await acp.text("Hello.", model="example") == "Hello."

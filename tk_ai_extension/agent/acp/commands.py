@@ -63,7 +63,8 @@ KNOWN = (
         "Claude Agent",
         ("claude-agent-acp",),
         ("ANTHROPIC_*", "CLAUDE_*", "AWS_*"),
-        {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
+        # Without them it makes further connections, and hides tools behind one that searches them.
+        {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ENABLE_TOOL_SEARCH": "false"},
         hint="Run `claude` in a terminal and log in, or set ANTHROPIC_API_KEY for the server.",
     ),
     AgentCommand(
