@@ -32,7 +32,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 say = @echo "== $(1)"
 
 .PHONY: help
-help: ## this list
+help: ## Show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 # -- set up ----------------------------------------------------------------------------------------
@@ -71,16 +71,16 @@ $(VENV)/.panel: $(PANEL_SOURCES) node_modules/.made | $(VENV)/.lab
 	@touch $@
 
 .PHONY: setup
-setup: $(VENV)/.all $(VENV)/.panel ## .venv with everything
+setup: $(VENV)/.all $(VENV)/.panel ## Set up .venv with everything
 
 # -- use -------------------------------------------------------------------------------------------
 
 .PHONY: lab
-lab: $(VENV)/.lab $(VENV)/.panel ## JupyterLab with the extension on an example notebook, and how to connect an agent
+lab: $(VENV)/.lab $(VENV)/.panel ## Start JupyterLab with an example notebook, and show how to connect an agent
 	@$(BIN)/python scripts/lab.py $(if $(PORT),--port $(PORT))
 
 .PHONY: demo
-demo: $(VENV)/.lab ## an agent's work in a real notebook, in a terminal
+demo: $(VENV)/.lab ## Show an agent's work in a real notebook, in a terminal
 	@$(BIN)/python scripts/demo.py
 
 # -- check -----------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ SIDE_BY_SIDE := $(if $(filter output-sync,$(.FEATURES)),--jobs=2 --output-sync=t
 LINTERS := pyright eslint ruff
 
 .PHONY: lint
-lint: $(VENV)/.all node_modules/.made ## ruff, import-linter, codespell, pyright, tsc, eslint, prettier
+lint: $(VENV)/.all node_modules/.made ## Run ruff, import-linter, codespell, pyright, tsc, eslint, prettier
 	@$(MAKE) --no-print-directory $(SIDE_BY_SIDE) $(LINTERS)
 
 .PHONY: ruff
@@ -117,13 +117,13 @@ jest: $(VENV)/.all node_modules/.made
 	@$(JLPM) jest --silent
 
 .PHONY: format
-format: $(VENV)/.all node_modules/.made ## what ruff, eslint and prettier can fix by themselves
+format: $(VENV)/.all node_modules/.made ## Fix what ruff, eslint and prettier can fix
 	@$(BIN)/ruff check --fix --quiet --output-format concise
 	@$(BIN)/ruff format
 	@$(JLPM) format
 
 .PHONY: test
-test: $(VENV)/.all $(VENV)/.panel ## every linter and test
+test: $(VENV)/.all $(VENV)/.panel ## Run every linter and test
 	@$(MAKE) --no-print-directory $(SIDE_BY_SIDE) $(LINTERS) jest versions
 	$(call say,pytest)
 	@$(BIN)/python scripts/tests.py $(TESTS) -n $(WORKERS) --dist worksteal
@@ -135,7 +135,7 @@ CHANGED_SCRIPT = $(filter %.ts %.tsx,$(CHANGED))
 UNIT_TESTS = tests/model tests/workspace tests/testing tests/test_project.py tests/test_requirements.py
 
 .PHONY: check
-check: $(VENV)/.all node_modules/.made ## in under a minute: linters on what changed, unit tests, jest
+check: $(VENV)/.all node_modules/.made ## Run linters on what changed, unit tests and jest, in under a minute
 	@$(BIN)/ruff check --quiet --output-format concise
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/lint-imports --no-logo
@@ -145,28 +145,28 @@ check: $(VENV)/.all node_modules/.made ## in under a minute: linters on what cha
 	@$(BIN)/python -m pytest $(UNIT_TESTS) -n 2 --dist worksteal -q
 
 .PHONY: versions
-versions: $(VENV)/.all $(VENV)/.panel ## server and page with the lowest declared versions of Jupyter, and with the newest
+versions: $(VENV)/.all $(VENV)/.panel ## Test server and page with the lowest declared versions of Jupyter, and with the newest
 	$(call say,The lowest declared versions of Jupyter and the newest)
 	@$(BIN)/python scripts/versions.py
 
 .PHONY: soak
-soak: $(VENV)/.all ## the tests that take minutes: long cells, every fault with every backend
+soak: $(VENV)/.all ## Run the tests that take minutes: long cells, every fault with every backend
 	@$(BIN)/python -m pytest $(TESTS) -m soak -n $(WORKERS) --timeout 1800 --junitxml=reports/soak.xml
 
 .PHONY: bench
-bench: $(VENV)/.all ## the benchmarks, each beside its floor
+bench: $(VENV)/.all ## Run the benchmarks, each beside its floor
 	@$(BIN)/python benchmarks/run.py
 
 .PHONY: docs
-docs: $(VENV)/.all ## the documentation, into site/
+docs: $(VENV)/.all ## Build the documentation, into site/
 	@# The theme's announcements about its own future are left out.
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 .PHONY: pictures
-pictures: $(VENV)/.all $(VENV)/.panel ## the documentation's pictures of JupyterLab, again
+pictures: $(VENV)/.all $(VENV)/.panel ## Take the documentation's pictures of JupyterLab again
 	@$(BIN)/python scripts/docs/pictures.py
 
 .PHONY: clean
-clean: ## remove everything that make made
+clean: ## Remove everything that make has created
 	@rm -rf $(VENV) $(VENV)-lowest $(VENV)-newest build dist lib node_modules site reports playground tk_ai_extension/labextension
 	@rm -rf .hypothesis .import_linter_cache .pytest_cache .ruff_cache .schemathesis test-results

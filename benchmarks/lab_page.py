@@ -37,11 +37,13 @@ class LabPage:
         page: As Playwright drives it.
         browser: That it is in.
         server: Behind it.
+        folder: The server's folders of configuration and data are in it.
     """
 
     page: Page
     browser: Browser
     server: Server
+    folder: Path
 
     async def load(self) -> None:
         """Loads JupyterLab again, and opens the panel."""
@@ -87,5 +89,5 @@ async def lab_page(
             executable_path=found.path, args=FLAGS, env={**os.environ, **found.environment}
         )
         page = await browser.new_page(viewport={"width": 1280, "height": 800})
-        yield LabPage(page, browser, server)
+        yield LabPage(page, browser, server, folder)
         await browser.close()

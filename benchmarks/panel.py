@@ -1,9 +1,10 @@
-"""The panel in JupyterLab in a browser: an answer that streams in, a chat of 500 messages, its size."""
+"""The panel in JupyterLab in a browser: streaming, a chat of 500 messages, its size, JupyterLab's load."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import statistics
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from family import Options, main
 from lab_page import LabPage, lab_page
-from measure import Row, Samples, at_most, skipped, spread
+from measure import Row, Samples, at_most, skipped, spread, timed
 from playwright.async_api import expect
 from tracing import CATEGORIES, Update, updates
 
@@ -40,6 +41,7 @@ FRAME = 16
 """Milliseconds."""
 MESSAGES = 500
 OPENINGS = 5
+LOADS = 10
 BUNDLE = 60
 """kB."""
 
@@ -103,6 +105,9 @@ async def measure(options: Options) -> AsyncGenerator[Row]:
                 yield row
         taken = [await opened(lab) for _ in range(options.count(OPENINGS))]
         yield within(f"a chat of {MESSAGES} messages opens", taken, 1)
+        with_it, without = await loaded(lab, options.count(LOADS))
+        work = "JupyterLab loads in a new browser profile, beside without the extension"
+        yield timed(work, with_it, without, unit="s")
     yield bundle()
 
 
@@ -227,6 +232,39 @@ async def opened(lab: LabPage) -> float:
     await lab.page.get_by_role("searchbox", name="Search chats").fill("long")
     await expect(lab.page.locator(".tk-Entry-open")).to_have_count(1)
     return await lab.page.evaluate(OPENED, f"all of {MESSAGES}")
+
+
+# -- JupyterLab's own load -------------------------------------------------------------------------
+
+RESTORED = """
+async () => {
+  await window.jupyterapp.restored;
+  return performance.now() / 1000;
+}
+"""
+"""Seconds from the navigation until JupyterLab has restored its layout."""
+
+
+async def loaded(lab: LabPage, count: int) -> list[list[float]]:
+    """Seconds that JupyterLab takes to load with the extension and without it, in turns."""
+    settings = lab.folder / "config" / "labconfig" / "page_config.json"
+    disabled = json.loads(settings.read_text(encoding="utf-8"))["disabledExtensions"]
+    taken: list[list[float]] = [[], []]
+    for turn in range(1 + count):
+        for samples, is_disabled in zip(taken, (False, True), strict=True):
+            config = {"disabledExtensions": disabled | {"tk-ai-extension": is_disabled}}
+            settings.write_text(json.dumps(config), encoding="utf-8")
+            context = await lab.browser.new_context()
+            page = await context.new_page()
+            await page.goto(f"{lab.server.url}lab?token={lab.server.token}&reset")
+            await page.wait_for_function("() => window.jupyterapp !== undefined")
+            seconds = await page.evaluate(RESTORED)
+            has_panel = "() => window.jupyterapp.commands.hasCommand('tk-ai:show-panel')"
+            assert await page.evaluate(has_panel) is not is_disabled
+            if turn:
+                samples.append(seconds)
+            await context.close()
+    return taken
 
 
 def within(work: str, samples: Samples, seconds: float) -> Row:

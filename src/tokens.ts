@@ -1,7 +1,7 @@
 import { Token } from '@lumino/coreutils';
 
 /** Options of opening a chat. */
-export interface IChatRequest {
+export interface IOpenChatOptions {
   /** The path of the notebook that the chat is about. */
   notebook: string;
   /** The text of the message box. Default: the present text. */
@@ -12,10 +12,13 @@ export interface IChatRequest {
   send?: boolean;
 }
 
+/** @deprecated Use {@link IOpenChatOptions}; removed in the next release. */
+export type IChatRequest = IOpenChatOptions;
+
 /** Opens the chat from outside of the panel: from a cell, a toolbar, another extension. */
 export interface IChatOpener {
   /** Show the chat about a notebook, and write or send a message. */
-  open(request: IChatRequest): Promise<void>;
+  open(options: IOpenChatOptions): Promise<void>;
 }
 
 /** Opens the chat, for plug-ins outside of the panel. */

@@ -140,9 +140,13 @@ def _row(requirement: Requirement, proofs: Proofs) -> str:
 
 
 def _modes() -> str:
-    from tk_ai_extension.workspace.permissions import MODES, Decision, decide
+    from tk_ai_extension.workspace.permissions import MODES, PermissionDecision, decide
 
-    words = {Decision.RUN: "runs", Decision.ASK: "asks", Decision.REFUSE: "refused"}
+    words = {
+        PermissionDecision.RUN: "runs",
+        PermissionDecision.ASK: "asks",
+        PermissionDecision.REFUSE: "refused",
+    }
     return table(
         ["mode", "READ", "WRITE", "EXECUTE"],
         (

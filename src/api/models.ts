@@ -245,6 +245,8 @@ export interface PermissionInfo {
   /** Key of a caller without a name. */
   caller: string | null;
   /** The interface of the call. */
+  interface: string;
+  /** Deprecated name of `interface`. */
   face: string;
   tool: string;
   effect: Effect;

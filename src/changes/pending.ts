@@ -7,7 +7,7 @@ import type { TakenBack } from '../api/events';
 import { type IKept, isKept } from '../state/keptChanges';
 
 /** A change of one cell that is not undone. */
-export interface IStandingStep {
+export interface IPendingStep {
   entry: number;
   /** Seconds since the epoch. */
   time: number;
@@ -21,7 +21,7 @@ export interface IStandingStep {
  * @param steps - The steps of one cell, from the oldest.
  * @param kept - What the person has kept of the notebook.
  */
-export function pendingSteps<T extends IStandingStep>(steps: readonly T[], kept: IKept): T[] {
+export function pendingSteps<T extends IPendingStep>(steps: readonly T[], kept: IKept): T[] {
   const open = steps.filter(step => !isKept(kept, step));
   // A cell that was inserted and deleted again has nothing to review.
   const isGone = open[0]?.action === 'insert' && open.at(-1)?.action === 'delete';
@@ -29,7 +29,7 @@ export function pendingSteps<T extends IStandingStep>(steps: readonly T[], kept:
 }
 
 /** Return what to undo for these steps. */
-export function undoOf(steps: Iterable<Pick<IStandingStep, 'entry' | 'cell'>>): IUndo {
+export function undoOf(steps: Iterable<Pick<IPendingStep, 'entry' | 'cell'>>): IUndo {
   const [entries, cells] = [new Set<number>(), new Set<string>()];
   for (const { entry, cell } of steps) {
     entries.add(entry);
@@ -48,8 +48,8 @@ export function leftNote(count: number, trans: TranslationBundle): string {
   return count === 0
     ? ''
     : trans._n(
-        '%1 cell was not reverted: it was edited later.',
-        '%1 cells were not reverted: they were edited later.',
+        '%1 cell was not undone: it was edited later.',
+        '%1 cells were not undone: they were edited later.',
         count
       );
 }

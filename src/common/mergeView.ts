@@ -84,7 +84,7 @@ export interface ISide {
   extensions: Extension;
 }
 
-export interface IMergeOptions {
+export interface IMergeViewOptions {
   /** The version before. */
   before: ISide;
   now: ISide;
@@ -100,7 +100,7 @@ export interface IMergeOptions {
 export function showMerge(
   node: HTMLElement,
   isWide: boolean,
-  { before, now, collapse, revertControl, mergeControls }: IMergeOptions
+  { before, now, collapse, revertControl, mergeControls }: IMergeViewOptions
 ): { destroy: () => void } {
   const folded = collapse ? { collapseUnchanged: {} } : {};
   return isWide

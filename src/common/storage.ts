@@ -16,7 +16,7 @@ export interface IStorage extends Pick<IStateDB, 'fetch' | 'save' | 'remove'> {
 }
 
 /** A stored entry. */
-interface ISaved {
+interface IStoredEntry {
   /** Time of the save, in milliseconds since the epoch. */
   time: number;
   value: ReadonlyPartialJSONValue;
@@ -54,7 +54,7 @@ export class BrowserStorage implements IStorage {
   /** Save an entry. One that is too long is removed. */
   save(name: string, value: ReadonlyPartialJSONValue): Promise<void> {
     const key = this._prefix + name;
-    const text = JSON.stringify({ time: Date.now(), value } satisfies ISaved);
+    const text = JSON.stringify({ time: Date.now(), value } satisfies IStoredEntry);
     if (text.length > MAX_LENGTH) {
       this._storage?.removeItem(key);
     } else {
@@ -77,9 +77,9 @@ export class BrowserStorage implements IStorage {
     return Object.keys(this._storage ?? {}).filter(key => key.startsWith(this._prefix));
   }
 
-  private _read(key: string): ISaved | undefined {
+  private _read(key: string): IStoredEntry | undefined {
     try {
-      const saved = JSON.parse(this._storage?.getItem(key) ?? 'null') as ISaved | null;
+      const saved = JSON.parse(this._storage?.getItem(key) ?? 'null') as IStoredEntry | null;
       return saved !== null && Date.now() - saved.time < MAX_AGE ? saved : undefined;
     } catch {
       // The entry is not valid.

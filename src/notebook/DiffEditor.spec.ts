@@ -38,7 +38,7 @@ function review(shared: SharedCell, mark: IMark): [HTMLElement, ReturnType<typeo
 }
 
 const rejects = (node: HTMLElement): HTMLElement[] => [
-  ...node.querySelectorAll<HTMLElement>('button[aria-label="Reject this hunk"]')
+  ...node.querySelectorAll<HTMLElement>('button[aria-label="Undo this hunk"]')
 ];
 
 describe('the diff of a marked cell', () => {

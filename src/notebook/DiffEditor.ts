@@ -79,7 +79,7 @@ export function showDiff(
     made.setAttribute('aria-label', label);
     return made;
   };
-  const rejectLabel = (): string => trans.__('Reject this hunk');
+  const undoLabel = (): string => trans.__('Undo this hunk');
   // Rejecting a hunk edits the diff; the edit is applied to the cell as the person's own.
   let isOurs = false;
   const follow = EditorView.updateListener.of(({ changes, docChanged, startState }) => {
@@ -105,12 +105,12 @@ export function showDiff(
         extensions: [readOnly(trans.__('Now')), languageOf(cell), follow]
       },
       collapse: true,
-      revertControl: () => button(rejectLabel(), '→'),
+      revertControl: () => button(undoLabel(), '→'),
       mergeControls: (type, action) => {
         const made =
           type === 'reject'
-            ? button(rejectLabel(), trans.__('Reject'))
-            : button(trans.__('Accept this hunk'), trans.__('Accept'));
+            ? button(undoLabel(), trans.__('Undo'))
+            : button(trans.__('Keep this hunk'), trans.__('Keep'));
         made.addEventListener('click', action);
         return made;
       }

@@ -1,7 +1,7 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { INotebookTracker } from '@jupyterlab/notebook';
 
-import type { IChatOpener, IChatRequest } from '../tokens';
+import type { IChatOpener, IOpenChatOptions } from '../tokens';
 import { serverPath } from './drives';
 
 const ASK = 'tk-ai:ask';
@@ -14,7 +14,7 @@ export class ChatOpener implements IChatOpener {
     private readonly _notebooks: INotebookTracker
   ) {}
 
-  async open({ notebook, message, cells, send }: IChatRequest): Promise<void> {
+  async open({ notebook, message, cells, send }: IOpenChatOptions): Promise<void> {
     const { commands } = this._app;
     const path = serverPath(this._app.serviceManager.contents, notebook);
     if (send !== true && path !== null) {

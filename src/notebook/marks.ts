@@ -2,11 +2,11 @@
 
 import type { IKept } from '../state/keptChanges';
 import type { IUndo } from '../api/client';
-import { type IStandingStep, pendingSteps, undoOf } from '../changes/pending';
+import { type IPendingStep, pendingSteps, undoOf } from '../changes/pending';
 import type { ChangeInfo } from '../api/events';
 
 /** One change of one cell. */
-export interface IStep extends IStandingStep {
+export interface IStep extends IPendingStep {
   author: string;
   /** Unified diff of the source; empty if it is unchanged. */
   diff: string;

@@ -4,7 +4,7 @@ import { EMPTY, type IJournal, type ITurn } from '../state/chat';
 import { type IKept, NOTHING_KEPT } from '../state/keptChanges';
 import { marksOf, undoing } from './marks';
 import { undoOf } from '../changes/pending';
-import { keepingTurn, reviewOf } from '../changes/turns';
+import { keepingTurn, reviewOf } from '../changes/turnReview';
 
 /** A turn that changed these cells, each by the entry of its place, from 1. */
 function turnOf(...cells: string[]): ITurn {
@@ -31,7 +31,7 @@ const NONE: (path: string) => IKept = () => NOTHING_KEPT;
 describe('reviewOf', () => {
   const turn = turnOf('x', 'y', 'x');
   const standings = (journal: IJournal | null, keptOf = NONE): string[] =>
-    reviewOf(turn, journal, keptOf).map(({ cell, standing }) => `${cell} ${standing}`);
+    reviewOf(turn, journal, keptOf).map(({ cell, status }) => `${cell} ${status}`);
 
   it('lists pending changes, with the present path of the notebook', () => {
     const found = reviewOf(turn, journalOf([1, 'x'], [2, 'y'], [3, 'x']), NONE);
@@ -81,7 +81,7 @@ describe('reviewOf', () => {
       const kept: IKept = { all: 0, cells: { a: 100 + random(7), b: 100 + random(7) } };
       const journal = journalOf(...standing.map(({ entry, cell }) => [entry, cell] as const));
       const listed = reviewOf({ ...made, items: calls }, journal, () => kept);
-      const open = listed.filter(each => each.standing === 'open');
+      const open = listed.filter(each => each.status === 'open');
       const marks = marksOf(
         standing.toReversed().map(each => ({
           ...{ entry: each.entry, time: 100 + each.entry, cells: [{ ...each, truncated: false }] },

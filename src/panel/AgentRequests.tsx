@@ -84,7 +84,7 @@ function AgentRequest({ request }: { request: PermissionInfo }): JSX.Element {
 }
 
 /** Return the name of the agent and of its interface. */
-function useRequester({ author, caller, face }: PermissionInfo): string {
+function useRequester({ author, caller, interface: kind }: PermissionInfo): string {
   const { trans } = useServices();
   const ways: Partial<Record<string, string>> = {
     mcp: 'MCP',
@@ -92,7 +92,7 @@ function useRequester({ author, caller, face }: PermissionInfo): string {
     nb: trans.__('command line'),
     chat: trans.__('code in a kernel')
   };
-  return `${shortName(caller ?? author)} · ${ways[face] ?? face}`;
+  return `${shortName(caller ?? author)} · ${ways[kind] ?? kind}`;
 }
 
 /** Return the announcement of new requests, and of those that ended without an answer here. */

@@ -4,7 +4,7 @@ import type { JSX } from 'react';
 import type { CellChangedEvent } from '../api/events';
 import { sayProblem } from '../api/sentences';
 import { leftIn, leftNote, undoOf } from '../changes/pending';
-import { type ICellReview, keepingTurn, reviewOf } from '../changes/turns';
+import { type ICellReview, keepingTurn, reviewOf } from '../changes/turnReview';
 import type { ITurn } from '../state/chat';
 import { NOTHING_KEPT } from '../state/keptChanges';
 import { tally } from '../common/diff';
@@ -43,9 +43,9 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
   if (cells.length === 0) {
     return null;
   }
-  const open = cells.filter(each => each.standing === 'open');
-  const kept = cells.filter(each => each.standing === 'kept');
-  const undone = cells.filter(each => each.standing === 'undone');
+  const open = cells.filter(each => each.status === 'open');
+  const kept = cells.filter(each => each.status === 'kept');
+  const undone = cells.filter(each => each.status === 'undone');
 
   const undo = async (which: readonly ICellReview[]): Promise<void> => {
     stay();

@@ -4,9 +4,9 @@ import type { JSX, KeyboardEvent } from 'react';
 import {
   fileOptions,
   type IOption,
-  type IPartial,
+  type ICompletionPrefix,
   nearOptions,
-  partialAt,
+  prefixAt,
   together
 } from './completion';
 import { useSelector, useServices } from './services';
@@ -14,7 +14,7 @@ import { useSelector, useServices } from './services';
 export interface ICompleter {
   options: readonly IOption[];
   active: number;
-  partial: IPartial | null;
+  partial: ICompletionPrefix | null;
   /** Handle a key. Return whether it was handled. */
   onKey(event: KeyboardEvent): boolean;
 }
@@ -25,18 +25,18 @@ const NOTHING = { key: '', options: [] };
 export function useCompleter(
   text: string,
   cursor: number,
-  choose: (option: IOption, partial: IPartial) => void
+  choose: (option: IOption, partial: ICompletionPrefix) => void
 ): ICompleter {
   const { notebook, trans } = useServices();
   const seen = useSelector(state => state.seen);
   const [files, setFiles] = useState<{ key: string; options: readonly IOption[] }>(NOTHING);
   const [at, setAt] = useState({ key: '', place: 0 });
   const [dismissed, setDismissed] = useState('');
-  const partial = partialAt(text, cursor);
+  const partial = prefixAt(text, cursor);
   const key = partial === null ? '' : `${partial.start} ${partial.sign}${partial.word}`;
   useEffect(() => {
     let wanted = true;
-    const completed = partialAt(text, cursor);
+    const completed = prefixAt(text, cursor);
     if (completed !== null) {
       void fileOptions(completed, notebook, trans).then(options => {
         if (wanted) {
@@ -92,7 +92,7 @@ export function useCompleter(
 interface IProps {
   id: string;
   completer: ICompleter;
-  choose: (option: IOption, partial: IPartial) => void;
+  choose: (option: IOption, partial: ICompletionPrefix) => void;
 }
 
 /** The list of completions above the message box. */

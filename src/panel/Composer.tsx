@@ -7,7 +7,7 @@ import { attachLocalFile, attachServerFile, refusal } from './attachments';
 import { ComposerBar } from './ComposerBar';
 import { ContextChips, PlanChip } from './ContextChips';
 import { Completions, useCompleter } from './Completer';
-import type { IOption, IPartial } from './completion';
+import type { IOption, ICompletionPrefix } from './completion';
 import { useChat, useSelector, useServices } from './services';
 import type { IPanelState } from '../state/app';
 import { isBusy } from '../state/chat';
@@ -34,7 +34,7 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
   const list = useId();
   const [cursor, setCursor] = useState(draft.text.length);
   const chosen = useRef<number | null>(null);
-  const choose = (option: IOption, partial: IPartial): void => {
+  const choose = (option: IOption, partial: ICompletionPrefix): void => {
     const text = draft.text.slice(0, partial.start) + option.text + draft.text.slice(cursor);
     onChange({ text });
     chosen.current = partial.start + option.text.length;

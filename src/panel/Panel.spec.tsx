@@ -121,7 +121,7 @@ describe('an approval request', () => {
   it('is answered by a click that began on the same button, and by no other', async () => {
     const stage = await ask();
     fireEvent.pointerDown(button('Deny'));
-    fireEvent.click(button('Always in this notebook'), { detail: 1 });
+    fireEvent.click(button('Approve in this notebook'), { detail: 1 });
     fireEvent.click(button('Approve'), { detail: 2 });
     await stage.settle();
     expect(stage.given).toEqual([]);
@@ -313,7 +313,7 @@ describe('a file that cannot be attached', () => {
   it('is shown until it is dismissed', () => {
     const stage = new Stage();
     act(() => stage.controller.attach([{ name: 'paper.pdf', why: 'no image' }]));
-    expect(screen.getByText(/paper.pdf isn’t an image/)).toBeTruthy();
+    expect(screen.getByText(/paper.pdf is not an image/)).toBeTruthy();
     fireEvent.click(button('Dismiss'));
     expect(screen.queryByText(/no picture/)).toBeNull();
     expect(document.activeElement).toBe(box());

@@ -217,7 +217,7 @@ export function useCommonLabels({ effect }: IQuestion): Pick<Labels, 'notebook' 
   const { trans } = useServices();
   return {
     notebook: [
-      trans.__('Always in this notebook'),
+      trans.__('Approve in this notebook'),
       effect === 'EXECUTE'
         ? trans.__('Let all my chats and agents run code in this notebook')
         : trans.__('Let all my chats and agents edit this notebook')

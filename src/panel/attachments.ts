@@ -80,7 +80,7 @@ export function refusal(refused: readonly IRefused[], trans: TranslationBundle):
       case 'folder':
         return trans.__('%1 is a folder. Attach its files instead.', name);
       case 'gone':
-        return trans.__('%1 can’t be read.', name);
+        return trans.__('%1 cannot be read.', name);
       case 'lost':
         return trans.__('%1 was not saved with the message. Attach it again.', name);
       case 'many':
@@ -92,7 +92,7 @@ export function refusal(refused: readonly IRefused[], trans: TranslationBundle):
         );
       case 'no image':
         return trans.__(
-          '%1 isn’t an image. Upload it, then attach it from the file browser.',
+          '%1 is not an image. Upload it, then attach it from the file browser.',
           name
         );
       case 'no text':

@@ -1,4 +1,4 @@
-import { type IOption, partialAt, together } from './completion';
+import { type IOption, prefixAt, together } from './completion';
 
 describe('what is being completed', () => {
   it.each([
@@ -9,7 +9,7 @@ describe('what is being completed', () => {
     ['a / b', 3, null],
     ['@done ', 6, null]
   ])('%j at %i', (text, cursor, partial) => {
-    expect(partialAt(text, cursor)).toEqual(partial);
+    expect(prefixAt(text, cursor)).toEqual(partial);
   });
 });
 

@@ -17,7 +17,7 @@ export interface IOption {
 }
 
 /** The word before the cursor that is completed. */
-export interface IPartial {
+export interface ICompletionPrefix {
   sign: '@' | '/';
   word: string;
   start: number;
@@ -27,7 +27,7 @@ export interface IPartial {
 const OFFERED = 12;
 
 /** Return the word to complete at the cursor; null for none. */
-export function partialAt(text: string, cursor: number): IPartial | null {
+export function prefixAt(text: string, cursor: number): ICompletionPrefix | null {
   const before = text.slice(0, cursor);
   const command = /^\/(\w*)$/.exec(before);
   if (command !== null) {
@@ -41,7 +41,7 @@ export function partialAt(text: string, cursor: number): IPartial | null {
 
 /** Return the completions that need no request: commands or cells. */
 export function nearOptions(
-  { sign, word }: IPartial,
+  { sign, word }: ICompletionPrefix,
   notebook: NotebookContext,
   trans: TranslationBundle
 ): IOption[] {
@@ -60,7 +60,7 @@ export function nearOptions(
 
 /** Return the completions that need a request: files. */
 export async function fileOptions(
-  { sign, word }: IPartial,
+  { sign, word }: ICompletionPrefix,
   notebook: NotebookContext,
   trans: TranslationBundle
 ): Promise<IOption[]> {

@@ -30,6 +30,6 @@ describe('a file from the desktop', () => {
     expect(event.defaultPrevented).toBe(true);
     expect(found).toEqual([{ name: 'paper.pdf', why: 'no image' }]);
     const message = refusal(found.filter(isRefused), nullTranslator.load(''));
-    expect(message).toContain('paper.pdf isn’t an image');
+    expect(message).toContain('paper.pdf is not an image');
   });
 });

@@ -16,8 +16,11 @@ describe('the requests that wait', () => {
 
   it('are replaced when a subscription starts', () => {
     const waiting = all(asked(request('a')), asked(request('b')));
-    const line: PermissionEvent = { kind: 'waiting', permissions: [request('b'), request('d')] };
-    const after = reduce(waiting, line);
+    const snapshot: PermissionEvent = {
+      kind: 'waiting',
+      permissions: [request('b'), request('d')]
+    };
+    const after = reduce(waiting, snapshot);
     expect(ids(after)).toEqual(['b', 'd']);
     expect(after[0]).toBe(waiting[1]);
   });
@@ -30,11 +33,14 @@ describe('the requests that wait', () => {
   });
 
   it('leave out requests of the panel’s chats', () => {
-    const inChat = request('a', { face: 'chat', within_call: true });
-    const inKernel = request('b', { face: 'chat' });
+    const inChat = request('a', { interface: 'chat', within_call: true });
+    const inKernel = request('b', { interface: 'chat' });
     const inClient = request('c', { within_call: true });
     expect(ids(all(asked(inChat), asked(inKernel), asked(inClient)))).toEqual(['b', 'c']);
-    const line: PermissionEvent = { kind: 'waiting', permissions: [inChat, inKernel, inClient] };
-    expect(ids(all(line))).toEqual(['b', 'c']);
+    const snapshot: PermissionEvent = {
+      kind: 'waiting',
+      permissions: [inChat, inKernel, inClient]
+    };
+    expect(ids(all(snapshot))).toEqual(['b', 'c']);
   });
 });

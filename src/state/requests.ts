@@ -28,6 +28,6 @@ export function reduceRequests(
 }
 
 /** Return whether a request is shown here, and not in the transcript of its chat. */
-function isShownHere({ face, within_call }: PermissionInfo): boolean {
-  return !(face === 'chat' && within_call);
+function isShownHere({ interface: kind, within_call }: PermissionInfo): boolean {
+  return !(kind === 'chat' && within_call);
 }

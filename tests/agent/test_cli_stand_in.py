@@ -14,9 +14,9 @@ import pytest
 
 from tests import cli_stand_in
 from tests.agent.conftest import USER, Talk
-from tests.agent.test_asking import INSERT, answering
+from tests.agent.test_chat_permissions import INSERT, answering
 from tests.agent.test_context import DRAWN
-from tests.agent.test_stopping import WITHIN, rest, until
+from tests.agent.test_stop_turn import WITHIN, rest, until
 from tests.harness import ToolHarness
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig

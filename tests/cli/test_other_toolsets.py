@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from tests.cli.conftest import Nb
-from tests.cli.test_attached import ask_tool, beside, server, start_server
-from tests.cli.test_mcp import connected, text
-from tests.cli.test_sandbox import works
+from tests.cli.test_attached_server import ask_tool, beside, server, start_server
+from tests.cli.test_mcp_command import connected, text
+from tests.cli.test_sandbox_option import works
 from tests.servers import ServerProcess
 
 __all__ = ["beside", "server", "start_server"]

@@ -150,7 +150,7 @@ async def file_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
 
 @asynccontextmanager
 async def contents_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
-    from tests.notebooks.test_contents import PairedManager
+    from tests.notebooks.test_contents_manager import PairedManager
 
     root = folder / "root"
     root.mkdir()

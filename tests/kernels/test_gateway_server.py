@@ -76,7 +76,7 @@ async def test_the_tools_work_in_kernels_of_a_gateway(
 
     # A cell asks Claude by a socket of this machine's, and `python` calls tools by one.
     asked = await person.call("execute_ipython", code="%load_ext tk_ai_extension.magics\n%tk hello")
-    assert "tk [no_line]" in asked["runs"][0]["output"]
+    assert "tk [no_connection]" in asked["runs"][0]["output"]
     show = "import os\nprint([name for name in os.environ if name.startswith(('TK_AI', 'PI_'))])"
     python = await person.call("python", cells=[{"code": show}])
     assert python["runs"][0]["output"] == "[]", python

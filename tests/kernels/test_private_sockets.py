@@ -18,7 +18,7 @@ import pytest
 from tests.kernels.conftest import TIMEOUTS
 from tests.kernels.guests import connect
 from tests.kernels.guests import run as run_as_guest
-from tests.kernels.test_persistent import left_by_a_host
+from tests.kernels.test_persistent_kernels import left_by_a_host
 from tk_ai_extension.kernels import socket_folders
 from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
 from tk_ai_extension.kernels.service import JupyterKernels

@@ -14,8 +14,8 @@ import pytest
 
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
 from tests.notebooks.conftest import file_bench
-from tests.notebooks.test_contents import PairedManager
-from tests.notebooks.test_saving import write_at
+from tests.notebooks.test_contents_manager import PairedManager
+from tests.notebooks.test_file_saves import write_at
 from tk_ai_extension.model.errors import NotebookNotFound
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append

@@ -136,7 +136,7 @@ async def test_a_state_is_renewed_before_it_is_forgotten(
     async with opened(app, address, path) as browser:
         presence_of(bench).began(path, CLAUDE, ["aaaa1111"])
         await browser.meets(lambda them: len(them) == 1)
-        # As where its line was cut: it has forgotten everybody.
+        # As where its connection was lost: it has forgotten everybody.
         [client] = [
             each for each in browser.awareness.states if each != browser.awareness.client_id
         ]

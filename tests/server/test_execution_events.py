@@ -105,7 +105,7 @@ def outputs(messages: list[tuple[str, Any]], shown: list[str]) -> list[str]:
 
 @pytest.mark.proves("rest:executions", "out:stream")
 async def test_output_that_was_overwritten_in_forgotten_events_is_sent_again() -> None:
-    """A progress bar, and a line that was cut for longer than its events are kept."""
+    """A progress bar, and a connection that was lost for longer than its events are kept."""
     step = Step(cell="bar", status="running", outputs=OutputBuffer([stream("10 % of it all\n")]))
     run = Run(Caller("ada", "key", "rest"), "kernel", "plan.ipynb", [step])
     run.record("outputs", {"cell": "bar", "count": 1})

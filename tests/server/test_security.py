@@ -68,6 +68,8 @@ async def test_no_route_answers_without_a_token(ask: Ask) -> None:
             if method != "HEAD":
                 error = _error(response)
                 assert error["code"] == "unauthenticated"
+                assert error["sentence"]["code"] in {"token_missing", "token_refused"}
+                assert error["hint_sentence"]["code"] == "unauthenticated_hint"
                 assert "token" in error["message"]
             assert b'"tools"' not in response.body
 

@@ -22,7 +22,7 @@ from tk_ai_extension.workspace.permission_requests import Answer, Effect, Permis
 from tk_ai_extension.workspace.permissions import (
     MAX_PREVIEW,
     MODES,
-    Decision,
+    PermissionDecision,
     PermissionPolicy,
     capped,
     decide,
@@ -34,19 +34,19 @@ SAME_USER = Caller("ada", "session-b", mode="ask")
 OTHER_USER = Caller("bob", "session-a", mode="ask")
 NO_KEY = Caller("ada", mode="ask")
 
-TABLE: dict[tuple[Mode, Effect], Decision] = {
-    ("plan", "READ"): Decision.RUN,
-    ("plan", "WRITE"): Decision.REFUSE,
-    ("plan", "EXECUTE"): Decision.REFUSE,
-    ("ask", "READ"): Decision.RUN,
-    ("ask", "WRITE"): Decision.ASK,
-    ("ask", "EXECUTE"): Decision.ASK,
-    ("edit", "READ"): Decision.RUN,
-    ("edit", "WRITE"): Decision.RUN,
-    ("edit", "EXECUTE"): Decision.ASK,
-    ("auto", "READ"): Decision.RUN,
-    ("auto", "WRITE"): Decision.RUN,
-    ("auto", "EXECUTE"): Decision.RUN,
+TABLE: dict[tuple[Mode, Effect], PermissionDecision] = {
+    ("plan", "READ"): PermissionDecision.RUN,
+    ("plan", "WRITE"): PermissionDecision.REFUSE,
+    ("plan", "EXECUTE"): PermissionDecision.REFUSE,
+    ("ask", "READ"): PermissionDecision.RUN,
+    ("ask", "WRITE"): PermissionDecision.ASK,
+    ("ask", "EXECUTE"): PermissionDecision.ASK,
+    ("edit", "READ"): PermissionDecision.RUN,
+    ("edit", "WRITE"): PermissionDecision.RUN,
+    ("edit", "EXECUTE"): PermissionDecision.ASK,
+    ("auto", "READ"): PermissionDecision.RUN,
+    ("auto", "WRITE"): PermissionDecision.RUN,
+    ("auto", "EXECUTE"): PermissionDecision.RUN,
 }
 
 
@@ -114,15 +114,15 @@ async def test_a_mode_runs_asks_or_refuses_by_effect(mode: Mode, effect: Effect)
     policy, caller = PermissionPolicy(), Caller("ada", "k", mode=mode)
     assert policy.decision(caller, effect, "n.ipynb") is decision
     match decision:
-        case Decision.RUN:
+        case PermissionDecision.RUN:
             await check(policy, caller, effect=effect)
-        case Decision.ASK:
+        case PermissionDecision.ASK:
             with pytest.raises(PermissionRequired, match="approval"):
                 await check(policy, caller, effect=effect)
             approver = Says("once")
             await check(policy, caller, effect=effect, approver=approver)
             assert len(approver.shown) == 1
-        case Decision.REFUSE:
+        case PermissionDecision.REFUSE:
             approver = Says("once")
             with pytest.raises(PermissionDenied, match=f"{mode} mode"):
                 await check(policy, caller, effect=effect, approver=approver)
@@ -143,7 +143,7 @@ async def test_a_cap_leaves_the_stricter_of_two_modes(mode: Mode, cap: Mode) -> 
     assert capped(mode, cap) == effective
     policy, caller = PermissionPolicy(cap=cap), Caller("ada", "k", mode=mode)
     assert policy.mode(caller) == effective
-    if decide(effective, "EXECUTE") is Decision.RUN:
+    if decide(effective, "EXECUTE") is PermissionDecision.RUN:
         await check(policy, caller, effect="EXECUTE")
     else:
         with pytest.raises((PermissionDenied, PermissionRequired)):

@@ -27,9 +27,9 @@ def test_the_folder_of_a_killed_server_is_removed_and_a_running_ones_is_not(
 ) -> None:
     left, lives = sockets_folder(), sockets_folder()
     with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(left / "line.sock"))
+        dead.bind(str(left / "test.sock"))
     with socket.socket(socket.AF_UNIX) as living:
-        living.bind(str(lives / "line.sock"))
+        living.bind(str(lives / "test.sock"))
         living.listen()
         made = sockets_folder()
     assert sorted(temporary.iterdir()) == sorted([lives, made])
@@ -41,12 +41,12 @@ def test_a_folder_without_sockets_stays(temporary: Path) -> None:
     elsewhere = temporary / "elsewhere"
     elsewhere.mkdir()
     with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(elsewhere / "line.sock"))
+        dead.bind(str(elsewhere / "test.sock"))
     (temporary / f"{PREFIX}link").symlink_to(elsewhere)
     empty = sockets_folder()
     sockets_folder()
     assert (temporary / f"{PREFIX}notes").exists()
-    assert (elsewhere / "line.sock").exists()
+    assert (elsewhere / "test.sock").exists()
     assert empty.exists()
 
 
@@ -57,12 +57,12 @@ async def test_a_client_that_connects_while_it_closes_is_disconnected(
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    listener = SocketListener("line.sock", answer, 1000)
+    listener = SocketListener("test.sock", answer, 1000)
     path = await listener.open()
     assert path is not None
-    with socket.socket(socket.AF_UNIX) as line:
-        line.setblocking(False)
-        line.connect(str(path))
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.setblocking(False)
+        connection.connect(str(path))
         # It is accepted in some turns of the loop, and served some turns later.
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -70,7 +70,7 @@ async def test_a_client_that_connects_while_it_closes_is_disconnected(
         loop = asyncio.get_running_loop()
         # One that was in the queue of the socket is reset.
         with contextlib.suppress(ConnectionResetError):
-            assert await asyncio.wait_for(loop.sock_recv(line, 1), 5) == b""
+            assert await asyncio.wait_for(loop.sock_recv(connection, 1), 5) == b""
     assert not path.parent.exists()
     assert await listener.open() is None
     assert len(listener) == 0

@@ -1,6 +1,6 @@
 """Discovery of a command's server, and line-based connections to it.
 
-A connection begins as a request to the server's extension (``Upgrade: tk-ai-lines``) and carries lines
+A connection begins as a request to the server's extension (``Upgrade: tk-ai-ndjson``) and carries lines
 in both directions from then on, over the socket of a project's own server or the port of a person's.
 It uses the standard library's sockets: importing `http.client` takes longer than the rest of a
 command.
@@ -14,8 +14,11 @@ import socket
 
 from tk_ai_extension.cli.project import Project, Refused
 
-PROTOCOL = "tk-ai-lines"
-"""Protocol that a connection is upgraded to: one line per message."""
+PROTOCOLS = ("tk-ai-ndjson", "tk-ai-lines")
+"""Names of the protocol that a connection is upgraded to: newline-delimited JSON.
+
+The last name is deprecated. Servers accept both; clients send the last one until all servers do.
+"""
 COMMANDS = "api/tk-ai/commands"
 """Path for commands; see `wire`."""
 MCP = "api/tk-ai/mcp/stdio"
@@ -87,7 +90,7 @@ class ServerEndpoint:
             raise NoAnswer(f"{self.url} does not answer: no server is listening.")
         head = (
             f"GET /{base}{path} HTTP/1.1\r\nHost: {netloc}\r\nConnection: Upgrade\r\n"
-            f"Upgrade: {PROTOCOL}\r\nAuthorization: token {self.token}\r\n\r\n"
+            f"Upgrade: {PROTOCOLS[-1]}\r\nAuthorization: token {self.token}\r\n\r\n"
         )
         try:
             connection.settimeout(timeout)
@@ -181,7 +184,7 @@ def _message(connection: socket.socket, body: bytes, headers: dict[str, str]) ->
         return ""
 
 
-class Connected:
+class CommandConnection:
     """A connection to the server that a command is for.
 
     Attributes:
@@ -210,7 +213,7 @@ class NoServer:
 
 def find_server(
     project: Project, folder: str, path: str, *, starts: bool, own: bool = False
-) -> Connected | NoServer:
+) -> CommandConnection | NoServer:
     """Open a connection to the server of a command.
 
     This is the project's own server if it runs or has left kernels, else a person's server whose folder
@@ -232,7 +235,7 @@ def find_server(
     server = own_server(project)
     if server is not None:
         try:
-            return Connected(server.open(path), own=True)
+            return CommandConnection(server.open(path), own=True)
         except NoAnswer:
             pass  # it was killed
     silent: list[str] = []
@@ -240,7 +243,7 @@ def find_server(
         if not own and not project.has_sandbox():
             for server in servers_over(folder):
                 try:
-                    return Connected(server.open(path), own=False)
+                    return CommandConnection(server.open(path), own=False)
                 except NoAnswer as error:
                     # It is gone, hangs or has no extension: what it has open is left alone.
                     silent += [server.url] * error.timed_out
@@ -251,7 +254,7 @@ def find_server(
     return start_server(project, path)
 
 
-def start_server(project: Project, path: str) -> Connected:
+def start_server(project: Project, path: str) -> CommandConnection:
     """Start the project's server, unless another command has just done so, and connect to it.
 
     Raises:
@@ -264,7 +267,7 @@ def start_server(project: Project, path: str) -> Connected:
     if server is None:
         raise Refused(f"the server stopped at once; see {project.log}.")
     try:
-        return Connected(server.open(path), own=True, started=started)
+        return CommandConnection(server.open(path), own=True, started=started)
     except NoAnswer:
         raise Refused(f"the server does not answer; see {project.log}.") from None
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tk_ai_extension.cli.memory import Memory
+from tk_ai_extension.cli.command_state import CommandState
 from tk_ai_extension.cli.ownership import belongs_to
 from tk_ai_extension.cli.project_services import ProjectServices
 from tk_ai_extension.cli.servers import Server
@@ -53,7 +53,7 @@ class CommandContext:
     user: str
     workspace: Workspace
     registry: Registry
-    memory: Memory
+    memory: CommandState
     project: ProjectServices | None = None
     host: int | None = None
     url: str = ""

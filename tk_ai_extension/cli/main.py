@@ -23,7 +23,7 @@ from tk_ai_extension.cli.client import (
 )
 from tk_ai_extension.cli.connecting import (
     COMMANDS,
-    Connected,
+    CommandConnection,
     NoAnswer,
     NoServer,
     ServerEndpoint,
@@ -104,7 +104,7 @@ def _run(project: Project, folder: str, argv: list[str]) -> int:
 
 
 def _forward(
-    found: Connected, project: Project, argv: list[str], console: Console
+    found: CommandConnection, project: Project, argv: list[str], console: Console
 ) -> int | Redirect:
     """Run a command in a server; return the exit status or a redirect."""
     with found.connection as connection:

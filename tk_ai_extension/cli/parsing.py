@@ -86,7 +86,7 @@ def add_notebook(
     *,
     by_place: bool = True,
     required: bool = False,
-    help: str = "path or name (default: the current notebook)",  # noqa: A002 - argparse's name for it
+    help: str = "path or name (default: the current one)",  # noqa: A002 - argparse's name for it
 ) -> None:
     """Add a command's notebook argument: ``-n``, and a positional unless `by_place` is false."""
     described: dict[str, Any] = {"action": _OneNotebook, "metavar": "NOTEBOOK"}
@@ -120,7 +120,7 @@ def add_tool_arguments(
             continue
         schema = properties[name]
         required = tool.arguments.model_fields[name].is_required()
-        help_text = _help(tool, name, schema)
+        help_text = _help(tool, name, schema, positionals)
         _add(parser, name, schema, by_place=name in positionals, required=required, help=help_text)
 
 
@@ -167,8 +167,21 @@ def _add(
     )
 
 
-def _help(tool: Tool, name: str, schema: Mapping[str, Any]) -> str:
+def in_command(text: str, tool: Tool, positionals: Sequence[str]) -> str:
+    """Write a tool's arguments in a text as the command's: `` `old` `` as ``OLD``, others as options."""
+
+    def written(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in tool.input_schema["properties"]:
+            return found[0]
+        return name.upper() if name in positionals else f"--{name.replace('_', '-')}"
+
+    return re.sub("`([a-z_]+)`", written, text)
+
+
+def _help(tool: Tool, name: str, schema: Mapping[str, Any], positionals: Sequence[str]) -> str:
     text = str(schema.get("description") or meaning(tool.name, name))
+    text = in_command(text, tool, positionals)
     # As a phrase in a list, without links to the documentation.
     text = re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", text).replace("%", "%%").replace("`", "")
     text = text[:1].lower() + text[1:].removesuffix(".")

@@ -17,7 +17,9 @@ class PendingRequest(BaseModel):
 
     id: str
     author: str
+    interface: str
     face: str
+    """Deprecated name of `interface`."""
     tool: str
     effect: str
     notebook: str | None
@@ -30,7 +32,7 @@ class PendingRequest(BaseModel):
         """Return who wants to call what, and since when."""
         where = f" in {self.notebook}" if self.notebook else ""
         ago = max(time.time() - self.created, 0)
-        return f"{self.author} ({self.face}) wants to call {self.tool}{where}, {ago:.0f} s ago"
+        return f"{self.author} ({self.interface}) wants to call {self.tool}{where}, {ago:.0f} s ago"
 
     def ways(self) -> str:
         """Return the commands that answer the request."""

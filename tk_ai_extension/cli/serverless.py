@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.client import Console, Redirect
+from tk_ai_extension.cli.command_state import CommandState
 from tk_ai_extension.cli.commands.table import Commands
 from tk_ai_extension.cli.context import MEMORY, CommandContext
-from tk_ai_extension.cli.memory import Memory
 from tk_ai_extension.cli.no_kernels import NoKernels, NoSessions
 from tk_ai_extension.cli.project import Project
 from tk_ai_extension.cli.project_services import ProjectServices, private_folder
@@ -82,5 +82,5 @@ def local_context(project: Project) -> CommandContext:
     )
     registry = Registry.load(("default",), services.ownership)
     return CommandContext(
-        project.root, owner(), workspace, registry, Memory(state / MEMORY), services
+        project.root, owner(), workspace, registry, CommandState(state / MEMORY), services
     )

@@ -309,7 +309,7 @@ class Servers:
             raise OpenElsewhere(
                 f"{path.name} may be open in a Jupyter Server that does not answer: {error}",
                 hint="Give its address with a token, `nb open NOTEBOOK --server URL`, or stop that "
-                "server: what is written underneath an open tab is lost, or takes its work away.",
+                "server: a change of the file under an open tab loses the change or the tab's edits.",
             ) from error
         raise OpenElsewhere(
             f"{path.name} is open in the Jupyter Server at {server.url}.", hint=STRANGER

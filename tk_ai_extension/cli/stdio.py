@@ -13,7 +13,7 @@ import socket
 import sys
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.connecting import MCP, Connected, NoAnswer, find_server, server_at
+from tk_ai_extension.cli.connecting import MCP, CommandConnection, NoAnswer, find_server, server_at
 from tk_ai_extension.cli.project import Project, Refused
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ def relay(project: Project, argv: list[str]) -> int:
     """
     path = MCP + _query(argv)
     found = find_server(project, os.getcwd(), path, starts=True)
-    assert isinstance(found, Connected)
+    assert isinstance(found, CommandConnection)
     return _Relay(found.connection, path).run()
 
 

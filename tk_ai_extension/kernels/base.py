@@ -12,7 +12,21 @@ KernelState = Literal["starting", "idle", "busy", "restarting", "dead", "stopped
 
 
 class Executor(Protocol):
-    """Runs code in a kernel."""
+    """Runs code in a kernel.
+
+    >>> import asyncio
+    >>> from tk_ai_extension.model.executions import Execution, Started
+    >>> class Nowhere:
+    ...     name = "nowhere"
+    ...
+    ...     async def execute(self, kernel_id, request):
+    ...         yield Started(1)
+    ...         yield Execution("ok", execution_count=1, backend=self.name)
+    >>> async def last_event(executor: Executor) -> ExecutionEvent:
+    ...     return [event async for event in executor.execute("a kernel", ExecutionRequest("1"))][-1]
+    >>> asyncio.run(last_event(Nowhere())).status
+    'ok'
+    """
 
     @property
     def name(self) -> str:

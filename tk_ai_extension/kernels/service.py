@@ -273,7 +273,7 @@ class JupyterKernels(KernelService[LocalKernel]):
         if kernel_id not in self._manager:
             if kernel_id in self._kernels:
                 self._kernels[kernel_id].wake()
-            raise KernelNotFound(f"There is no running kernel {kernel_id}.")
+            raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
         manager = self._manager.get_kernel(kernel_id)
         kernel = self._kernels.get(kernel_id)
         if kernel is not None and kernel.manager is manager:

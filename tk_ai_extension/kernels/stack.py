@@ -33,7 +33,7 @@ from tk_ai_extension.model.errors import KernelDied
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
 
 
-class KernelGone(Exception):
+class KernelEnded(Exception):
     """The kernel ended during a request. Not a RuntimeError, which would stop the stack's worker."""
 
 
@@ -62,7 +62,7 @@ class Submission(str):
         return submission
 
 
-class LocalConnections(Protocol):
+class KernelConnections(Protocol):
     """What the client needs from the service that owns the kernels."""
 
     async def connection(self, kernel_id: str) -> KernelConnection:
@@ -85,7 +85,7 @@ class GuardedClient:
     allow_stdin = True
     _created_context = False  # the stack destroys contexts that a client has created
 
-    def __init__(self, kernel_id: str, kernels: LocalConnections) -> None:
+    def __init__(self, kernel_id: str, kernels: KernelConnections) -> None:
         self._kernel_id = kernel_id
         self._kernels = kernels
         self._usual: AsyncKernelClient | None = None
@@ -98,7 +98,7 @@ class GuardedClient:
         """Run code to its end.
 
         Raises:
-            KernelGone: the kernel ended while it ran another client's code.
+            KernelEnded: the kernel ended while it ran another client's code.
         """
         connection = await self._kernels.connection(self._kernel_id)
         if isinstance(code, Submission):
@@ -149,7 +149,7 @@ class GuardedClient:
             execution.cancel()
             kernel_end.cancel()
         ending = connection.ending
-        raise KernelGone(ending.message if ending else "The kernel is gone.")
+        raise KernelEnded(ending.message if ending else "The kernel is gone.")
 
     def _new_client(self) -> AsyncKernelClient:
         context = zmq.asyncio.Context()

@@ -8,9 +8,9 @@ import socket
 from collections.abc import Mapping
 from typing import Any, Self
 
-ADDRESS_VARIABLE = "TK_AI_LINE"
+ADDRESS_VARIABLES = ("TK_AI_SOCKET", "TK_AI_LINE")
 PASS_VARIABLE = "TK_AI_PASS"  # noqa: S105 - the name of a variable
-"""Variables that the server sets in its kernels' environments."""
+"""Variables that the server sets in its kernels' environments; ``TK_AI_LINE`` is deprecated."""
 
 MIN_TIMEOUT = 0.001
 """Seconds. A socket timeout of 0 would make the socket non-blocking."""
@@ -64,9 +64,9 @@ class ServerConnection:
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        address = environment.get(ADDRESS_VARIABLE)
+        address = next(filter(None, map(environment.get, ADDRESS_VARIABLES)), None)
         if not address:
-            raise TkError(NO_CONNECTION, NO_CONNECTION_HINT, code="no_line")
+            raise TkError(NO_CONNECTION, NO_CONNECTION_HINT, code="no_connection")
         self._pass = environment.get(PASS_VARIABLE, "")
         self._socket = socket.socket(socket.AF_UNIX)
         self._received = b""
@@ -77,7 +77,7 @@ class ServerConnection:
             raise TkError(
                 f"The server that started this kernel does not answer: {error.strerror}.",
                 "Restart the kernel to connect it to the running server.",
-                "no_line",
+                "no_connection",
             ) from None
 
     def __enter__(self) -> Self:
@@ -130,5 +130,5 @@ def _connection_lost() -> TkError:
     return TkError(
         "Connection to the server lost.",
         "The server may be stopping. Changes made so far are kept.",
-        "line_cut",
+        "connection_lost",
     )

@@ -12,11 +12,11 @@ from tk_ai_extension.mcp.resources import Resources, one_page
 from tk_ai_extension.mcp.sdk import Context
 
 _NOTEBOOK = types.PromptArgument(
-    name="notebook", description="The notebook's path; default: the current one", required=False
+    name="notebook", description="The notebook's path (default: the current one)", required=False
 )
 _CELL = types.PromptArgument(
     name="cell",
-    description="The cell's id or index; default: the whole notebook",
+    description="The cell's id or index (default: the whole notebook)",
     required=False,
 )
 

@@ -40,7 +40,7 @@ class LineConnection(Protocol):
 logger = logging.getLogger(__name__)
 
 
-async def serve_lines(
+async def serve_stdio(
     mcp: McpHttp, registry: Registry, caller: Caller, lines: LineConnection
 ) -> None:
     """Serve MCP to one client until its connection ends.

@@ -10,14 +10,18 @@ from tk_ai_extension.model.sentences import SentenceInfo, sentence_info
 
 def error_info(error: ToolError) -> dict[str, Any]:
     """Return an error as JSON, with the codes of its message and of its hint where they have one."""
-    hint = sentence_info(error.hint)
-    if hint is None and error.hint == error.default_hint:
-        hint = SentenceInfo(hint_code(type(error)), {})
-    message = sentence_info(error.message)
+    found = {**error.as_dict(), **sentences_of(error.message, error.hint)}
+    if found["hint_sentence"] is None and error.hint == error.default_hint:
+        found["hint_sentence"] = SentenceInfo(hint_code(type(error)), {}).as_dict()
+    return found
+
+
+def sentences_of(message: str, hint: str) -> dict[str, Any]:
+    """Return the codes of a message and of its hint as fields of an error, None where they have none."""
+    sentence, hint_sentence = sentence_info(message), sentence_info(hint)
     return {
-        **error.as_dict(),
-        "sentence": message and message.as_dict(),
-        "hint_sentence": hint and hint.as_dict(),
+        "sentence": sentence and sentence.as_dict(),
+        "hint_sentence": hint_sentence and hint_sentence.as_dict(),
     }
 
 

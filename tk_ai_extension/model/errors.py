@@ -274,7 +274,8 @@ class Conflict(ToolError):
     code = "conflict"
     status = 409
     default_hint = (
-        "Nothing was changed. The current source is below and counts as read. Review it and retry."
+        "Nothing was changed. The current source is below and counts as read. "
+        "Review it, then try again."
     )
 
     def as_text(self) -> str:

@@ -97,6 +97,14 @@ _PROGRESS: Final = {
 _NOTICES: Final = {
     "forgotten": "{agent} has lost the earlier messages of this chat.",
     "session_kernel": "The `python` session's kernel {what}. Its variables are lost.",
+    "recovered": (
+        "{path} was empty after an interrupted save. It was recovered from {copy}, Jupyter's copy "
+        "beside it."
+    ),
+    "runs_after_answer": (
+        "The kernel is running the cell that waits for your answer. This run starts by itself after "
+        "you answer: do not wait for it."
+    ),
     "kernel_replaced": "The kernel of {path} had died and was replaced. Its variables are lost.",
     "kernel_restarted": "The kernel of {path} was restarted. Its variables are lost.",
     "kernel_died": "The kernel of {path} died. Its variables are lost.",
@@ -142,7 +150,7 @@ _ERRORS: Final = {
     "model_busy": "The provider is busy ({status}): {why}.",
     "model_failed": "The model could not answer: {why}.",
     "model_failed_status": "The model could not answer ({status}): {why}.",
-    "model_missing": "There is no model `{model}`.",
+    "model_missing": "Unknown model `{model}`.",
     "model_missing_hint": "Choose one of: {models}.",
     "model_none": "No model is connected: there is no key.",
     "model_not_ready": "{provider} is not configured yet.",
@@ -163,11 +171,72 @@ _ERRORS: Final = {
 }
 """Errors of chats and approvals, and hints that are no class's own."""
 
+_KEYS: Final = {
+    "address_invalid": "ANTHROPIC_BASE_URL is not an address such as http://localhost:11434.",
+    "address_with_v1": ("ANTHROPIC_BASE_URL ends in /v1: remove it, it is added to every request."),
+    "keys_encoding": "{file} is not UTF-8 text.",
+    "keys_irregular": "{file} cannot be read: it is not a regular file.",
+    "keys_large": "{file} has more than {size} bytes.",
+    "keys_line": "Line {line} of {file} is not NAME=value, NAME='value' or NAME=\"value\".",
+    "keys_linked": "{file} is ignored: it is reached by a symbolic link.",
+    "keys_owner": "{file} is ignored: it belongs to another user.",
+    "keys_readable": "{file} is not used: others can read it. Run `chmod 600` on it.",
+    "keys_unreadable": "{file} cannot be read: {why}.",
+    "keys_writable": "{file} is not used: others can write it. Run `chmod 600` on it.",
+}
+"""Problems of a provider's configuration: of a file of keys, or of an address."""
+
+_ROUTES: Final = {
+    "body_invalid": "The body is not JSON: {why}.",
+    "body_large": "The body is larger than {size} bytes.",
+    "body_no_object": "The body is not a JSON object.",
+    "body_not_json": "The body must be JSON.",
+    "changes_of_another": "Some of these changes are another user's.",
+    "changes_of_another_hint": "Undo your own changes only.",
+    "events_after": "`after` is not an event number.",
+    "events_after_hint": "Omit it for the first page.",
+    "format_unknown": "Unknown format `{format}`.",
+    "format_unknown_hint": "Use markdown or notebook.",
+    "lost_tab_missing": "You have no lost tab with unsaved changes of {path}.",
+    "lost_tab_missing_hint": "GET this route lists your lost tabs.",
+    "method_missing": "There is no {method} at {path}.",
+    "notebook_missing": "`notebook` is missing.",
+    "notebook_missing_hint": "Give the notebook's path.",
+    "origin_refused": (
+        "Pages of this origin may not call the server ({origin}); TkAIExtensionApp.allowed_origins "
+        "lists others that may."
+    ),
+    "request_failed": "The request failed with status {status}.",
+    "route_missing": "There is nothing at {path}.",
+    "streams_many": "You have {count} event streams open.",
+    "streams_many_hint": (
+        "Close some of them, or send the request without `Accept: text/event-stream`."
+    ),
+    "token_missing": "A token or a login is required.",
+    "token_refused": "The server does not accept this token.",
+    "bad_request_hint": "Check the request.",
+    "forbidden_hint": "Use an allowed origin and a user with the permission.",
+    "internal_error_hint": "See the server's log.",
+    "method_not_allowed_hint": "See openapi.json for the routes and their methods.",
+    "not_acceptable_hint": "Accept a media type of the route in openapi.json.",
+    "not_found_hint": "See openapi.json for the routes.",
+    "page_stale_hint": (
+        "Reload the page: its login is older than the server. Programs must send a token."
+    ),
+    "too_large_hint": "Send less, or raise TkAIExtensionApp.max_body.",
+    "unauthenticated_hint": "Send the server's token: `Authorization: token TOKEN`.",
+    "unavailable_hint": "The server is stopping.",
+    "unsupported_media_type_hint": "Send JSON, with `Content-Type: application/json`.",
+}
+"""Why a route refuses a request, and what to do."""
+
 SENTENCES: Final[Mapping[str, str | tuple[str, str]]] = {
     **_STEPS,
     **_PROGRESS,
     **_NOTICES,
     **_ERRORS,
+    **_KEYS,
+    **_ROUTES,
 }
 """By its code what a sentence is in English; of one with a ``count`` the singular and the plural."""
 

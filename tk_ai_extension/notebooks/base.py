@@ -85,6 +85,21 @@ class OutputWriter(Protocol):
 class NotebookDocument(Protocol):
     """A notebook, opened through `NotebookStore`; cheap to open, and needs no closing.
 
+    >>> import asyncio, nbformat, pathlib, tempfile
+    >>> from tk_ai_extension.model.cells import CellContent
+    >>> from tk_ai_extension.model.operations import Insert
+    >>> from tk_ai_extension.notebooks.files.store import NotebookFiles
+    >>> async def add_cell(folder: str) -> list[str]:
+    ...     nbformat.write(nbformat.v4.new_notebook(), pathlib.Path(folder, "a.ipynb"))
+    ...     store = NotebookFiles(pathlib.Path(folder), None, changed=print, warn=print)
+    ...     document = await store.open("a.ipynb")
+    ...     await document.apply([Insert(CellContent("code", "1 + 1"))])
+    ...     return [cell.source for cell in (await document.read()).cells]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     asyncio.run(add_cell(folder))
+    a.ipynb
+    ['1 + 1']
+
     No method blocks the event loop for long. Writes through two documents of one path in a server are
     serialized.
     """

@@ -214,7 +214,7 @@ class ContentsNotebooks:
         if not await ensure_async(self._manager.file_exists(path)):
             if await ensure_async(self._manager.dir_exists(path)):
                 raise NotANotebook(f"{path} is a folder.")
-            raise NotebookNotFound(f"There is no notebook {path}.")
+            raise NotebookNotFound(f"Notebook {path} does not exist.")
         kept = self._kept.get(path)
         if kept is None:
             kept = self._kept[path] = _NotebookState(path)
@@ -231,7 +231,7 @@ class ContentsNotebooks:
             NotebookExists, FileMissing, ReadOnly, SaveFailed.
         """
         if await self.exists(path):
-            raise NotebookExists(f"{path} exists already.")
+            raise NotebookExists(f"{path} already exists.")
         if not await ensure_async(self._manager.dir_exists(path.rpartition("/")[0])):
             raise FileMissing(f"The folder of {path} does not exist.")
         model: Json = {"type": "notebook", "format": "json", "content": notebook}

@@ -50,7 +50,7 @@ def manager_error(error: HTTPError, path: str) -> ToolError:
     reason = error.log_message or error.reason
     match error.status_code:
         case 404:
-            return NotebookNotFound(f"There is no notebook {path}.")
+            return NotebookNotFound(f"Notebook {path} does not exist.")
         case 403:
             return ReadOnly(f"{path} cannot be written: {reason}.")
         case 400:

@@ -73,7 +73,7 @@ class OutputSink(ABC):
         """Release resources; unless ``done``, another sink takes the outputs over."""
 
 
-class StoredSink(OutputSink):
+class StoredOutputSink(OutputSink):
     """The sink of a stored notebook: outputs are read from memory, autosaved, and saved at the end.
 
     Args:
@@ -279,7 +279,7 @@ class CellOutputWriter:
             return
         self.run.end(self._count)
         # Reads during the save return the outputs in memory.
-        self.is_done = isinstance(sink, StoredSink)
+        self.is_done = isinstance(sink, StoredOutputSink)
         try:
             await sink.end(self.run, save=self._save)
         except ToolError:

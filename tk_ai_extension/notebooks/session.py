@@ -29,7 +29,7 @@ from tk_ai_extension.notebooks.output_writer import (
     Find,
     OutputSink,
     RunningCell,
-    StoredSink,
+    StoredOutputSink,
 )
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 from tk_ai_extension.notebooks.transactions import EditTransaction
@@ -230,7 +230,7 @@ class StoredDocument(SessionDocument):
 
     async def is_current(self, sink: OutputSink) -> bool:
         """See `SessionDocument.is_current`."""
-        return isinstance(sink, StoredSink)
+        return isinstance(sink, StoredOutputSink)
 
 
 class NotebookSession:
@@ -295,7 +295,7 @@ class NotebookSession:
 
         return LoadedNotebook(self.shown(kept.snapshot), content, raw)
 
-    def stored_sink(self, document: StoredDocument) -> StoredSink:
+    def stored_sink(self, document: StoredDocument) -> StoredOutputSink:
         """Return the sink for a running cell of the stored notebook."""
         if self.saver is None:
 
@@ -305,7 +305,7 @@ class NotebookSession:
 
             save, changed = document.save_outputs, document.changed
             self.saver = OutputSaver(document.path, self.runs, save, changed, on_idle)
-        return StoredSink(self.saver)
+        return StoredOutputSink(self.saver)
 
     # --- running cells
 
@@ -380,5 +380,5 @@ def cell_of(snapshot: Snapshot, key: str) -> Cell:
     """
     cell = snapshot.by_key.get(key)
     if cell is None:
-        raise CellNotFound(f"There is no cell `{key}` in {snapshot.path}.")
+        raise CellNotFound(f"No cell `{key}` in {snapshot.path}.")
     return cell

@@ -15,12 +15,12 @@ from tk_ai_extension.kernels.environment import keep_secrets_from_kernels
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.masking import mask_failed_requests
 from tk_ai_extension.server.activity import ServerActivity
-from tk_ai_extension.server.channel import Channels
 from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
-from tk_ai_extension.server.handlers.lines import LINES
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.handlers.tabs import CHANNELS_KEY, SOCKETS, TABS_KEY
+from tk_ai_extension.server.handlers.upgrades import UPGRADE_ROUTES
+from tk_ai_extension.server.page_channels import PageChannels
 from tk_ai_extension.server.renames import Renames
 from tk_ai_extension.server.services import InterfaceSettings, Services
 from tk_ai_extension.server.tabs import Tabs
@@ -53,15 +53,15 @@ class TkAIExtensionApp(ExtensionApp):
     mode_cap = Enum(
         ("plan", "ask", "edit", "auto"),
         "auto",
-        help="""The most that any caller may do without asking: `plan` only reads, `ask` asks before it
-        writes or runs code, `edit` asks before it runs code, `auto` does not ask.""",
+        help="""The least strict permission mode that a caller may have: `plan` only reads, `ask` asks
+        before it writes or runs code, `edit` asks before it runs code, `auto` does not ask.""",
     ).tag(config=True)
 
     allowed_origins = List(
         Unicode(),
         help="""Origins besides the server's own whose pages may call the extension, such as
         `https://example.org`. `ServerApp.allow_origin` and `allow_origin_pat` count as well. An origin
-        is checked even where the request brings a token.""",
+        is checked even if the request has a token.""",
     ).tag(config=True)
 
     # -- kernels
@@ -69,9 +69,9 @@ class TkAIExtensionApp(ExtensionApp):
     executor = Enum(
         ("auto", "stack", "direct"),
         "auto",
-        help="""What runs code: jupyter_server_nbmodel's ExecutionStack (`stack`), connections of our own
-        (`direct`), or the stack where that extension is enabled (`auto`). Kernels behind a gateway have an
-        executor of their own.""",
+        help="""What runs code: jupyter_server_nbmodel's ExecutionStack (`stack`), this extension's own
+        connections (`direct`), or the stack if that extension is enabled (`auto`). Kernels behind a
+        gateway have their own executor.""",
     ).tag(config=True)
 
     kernel_start_timeout = Float(
@@ -97,12 +97,12 @@ class TkAIExtensionApp(ExtensionApp):
         ("auto", "anthropic", "oauth", "compatible", "bedrock", "vertex", "tour"),
         "auto",
         help="""The chat's provider: Anthropic's API by a key or by a subscription's token (`oauth`),
-        another server with the Messages API (`compatible`: Ollama, LiteLLM, a gateway), a cloud, or
+        another endpoint with the Messages API (`compatible`: Ollama, LiteLLM, a gateway), a cloud, or
         the tour, a script without a model. `auto` selects the first one that is configured.""",
     ).tag(config=True)
 
     chat_base_url = Unicode(
-        help="Address of a server with the Messages API; by default `ANTHROPIC_BASE_URL`."
+        help="Address of an endpoint with the Messages API; by default `ANTHROPIC_BASE_URL`."
     ).tag(config=True)
 
     chat_model = Unicode(help="The default model of a chat; by default the provider's.").tag(
@@ -120,8 +120,8 @@ class TkAIExtensionApp(ExtensionApp):
     chat_small = Bool(
         None,
         allow_none=True,
-        help="""Whether the model of another server is a small one, without thinking and
-        features that only Anthropic's API supports. By default true if its name lacks `claude`.""",
+        help="""Whether the model of another endpoint is small: without thinking and features that only
+        Anthropic's API supports. By default true if its name lacks `claude`.""",
     ).tag(config=True)
 
     chat_secrets = Unicode(
@@ -173,8 +173,8 @@ class TkAIExtensionApp(ExtensionApp):
     chat_retries = Integer(
         None,
         allow_none=True,
-        help="How often the model is asked again where its server fails or is busy. Unset: as "
-        "CLAUDE_CODE_MAX_RETRIES in the environment says, 4 times without it.",
+        help="Maximum retries of a request that the provider fails or is too busy to answer. By default "
+        "CLAUDE_CODE_MAX_RETRIES in the environment, or 4.",
     ).tag(config=True)
 
     chat_request_timeout = Float(
@@ -204,7 +204,7 @@ class TkAIExtensionApp(ExtensionApp):
 
     max_output = Integer(
         100_000_000,
-        help="Maximum bytes of output that are stored of one execution, also in the notebook.",
+        help="Maximum bytes of output that are saved of one execution, also in the notebook.",
     ).tag(config=True)
 
     max_body = Integer(64_000_000, help="Maximum bytes of a request's body.").tag(config=True)
@@ -212,13 +212,12 @@ class TkAIExtensionApp(ExtensionApp):
     linked_folders = List(
         Unicode(),
         help="Absolute paths of folders outside the root that links in it may lead to, for example "
-        "folders that several users share. Links to anywhere else are refused, and in no listing.",
+        "folders that several users share. Links to other places are refused and not listed.",
     ).tag(config=True)
 
     max_sessions = Integer(
         1_000,
-        help="How many MCP sessions there may be at once; beyond, the one that was not used for the "
-        "longest time ends.",
+        help="Maximum number of MCP sessions. Another one ends the session that was used least recently.",
     ).tag(config=True)
 
     session_timeout = Float(12 * 3_600.0, help="Seconds after which an idle MCP session ends.").tag(
@@ -299,13 +298,13 @@ class TkAIExtensionApp(ExtensionApp):
             keep_secrets_from_kernels(managers.kernels, self.kernel_env_exclude, passes)
         self._renames = Renames(server.event_logger, self.services.renamed)
         self._tabs = self.settings[TABS_KEY] = Tabs()
-        self._channels = self.settings[CHANNELS_KEY] = Channels()
+        self._channels = self.settings[CHANNELS_KEY] = PageChannels()
         self.settings[SETTINGS_KEY] = self.services
         self._activity = ServerActivity(server.web_app.settings, self.services.working)
 
     def initialize_handlers(self) -> None:
         """Add the routes."""
-        cast("list[Any]", self.handlers).extend([*SOCKETS, *LINES, *ROUTES])
+        cast("list[Any]", self.handlers).extend([*SOCKETS, *UPGRADE_ROUTES, *ROUTES])
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:  # noqa: ARG002
         """Prepare slow imports after the server has started."""

@@ -12,9 +12,9 @@ from typing import Any, Protocol, cast
 from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.chat_client import ChatClient
+from tk_ai_extension.cli.command_state import CommandState
 from tk_ai_extension.cli.commands.table import Commands
 from tk_ai_extension.cli.context import MEMORY, CommandContext
-from tk_ai_extension.cli.memory import Memory
 from tk_ai_extension.cli.session import as_json
 from tk_ai_extension.cli.terminal import NothingRead, TerminalInfo, UnreadableFile, harmless
 from tk_ai_extension.model.background import BackgroundTasks
@@ -22,7 +22,7 @@ from tk_ai_extension.model.errors import InternalError, InvalidArguments
 from tk_ai_extension.server.agents import named_models
 from tk_ai_extension.server.components import ServerComponents
 from tk_ai_extension.server.composition import root_of
-from tk_ai_extension.server.handlers.lines import LineStream, LineTooLong
+from tk_ai_extension.server.handlers.upgrades import LineStream, LineTooLong
 from tk_ai_extension.server.services import Services
 from tk_ai_extension.tools.registry import Registry
 
@@ -48,7 +48,7 @@ def command_context(
         user=services.owner,
         workspace=components.workspace,
         registry=registry,
-        memory=Memory(components.state / MEMORY),
+        memory=CommandState(components.state / MEMORY),
         project=project,
         host=None if project is None else os.getpid(),
         url="" if project is not None else str(server.connection_url),

@@ -31,8 +31,10 @@ from tk_ai_extension.workspace.socket_listener import SocketListener
 
 logger = logging.getLogger(__name__)
 
-LINE = "TK_AI_LINE"
+SOCKET = "TK_AI_SOCKET"
 """Environment variable of a kernel with the socket's address."""
+DEPRECATED_SOCKET = "TK_AI_LINE"
+"""The same, for a `%tk` of the previous release."""
 PASS = "TK_AI_PASS"  # noqa: S105 - the name of a variable
 """Environment variable with the kernel's credential."""
 
@@ -95,7 +97,7 @@ class KernelChatServer:
         self._answer = answer
         self._process_of = process_of
         self._passes: dict[str, str] = {}
-        self._listener = SocketListener("line.sock", self._accept, MAX_LINE)
+        self._listener = SocketListener("chat.sock", self._accept, MAX_LINE)
 
     async def issue(self, kernel_id: str) -> Mapping[str, str]:
         """Return the socket's address and a new credential for a kernel that is about to start.
@@ -110,7 +112,7 @@ class KernelChatServer:
         if path is None:
             return {}
         self._passes[kernel_id] = secrets.token_urlsafe(24)
-        return {LINE: str(path), PASS: self._passes[kernel_id]}
+        return {SOCKET: str(path), DEPRECATED_SOCKET: str(path), PASS: self._passes[kernel_id]}
 
     def revoke(self, kernel_id: str) -> None:
         """Revoke the credential of an ended kernel."""
@@ -143,7 +145,7 @@ class KernelChatServer:
         if len(self._listener) > MAX_QUESTIONS:
             raise LimitReached(f"{MAX_QUESTIONS} cells are already asking.")
 
-    async def _admit(self, question: dict[str, Any], line: Any) -> str:
+    async def _admit(self, question: dict[str, Any], connection: Any) -> str:
         """Return the kernel of a question's credential, checked against the peer's process.
 
         Raises:
@@ -167,7 +169,7 @@ class KernelChatServer:
         pid = await self._process_of(kernel_id)
         from tk_ai_extension.workspace.peers import comes_from, peer_of
 
-        peer = peer_of(line)
+        peer = peer_of(connection)
         if pid and peer and not await asyncio.to_thread(comes_from, peer, pid):
             raise PermissionDenied("The credential is only valid in the kernel that received it.")
         return kernel_id

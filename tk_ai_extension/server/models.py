@@ -358,7 +358,7 @@ class ChangedCells(TypedDict):
 UndoneChanges = TypedDict("UndoneChanges", {"undone": list[TakenBack]})
 
 
-class LostTabs(TypedDict):
+class DisconnectedTab(TypedDict):
     """A notebook that waits for a lost tab with unsaved changes.
 
     Attributes:
@@ -369,7 +369,7 @@ class LostTabs(TypedDict):
     seconds: float
 
 
-LostTabsList = TypedDict("LostTabsList", {"lost": list[LostTabs]})
+DisconnectedTabList = TypedDict("DisconnectedTabList", {"lost": list[DisconnectedTab]})
 GivenUp = TypedDict("GivenUp", {"given_up": str})
 
 # --- answers: requests for permission
@@ -381,7 +381,8 @@ class PermissionInfo(TypedDict):
     Attributes:
         author: Name of the caller.
         caller: Key of a caller without a name.
-        face: The interface of the call.
+        interface: The interface of the call.
+        face: Deprecated name of `interface`.
         proposal: The diff or the code.
         preview: The proposal as plain text.
         created: Seconds since the epoch.
@@ -391,6 +392,7 @@ class PermissionInfo(TypedDict):
     id: str
     author: str
     caller: str | None
+    interface: str
     face: str
     tool: str
     effect: Effect

@@ -292,7 +292,9 @@ class Tabs:
         if "answer" in message:
             page.answered(message)
         elif isinstance(message.get("tabs"), list):
-            self._list(page, cast("list[Any]", message["tabs"]), message.get("heard"))
+            # Pages of the previous release send "heard".
+            received = message.get("received", message.get("heard"))
+            self._list(page, cast("list[Any]", message["tabs"]), received)
             return {"listed": message.get("list")}
         elif isinstance(message.get("changed"), str):
             tab = page.tabs.get(message["changed"])

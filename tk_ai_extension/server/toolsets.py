@@ -37,7 +37,7 @@ class Registries:
         names = (self._default if toolsets is None else toolsets).split(",")
         chosen = tuple(sorted({name.strip() for name in names} - {""}))
         if not chosen:
-            raise InvalidArguments("No toolset is named.", hint="Omit `toolsets`, or name one.")
+            raise InvalidArguments("`toolsets` is empty.", hint="Omit `toolsets`, or name one.")
         # Only valid combinations are stored, so that their number is bounded.
         if chosen not in self._made:
             self._made[chosen] = Registry.load(chosen, self._ownership())

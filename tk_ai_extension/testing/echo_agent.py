@@ -6,6 +6,26 @@ Its sessions are in memory. A message is one of
 - ``wait``: it writes a word and runs until it is interrupted;
 - ``recall``: it responds with all messages in its history;
 - anything else: it responds with the message.
+
+A session of it, as a chat uses one:
+
+>>> from tk_ai_extension.agent.backend import History, TurnEnded
+>>> from tk_ai_extension.tools.registry import Registry
+>>> async def turn(text: str) -> list:
+...     async def no_call(token, call, tool, arguments): ...
+...     echo = EchoBackend()
+...     provider = await echo.provider()
+...     config = SessionConfig(provider, MODEL, "", Registry(()), no_call, History(), None)
+...     session = await echo.start(config)
+...     credential = TurnCredential("turn 1", "a secret")
+...     await session.send([TextBlock(text)], model=MODEL, credential=credential)
+...     events = [await session.receive()]
+...     while not isinstance(events[-1], TurnEnded):
+...         events.append(await session.receive())
+...     await session.close()
+...     return events
+>>> [event.text for event in asyncio.run(turn("Hello.")) if isinstance(event, TextDelta)]
+['Hello.']
 """
 
 from __future__ import annotations

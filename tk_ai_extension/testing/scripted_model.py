@@ -158,6 +158,15 @@ class Held:
 class ScriptedModel:
     """A Messages API server that follows a script.
 
+    >>> model = ScriptedModel(OVERLOADED, chats={"plot": [Answer.of("A plot.")]})
+    >>> model.left
+    2
+    >>> request = MessagesRequest({}, {"messages": [{"role": "user", "content": "Please plot."}]})
+    >>> model.reply(request).blocks[0].text, model.reply(request).status
+    ('A plot.', 402)
+    >>> model.left, len(model.requests)
+    (1, 2)
+
     Args:
         turns: The script of chats without their own.
         chats: Scripts for chats with a user message that contains the key.

@@ -101,7 +101,7 @@ class TabPage:
             tabs = [notebook.description() for notebook in self.notebooks.values()]
             self._lists += 1
             listed = self._listed[self._lists] = asyncio.Event()
-            message = {"tabs": tabs, "heard": self._acknowledged, "list": self._lists}
+            message = {"tabs": tabs, "received": self._acknowledged, "list": self._lists}
             await self._send(self._socket, message)
             return listed
         return None

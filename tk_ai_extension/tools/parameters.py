@@ -5,7 +5,7 @@ A tool uses them in its annotations:
 >>> from tk_ai_extension.tools.schemas import compact_schema
 >>> from pydantic import TypeAdapter
 >>> compact_schema(TypeAdapter(Notebook).json_schema())["description"]
-'path or name; default: the current one'
+'path or name (default: the current one)'
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 Notebook = Annotated[
-    str | None, Field(min_length=1, description="path or name; default: the current one")
+    str | None, Field(min_length=1, description="path or name (default: the current one)")
 ]
 """A path below the root, a managed name, or None for the caller's current notebook."""
 

@@ -15,7 +15,7 @@ from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.plans import Plan
 from tk_ai_extension.workspace.permission_requests import Effect
-from tk_ai_extension.workspace.permissions import Decision
+from tk_ai_extension.workspace.permissions import PermissionDecision
 
 Concerns = Callable[[ToolContext, BaseModel], Awaitable[str | None]]
 """Returns the path of the one notebook that a call concerns, or None."""
@@ -98,7 +98,7 @@ class PermissionCheck:
 
     def needs_asking(self, proposal: Proposal) -> bool:
         """Return whether a person must approve this call; standing approvals are considered."""
-        return self._decision(proposal.notebook) is Decision.ASK
+        return self._decision(proposal.notebook) is PermissionDecision.ASK
 
     async def refuse(self, tool: CheckedTool, parsed: BaseModel) -> None:
         """Refuse a call that the mode forbids, before the tool reads anything.
@@ -106,7 +106,7 @@ class PermissionCheck:
         Raises:
             PermissionDenied: The mode forbids the call.
         """
-        if self._decision(None) is Decision.REFUSE:
+        if self._decision(None) is PermissionDecision.REFUSE:
             path = await tool.concerns(self._context, parsed)
             await self.ask(self.by_arguments(path, None))
 
@@ -181,7 +181,7 @@ class PermissionCheck:
         steps = (ProposalStep("arguments", title, lines=lines), *long)
         return Proposal(title, steps, notebook, kernel)
 
-    def _decision(self, notebook: str | None) -> Decision:
+    def _decision(self, notebook: str | None) -> PermissionDecision:
         policy = self._context.workspace.policy
         return policy.decision(self._context.caller, self._effect, notebook)
 
@@ -198,6 +198,6 @@ def permission_check(
 ) -> PermissionCheck | None:
     """Return the check that a call needs; None if the caller's mode allows its effect."""
     effect = tool.effect_for(parsed)
-    if context.workspace.policy.decision(context.caller, effect, None) is Decision.RUN:
+    if context.workspace.policy.decision(context.caller, effect, None) is PermissionDecision.RUN:
         return None
     return PermissionCheck(context, tool.name, effect, parsed)

@@ -190,6 +190,13 @@ class Ownership(Protocol):
 class Registry:
     """The tools of the chosen toolsets. All calls go through `call`.
 
+    >>> registry = Registry.load(("default", "introspection"))
+    >>> registry.get("list_modules").effect
+    'READ'
+    >>> tool = registry.get("move_cell")
+    >>> registry.validate(tool, {"cell": "318a", "to": 0}).to
+    0
+
     Args:
         tools: The tools.
         ownership: Decides which calls belong to another server; None if all belong to this one.

@@ -25,6 +25,9 @@ ENTRY_POINTS = "tk_ai_extension.toolsets"
 def modules(toolset: str) -> Iterator[ModuleType]:
     """Import and yield the modules of a toolset: the package and its modules, or a single module.
 
+    >>> [module.__name__ for module in modules("claude-code")]
+    ['tk_ai_extension.tools.claude_code', 'tk_ai_extension.tools.claude_code.notebook_edit']
+
     Raises:
         InvalidArguments: No package provides a toolset of that name, or several do.
         InternalError: The toolset cannot be imported.

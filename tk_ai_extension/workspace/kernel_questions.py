@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import KernelBusy
+from tk_ai_extension.model.sentences import Sentence
 
-RUNS_AFTER_ANSWER = (
-    "The kernel is running the cell that waits for your answer. This run starts by itself after you "
-    "answer: do not wait for it."
-)
+RUNS_AFTER_ANSWER = Sentence("runs_after_answer")
 """The notice for a run that cannot start before the caller has answered."""
 
 

@@ -78,7 +78,8 @@ class PermissionRequest:
             "author": self.caller.author,
             # A caller without a name is identified by its key.
             "caller": None if self.caller.name else self.caller.key,
-            "face": self.caller.interface,
+            "interface": self.caller.interface,
+            "face": self.caller.interface,  # deprecated
             "tool": self.tool,
             "effect": self.effect,
             "notebook": self.notebook,

@@ -48,7 +48,7 @@ MAX_APPROVALS = 10_000
 """Maximum remembered approvals. The oldest is forgotten first; then the person is asked again."""
 
 
-class Decision(Enum):
+class PermissionDecision(Enum):
     """The decision of a mode about a call."""
 
     RUN = "run"
@@ -56,27 +56,27 @@ class Decision(Enum):
     REFUSE = "refuse"
 
 
-_DECISIONS: Mapping[tuple[Mode, Effect], Decision] = {
-    ("plan", "READ"): Decision.RUN,
-    ("plan", "WRITE"): Decision.REFUSE,
-    ("plan", "EXECUTE"): Decision.REFUSE,
-    ("ask", "READ"): Decision.RUN,
-    ("ask", "WRITE"): Decision.ASK,
-    ("ask", "EXECUTE"): Decision.ASK,
-    ("edit", "READ"): Decision.RUN,
-    ("edit", "WRITE"): Decision.RUN,
-    ("edit", "EXECUTE"): Decision.ASK,
-    ("auto", "READ"): Decision.RUN,
-    ("auto", "WRITE"): Decision.RUN,
-    ("auto", "EXECUTE"): Decision.RUN,
+_DECISIONS: Mapping[tuple[Mode, Effect], PermissionDecision] = {
+    ("plan", "READ"): PermissionDecision.RUN,
+    ("plan", "WRITE"): PermissionDecision.REFUSE,
+    ("plan", "EXECUTE"): PermissionDecision.REFUSE,
+    ("ask", "READ"): PermissionDecision.RUN,
+    ("ask", "WRITE"): PermissionDecision.ASK,
+    ("ask", "EXECUTE"): PermissionDecision.ASK,
+    ("edit", "READ"): PermissionDecision.RUN,
+    ("edit", "WRITE"): PermissionDecision.RUN,
+    ("edit", "EXECUTE"): PermissionDecision.ASK,
+    ("auto", "READ"): PermissionDecision.RUN,
+    ("auto", "WRITE"): PermissionDecision.RUN,
+    ("auto", "EXECUTE"): PermissionDecision.RUN,
 }
 
 
-def decide(mode: Mode, effect: Effect) -> Decision:
+def decide(mode: Mode, effect: Effect) -> PermissionDecision:
     """Return the decision of a mode about an effect.
 
     >>> decide("edit", "EXECUTE")
-    <Decision.ASK: 'ask'>
+    <PermissionDecision.ASK: 'ask'>
     """
     return _DECISIONS[mode, effect]
 
@@ -145,11 +145,11 @@ class PermissionPolicy:
         """Return the effective mode of a caller: its own, limited by the administrator's cap."""
         return capped(caller.mode, self._cap)
 
-    def decision(self, caller: Caller, effect: Effect, notebook: str | None) -> Decision:
+    def decision(self, caller: Caller, effect: Effect, notebook: str | None) -> PermissionDecision:
         """Return the decision about a call, including standing approvals."""
         decision = decide(self.mode(caller), effect)
-        asks = decision is Decision.ASK and not self._stands(caller, effect, notebook)
-        return decision if asks or decision is Decision.REFUSE else Decision.RUN
+        asks = decision is PermissionDecision.ASK and not self._stands(caller, effect, notebook)
+        return decision if asks or decision is PermissionDecision.REFUSE else PermissionDecision.RUN
 
     async def check(
         self,
@@ -180,9 +180,9 @@ class PermissionPolicy:
         """
         mode = self.mode(caller)
         decision = self.decision(caller, effect, proposal.notebook)
-        if decision is Decision.RUN:
+        if decision is PermissionDecision.RUN:
             return
-        if decision is Decision.REFUSE:
+        if decision is PermissionDecision.REFUSE:
             raise PermissionDenied(
                 f"{tool} is not allowed in {mode} mode, which only reads.",
                 hint="Describe what you would do, or ask the user to change the mode.",

@@ -19,7 +19,7 @@ from tk_ai_extension.agent.claude.trusted_folders import (
     user_folder,
 )
 from tk_ai_extension.agent.models import ModelsInfo
-from tk_ai_extension.kernels.sandbox.projects import has_sandbox
+from tk_ai_extension.kernels.sandbox.lookup import has_sandbox
 from tk_ai_extension.model.agent_errors import NoModel
 from tk_ai_extension.model.sentences import Sentence
 
@@ -92,7 +92,7 @@ class ClaudeModels:
         try:
             given = replace(given, user=self._read_user(sandboxed))
         except SecretsFileError as error:
-            return choose(self._settings, given, problem=str(error))
+            return choose(self._settings, given, problem=error.message)
         without = choose(self._settings, given)
         if not self._settings.secrets_file or sandboxed:
             return without
@@ -105,7 +105,7 @@ class ClaudeModels:
         except SecretsFileError as error:
             if without.source is not None:
                 return without
-            return choose(self._settings, given, problem=str(error))
+            return choose(self._settings, given, problem=error.message)
         found = choose(self._settings, replace(given, project=project))
         if agreed or found.source != "project":
             return found
@@ -120,5 +120,5 @@ class ClaudeModels:
     def _read_project(self, file: Path) -> dict[str, str]:
         root = self._root.resolve()
         if file.is_relative_to(self._root) and not file.parent.resolve().is_relative_to(root):
-            raise SecretsFileError(f"{file.name} is ignored: it is reached by a symbolic link.")
+            raise SecretsFileError(Sentence("keys_linked", file=file.name))
         return secrets_file.read(file)

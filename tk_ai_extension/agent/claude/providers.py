@@ -210,9 +210,9 @@ def beside_proxies(environment: Mapping[str, str]) -> dict[str, str]:
 def _wrong_address(url: str) -> str | None:
     """Describe the problem with an address, without the address; None if there is none."""
     if url and not host_of(url):
-        return "ANTHROPIC_BASE_URL is not an address such as http://localhost:11434."
+        return Sentence("address_invalid")
     if url.rstrip("/").endswith("/v1"):
-        return "ANTHROPIC_BASE_URL ends in /v1: remove it, it is added to every request."
+        return Sentence("address_with_v1")
     return None
 
 

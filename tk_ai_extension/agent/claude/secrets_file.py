@@ -14,6 +14,8 @@ import re
 import stat
 from pathlib import Path
 
+from tk_ai_extension.model.sentences import Sentence
+
 OTHERS_WRITE = 0o022
 """The bits of a mode that let others write a file."""
 OTHERS_READ = 0o077
@@ -38,6 +40,10 @@ _ESCAPED = {"n": "\n", '"': '"', "\\": "\\", "$": "$", "`": "`"}
 class SecretsFileError(ValueError):
     """The file of secrets cannot be read; the message has the line and no value."""
 
+    def __init__(self, message: Sentence) -> None:
+        super().__init__(message)
+        self.message = message
+
 
 def parse(text: str, name: str = ".secrets.env") -> dict[str, str]:
     r"""Return the variables in the text of a file; of duplicate names the last one wins.
@@ -58,9 +64,7 @@ def parse(text: str, name: str = ".secrets.env") -> dict[str, str]:
             continue
         match = _LINE.fullmatch(line)
         if match is None:
-            raise SecretsFileError(
-                f"Line {number} of {name} is not NAME=value, NAME='value' or NAME=\"value\"."
-            )
+            raise SecretsFileError(Sentence("keys_line", line=number, file=name))
         values[match["name"]] = _value(match)
     return values
 
@@ -83,36 +87,42 @@ def read(path: Path, *, refused_bits: int = OTHERS_WRITE) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
-        raise SecretsFileError(f"{path.name} cannot be read: {why}.") from error
+        if error.errno == errno.ELOOP:
+            raise SecretsFileError(Sentence("keys_linked", file=path.name)) from error
+        raise _unreadable(path, error) from error
     try:
         _check(path.name, os.fstat(descriptor), refused_bits)
         data = _read(descriptor)
     except OSError as error:
-        raise SecretsFileError(f"{path.name} cannot be read: {error.strerror}.") from error
+        raise _unreadable(path, error) from error
     finally:
         os.close(descriptor)
     if len(data) > MAX_BYTES:
-        raise SecretsFileError(f"{path.name} has more than {MAX_BYTES} bytes.")
+        raise SecretsFileError(Sentence("keys_large", file=path.name, size=MAX_BYTES))
     try:
         text = data.decode()
     except UnicodeDecodeError:
         # Not chained: that error would hold the file's bytes.
-        raise SecretsFileError(f"{path.name} is not UTF-8 text.") from None
+        raise SecretsFileError(Sentence("keys_encoding", file=path.name)) from None
     return parse(text, path.name)
+
+
+def _unreadable(path: Path, error: OSError) -> SecretsFileError:
+    why = error.strerror or str(error)
+    return SecretsFileError(Sentence("keys_unreadable", file=path.name, why=why))
 
 
 def _check(name: str, found: os.stat_result, refused_bits: int) -> None:
     """Check that a file belongs to this user and is private."""
     if not stat.S_ISREG(found.st_mode):
-        raise SecretsFileError(f"{name} cannot be read: it is not a regular file.")
+        raise SecretsFileError(Sentence("keys_irregular", file=name))
     if os.name == "nt":
         return
     if found.st_uid != os.geteuid():
-        raise SecretsFileError(f"{name} is ignored: it belongs to another user.")
+        raise SecretsFileError(Sentence("keys_owner", file=name))
     if found.st_mode & refused_bits:
-        whose = "read" if refused_bits == OTHERS_READ else "write"
-        raise SecretsFileError(f"{name} is not used: others can {whose} it. Run `chmod 600` on it.")
+        is_read = refused_bits == OTHERS_READ
+        raise SecretsFileError(Sentence("keys_readable" if is_read else "keys_writable", file=name))
 
 
 def _read(descriptor: int) -> bytes:

@@ -62,7 +62,7 @@ async def _approve(session: Session, args: argparse.Namespace) -> int:
 COMMANDS = (
     Command(
         "approve",
-        "Approves or denies an agent's requests; lists pending ones with their code or diff.",
+        "Approve or deny an agent's requests; list pending ones with their code or diff.",
         _configure,
         _approve,
         (

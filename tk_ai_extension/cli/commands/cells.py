@@ -26,7 +26,7 @@ def _configure_exec(parser: argparse.ArgumentParser) -> None:
     )
     add_notebook(parser, by_place=False)
     parser.add_argument("--wait", type=float, help="seconds to wait (default: until it ends)")
-    parser.add_argument("--timeout", type=float, help="seconds after which to interrupt the code")
+    parser.add_argument("--timeout", type=float, help="seconds until the code is interrupted")
 
 
 async def _exec(session: Session, args: argparse.Namespace) -> int:
@@ -67,7 +67,7 @@ async def _edit(session: Session, args: argparse.Namespace) -> int:
     where = session.located({"notebook": args.notebook} if args.notebook else {})
     if args.editor:
         if args.source is not None:
-            raise WrongCall("nb edit: either a source or --editor\n")
+            raise WrongCall("nb edit: give either a source or --editor\n")
         if args.cell is None:
             return await _edit_notebook(session, where)
         return await _edit_cell(session, args.cell, where)
@@ -118,7 +118,7 @@ async def _edit_cell(session: Session, cell: str, where: dict[str, str]) -> int:
 COMMANDS = (
     Command(
         "exec",
-        "Runs one or several cells and stores their outputs in the notebook.",
+        "Run cells and save their outputs in the notebook.",
         _configure_exec,
         _exec,
         (
@@ -132,7 +132,7 @@ COMMANDS = (
     ),
     Command(
         "edit",
-        "Replaces a cell's source, or opens a cell or the whole notebook in your editor.",
+        "Replace a cell's source, or open a cell or the whole notebook in your editor.",
         _configure_edit,
         _edit,
         (

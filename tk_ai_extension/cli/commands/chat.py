@@ -35,9 +35,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
     add_notebook(parser, by_place=False, help="the notebook (default: the current one)")
     parser.add_argument(
-        "--mode", choices=MODES, default="ask", help="the permission mode: what needs no approval"
+        "--mode",
+        choices=MODES,
+        default="ask",
+        help="the permission mode: what runs without approval",
     )
-    parser.add_argument("--model", help="the model that answers")
+    parser.add_argument("--model", help="the model to use")
     parser.add_argument(
         "--trust-folder",
         action="store_true",
@@ -45,9 +48,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--new", action="store_true", help="start a new chat")
-    which.add_argument(
-        "--resume", metavar="CHAT", help="continue this chat (the beginning of its id)"
-    )
+    which.add_argument("--resume", metavar="CHAT", help="continue the chat with this id or prefix")
     which.add_argument("--list", action="store_true", help="list the chats")
     which.add_argument("--show", metavar="CHAT", help="show a chat")
 
@@ -317,7 +318,7 @@ def first_word(said: str) -> tuple[str, str]:
 COMMANDS = (
     Command(
         "chat",
-        "Chats with Claude, who works in the notebook: one message, or a dialogue.",
+        "Chat with Claude, who works in the notebook: one message, or a dialogue.",
         _configure,
         _chat,
         (

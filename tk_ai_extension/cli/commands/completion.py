@@ -179,7 +179,7 @@ def paths_like(cwd: str, word: str, is_meant: Callable[[os.DirEntry[str]], bool]
 COMMANDS = (
     Command(
         "completion",
-        "Prints the script for completion of commands, cells and notebooks in your shell.",
+        "Print the script that completes commands, cells and notebooks in your shell.",
         _configure,
         _script,
         (

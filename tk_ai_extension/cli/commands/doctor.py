@@ -93,7 +93,7 @@ def _nothing(parser: argparse.ArgumentParser) -> None:
 COMMANDS = (
     Command(
         "doctor",
-        "Checks what this machine and this project support.",
+        "Check what this machine and this project support.",
         _nothing,
         _doctor,
         ("nb doctor", "nb doctor --json"),

@@ -93,7 +93,7 @@ def _configure_watch(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="the execution's id, from `nb exec` or an agent (default: your running or last one)",
     )
-    parser.add_argument("--wait", type=float, help="seconds (default: until it ends)")
+    parser.add_argument("--wait", type=float, help="seconds to wait (default: until it ends)")
 
 
 async def _watch(session: Session, args: argparse.Namespace) -> int:
@@ -106,7 +106,7 @@ async def _watch(session: Session, args: argparse.Namespace) -> int:
 COMMANDS = (
     Command(
         "read",
-        "Reads a notebook as text, its cells after markers: `# %% [code] @id`.",
+        "Read a notebook as text, its cells after markers: `# %% [code] @id`.",
         _configure_read,
         _read,
         ("nb read analysis.ipynb > a.txt", "nb read --view reading --cells 0-9"),
@@ -114,7 +114,7 @@ COMMANDS = (
     ),
     Command(
         "write",
-        "Writes the cell-marked text back, merged with changes by others.",
+        "Write the cell-marked text back, merged with changes by others.",
         _configure_write,
         _write,
         ("nb read > a.txt && $EDITOR a.txt && nb write a.txt", "sed s/foo/bar/ a.txt | nb write"),
@@ -122,7 +122,7 @@ COMMANDS = (
     ),
     Command(
         "save",
-        "Waits until everything is on disk (changes and outputs are saved automatically).",
+        "Wait until everything is saved (changes and outputs are saved automatically).",
         _configure_save,
         _save,
         ("nb save",),
@@ -130,7 +130,7 @@ COMMANDS = (
     ),
     Command(
         "watch",
-        "Follows an execution: prints new output until it ends.",
+        "Follow an execution: print new output until it ends.",
         _configure_watch,
         _watch,
         ("nb exec 3 --wait 0; nb watch", "nb watch 3f2a90bc11   # an agent's execution"),

@@ -145,7 +145,9 @@ async def _lab(session: Session, args: argparse.Namespace) -> int:
 
 def _configure_mcp(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--toolsets", help="toolsets to offer, such as default,omp")
-    parser.add_argument("--mode", help="permission mode: plan, ask, edit or auto")
+    parser.add_argument(
+        "--mode", help="permission mode (plan, ask, edit or auto): what runs without approval"
+    )
     parser.add_argument(
         "--caller", help="the caller's name, for state that outlasts the connection"
     )
@@ -236,7 +238,7 @@ def _nothing(parser: argparse.ArgumentParser) -> None:
 COMMANDS = (
     Command(
         "open",
-        "Opens a notebook: starts its kernel and makes it the current notebook.",
+        "Open a notebook: start its kernel and make it the current notebook.",
         _configure_open,
         _open,
         (
@@ -246,33 +248,31 @@ COMMANDS = (
             "nb open a.ipynb --server http://localhost:8888/",
         ),
     ),
-    Command(
-        "status", "Shows what is open and what runs.", _nothing, _status, ("nb status --json",)
-    ),
+    Command("status", "Show what is open and what runs.", _nothing, _status, ("nb status --json",)),
     Command(
         "serve",
-        "Shares the notebook's kernel with VS Code, JupyterLab and consoles.",
+        "Share the notebook's kernel with VS Code, JupyterLab and consoles.",
         _configure_serve,
         _serve,
         ("nb serve", "nb serve --off"),
     ),
     Command(
         "lab",
-        "Opens JupyterLab on this project's server, with its kernels and variables.",
+        "Open JupyterLab on this project's server, with its kernels and variables.",
         _configure_lab,
         _lab,
         ("nb lab", "nb lab analysis.ipynb --no-browser"),
     ),
     Command(
         "mcp",
-        "Serves MCP over standard input and output, for agents that start MCP servers themselves.",
+        "Serve MCP over standard input and output, for agents that start MCP servers themselves.",
         _configure_mcp,
         _mcp,
         ("claude mcp add nb -- nb mcp", "nb mcp --toolsets default,claude-code --mode plan"),
     ),
     Command(
         "shutdown",
-        "Stops this project's kernels and its server, and cleans up.",
+        "Stop this project's kernels and its server, and clean up.",
         _nothing,
         _shutdown,
         ("nb shutdown",),

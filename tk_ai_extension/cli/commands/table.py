@@ -21,6 +21,7 @@ from tk_ai_extension.cli.parsing import (
     Parser,
     WrongCall,
     add_tool_arguments,
+    in_command,
 )
 from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.cli.session import Options, Session
@@ -54,13 +55,13 @@ _INTRODUCTION = """\
 Notebooks on the command line: read and change their cells, run them in kernels that keep running
 between commands.
 
-A cell is named by its id or the beginning of it, its index (-1 is the last), or `id.version`,
+A cell is named by its id or a prefix of it, its index (-1 is the last), or `id.version`,
 which makes a change conditional on the version. `-` stands for standard input.
 
   nb open analysis.ipynb            start its kernel and make it the current notebook
   nb cells                          one line per cell
   nb insert -1 'df.describe()'      a new cell at the end
-  nb exec 318a                      run a cell and store its outputs in the notebook
+  nb exec 318a                      run a cell and save its outputs in the notebook
   nb read > a.txt; nb write a.txt   the notebook as text and back, merged with changes by others
 """
 
@@ -92,7 +93,7 @@ class Commands:
         if name not in self._parsers:
             command = self._commands.get(name)
             if command is None:
-                raise WrongCall(f"nb: there is no command `{name}`; `nb --help` lists them.\n")
+                raise WrongCall(f"nb: unknown command `{name}`; `nb --help` lists them.\n")
             examples = "\n".join(f"  {line}" for line in command.examples)
             parser = Parser(
                 prog=f"nb {name}",
@@ -264,7 +265,7 @@ def tool_command(tool: Tool) -> Command:
     signature = CommandSignature.of(tool)
     return Command(
         signature.name,
-        " ".join(tool.description.split()),
+        in_command(" ".join(tool.description.split()), tool, signature.positionals),
         partial(_configure, tool=tool, signature=signature),
         partial(_call, tool=tool),
         examples=EXAMPLES.get(signature.name, ()),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from tk_ai_extension.kernels.base_connection import BaseKernelConnection, Ending
-from tk_ai_extension.kernels.stack import KernelGone
+from tk_ai_extension.kernels.stack import KernelEnded
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class PageClient:
         """Run code to its end and return the reply.
 
         Raises:
-            KernelGone: the kernel or the connection to it ended.
+            KernelEnded: the kernel or the connection to it ended.
         """
         connection = await self._kernels.connection(self._kernel_id)
 
@@ -140,7 +140,7 @@ class _Execution:
     def on_end(self, ending: Ending) -> None:
         """Fail: the kernel or the connection has ended."""
         if not self.reply.done():
-            self.reply.set_exception(KernelGone(ending.message))
+            self.reply.set_exception(KernelEnded(ending.message))
 
     def _settle(self) -> None:
         if self._idle and self._content is not None:

@@ -381,7 +381,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
         if kernel_id not in self._manager:
             if kernel_id in self._kernels:
                 self._kernels[kernel_id].shut_down()
-            raise KernelNotFound(f"There is no running kernel {kernel_id}.")
+            raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
         manager = self._manager.get_kernel(kernel_id)
         kernel = self._kernels.get(kernel_id)
         self._actions.follow(manager.event_logger)

@@ -12,11 +12,11 @@ from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.files.saving import check_writable
 from tk_ai_extension.notebooks.files.splicing import (
-    Body,
+    EncodedCell,
     Read,
     Splice,
     assemble,
-    bodies_of,
+    encoded_cells,
     frame_of,
     load_cell,
     load_notebook,
@@ -100,7 +100,7 @@ class FileDocument(StoredDocument):
             pulled = self._pulled(index, read)
             edit = pulled.edited(operations)
             made[:] = [(edit, self.session.running_cells(pulled.snapshot))]
-            bodies = bodies_of(index, edit, read)
+            bodies = encoded_cells(index, edit, read)
             unmoved = edit.order == list(range(len(index.cells)))
             return None if unmoved and not bodies else assemble(index, edit.order, bodies, read)
 
@@ -133,7 +133,7 @@ class FileDocument(StoredDocument):
 
         def make(index: NotebookIndex, read: Read) -> Splice | None:
             snapshot = index.snapshot(self.path)
-            bodies: dict[int, Body] = {}
+            bodies: dict[int, EncodedCell] = {}
             for running in runs:
                 if (cell := running.find(snapshot)) is not None:
                     bodies[cell.index] = self._body(index, cell, running, read)
@@ -148,7 +148,9 @@ class FileDocument(StoredDocument):
                 if cell is not None and running in frames:
                     frames[running] = (cell, frames[running][1])
 
-    def _body(self, index: NotebookIndex, cell: Cell, running: RunningOutputs, read: Read) -> Body:
+    def _body(
+        self, index: NotebookIndex, cell: Cell, running: RunningOutputs, read: Read
+    ) -> EncodedCell:
         """Return a running cell's text with its outputs so far."""
         known = self._file.frames.get(running)
         if known is None or known[0] is not cell:

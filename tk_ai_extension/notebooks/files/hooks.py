@@ -16,7 +16,7 @@ from tornado.web import HTTPError
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.files.splicing import CELL_DEPTH, Body, assemble
+from tk_ai_extension.notebooks.files.splicing import CELL_DEPTH, EncodedCell, assemble
 from tk_ai_extension.notebooks.jsonspans import DROP, JsonForm, edit_object, scan_object, skip
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
 
@@ -122,7 +122,7 @@ def _apply_hook_changes(
     known = {id(cell): number for number, cell in enumerate(cells)}
     index = read_notebook(data, path)
     order: list[int] = []
-    bodies: dict[int, Body] = {}
+    bodies: dict[int, EncodedCell] = {}
     for number, cell in enumerate(cast("list[Json]", after["cells"])):
         slot = known.get(id(cell), -1 - number)
         if slot < 0:
@@ -130,7 +130,7 @@ def _apply_hook_changes(
                 cellforms.content_of(cell, index.nbformat), as_lines=index.as_lines
             )
             text = index.form.dumps_object(stored, index.form.line(CELL_DEPTH) or None)
-            bodies[slot] = Body(text.encode("utf-8"), stored)
+            bodies[slot] = EncodedCell(text.encode("utf-8"), stored)
         elif (old := before["cells"][slot]) != cell:
             bodies[slot] = _edited(index, data, slot, _difference(old, cell))
         order.append(slot)
@@ -147,7 +147,7 @@ def _apply_hook_changes(
     return _edited_top(written, top) if top else written
 
 
-def _edited(index: NotebookIndex, data: bytes, slot: int, values: Json) -> Body:
+def _edited(index: NotebookIndex, data: bytes, slot: int, values: Json) -> EncodedCell:
     assert index.spans is not None
     start, end = index.spans[slot]
     text = data[start:end].decode("utf-8")
@@ -156,7 +156,7 @@ def _edited(index: NotebookIndex, data: bytes, slot: int, values: Json) -> Body:
     if isinstance(values.get("outputs"), list):
         values["outputs"] = cellforms.stored_outputs(values["outputs"], as_lines=index.as_lines)
     edited = edit_object(text, values, index.form)
-    return Body(edited.encode("utf-8"), json.loads(edited))
+    return EncodedCell(edited.encode("utf-8"), json.loads(edited))
 
 
 def _edited_top(data: bytes, values: Json) -> bytes:

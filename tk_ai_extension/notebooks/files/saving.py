@@ -141,7 +141,7 @@ def create_file(target: Path, data: bytes, path: str) -> None:
             temporary.take_name(target.name)
             temporary.placed(target.name)
     except FileExistsError:
-        raise NotebookExists(f"{path} exists already.") from None
+        raise NotebookExists(f"{path} already exists.") from None
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileMissing(f"The folder of {path} does not exist.") from error
     except OSError as error:

@@ -25,7 +25,7 @@ Read = Callable[[Span], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class EncodedCell:
     """A rewritten cell, as bytes and as JSON."""
 
     data: bytes
@@ -65,9 +65,11 @@ def load_notebook(index: NotebookIndex, read: Read) -> Json:
 # --- rewritten cells
 
 
-def bodies_of(index: NotebookIndex, edit: EditTransaction, read: Read) -> dict[int, Body]:
+def encoded_cells(
+    index: NotebookIndex, edit: EditTransaction, read: Read
+) -> dict[int, EncodedCell]:
     """Return the cells that an edit changed or created, by slot."""
-    bodies: dict[int, Body] = {}
+    bodies: dict[int, EncodedCell] = {}
     for slot, content in edit.contents.items():
         if slot < 0:
             bodies[slot] = _new_body(index, content)
@@ -76,15 +78,17 @@ def bodies_of(index: NotebookIndex, edit: EditTransaction, read: Read) -> dict[i
     return bodies
 
 
-def _new_body(index: NotebookIndex, content: CellContent) -> Body:
+def _new_body(index: NotebookIndex, content: CellContent) -> EncodedCell:
     stored = cellforms.stored_cell(content, as_lines=index.as_lines)
     order = index.key_order.get(content.type, ())
     members = cellforms.ordered_like(stored, order)
     line = index.form.line(CELL_DEPTH) or None
-    return Body(index.form.dumps_object(members, line).encode("utf-8"), stored)
+    return EncodedCell(index.form.dumps_object(members, line).encode("utf-8"), stored)
 
 
-def _edited_body(index: NotebookIndex, slot: int, after: CellContent, read: Read) -> Body | None:
+def _edited_body(
+    index: NotebookIndex, slot: int, after: CellContent, read: Read
+) -> EncodedCell | None:
     assert index.spans is not None
     text = read(index.spans[slot]).decode("utf-8")
     stored: Json = loads(text)
@@ -93,7 +97,7 @@ def _edited_body(index: NotebookIndex, slot: int, after: CellContent, read: Read
     if not values:
         return None
     edited = edit_object(text, values, index.form)
-    return Body(edited.encode("utf-8"), _updated(stored, values))
+    return EncodedCell(edited.encode("utf-8"), _updated(stored, values))
 
 
 def _changed_fields(
@@ -137,13 +141,13 @@ class Frame:
     line: str | None
     stored: Json
 
-    def body(self, outputs: list[Json], count: int | None, form: JsonForm) -> Body:
+    def body(self, outputs: list[Json], count: int | None, form: JsonForm) -> EncodedCell:
         """Return the cell with these outputs (in stored form) and this count."""
         values: Json = {"outputs": outputs, "execution_count": count}
         first, second = (form.dumps(values[field], self.line) for field in self.fields)
         before, between, after = self.texts
         text = f"{before}{first}{between}{second}{after}"
-        return Body(text.encode("utf-8"), {**self.stored, **values})
+        return EncodedCell(text.encode("utf-8"), {**self.stored, **values})
 
 
 def frame_of(index: NotebookIndex, body: bytes) -> Frame:
@@ -169,7 +173,7 @@ def frame_of(index: NotebookIndex, body: bytes) -> Frame:
 
 
 def assemble(
-    index: NotebookIndex, order: list[int], bodies: Mapping[int, Body], read: Read
+    index: NotebookIndex, order: list[int], bodies: Mapping[int, EncodedCell], read: Read
 ) -> Splice:
     """Return the file with its cells in a new order and some of them rewritten.
 
@@ -221,7 +225,7 @@ def assemble(
     )
 
 
-def _replace_cells(index: NotebookIndex, bodies: Mapping[int, Body]) -> Splice:
+def _replace_cells(index: NotebookIndex, bodies: Mapping[int, EncodedCell]) -> Splice:
     """Return the file with some cells rewritten in place: later spans only shift."""
     assert index.spans is not None
     pieces: list[Piece] = []
@@ -276,7 +280,9 @@ class _Pieces:
             self.pieces.append(piece)
 
 
-def _reordered(index: NotebookIndex, order: list[int], bodies: Mapping[int, Body]) -> NotebookIndex:
+def _reordered(
+    index: NotebookIndex, order: list[int], bodies: Mapping[int, EncodedCell]
+) -> NotebookIndex:
     """Return the index with its cells in a new order and the rewritten ones read again."""
     ids = [
         cellforms.id_of(bodies[slot].stored, index.nbformat)

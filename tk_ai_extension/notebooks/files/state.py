@@ -23,6 +23,7 @@ from tk_ai_extension.model.errors import (
     NotReadable,
     SaveFailed,
 )
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.files.indexer import Indexer
 from tk_ai_extension.notebooks.files.indexing import (
@@ -173,10 +174,7 @@ class NotebookFile:
         """
         recovered = await asyncio.to_thread(recover, self.file)
         if recovered is not None:
-            self._warn(
-                f"{path} was empty after an interrupted save. It was recovered from "
-                f"{recovered.name}, Jupyter's copy beside it."
-            )
+            self._warn(Sentence("recovered", path=path, copy=recovered.name))
             return await self._read_once(path)
         copy = await asyncio.to_thread(find_copy, self.file)
         if copy is None:
@@ -361,7 +359,7 @@ def _read_errors(path: str) -> Generator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise NotebookNotFound(f"There is no notebook {path}.") from error
+        raise NotebookNotFound(f"Notebook {path} does not exist.") from error
     except IsADirectoryError as error:
         raise NotANotebook(f"{path} is a folder.") from error
     except OSError as error:

@@ -64,7 +64,7 @@ class NotebookFiles:
         if not file.exists():
             known = self._find_running(file, path)
             if known is None:
-                raise NotebookNotFound(f"There is no notebook {path}.")
+                raise NotebookNotFound(f"Notebook {path} does not exist.")
             file = known.file
         if not file.is_file():
             raise NotANotebook(f"{path} is not a file.")

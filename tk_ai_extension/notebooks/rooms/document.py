@@ -122,7 +122,7 @@ class RoomDocument(SessionDocument):
             room = await pinned.enter_async_context(self._rooms.open_room(self.path))
             snapshot = room.notebook.snapshot(self.path)
             cell = find(snapshot)
-            sink = RoomSink(room, cell, ORIGIN, pinned.pop_all())
+            sink = RoomOutputSink(room, cell, ORIGIN, pinned.pop_all())
             return RunningCell(cell, len(snapshot.cells), sink)
 
     async def flush(self) -> None:
@@ -130,7 +130,7 @@ class RoomDocument(SessionDocument):
 
     async def is_current(self, sink: OutputSink) -> bool:
         """See `SessionDocument.is_current`."""
-        return isinstance(sink, RoomSink) and self._rooms.is_room_of(sink.room, self.path)
+        return isinstance(sink, RoomOutputSink) and self._rooms.is_room_of(sink.room, self.path)
 
     def _apply_steps(self, room: LiveRoom, edit: EditTransaction) -> UndoManager:
         """Apply the edit's steps in one transaction; the undo manager reverts only them."""
@@ -146,7 +146,7 @@ class RoomDocument(SessionDocument):
         return undo
 
 
-class RoomSink(OutputSink):
+class RoomOutputSink(OutputSink):
     """The outputs of one running cell in its shared document; see `OutputSink`.
 
     The cell is identified by its shared id, so that it may be moved, and an output by its index. If

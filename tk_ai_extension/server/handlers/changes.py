@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
@@ -88,14 +89,14 @@ class ChangesUndoHandler(TkAIHandler):
         entries = [entry for entry in standing if entry.id in numbers]
         if any(entry.user != caller.user for entry in entries):
             raise PermissionDenied(
-                "Some of these changes are another user's.", hint="Undo your own changes only."
+                Sentence("changes_of_another"), hint=Sentence("changes_of_another_hint")
             )
         return {"undone": await undo_entries(workspace, caller, entries, cells=keys)}
 
 
 async def _notebook(handler: TkAIHandler, named: str | None) -> str:
     if not named:
-        raise InvalidArguments("`notebook` is missing.", hint="Give the notebook's path.")
+        raise InvalidArguments(Sentence("notebook_missing"), hint=Sentence("notebook_missing_hint"))
     await handler.services.ready()
     return handler.services.workspace.contain(named)
 

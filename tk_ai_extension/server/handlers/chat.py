@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import last_event_id, operation, query
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
@@ -166,9 +167,7 @@ class ChatHandler(TkAIHandler):
         chat = await chats.get(user, chat_id)
         given = self.get_query_argument("after", "0")
         if _NUMBER.fullmatch(given) is None:
-            raise InvalidArguments(
-                "`after` is not an event number.", hint="Omit it for the first page."
-            )
+            raise InvalidArguments(Sentence("events_after"), hint=Sentence("events_after_hint"))
         events, more = await chats.page(user, chat_id, int(given))
         return {
             "chat": _described(chat, busy=await chats.busy(chat)),
@@ -267,7 +266,7 @@ class ChatExportHandler(TkAIHandler):
         kind = self.get_query_argument("format", "markdown")
         if kind not in ("markdown", "notebook"):
             raise InvalidArguments(
-                f"Unknown format `{kind[:50]}`.", hint="Use markdown or notebook."
+                Sentence("format_unknown", format=kind[:50]), hint=Sentence("format_unknown_hint")
             )
         events = await chats.events(user, chat_id)
         text = await asyncio.to_thread(

@@ -15,8 +15,9 @@ from tornado.web import HTTPError, RequestHandler, authenticated, stream_request
 from tk_ai_extension.mcp import TURN
 from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.model.encoding import dumps, loads
-from tk_ai_extension.model.error_info import error_info
+from tk_ai_extension.model.error_info import error_info, sentences_of
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
@@ -29,26 +30,31 @@ SETTINGS_KEY = "tk_ai_extension"
 """Key of the `Services` in the web application's settings."""
 
 ROUTE_ERRORS: dict[int, tuple[str, str]] = {
-    400: ("bad_request", "Check the request."),
-    401: ("unauthenticated", "Send the server's token: `Authorization: token TOKEN`."),
-    403: (
-        "forbidden",
-        "Use an allowed origin and a user with the permission.",
-    ),
-    404: ("not_found", "See openapi.json for the routes."),
-    405: ("method_not_allowed", "See openapi.json for the routes and their methods."),
-    406: ("not_acceptable", "Accept a media type of the route in openapi.json."),
-    413: ("too_large", "Send less, or raise TkAIExtensionApp.max_body."),
-    415: ("unsupported_media_type", "Send JSON, with `Content-Type: application/json`."),
-    503: ("unavailable", "The server is stopping."),
+    400: ("bad_request", Sentence("bad_request_hint")),
+    401: ("unauthenticated", Sentence("unauthenticated_hint")),
+    403: ("forbidden", Sentence("forbidden_hint")),
+    404: ("not_found", Sentence("not_found_hint")),
+    405: ("method_not_allowed", Sentence("method_not_allowed_hint")),
+    406: ("not_acceptable", Sentence("not_acceptable_hint")),
+    413: ("too_large", Sentence("too_large_hint")),
+    415: ("unsupported_media_type", Sentence("unsupported_media_type_hint")),
+    503: ("unavailable", Sentence("unavailable_hint")),
 }
 """Code and hint by HTTP status, for requests that are refused before they reach a tool."""
+
+
+class RouteError(HTTPError):
+    """A refused request; an `HTTPError` keeps its message only as a format."""
+
+    def __init__(self, status: int, message: Sentence) -> None:
+        super().__init__(status, "%s", message)
+        self.message = message
 
 
 class _StalePage(HTTPError):
     """The XSRF token is missing or from a previous server process, for example behind a JupyterHub."""
 
-    hint = "Reload the page: its login is older than the server. Programs must send a token."
+    hint = Sentence("page_stale_hint")
 
 
 BROWSER_HEADERS = (
@@ -145,12 +151,7 @@ class TkAIHandler(APIHandler):
         await super().prepare()
         if not self._origin_allowed():
             self.clear_header("Access-Control-Allow-Origin")
-            raise HTTPError(
-                403,
-                "Pages of this origin may not call the server (%s); "
-                "TkAIExtensionApp.allowed_origins lists others that may.",
-                self.get_origin(),
-            )
+            raise RouteError(403, Sentence("origin_refused", origin=str(self.get_origin())))
         self._set_cors_headers()
         if self.current_user is None and not self._is_preflight():
             raise self._unauthenticated()
@@ -176,7 +177,10 @@ class TkAIHandler(APIHandler):
     def check_method(self) -> None:
         """Answer 405 for methods that the route lacks."""
         if self.request.method not in self.methods():
-            raise HTTPError(405, f"There is no {self.request.method} at {self.request.path}.")
+            raise RouteError(
+                405,
+                Sentence("method_missing", method=str(self.request.method), path=self.request.path),
+            )
 
     def data_received(self, chunk: bytes) -> None:
         """Collect the body up to the size limit."""
@@ -206,9 +210,9 @@ class TkAIHandler(APIHandler):
         try:
             found = loads(body)
         except (ValueError, RecursionError) as error:
-            raise InvalidArguments(f"The body is not JSON: {error}.") from None
+            raise InvalidArguments(Sentence("body_invalid", why=str(error))) from None
         if not isinstance(found, dict):
-            raise InvalidArguments("The body is not a JSON object.")
+            raise InvalidArguments(Sentence("body_no_object"))
         return cast("dict[str, Any]", found)
 
     def send(self, piece: str | bytes) -> None:
@@ -234,18 +238,23 @@ class TkAIHandler(APIHandler):
             self.set_status(error.status)
             self.write_json(self.error_body(error_info(error)))
             return
-        fallback = ("internal_error", "See the server's log.")
+        fallback = ("internal_error", Sentence("internal_error_hint"))
         code, hint = ROUTE_ERRORS.get(status_code, fallback)
         if isinstance(error, _StalePage):
             hint = error.hint
-        message = error.get_message() if isinstance(error, HTTPError) else None
+        if isinstance(error, RouteError):
+            message = error.message
+        else:
+            known = error.get_message() if isinstance(error, HTTPError) else None
+            message = known or Sentence("request_failed", status=status_code)
         self.write_json(
             self.error_body(
                 {
                     "code": code,
-                    "message": message or f"The request failed with status {status_code}.",
+                    "message": message,
                     "hint": hint,
                     "retryable": status_code == 503,
+                    **sentences_of(message, hint),
                 }
             )
         )
@@ -286,20 +295,17 @@ class TkAIHandler(APIHandler):
         if not has_body and (not kind or self.request.method in ("GET", "HEAD", "OPTIONS")):
             return
         if kind != "application/json":
-            raise HTTPError(415, "The body has to be JSON.")
+            raise RouteError(415, Sentence("body_not_json"))
         if int(self.request.headers.get("Content-Length", "0")) > self.services.settings.max_body:
             raise self._too_large()
 
     def _unauthenticated(self) -> HTTPError:
         sent = "Authorization" in self.request.headers or "token" in self.request.query_arguments
-        said = (
-            "The server does not accept this token." if sent else "A token or a login is required."
-        )
-        return HTTPError(401, said)
+        return RouteError(401, Sentence("token_refused" if sent else "token_missing"))
 
     def _too_large(self) -> HTTPError:
         bound = self.services.settings.max_body
-        return HTTPError(413, f"The body is larger than {bound:,} bytes.")
+        return RouteError(413, Sentence("body_large", size=f"{bound:,}"))
 
     def _is_preflight(self) -> bool:
         return self.request.method == "OPTIONS" and "Origin" in self.request.headers
@@ -335,4 +341,4 @@ class NotFoundHandler(TkAIHandler):
 
     def check_method(self) -> None:
         """Answer 404 for all methods."""
-        raise HTTPError(404, f"There is nothing at {self.request.path}.")
+        raise RouteError(404, Sentence("route_missing", path=self.request.path))

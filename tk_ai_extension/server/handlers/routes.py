@@ -31,7 +31,7 @@ from tk_ai_extension.server.handlers.rest import (
     ToolHandler,
     ToolsHandler,
 )
-from tk_ai_extension.server.handlers.tabs import LostTabsHandler
+from tk_ai_extension.server.handlers.tabs import DisconnectedTabsHandler
 
 ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/mcp", McpHandler),
@@ -54,7 +54,7 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/changes", ChangesHandler),
     (r"api/tk-ai/changes/cells", ChangedCellsHandler),
     (r"api/tk-ai/changes/undo", ChangesUndoHandler),
-    (r"api/tk-ai/tabs/lost", LostTabsHandler),
+    (r"api/tk-ai/tabs/lost", DisconnectedTabsHandler),
     (r"api/tk-ai/permissions", PermissionsHandler),
     (r"api/tk-ai/permissions/([^/]+)", PermissionHandler),
     (r"api/tk-ai/openapi\.json", OpenAPIHandler),

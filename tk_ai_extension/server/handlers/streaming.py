@@ -9,6 +9,7 @@ from typing import Any
 from tornado.iostream import StreamClosedError
 
 from tk_ai_extension.model.errors import LimitReached
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.bridge import send_at_once
 from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.users import username
@@ -76,8 +77,7 @@ class StreamingHandler(TkAIHandler):
         """
         if self.services.streaming_users[username(self)] >= MAX_STREAMS:
             raise LimitReached(
-                f"You have {MAX_STREAMS} event streams open.",
-                hint="Close some of them, or send the request without `Accept: text/event-stream`.",
+                Sentence("streams_many", count=MAX_STREAMS), hint=Sentence("streams_many_hint")
             )
 
     async def _flush(self) -> None:

@@ -13,6 +13,7 @@ from tornado.web import HTTPError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, NotebookNotFound
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.handler import (
     RESOURCE,
     SETTINGS_KEY,
@@ -25,15 +26,15 @@ from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
     from tk_ai_extension.model.cells import Json
-    from tk_ai_extension.server.channel import Channel, Channels
-    from tk_ai_extension.server.models import GivenUp, LostTabsList
+    from tk_ai_extension.server.models import DisconnectedTabList, GivenUp
+    from tk_ai_extension.server.page_channels import PageChannel, PageChannels
     from tk_ai_extension.server.services import Services
 
 TABS_KEY = "tk_ai_extension_tabs"
 """Key of the `Tabs` in the web application's settings."""
 
 CHANNELS_KEY = "tk_ai_extension_channels"
-"""Key of the `Channels` in the web application's settings."""
+"""Key of the `PageChannels` in the web application's settings."""
 
 MAX_MESSAGE = 32_000_000
 """Maximum size of a page's message, in bytes; a page sends a large notebook in smaller pieces."""
@@ -53,7 +54,7 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
 
     auth_resource = RESOURCE
     _page: Page | None = None
-    _channel: Channel | None = None
+    _channel: PageChannel | None = None
     _beating: asyncio.Task[None] | None = None
     _may_write = False
 
@@ -68,9 +69,9 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
         return cast("Tabs", self.settings[TABS_KEY])
 
     @property
-    def channels(self) -> Channels:
+    def channels(self) -> PageChannels:
         """The event channels of this server's pages."""
-        return cast("Channels", self.settings[CHANNELS_KEY])
+        return cast("PageChannels", self.settings[CHANNELS_KEY])
 
     @property
     def ping_interval(self) -> float:
@@ -189,11 +190,11 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
         return await ensure_async(self.authorizer.is_authorized(self, user, action, RESOURCE))
 
 
-class LostTabsHandler(TkAIHandler):
+class DisconnectedTabsHandler(TkAIHandler):
     """Notebooks that wait for lost tabs with unsaved changes."""
 
     @operation("read", "list_lost_tabs")
-    async def get(self) -> LostTabsList:
+    async def get(self) -> DisconnectedTabList:
         """List your notebooks that wait for lost tabs with unsaved changes."""
         lost = cast("Tabs", self.settings[TABS_KEY]).lost(username(self)).items()
         return {
@@ -205,13 +206,14 @@ class LostTabsHandler(TkAIHandler):
         """Discard the unsaved changes of your lost tabs of a notebook, and use its file again."""
         named = self.get_query_argument("notebook", "")
         if not named:
-            raise InvalidArguments("`notebook` is missing.", hint="Give the notebook's path.")
+            raise InvalidArguments(
+                Sentence("notebook_missing"), hint=Sentence("notebook_missing_hint")
+            )
         await self.services.ready()
         path = self.services.workspace.contain(named)
         if not cast("Tabs", self.settings[TABS_KEY]).give_up(username(self), path):
             raise NotebookNotFound(
-                f"You have no lost tab with unsaved changes of {path}.",
-                hint="GET this route lists your lost tabs.",
+                Sentence("lost_tab_missing", path=path), hint=Sentence("lost_tab_missing_hint")
             )
         return {"given_up": path}
 

@@ -204,7 +204,7 @@ async def python(
     ] = None,
     env: Annotated[dict[str, str] | None, Field(description="variables for this call")] = None,
     wait: Wait = 30,
-    timeout: Annotated[float | None, Field(gt=0, description="for each cell, in seconds")] = None,
+    timeout: Annotated[float | None, Field(gt=0, description="seconds per cell")] = None,
 ) -> PythonPlan:
     """Run Python cells in order; variables persist between calls. Returns their outputs. In the code,
     `tool_bridge.call(tool, **arguments)` calls these tools.

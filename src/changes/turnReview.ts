@@ -1,0 +1,72 @@
+/** The review state of each cell that a turn changed. Pure functions. */
+
+import type { CellChangedEvent } from '../api/events';
+import { changesByCell, type IJournal, type ITurn } from '../state/chat';
+import { type IKept, isKept, keeping } from '../state/keptChanges';
+import { type IPendingStep, pendingSteps } from './pending';
+
+/**
+ * The review state of a changed cell: `open` until the person has decided, `settled` if the journal
+ * does not know it any more.
+ */
+export type ReviewStatus = 'open' | 'kept' | 'undone' | 'settled';
+
+/** A cell that a turn changed. */
+export interface ICellReview {
+  cell: string;
+  /** The notebook's path now. */
+  notebook: string;
+  /** Its changes, from the first. */
+  changes: readonly CellChangedEvent[];
+  /** The changes that need a decision. */
+  pending: readonly IPendingStep[];
+  status: ReviewStatus;
+}
+
+/**
+ * Return the cells that a turn changed, in the order of their first change.
+ *
+ * @param journal - The chat's changes from the server; null if not read yet.
+ * @param keptOf - Returns what the person has kept of a notebook.
+ */
+export function reviewOf(
+  turn: ITurn,
+  journal: IJournal | null,
+  keptOf: (path: string) => IKept
+): ICellReview[] {
+  const entries = new Map(journal?.changes.map(each => [each.entry, each]));
+  return [...changesByCell(turn).values()].flatMap(changes => {
+    const { cell, notebook: path } = changes[0] as CellChangedEvent;
+    let notebook = path;
+    const steps = changes.flatMap(({ entry, action }): IPendingStep[] => {
+      const known = entries.get(entry);
+      if (known?.cells.includes(cell) !== true) {
+        return [];
+      }
+      notebook = known.notebook;
+      return [{ entry, action, cell, time: known.time }];
+    });
+    const kept = keptOf(notebook);
+    const pending = pendingSteps(steps, kept);
+    if (pending.length === 0 && steps.some(step => !isKept(kept, step))) {
+      // It was inserted and deleted again.
+      return [];
+    }
+    const isOver = journal?.ended.has(turn.id) === true && turn.time >= journal.since;
+    const status =
+      pending.length > 0 ? 'open' : steps.length > 0 ? 'kept' : isOver ? 'undone' : 'settled';
+    return [{ cell, notebook, changes, pending, status }];
+  });
+}
+
+/** Return what to keep of each notebook in order to keep all changes of a turn. */
+export function keepingTurn(turn: string, journal: IJournal): Map<string, IKept> {
+  const changed = new Map<string, { cell: string; time: number }[]>();
+  for (const { turn: of, notebook, time, cells } of journal.changes) {
+    if (of === turn) {
+      const before = changed.get(notebook) ?? [];
+      changed.set(notebook, [...before, ...cells.map(cell => ({ cell, time }))]);
+    }
+  }
+  return new Map([...changed].map(([notebook, some]) => [notebook, keeping(some)]));
+}

@@ -1,0 +1,203 @@
+"""A chat continues after a restart of the server, an idle hour, or the end of its process."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
+from tests.agent.test_stop_turn import goes_on, rest, until
+from tests.harness import ToolHarness
+from tk_ai_extension.model.agent_errors import ChatNotFound
+from tk_ai_extension.model.errors import DiskFull
+from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
+
+
+def processes() -> list[psutil.Process]:
+    """The processes of Claude that this process has."""
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if child.name().startswith("claude")]
+
+
+def holding(folder: Path, word: str) -> list[Path]:
+    """The files below a folder that a word is in."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert files
+    return [path for path in files if word.encode() in path.read_bytes()]
+
+
+@pytest.mark.real_cli
+async def test_in_the_next_server_claude_remembers_the_conversation(open_chats: Open) -> None:
+    talk = open_chats()
+    talk.model.add(Answer.of("Hello, Ada."), Answer.of("Ada."))
+    first = await talk.say("I am Ada.")
+    chat = first[0].data["chat"]
+    await talk.close()
+    again = open_chats()
+    ((listed, busy),) = await again.chats.list(USER)
+    assert (listed.id, listed.title, busy) == (chat, "I am Ada.", False)
+    assert kinds(await again.chats.events(USER, chat)) == kinds(first)
+    second = await again.say("Who am I?", chat=chat)
+    assert second[-1].data["text"] == "Ada."
+    assert second[0].id == first[-1].id + 1
+    texts = str(talk.model.requests[-1].body["messages"])
+    assert "I am Ada." in texts
+    assert "Hello, Ada." in texts
+
+
+@pytest.mark.real_cli
+async def test_the_process_of_an_idle_chat_is_ended_and_started_again(open_chats: Open) -> None:
+    talk = open_chats(idle=0.05)
+    talk.model.add(Answer.of("Hello."))
+    events = await talk.say("Hello.")
+    _, alive = await asyncio.to_thread(psutil.wait_procs, processes(), timeout=20)
+    assert alive == []
+    await goes_on(talk, events[0].data["chat"])
+    assert "Hello." in str(talk.model.requests[-1].body["messages"])
+
+
+@pytest.mark.real_cli
+async def test_a_follower_receives_turns_from_before_and_after_the_process_ended(
+    open_chats: Open,
+) -> None:
+    talk = open_chats(idle=0.05)
+    talk.model.add(Answer.of("One."), Answer.of("Two."))
+    begun = await talk.send("Count.")
+    following = await talk.chats.follow(USER, begun.chat)
+    await rest(begun)
+    _, alive = await asyncio.to_thread(psutil.wait_procs, processes(), timeout=20)
+    assert alive == []
+    await talk.say("Continue.", chat=begun.chat)
+    texts: list[str] = []
+    async with asyncio.timeout(20):
+        while len(texts) < 2:
+            event = await anext(following)
+            if event.kind == "done":
+                texts.append(event.data["text"])
+    assert texts == ["One.", "Two."]
+
+
+async def test_a_follower_is_released_when_the_chat_is_deleted_or_the_server_ends(
+    open_chats: Open,
+) -> None:
+    talk = open_chats()
+    talk.model.add(Answer.of("Hello."), Answer.of("Hello."))
+    for end in ("delete", "close"):
+        chat = (await talk.say("Hello."))[0].data["chat"]
+        following = await talk.chats.follow(USER, chat)
+        await (talk.chats.delete(USER, chat) if end == "delete" else talk.close())
+        async with asyncio.timeout(20):
+            assert kinds([event async for event in following])[-1] == "done"
+
+
+async def test_a_server_may_end_its_chats_twice(open_chats: Open) -> None:
+    talk = open_chats()
+    talk.model.add(Answer.of("Hello."))
+    await talk.say("Hello.")
+    await asyncio.gather(talk.chats.close(), talk.chats.close())
+    await talk.chats.close()
+
+
+@pytest.mark.real_cli
+async def test_a_history_that_is_lost_is_reported_and_the_chat_goes_on(
+    open_chats: Open, tmp_path: Path
+) -> None:
+    talk = open_chats()
+    talk.model.add(Answer.of("Hello, Ada."), Answer.of("I do not know."))
+    chat = (await talk.say("I am Ada."))[0].data["chat"]
+    await talk.close()
+    shutil.rmtree(tmp_path / "claude" / "projects")
+    again = open_chats()
+    events = await again.say("Who am I?", chat=chat)
+    assert "has lost the earlier messages" in of_kind(events, "notice")[0]["text"]
+    assert events[-1].data == {"end": "done", "text": "I do not know."}
+
+
+async def test_a_turn_goes_on_where_the_disk_is_full(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: object) -> None:
+        raise DiskFull("There is no room for the journal.")
+
+    talk.model.add(Answer.of("Hello."), Answer.of("Again."))
+    begun = await talk.send("Hello.")
+    with monkeypatch.context() as disk:
+        for write in ("add", "session", "release"):
+            disk.setattr(talk.services.transcripts, write, full)
+        assert (await rest(begun))[-1].data == {"end": "done", "text": "Hello."}
+    assert (await talk.say("And now?", chat=begun.chat))[-1].data["text"] == "Again."
+
+
+@pytest.mark.real_cli
+async def test_a_deleted_chat_leaves_no_data(talk: Talk, tmp_path: Path) -> None:
+    talk.model.add(Answer.of("Hello."))
+    chat = (await talk.say("My word is xyzzy-1942."))[0].data["chat"]
+    await talk.chats.delete(USER, chat)
+    with pytest.raises(ChatNotFound):
+        await talk.chats.get(USER, chat)
+    await talk.close()
+    assert holding(tmp_path / "claude", "xyzzy-1942") == []
+
+
+@pytest.mark.real_cli
+@pytest.mark.proves("fault:agent-killed")
+async def test_a_process_killed_while_it_writes_is_reported_and_the_chat_goes_on(
+    talk: Talk,
+) -> None:
+    talk.model.add(Held(Answer.of("One, two, three, four."), after=4))
+    begun = await talk.send("Count.")
+    await until(begun, "text")
+    (process,) = processes()
+    process.kill()
+    events = await rest(begun)
+    assert of_kind(events, "error")[0]["error"]["code"] == "agent_died"
+    assert events[-1].data["end"] == "failed"
+    await goes_on(talk, begun.chat)
+
+
+@pytest.mark.real_cli
+@pytest.mark.proves("fault:agent-killed")
+async def test_killed_in_a_tool_its_cell_is_interrupted_and_the_kernel_lives(
+    talk: Talk, harness: ToolHarness
+) -> None:
+    long = "import time\nkept = 42\nprint('begun', flush=True)\ntime.sleep(600)"
+    path = harness.write("long.ipynb", long)
+    talk.model.add(Answer.of(ToolUse("execute_cell", {"cell": 0, "wait": 60})))
+    begun = await talk.send("Run it.", notebook="long.ipynb", mode="auto")
+    while "begun" not in (await until(begun, "tool_progress")).data["message"]:
+        continue
+    (process,) = processes()
+    process.kill()
+    events = await rest(begun)
+    assert of_kind(events, "error")[0]["error"]["code"] == "agent_died"
+    saved = await harness.saved("long.ipynb", lambda nb: len(nb.cells[0].outputs) == 2)
+    assert saved.cells[0].outputs[1].ename == "KeyboardInterrupt"
+    assert harness.sources(path.name) == [long]
+    ran = await harness.call("execute_ipython", code="kept", notebook="long.ipynb")
+    assert ran.runs[0].output == "42"
+    await goes_on(talk, begun.chat)
+
+
+@pytest.mark.proves("threat:other-user", "ext:multi-user")
+async def test_a_chat_is_its_users_alone(talk: Talk) -> None:
+    talk.model.add(Answer.of("Hello."))
+    events = await talk.say("Hello.")
+    chat = events[0].data["chat"]
+    assert await talk.chats.list("bob") == []
+    for deed in (
+        talk.chats.get("bob", chat),
+        talk.chats.events("bob", chat),
+        talk.chats.follow("bob", chat),
+        talk.chats.stop("bob", chat),
+        talk.chats.rename("bob", chat, "Mine"),
+        talk.chats.delete("bob", chat),
+        talk.chats.undo_turn("bob", chat, turn=events[0].turn),
+        talk.send("Mine.", "bob", chat=chat),
+    ):
+        with pytest.raises(ChatNotFound):
+            await deed
+    assert [each.title for each, _ in await talk.chats.list(USER)] == ["Hello."]

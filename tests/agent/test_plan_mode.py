@@ -1,0 +1,201 @@
+"""The mode `plan`: a plan is made, a person answers it, and it is carried out in the same chat."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
+from tests.agent.test_chat_permissions import INSERT, answering
+from tests.agent.test_stop_turn import WITHIN, rest
+from tests.harness import ToolHarness
+from tk_ai_extension.agent.chats import StartedTurn
+from tk_ai_extension.agent.events import Event
+from tk_ai_extension.agent.requests import APPROVED, parse_plan_answer
+from tk_ai_extension.model.agent_errors import ChatNotFound, NoModel, PlanNotFound
+from tk_ai_extension.model.errors import InvalidArguments, NotebookNotFound, PermissionDenied
+from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
+from tk_ai_extension.workspace.permissions import PermissionPolicy
+
+
+async def planned(talk: Talk, **fields: Any) -> list[Event]:
+    """A turn that ends with a plan."""
+    talk.model.add(Answer.of(ToolUse("list_cells")), Answer.of("I would add a cell at the end."))
+    return await talk.say("Plan it.", mode="plan", **fields)
+
+
+async def answer(talk: Talk, plan: Event, user: str = USER, **fields: Any) -> StartedTurn:
+    parsed = parse_plan_answer({"plan": plan.turn, "answer": "approve", **fields})
+    chat = of_kind([plan], "message")[0]["chat"]
+    return await talk.chats.answer_plan(user, chat, parsed)
+
+
+@pytest.mark.proves("perm:plan-approval")
+async def test_an_approved_plan_is_carried_out_in_the_same_chat_and_notebook(
+    talk: Talk, harness: ToolHarness
+) -> None:
+    harness.write("a.ipynb", "1")
+    plan = await planned(talk, notebook="a.ipynb")
+    assert kinds(plan)[-2:] == ["plan", "done"]
+    (made,) = of_kind(plan, "plan")
+    assert (made["text"], made["notebook"]) == ("I would add a cell at the end.", "a.ipynb")
+    assert harness.sources("a.ipynb") == ["1"]
+
+    talk.model.add(Answer.of(INSERT), Answer.of("Done."))
+    begun = await answer(talk, plan[0], mode="edit", words="At the top.")
+    events = await rest(begun)
+    assert begun.chat == plan[0].data["chat"]
+    assert kinds(events)[:3] == ["message", "plan_settled", "began"]
+    assert of_kind(events, "plan_settled") == [{"plan": plan[0].turn, "answer": "approved"}]
+    assert (events[0].data["mode"], events[0].data["notebook"]) == ("edit", "a.ipynb")
+    assert events[-1].data == {"end": "done", "text": "Done."}
+    assert harness.sources("a.ipynb") == ["1", "x = 1"]
+    asked = talk.model.requests[-1].prompts
+    assert "Plan it." in asked[0]
+    assert asked[-1].endswith(f"{APPROVED} At the top.")
+    # The turn is taken back as one: the plan changed nothing.
+    await talk.chats.undo_turn(USER, begun.chat, turn=begun.turn)
+    assert harness.sources("a.ipynb") == ["1"]
+
+
+@pytest.mark.proves("perm:plan-approval", "perm:ask")
+async def test_the_approval_of_a_plan_approves_nothing_that_its_mode_asks_about(
+    talk: Talk, harness: ToolHarness
+) -> None:
+    path = harness.write("a.ipynb", "1")
+    before = path.read_bytes()
+    plan = await planned(talk, notebook="a.ipynb")
+    talk.model.add(Answer.of(INSERT), Answer.of("As you wish."))
+    events = await answering(talk, await answer(talk, plan[0]), "deny")
+    assert len(of_kind(events, "permission")) == 1
+    assert path.read_bytes() == before
+
+
+@pytest.mark.proves("perm:plan-approval")
+async def test_a_rejected_plan_is_revised_and_the_new_one_waits(
+    talk: Talk, harness: ToolHarness
+) -> None:
+    harness.write("a.ipynb", "1")
+    plan = await planned(talk, notebook="a.ipynb")
+    talk.model.add(Answer.of(INSERT), Answer.of("I would change the first cell."))
+    events = await rest(await answer(talk, plan[0], answer="reject", words="No new cells."))
+    assert of_kind(events, "plan_settled") == [{"plan": plan[0].turn, "answer": "rejected"}]
+    assert [each["ok"] for each in of_kind(events, "tool_result")] == [False]
+    assert of_kind(events, "plan")[0]["text"] == "I would change the first cell."
+    assert harness.sources("a.ipynb") == ["1"]
+    with pytest.raises(PlanNotFound):
+        await answer(talk, plan[0])
+    talk.model.add(Answer.of("Done."))
+    again = parse_plan_answer({"plan": events[0].turn, "answer": "approve"})
+    begun = await talk.chats.answer_plan(USER, events[0].data["chat"], again)
+    assert (await rest(begun))[-1].data["text"] == "Done."
+
+
+@pytest.mark.proves("perm:plan-approval")
+async def test_a_plan_is_answered_once(talk: Talk) -> None:
+    plan = await planned(talk)
+    talk.model.add(Answer.of("Done."))
+    both = await asyncio.gather(
+        answer(talk, plan[0]), answer(talk, plan[0]), return_exceptions=True
+    )
+    (begun,) = [each for each in both if isinstance(each, StartedTurn)]
+    assert [type(each) for each in both if not isinstance(each, StartedTurn)] == [PlanNotFound]
+    await rest(begun)
+    with pytest.raises(PlanNotFound):
+        await answer(talk, plan[0])
+
+
+async def test_another_message_passes_a_plan_over(talk: Talk) -> None:
+    plan = await planned(talk)
+    talk.model.add(Answer.of("Something else, then."))
+    events = await talk.say("Never mind.", chat=plan[0].data["chat"])
+    assert of_kind(events, "plan_settled") == [{"plan": plan[0].turn, "answer": "passed"}]
+    with pytest.raises(PlanNotFound):
+        await answer(talk, plan[0])
+
+
+async def test_a_queued_message_answers_a_plan(talk: Talk) -> None:
+    held = Held(Answer.of("I would count."))
+    talk.model.add(held, Answer.of("Yes."))
+    first = await talk.send("Plan it.", mode="plan")
+    async with asyncio.timeout(WITHIN):
+        await held.held.wait()
+    second = await talk.send("Do it.", chat=first.chat)
+    held.go_on.set()
+    assert "plan" not in kinds(await rest(first))
+    assert "plan_settled" not in kinds(await rest(second))
+
+
+async def test_a_stopped_answer_is_no_plan(talk: Talk) -> None:
+    held = Held(Answer.of("I would count to four."), after=4)
+    talk.model.add(held)
+    begun = await talk.send("Plan it.", mode="plan")
+    async with asyncio.timeout(WITHIN):
+        await held.held.wait()
+    await talk.chats.stop(USER, begun.chat)
+    assert "plan" not in kinds(await rest(begun))
+
+
+@pytest.mark.proves("perm:plan-approval")
+async def test_a_plan_waits_beyond_the_end_of_its_server(open_chats: Open) -> None:
+    talk = open_chats()
+    plan = await planned(talk)
+    await talk.close()
+    again = open_chats()
+    again.model.add(Answer.of("Done."))
+    assert (await rest(await answer(again, plan[0])))[-1].data["text"] == "Done."
+
+
+@pytest.mark.proves("perm:cap")
+async def test_where_only_plans_are_allowed_none_is_carried_out(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(talk.services.workspace, "policy", PermissionPolicy("plan"))
+    # Whatever is asked for, it becomes a plan.
+    talk.model.add(Answer.of("I would count."))
+    plan = await talk.say("Count.", mode="auto")
+    assert len(of_kind(plan, "plan")) == 1
+    with pytest.raises(PermissionDenied):
+        await answer(talk, plan[0], mode="auto")
+    talk.model.add(Answer.of("I would count faster."))
+    revised = await rest(await answer(talk, plan[0], answer="reject", words="Faster."))
+    assert of_kind(revised, "plan")[0]["text"] == "I would count faster."
+
+
+async def test_an_answer_that_cannot_be_carried_out_leaves_the_plan_waiting(
+    talk: Talk, harness: ToolHarness
+) -> None:
+    path = harness.write("a.ipynb", "1")
+    plan = await planned(talk, notebook="a.ipynb")
+    kept = path.read_bytes()
+    path.unlink()
+    with pytest.raises(NotebookNotFound):
+        await answer(talk, plan[0])
+    path.write_bytes(kept)
+    with pytest.raises(NoModel):
+        await answer(talk, plan[0], model="gpt-0")
+    with pytest.raises(ChatNotFound):
+        await answer(talk, plan[0], user="bob")
+    talk.model.add(Answer.of("Done."))
+    assert (await rest(await answer(talk, plan[0])))[-1].data["text"] == "Done."
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"plan": ""},
+        {"plan": "t"},
+        {"plan": "t", "answer": "reject"},
+        {"plan": "t", "answer": "reject", "words": " \n"},
+        {"plan": "t", "answer": "perhaps"},
+        {"plan": "t", "answer": "approve", "mode": "plan"},
+        {"plan": "t", "answer": "approve", "more": 1},
+        {"plan": "t", "answer": "approve", "words": "x" * 1_000_000},
+    ],
+)
+def test_an_invalid_plan_answer_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArguments):
+        parse_plan_answer(wrong)

@@ -1,0 +1,170 @@
+"""Failures of the provider's API: what is shown, what is retried, and what is never done twice."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from itertools import islice
+
+import pytest
+
+from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
+from tests.agent.test_stop_turn import goes_on, rest, until
+from tests.cases import Cases
+from tests.harness import ToolHarness
+from tk_ai_extension.agent.events import Event
+from tk_ai_extension.testing.messages_api import Exchange
+from tk_ai_extension.testing.scripted_model import (
+    BROKEN,
+    OVERLOADED,
+    UNAUTHORIZED,
+    Answer,
+    Cut,
+    Failure,
+    Hang,
+    ToolUse,
+    rate_limited,
+)
+
+pytestmark = pytest.mark.real_cli
+
+TOO_LONG = Failure(400, "invalid_request_error", "prompt is too long")
+
+
+@pytest.mark.proves("fault:model-api")
+async def test_a_bad_day_of_the_model_is_shown_and_asked_again(talk: Talk) -> None:
+    chat: dict[str, str] = {}
+    with Cases() as cases:
+        for bad in (BROKEN, OVERLOADED, rate_limited(0)):
+            with cases.case(bad):
+                talk.model.add(bad, Answer.of("There."))
+                events = await talk.say("Are you there?", **chat)
+                chat = {"chat": events[0].data["chat"]}
+                assert of_kind(events, "retry")[0]["attempt"] == 1
+                assert events[-1].data == {"end": "done", "text": "There."}
+
+
+@dataclass(frozen=True)
+class CutLater:
+    """Begins an answer, and loses the connection on request."""
+
+    answer: Answer
+    now: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def send(self, to: Exchange) -> None:
+        for event in islice(self.answer.events(to.request), 4):
+            await to.event(event)
+        await self.now.wait()
+        to.cut()
+
+
+@pytest.mark.proves("fault:model-api")
+async def test_the_text_of_a_lost_stream_is_discarded_and_requested_again(talk: Talk) -> None:
+    cut = CutLater(Answer.of("One, two, three, four, five."))
+    talk.model.add(cut, Answer.of("One, two."))
+    begun = await talk.send("Count.")
+    events: list[Event] = []
+    async with asyncio.timeout(20):
+        async for event in begun.events:
+            events.append(event)
+            if event.kind == "text":
+                cut.now.set()
+    assert kinds(events)[2:] == ["text", "retry", "discarded", "text", "usage", "done"]
+    assert of_kind(events, "discarded") == [{"block": 0}]
+    assert events[-1].data == {"end": "done", "text": "One, two."}
+
+
+@pytest.mark.proves("fault:model-api")
+async def test_a_stream_that_is_cut_at_once_comes_again(talk: Talk) -> None:
+    talk.model.add(Cut(Answer.of("One, two, three, four, five."), after=4), Answer.of("One, two."))
+    events = await talk.say("Count.")
+    assert events[-1].data == {"end": "done", "text": "One, two."}
+
+
+@pytest.mark.proves("fault:model-api")
+async def test_a_model_that_says_nothing_is_given_up_in_time(open_chats: Open) -> None:
+    talk = open_chats(silence=1.0)
+    hang = Hang()
+    talk.model.add(hang)
+    async with asyncio.timeout(20):
+        events = await talk.say("Are you there?")
+        await hang.gone.wait()
+    assert of_kind(events, "error")[0]["error"]["code"] == "model_silent"
+    await goes_on(talk, events[0].data["chat"])
+
+
+@pytest.mark.proves("fault:model-api")
+@pytest.mark.parametrize(
+    "failures",
+    [
+        (
+            (UNAUTHORIZED, "model_unauthorized", "key"),
+            (rate_limited(0), "model_busy", "429"),
+            (OVERLOADED, "model_busy", "busy"),
+            (BROKEN, "model_failed", ""),
+        ),
+        # In a chat that has a history, the CLI asks for a summary of it.
+        ((TOO_LONG, "model_failed", "too long"),),
+    ],
+    ids=["of the API", "too long"],
+)
+async def test_one_that_does_not_get_better_is_asked_a_bounded_number_of_times(
+    talk: Talk, failures: tuple[tuple[Failure, str, str], ...]
+) -> None:
+    chat: dict[str, str] = {}
+    with Cases() as cases:
+        for bad, code, says in failures:
+            with cases.case(bad):
+                talk.model.clear()
+                talk.model.requests.clear()
+                talk.model.add(*[bad] * 10)
+                async with asyncio.timeout(60):
+                    events = await talk.say("Are you there?", **chat)
+                chat = {"chat": events[0].data["chat"]}
+                (error,) = of_kind(events, "error")
+                assert error["error"]["code"] == code
+                assert error["error"]["hint"]
+                assert says in f"{error['error']['message']} {error['error']['hint']}".lower()
+                assert events[-1].data["end"] == "failed"
+                # The script's environment has the CLI try again twice.
+                assert len(talk.model.requests) <= 3
+
+
+@pytest.mark.proves("fault:model-api")
+async def test_a_stop_works_while_the_model_hangs(talk: Talk) -> None:
+    hang = Hang()
+    talk.model.add(hang)
+    begun = await talk.send("Are you there?")
+    async with asyncio.timeout(20):
+        await talk.model.requested()
+        await talk.chats.stop(USER, begun.chat)
+        await hang.gone.wait()
+    assert (await rest(begun))[-1].data["end"] == "stopped"
+    await goes_on(talk, begun.chat)
+
+
+@pytest.mark.proves("fault:model-api")
+async def test_a_stop_works_while_the_model_is_asked_again_later(talk: Talk) -> None:
+    talk.model.add(rate_limited(30))
+    begun = await talk.send("Are you there?")
+    retry = await until(begun, "retry")
+    assert retry.data["status"] == 429
+    assert retry.data["seconds"] >= 30
+    await talk.chats.stop(USER, begun.chat)
+    assert (await rest(begun))[-1].data["end"] == "stopped"
+    await goes_on(talk, begun.chat)
+
+
+@pytest.mark.proves("fault:model-api")
+@pytest.mark.parametrize("bad", [BROKEN, Cut(Answer.of("Then.", ToolUse("list_cells")), after=6)])
+async def test_a_tool_call_is_not_repeated_after_a_failed_request(
+    talk: Talk, harness: ToolHarness, bad: Failure | Cut
+) -> None:
+    harness.write("a.ipynb", "1")
+    talk.model.add(
+        Answer.of(ToolUse("insert_and_execute_cell", {"source": "6 * 7"})), bad, Answer.of("Done.")
+    )
+    events = await talk.say("Compute.", notebook="a.ipynb", mode="auto")
+    assert events[-1].data == {"end": "done", "text": "Done."}
+    assert [each["tool"] for each in of_kind(events, "tool_result")] == ["insert_and_execute_cell"]
+    assert harness.sources("a.ipynb") == ["1", "6 * 7"]

@@ -1,0 +1,360 @@
+"""What a person sees of agents in the notebook that they have open, and what they do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import httpx2
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.agents import NOTEBOOK, Agent, Open, gate, write_cells
+from tests.browser.conftest import OpenLab, shared
+from tests.browser.lab import DEADLINE, Lab
+from tests.browser.pictures import picture
+from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
+
+CELLS = {
+    "loads000": "data = [1, 2, 3]",
+    "fails000": "1 / 0",
+    "sums0000": "total = sum(data)\ntotal",
+}
+
+RUNNING = re.compile(r"\btk-mod-running\b")
+
+
+ADD_DRIVE = """
+() => {
+  const { contents } = window.jupyterapp.serviceManager;
+  const Drive = contents._defaultDrive.constructor;
+  contents.addDrive(new Drive({ name: 'other' }));
+}
+"""
+
+
+@shared
+async def lab(open_lab: OpenLab) -> Lab:
+    """JupyterLab with collaboration, and the notebook open."""
+    return await begin(open_lab, collaboration=True)
+
+
+async def begin(open_lab: OpenLab, model: ScriptedModel | None = None, **options: bool) -> Lab:
+    lab = await open_lab(model, **options)
+    write_cells(lab.server.root, **CELLS)
+    await lab.open(NOTEBOOK)
+    await Open(lab).cells.nth(len(CELLS) - 1).wait_for()
+    expect.set_options(timeout=DEADLINE)
+    return lab
+
+
+BOTH = pytest.mark.parametrize("collaboration", [True, False], ids=["collaboration", "alone"])
+
+
+@BOTH
+async def test_changed_cells_are_marked_with_who_and_when_and_the_diff(
+    open_lab: OpenLab, collaboration: bool
+) -> None:
+    lab = await begin(open_lab, collaboration=collaboration)
+    seen, agent = Open(lab), Agent(lab)
+    await agent.changes("sums0000", "total = sum(data)\nprint(total)")
+    await seen.mark(2).wait_for()
+    await expect(seen.marks).to_have_count(1)
+    await expect(seen.mark(2)).to_have_accessible_name("Changed by root, now. Show what changed.")
+    await expect(seen.all_changes).to_contain_text("1 cell changed")
+
+    await seen.mark(2).hover()
+    await expect(seen.mark(2)).to_contain_text("root · now")
+    await seen.mark(2).click()
+    review = seen.review(2)
+    # Side by side or one below the other, as there is room.
+    removed = review.locator(".cm-deletedLine")
+    await expect(removed).to_have_count(1)
+    await expect(removed).to_have_text("total")
+    await expect(review.locator(".cm-changedLine").last).to_have_text("print(total)")
+
+
+async def test_one_hunk_is_rejected_by_keys_wide_and_narrow(lab: Lab) -> None:
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    lines = [f"x{number} = {number}" for number in range(20)]
+    await agent.changes("sums0000", "\n".join(lines))
+    await seen.mark(2).wait_for()
+    await seen.all_changes.get_by_role("button", name="Keep").click()
+    await agent.changes("sums0000", "\n".join(["y = 0", *lines[1:-1], "z = 19"]))
+    await page.set_viewport_size({"width": 1500, "height": 800})
+    await seen.mark(2).click()
+    review = seen.review(2)
+    await expect(review.locator(".cm-mergeView .cm-editor")).to_have_count(2)
+    await page.set_viewport_size({"width": 800, "height": 800})
+    await expect(review.locator(".cm-mergeView")).to_have_count(0)
+    reject = review.get_by_role("button", name="Undo this hunk")
+    await expect(reject).to_have_count(2)
+    await reject.first.focus()
+    await page.keyboard.press("Enter")
+    await expect(reject).to_have_count(1)
+    assert await seen.source(2) == "\n".join([*lines[:-1], "z = 19"])
+    # What somebody writes meanwhile is shown, and stays where another hunk is rejected.
+    await page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.content.widgets[2].model.sharedModel"
+        ".updateSource(0, 0, '# A note.\\n')"
+    )
+    await expect(reject).to_have_count(2)
+    await reject.last.press("Enter")
+    await expect(reject).to_have_count(1)
+    assert await seen.source(2) == "\n".join(["# A note.", *lines])
+
+
+async def test_a_mark_is_opened_and_closed_by_keys_which_the_notebook_does_not_take(
+    lab: Lab,
+) -> None:
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await agent.changes("sums0000", "total = 6")
+    await seen.mark(2).focus()
+    await page.keyboard.press("Enter")
+    await seen.review(2).wait_for()
+    await expect(seen.mark(2)).to_have_attribute("aria-expanded", "true")
+    await seen.review(2).get_by_role("button", name="Close").focus()
+    await page.keyboard.press("Escape")
+    await expect(seen.review(2)).to_have_count(0)
+    await expect(seen.mark(2)).to_be_focused()
+    await page.keyboard.press("Space")
+    keep = seen.review(2).get_by_role("button", name="Keep")
+    await keep.focus()
+    await page.keyboard.press("Enter")
+    await expect(seen.marks).to_have_count(0)
+    # Not at the top of the page: the person goes on where they were.
+    await expect(seen.cells.nth(2)).to_be_focused()
+    assert await seen.source(2) == "total = 6"
+
+
+async def test_a_kept_change_is_not_marked_again_until_the_cell_changes_again(lab: Lab) -> None:
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await agent.changes("loads000", "data = [4]")
+    await agent.changes("sums0000", "total = 4")
+    await expect(seen.marks).to_have_count(2)
+    await seen.mark(2).click()
+    await seen.review(2).get_by_role("button", name="Keep").click()
+    await expect(seen.marks).to_have_count(1)
+
+    await page.reload()
+    await lab.ready()
+    await seen.mark(0).wait_for()
+    await expect(seen.marks).to_have_count(1)
+    await seen.all_changes.get_by_role("button", name="Keep").click()
+    await expect(seen.marks).to_have_count(0)
+    await expect(seen.all_changes).to_have_count(0)
+
+    await page.reload()
+    await lab.ready()
+    await agent.changes("sums0000", "total = 5")
+    await seen.mark(2).wait_for()
+    await expect(seen.marks).to_have_count(1)
+
+
+async def test_a_notebook_of_another_drive_is_not_the_servers_of_the_same_name(
+    open_lab: OpenLab,
+) -> None:
+    lab = await begin(open_lab, collaboration=False, fresh=True)
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await lab.show_panel()
+    chips = lab.panel.get_by_role("group", name="Included in the message")
+    await expect(chips).to_contain_text(NOTEBOOK)
+    await agent.changes("loads000", "data = [4]")
+    await seen.mark(0).wait_for()
+    await page.evaluate(ADD_DRIVE)
+    await lab.command("docmanager:open", path=f"other:{NOTEBOOK}")
+    await expect(page.locator(".jp-NotebookPanel")).to_have_count(2)
+    await expect(chips).not_to_contain_text(NOTEBOOK)
+    await seen.cells.nth(2).wait_for()
+    await agent.changes("sums0000", "total = 4")
+    await lab.command("docmanager:open", path=NOTEBOOK)
+    await expect(seen.marks).to_have_count(2)
+    await lab.command("docmanager:open", path=f"other:{NOTEBOOK}")
+    await expect(chips).not_to_contain_text(NOTEBOOK)
+    await seen.cells.nth(2).wait_for()
+    assert await seen.marks.count() == 0
+    assert await seen.all_changes.count() == 0
+
+
+async def test_focus_returns_to_the_notebook_after_all_changes_are_kept_or_undone(lab: Lab) -> None:
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await agent.changes("loads000", "data = [4]")
+    await seen.cells.nth(1).locator(".cm-content").click()
+    for name in ("Keep", "Undo"):
+        await agent.changes("sums0000", f"total = 4  # {name}")
+        await seen.mark(2).wait_for()
+        await seen.all_changes.get_by_role("button", name=name).focus()
+        await page.keyboard.press("Enter")
+        await expect(seen.all_changes).to_have_count(0)
+        await expect(seen.cells.nth(1)).to_be_focused()
+
+
+async def test_focus_stays_in_a_review_while_more_changes_arrive(lab: Lab) -> None:
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await agent.changes("sums0000", "total = 4")
+    await seen.mark(2).click()
+    keep = seen.review(2).get_by_role("button", name="Keep")
+    await keep.focus()
+    await agent.changes("sums0000", "total = 'admin\u202e'")
+    await expect(seen.review(2)).to_contain_text("Changed 2 times")
+    await expect(keep).to_be_focused()
+    # What would hide is written out before anybody keeps it.
+    await expect(seen.review(2)).to_contain_text("total = 'admin⟨U+202E⟩'")
+    await page.keyboard.press("Enter")
+    await expect(seen.marks).to_have_count(0)
+
+
+async def test_a_view_that_was_closed_leaves_nothing_behind_at_the_cells(lab: Lab) -> None:
+    seen, page = Open(lab), lab.page
+    logged: list[str] = []
+    # The exception of a slot of a signal is only logged.
+    page.on("console", lambda message: logged.append(message.text))
+    await lab.command("docmanager:clone")
+    await expect(page.locator(".jp-NotebookPanel")).to_have_count(2)
+    views = page.locator(".jp-NotebookPanel")
+    await views.nth(1).locator(".jp-Cell").nth(2).wait_for()
+    await lab.command("application:close")
+    await expect(views).to_have_count(1)
+    await seen.run(1)
+    await seen.cells.nth(1).get_by_role("button", name="Fix").wait_for()
+    assert not [text for text in logged if "TypeError" in text]
+
+
+@BOTH
+async def test_one_cell_is_taken_back_and_then_all_the_others(
+    open_lab: OpenLab, collaboration: bool
+) -> None:
+    lab = await begin(open_lab, collaboration=collaboration)
+    seen, agent = Open(lab), Agent(lab)
+    await agent.changes("loads000", "data = [4]")
+    await agent.changes("sums0000", "total = 4")
+    await agent.changes("sums0000", "total = 5")
+    await agent("insert_cell", source="more", index=3)
+    await expect(seen.marks).to_have_count(3)
+
+    await seen.mark(2).click()
+    await expect(seen.review(2)).to_contain_text("Changed 2 times")
+    await seen.review(2).get_by_role("button", name="Undo").click()
+    await expect(seen.marks).to_have_count(2)
+    await expect(seen.cells.nth(2)).to_contain_text("total = sum(data)")
+    assert await seen.source(0) == "data = [4]"
+
+    await seen.all_changes.get_by_role("button", name="Undo").click()
+    await expect(seen.marks).to_have_count(0)
+    await expect(seen.cells).to_have_count(len(CELLS))
+    assert [await seen.source(place) for place in range(3)] == list(CELLS.values())
+
+
+async def test_a_cell_of_a_change_to_several_is_taken_back_alone(lab: Lab) -> None:
+    seen, agent = Open(lab), Agent(lab)
+    text = (await agent("read_notebook"))["text"]
+    await agent("write_notebook", text=text.replace("1 / 0", "1").replace("[1, 2, 3]", "[]"))
+    await expect(seen.marks).to_have_count(2)
+    await seen.mark(1).click()
+    await seen.review(1).get_by_role("button", name="Undo").click()
+    await expect(seen.cells.nth(1)).to_contain_text("1 / 0")
+    await expect(seen.marks).to_have_count(1)
+    assert await seen.source(0) == "data = []"
+
+
+async def test_a_cell_that_the_person_works_on_is_not_taken_back_and_they_are_notified(
+    lab: Lab,
+) -> None:
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await agent.changes("sums0000", "total = 4")
+    await seen.mark(2).wait_for()
+    await seen.cells.nth(2).locator(".cm-content").click()
+    await page.keyboard.press("Control+End")
+    await page.keyboard.type("  # mine")
+    await agent("read_cell", cell="sums0000")
+    await seen.mark(2).click()
+    await seen.review(2).get_by_role("button", name="Undo").click()
+    await expect(seen.review(2).get_by_role("alert")).to_contain_text("edited later")
+    assert await seen.source(2) == "total = 4  # mine"
+    await expect(seen.marks).to_have_count(1)
+
+
+@pytest.mark.proves("ext:rtc")
+async def test_an_agents_run_is_shown_and_moves_neither_focus_nor_scroll_position(lab: Lab) -> None:
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    for number in range(30):
+        await agent("insert_cell", source=f"# {number}\n" * 3, index=3)
+    await seen.marks.nth(30 - 1).wait_for(state="attached")
+    await seen.all_changes.get_by_role("button", name="Keep").click()
+    await seen.cells.nth(0).locator(".cm-content").click()
+    await page.keyboard.type("# ")
+    with gate(lab.server.root) as code:
+        running = asyncio.create_task(agent("insert_and_execute_cell", source=code))
+        button = seen.toolbar.get_by_role("button", name="root is running a cell")
+        await button.wait_for()
+        await page.keyboard.type("mine ")
+        last = seen.cells.nth(33)
+        await expect(last).to_contain_text("running")
+        await expect(last.locator(".jp-InputPrompt")).to_have_text("[*]:")
+        await expect(last).to_have_class(RUNNING)
+        await expect(last).not_to_be_in_viewport()
+        await expect(seen.cells.nth(0).locator(".cm-content")).to_be_focused()
+        assert "# mine " in await seen.source(0)
+        await button.click()
+        await expect(last).to_be_in_viewport()
+    await running
+    await expect(button).to_have_count(0)
+    await expect(last.locator(".jp-InputPrompt")).to_have_text("[1]:")
+
+
+async def test_a_running_cell_is_shown_when_the_notebook_is_opened(open_lab: OpenLab) -> None:
+    lab = await open_lab(collaboration=True)
+    with gate(lab.server.root) as code:
+        write_cells(lab.server.root, loads000="1", waits000=code)
+        agent, seen = Agent(lab), Open(lab)
+        running = asyncio.create_task(agent("execute_cell", cell="waits000"))
+        await lab.open(NOTEBOOK)
+        await seen.toolbar.get_by_role("button", name="root is running a cell").wait_for()
+        await expect(seen.cells.nth(1).locator(".jp-InputPrompt")).to_have_text("[*]:")
+    await running
+    await expect(seen.toolbar.get_by_role("button", name="root is running a cell")).to_have_count(0)
+
+
+async def test_the_connection_is_made_again_when_it_was_lost(lab: Lab) -> None:
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await agent.changes("loads000", "data = [4]")
+    await seen.mark(0).wait_for()
+    await page.context.set_offline(True)
+    await agent.changes("sums0000", "total = 4")
+    await page.context.set_offline(False)
+    await seen.mark(2).wait_for()
+
+
+async def test_changes_from_a_chat_are_shown_under_claudes_name(
+    open_lab: OpenLab, model: ScriptedModel
+) -> None:
+    lab = await begin(open_lab, model, collaboration=True)
+    seen = Open(lab)
+    source = "total = sum(data)\nmean = total / len(data)\ntotal, mean"
+    model.add(
+        Answer.of(ToolUse("read_cell", {"cell": "sums0000"})),
+        Answer.of(ToolUse("overwrite_cell", {"cell": "sums0000", "source": source})),
+    )
+    with gate(lab.server.root) as code:
+        model.add(
+            Answer.of(ToolUse("insert_and_execute_cell", {"source": code, "index": 1})),
+            Answer.of("Done."),
+        )
+        answering = asyncio.create_task(chat(lab, "Show the mean, too."))
+        await seen.mark(2).or_(seen.mark(3)).click()
+        await seen.toolbar.get_by_role("button", name="Claude is running a cell").wait_for()
+        await expect(seen.cells.nth(1)).to_have_class(RUNNING)
+        await expect(seen.all_changes).to_contain_text("2 cells changed")
+        await expect(seen.review(3)).to_contain_text("Claude · now")
+        await lab.page.mouse.move(700, 600)
+        await picture(lab.page, "changed-cell")
+    await answering
+    await expect(seen.cells.nth(1)).not_to_have_class(RUNNING)
+
+
+async def chat(lab: Lab, message: str) -> None:
+    """Sends Claude a message about the notebook, and waits for the end of the turn."""
+    body = {"message": message, "notebook": NOTEBOOK, "mode": "auto"}
+    async with httpx2.AsyncClient(headers=lab.server.headers, timeout=120) as http:
+        answer = await http.post(f"{lab.server.url}api/tk-ai/mcp/chat", json=body)
+    assert answer.status_code == 200, answer.text

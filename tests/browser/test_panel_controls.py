@@ -1,0 +1,340 @@
+"""The panel's controls: plans, edited messages, the message box, dragging, outputs, errors."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import Locator, expect
+
+from tests.browser.agents import Open
+from tests.browser.axe import violations
+from tests.browser.lab import Lab, write_notebook
+from tk_ai_extension.testing.scripted_model import (
+    OVERLOADED,
+    Answer,
+    Held,
+    ScriptedModel,
+    ToolUse,
+)
+
+KEYS = """
+async node => {
+  const { promise, resolve } = Promise.withResolvers();
+  requestAnimationFrame(() => requestAnimationFrame(resolve));
+  await promise;
+  return [node.value, node.selectionStart];
+}
+"""
+
+SHRINK_AND_GROW = """async log => {
+  const frames = async () => {
+    for (let n = 0; n < 3; n++) await new Promise(requestAnimationFrame);
+  };
+  const content = log.firstElementChild;
+  const add = (text, height) => {
+    const node = document.createElement('div');
+    node.append(document.createElement('span'));
+    node.firstChild.append(text);
+    node.style.cssText = `display: flex; align-items: end; height: ${height}px`;
+    content.append(node);
+    return node;
+  };
+  const first = add('', 500);
+  await frames();
+  const shrunk = new Promise(resolve => {
+    const height = content.clientHeight;
+    new ResizeObserver((_, observer) => {
+      if (content.clientHeight < height) {
+        observer.disconnect();
+        resolve();
+      }
+    }).observe(content);
+  });
+  first.remove();
+  await shrunk;  // The browser has moved the view up, and says so with the next frame.
+  add('what came last', 800);
+  await frames();
+}"""
+
+
+async def test_axe_finds_nothing_wrong_in_a_plan_an_edited_and_a_waiting_message(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    held = Held(Answer.of("One, two, three, four."), after=3)
+    model.add(Answer.of("I would add a cell."), Answer.of("Noted."), held, Answer.of("Next."))
+    await lab.open()
+    await lab.show_panel()
+    goes = lab.panel.get_by_role("group", name="Included in the message")
+    await lab.mode.select_option("plan")
+    await lab.say("What would you do?")
+    await lab.log.get_by_role("button", name="Change the plan…").click()
+    await expect(goes).to_contain_text("Changes to the plan")
+    assert await violations(lab.page, ".tk-Chat") == []
+    await lab.panel.get_by_role("button", name="Remove Changes to the plan").click()
+
+    await lab.mode.select_option("ask")
+    await lab.log.get_by_role("button", name="Edit and send again").click()
+    await expect(goes).to_contain_text("Instead of “What would you do?”")
+    await lab.say("What is it?")
+    await expect(lab.log.get_by_text("Noted.")).to_be_visible()
+    await expect(lab.log.get_by_text("I would add a cell.")).to_be_hidden()
+    await lab.log.get_by_text("1 replaced message").click()
+    await expect(lab.log.get_by_text("I would add a cell.")).to_be_visible()
+    assert await violations(lab.page, ".tk-Chat") == []
+
+    await lab.say("Count.")
+    await held.held.wait()
+    await lab.say("And next?")
+    await expect(lab.log.get_by_text("Queued")).to_be_visible()
+    assert await violations(lab.page, ".tk-Chat") == []
+    held.go_on.set()
+    await expect(lab.log.get_by_text("Next.")).to_be_visible()
+
+
+async def test_the_box_takes_keys_as_fast_as_they_come_and_is_as_high_as_what_stands_in_it(
+    lab: Lab,
+) -> None:
+    await lab.open()
+    await lab.show_panel()
+    box, keyboard = lab.message_box, lab.page.keyboard
+    await box.focus()
+    await keyboard.type("one two three")
+    await keyboard.press("Home")
+    for _ in range(4):
+        await keyboard.press("Delete")
+    assert await box.evaluate(KEYS) == ["two three", 0]
+    await keyboard.press("Control+ArrowRight")
+    await keyboard.insert_text(" and a half")
+    await keyboard.press("Delete")
+    await keyboard.type(",")
+    await keyboard.press("Backspace")
+    assert await box.evaluate(KEYS) == ["two and a halfthree", len("two and a half")]
+    await keyboard.press("Shift+End")
+    await keyboard.press("Control+X")
+    await keyboard.press("Home")
+    await keyboard.press("Control+V")
+    assert await box.evaluate(KEYS) == ["threetwo and a half", len("three")]
+
+    for width in (260, 800):
+        await lab.message_box.fill("")
+        await widen(lab, width)
+        one = await heights(lab)
+        assert one["box"] >= one["text"]
+        await lab.message_box.fill("\n".join("abcd"))
+        four = await heights(lab)
+        assert four["box"] >= four["text"] > one["text"]
+        await lab.message_box.fill("\n" * 30)
+        most = await heights(lab)
+        assert most["box"] < most["text"]
+
+
+async def heights(lab: Lab) -> dict[str, float]:
+    """Pixels of the box that show text, and pixels that its text takes."""
+    script = "box => ({ box: box.clientHeight, text: box.scrollHeight })"
+    found: dict[str, float] = await lab.message_box.evaluate(script)
+    return found
+
+
+async def widen(lab: Lab, width: int) -> None:
+    """Draws the edge of the sidebar until the panel is so wide."""
+    edge = lab.page.locator("#jp-main-split-panel > .lm-SplitPanel-handle:not(.lm-mod-hidden)")
+    at, panel = await edge.last.bounding_box(), await lab.panel.bounding_box()
+    assert at is not None
+    assert panel is not None
+    y = at["y"] + at["height"] / 2
+    await lab.page.mouse.move(at["x"] + at["width"] / 2, y)
+    await lab.page.mouse.down()
+    await lab.page.mouse.move(at["x"] + at["width"] / 2 - (width - panel["width"]), y, steps=4)
+    await lab.page.mouse.up()
+    wide = "([node, width]) => Math.abs(node.clientWidth - width) < 12"
+    node = await lab.panel.element_handle()
+    await lab.page.wait_for_function(wide, arg=[node, width])
+
+
+async def changed(lab: Lab, model: ScriptedModel, number: int) -> Locator:
+    """What the panel shows of a turn that has changed both cells to this number."""
+    model.add(
+        Answer.of(ToolUse("read_notebook")),
+        Answer.of(
+            ToolUse("overwrite_cell", {"cell": 0, "source": f"a = {number}"}),
+            ToolUse("overwrite_cell", {"cell": 1, "source": f"b = {number}"}),
+        ),
+        Answer.of("Both are changed."),
+    )
+    await lab.say("Change both.")
+    changes = lab.panel.get_by_role("group", name="Changes", exact=True).last
+    await expect(changes).to_contain_text("2 cells changed")
+    await expect(Open(lab).marks).to_have_count(2)
+    return changes
+
+
+@pytest.mark.proves("ext:panel", "ui:bulk-undo")
+async def test_keep_and_undo_are_in_step_between_panel_and_notebook(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    write_notebook(lab.server.root / "plan.ipynb", "a = 1", "b = 1")
+    await lab.open("plan.ipynb")
+    await lab.show_panel()
+    await lab.mode.select_option("auto")
+    seen = Open(lab)
+
+    def sources() -> list[str]:
+        return [cell.source for cell in lab.notebook("plan.ipynb").cells]
+
+    changes = await changed(lab, model, 2)
+    await seen.mark(0).click()
+    await seen.review(0).get_by_role("button", name="Keep").click()
+    await expect(changes).to_contain_text("1 cell changed")
+    await expect(seen.marks).to_have_count(1)
+    await changes.get_by_role("button", name="Keep", exact=True).click()
+    await expect(changes).to_contain_text("Kept")
+    await expect(seen.marks).to_have_count(0)
+
+    # Undo in the panel leaves what was kept at its cell.
+    changes = await changed(lab, model, 3)
+    await seen.mark(0).click()
+    await seen.review(0).get_by_role("button", name="Keep").click()
+    await expect(changes).to_contain_text("1 cell changed")
+    await changes.get_by_role("button", name="Undo", exact=True).click()
+    await expect(changes).to_contain_text("1 kept, 1 undone")
+    await expect(seen.marks).to_have_count(0)
+    assert sources() == ["a = 3", "b = 2"]
+
+    changes = await changed(lab, model, 4)
+    await seen.mark(0).click()
+    await seen.review(0).get_by_role("button", name="Undo").click()
+    await expect(changes).to_contain_text("1 cell changed")
+    await changes.get_by_role("button", name="Undo", exact=True).click()
+    await expect(changes).to_contain_text("Undone")
+    await expect(seen.marks).to_have_count(0)
+    assert sources() == ["a = 3", "b = 2"]
+
+    await lab.page.reload()
+    await lab.ready()
+    await lab.command("tk-ai:show-panel")
+    await expect(changes).to_contain_text("Undone")
+    await expect(changes.get_by_role("button", name="Undo")).to_have_count(0)
+
+
+async def test_files_and_cells_are_dragged_into_the_message(lab: Lab, model: ScriptedModel) -> None:
+    root = lab.server.root
+    write_notebook(root / "sales.ipynb", "first = 1", "second = 2")
+    (root / "prices.csv").write_text("day,price\n1,3\n", encoding="utf-8")
+    (root / "paper.pdf").write_bytes(b"%PDF-1.4")
+    model.add(Answer.of("Seen."))
+    await lab.open("sales.ipynb")
+    await lab.show_panel()
+    goes = lab.panel.get_by_role("group", name="Included in the message")
+
+    entry = lab.page.locator(".jp-DirListing-item", has_text="prices.csv")
+    await drag(lab, entry, lab.message_box)
+    await expect(goes).to_contain_text("prices.csv")
+    prompt = lab.page.locator(".jp-Notebook .jp-Cell").nth(1).locator(".jp-InputPrompt")
+    await drag(lab, prompt, lab.log)
+    await expect(goes.get_by_role("button", name="Remove Cell 2")).to_have_count(2)
+    await drag(lab, lab.page.locator(".jp-DirListing-item", has_text="paper.pdf"), lab.log)
+    await expect(lab.panel.get_by_role("status").get_by_text("paper.pdf")).to_be_visible()
+    assert await violations(lab.page, ".tk-Chat") == []
+    # What was dragged is where it was.
+    assert len(lab.notebook("sales.ipynb").cells) == 2
+    assert (root / "prices.csv").is_file()
+
+    await lab.say("Look at these.")
+    await expect(lab.log.get_by_text("Seen.")).to_be_visible()
+    seen = "\n".join(model.requests[0].prompts)
+    assert "Attached file prices.csv:\nday,price" in seen
+    assert "Attached cell:" in seen
+    assert "paper.pdf" not in seen
+    await expect(lab.panel.get_by_role("status").get_by_text("paper.pdf")).to_have_count(0)
+
+
+async def drag(lab: Lab, source: Locator, target: Locator) -> None:
+    """Draws something to somewhere else, as a person does."""
+    mouse = lab.page.mouse
+    await source.hover()
+    await mouse.down()
+    box = await target.bounding_box()
+    assert box is not None
+    await mouse.move(box["x"] + 20, box["y"] + 8, steps=8)
+    await expect(lab.page.locator(".tk-Panel.tk-mod-dropping")).to_be_visible()
+    await mouse.up()
+    await expect(lab.page.locator(".tk-mod-dropping")).to_have_count(0)
+
+
+@pytest.mark.proves("ui:json-tree", "ui:truncation")
+async def test_outputs_are_trees_and_long_ones_are_shown_whole_when_asked(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    write_notebook(lab.server.root / "sales.ipynb", "1")
+    value = '{"shop": "north", "prices": [3, 4, {"deep": True}]}'
+    tree = ToolUse("execute_ipython", {"code": f"from IPython.display import JSON\nJSON({value})"})
+    long = ToolUse("execute_ipython", {"code": "for n in range(4210): print('line', n)"})
+    model.add(Answer.of(tree), Answer.of(long), Answer.of("Ran both."))
+    await lab.open("sales.ipynb")
+    await lab.show_panel()
+    await lab.mode.select_option("auto")
+    await lab.say("Run both.")
+    await expect(lab.log.get_by_text("Ran both.")).to_be_visible()
+    first = lab.panel.locator('[data-tool="execute_ipython"]').first
+    # What nobody has opened is not even rendered.
+    await expect(first.locator(".tk-Call-details")).to_have_count(0)
+    await first.locator("summary").first.click()
+    await expect(first.get_by_text("shop: ").first).to_be_visible()
+    prices = first.locator("summary", has_text="prices").first
+    await prices.click()
+    await expect(first.get_by_text("2: ").first).to_be_visible()
+    await expect(first.get_by_text("deep: ")).to_have_count(0)
+
+    second = lab.panel.locator('[data-tool="execute_ipython"]').last
+    await second.locator("summary").first.click()
+    output = second.locator(".tk-Output")
+    await expect(output).not_to_contain_text("line 2000")
+    await second.get_by_role("button", name="Show all 4,210 lines").click()
+    await expect(output).to_contain_text("line 2000")
+    await expect(output).to_be_focused()
+    assert await violations(lab.page, ".tk-Chat") == []
+
+
+@pytest.mark.proves("ui:error-block")
+async def test_an_error_says_what_to_do_and_claude_goes_on_from_there(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    # It is asked again once.
+    model.add(Answer.of("First a look.", ToolUse("list_cells")), OVERLOADED, OVERLOADED)
+    model.add(Answer.of("Went on."))
+    write_notebook(lab.server.root / "sales.ipynb", "1")
+    await lab.open("sales.ipynb")
+    await lab.show_panel()
+    await lab.say("Look.")
+    problem = lab.log.get_by_role("alert")
+    await expect(problem).to_contain_text("busy")
+    await expect(problem.get_by_role("button", name="Retry")).to_be_visible()
+    turn = lab.log.get_by_role("group", name="Message").filter(has=lab.page.get_by_role("alert"))
+    await expect(turn).to_contain_text("sales.ipynb")
+    await problem.get_by_role("button", name="Continue").click()
+    await expect(lab.log.get_by_text("Went on.")).to_be_visible()
+    assert "First a look." in str(model.requests[-1].body["messages"])
+
+
+async def test_a_reader_above_is_notified_of_new_text_below(lab: Lab, model: ScriptedModel) -> None:
+    long = "\n\n".join(f"Paragraph {number}." for number in range(60))
+    held = Held(Answer.of(f"{long}\n\nThe end."), after=40)
+    model.add(held)
+    await lab.open()
+    await lab.show_panel()
+    await lab.say("Write.")
+    await expect(lab.log.get_by_text("Paragraph 20.")).to_be_visible()
+    await held.held.wait()
+    await lab.log.hover()
+    await lab.page.mouse.wheel(0, -3000)
+    first = lab.log.get_by_text("Paragraph 0.")
+    await expect(first).to_be_in_viewport()
+    held.go_on.set()
+    end = lab.log.get_by_text("The end.")
+    await expect(end).to_be_attached()
+    await expect(first).to_be_in_viewport()
+    await lab.panel.get_by_role("button", name="↓ New").click()
+    await expect(end).to_be_in_viewport()
+    await expect(lab.panel.get_by_role("button", name="↓ New")).to_have_count(0)
+    # Content that shrinks takes the view up with it, and what comes then is followed all the same.
+    await lab.log.evaluate(SHRINK_AND_GROW)
+    await expect(lab.panel.get_by_text("what came last")).to_be_in_viewport()

@@ -1,0 +1,317 @@
+"""Permission requests of agents outside of the panel show in it, and a person answers there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import httpx2
+import mcp_types as types
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from playwright.async_api import Locator, Page, expect
+
+from tests.browser.axe import panel_violations
+from tests.browser.conftest import OpenLab
+from tests.browser.lab import Lab, answer, armed, write_notebook
+from tests.browser.pictures import picture
+from tests.browser.test_hostile_content import CORPUS, NAME, Watch
+from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
+
+NOTEBOOK = "sales.ipynb"
+ASKS = "c.TkAIExtensionApp.mode_cap = 'ask'\n"
+CODE = "by_month = {'Jan': 31, 'Feb': 28, 'Mar': 3}\nmin(by_month, key=by_month.get)"
+INSERT = {"notebook": NOTEBOOK, "source": CODE, "index": 1}
+
+Begin = Callable[..., Awaitable[Lab]]
+
+
+@pytest.fixture
+def begin(open_lab: OpenLab) -> Begin:
+    """JupyterLab on a server where agents have to ask, with a notebook and the panel open."""
+
+    async def begin_(model: ScriptedModel | None = None, config: str = "", **options: Any) -> Lab:
+        lab = await open_lab(model, config=ASKS + config, **options)
+        write_notebook(lab.server.root / NOTEBOOK, "prices = [3, 4, 5]")
+        await lab.open(NOTEBOOK)
+        await lab.show_panel()
+        # An approval is for the kernel that there was when it was asked for.
+        await expect(lab.page.get_by_role("button", name="| Idle")).to_be_visible()
+        return lab
+
+    return begin_
+
+
+class Agent:
+    """An MCP client as agents are: the official one, in a session, which cannot show a form."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def __call__(self, tool: str, **arguments: Any) -> str:
+        """Calls a tool; `ok`, or the code of the error."""
+        result = await self._client.call_tool(tool, arguments)
+        answer = result.structured_content or {}
+        return answer["error"]["code"] if result.is_error else "ok"
+
+
+@asynccontextmanager
+async def connected(lab: Lab, name: str = "claude-code", **options: Any) -> AsyncIterator[Agent]:
+    """An agent at the lab's server; options are the client's."""
+    async with httpx2.AsyncClient(headers=lab.server.headers, timeout=60) as http:
+        transport = streamable_http_client(f"{lab.server.url}api/tk-ai/mcp", http_client=http)
+        info = types.Implementation(name=name, version="2.1")
+        async with Client(transport, mode="legacy", client_info=info, **options) as client:
+            yield Agent(client)
+
+
+def asked(page: Page) -> Locator:
+    """The questions of other agents."""
+    questions = page.locator(".tk-Chat:visible").get_by_role(
+        "region", name="Approvals for other agents"
+    )
+    return questions.get_by_role("group", name="claude-code 2.1 · MCP: ")
+
+
+async def widen(lab: Lab) -> None:
+    """Makes room for the panel, as a person does by its edge."""
+    await lab.command("application:toggle-left-area")
+    mouse, panel = lab.page.mouse, await lab.panel.bounding_box()
+    assert panel is not None
+    await mouse.move(panel["x"] - 2, 400)
+    await mouse.down()
+    await mouse.move(840, 400)
+    await mouse.up()
+
+
+def sources(lab: Lab) -> list[str]:
+    return [cell.source for cell in lab.notebook(NOTEBOOK).cells]
+
+
+@pytest.mark.proves("mcp:permission-required", "ext:panel")
+async def test_a_person_allows_by_keyboard_what_an_agent_asks_for(begin: Begin) -> None:
+    lab = await begin()
+    await widen(lab)
+    status = lab.panel.get_by_role("status").first
+    async with connected(lab) as agent:
+        await lab.message_box.press_sequentially("Half a sen")
+        assert await agent("insert_and_execute_cell", **INSERT) == "permission_required"
+        question = asked(lab.page)
+        await expect(question).to_contain_text("Run this in sales.ipynb?")
+        await expect(question).to_contain_text("min(by_month, key=by_month.get)")
+        await expect(status).to_have_text("claude-code 2.1 needs your approval.")
+        # What somebody writes goes on, and is no answer.
+        await expect(lab.message_box).to_be_focused()
+        await lab.message_box.press_sequentially("tence")
+        await expect(lab.message_box).to_have_value("Half a sentence")
+        await expect(question).to_be_visible()
+        await armed(question)
+        await picture(lab.page, "outside-question", question=question)
+
+        await lab.message_box.fill("")
+        await lab.message_box.press("ArrowUp")
+        await expect(question).to_be_focused()
+        await lab.page.keyboard.press("ArrowDown")
+        await expect(lab.message_box).to_be_focused()
+        await lab.page.keyboard.press("ArrowUp")
+        await lab.page.keyboard.press("Enter")
+        await expect(question).to_have_count(0)
+        await expect(lab.message_box).to_be_focused()
+
+        assert await agent("insert_and_execute_cell", **INSERT) == "ok"
+        # It was for this once.
+        assert await agent("insert_and_execute_cell", **INSERT) == "permission_required"
+    assert sources(lab) == ["prices = [3, 4, 5]", CODE]
+
+
+@pytest.mark.proves("mcp:permission-required", "perm:approvals")
+async def test_a_denied_call_is_refused_and_an_approved_kind_of_call_is_not_asked_again(
+    begin: Begin,
+) -> None:
+    lab = await begin()
+    question = asked(lab.page)
+    async with connected(lab) as agent, connected(lab) as other:
+        assert await agent("insert_cell", **INSERT) == "permission_required"
+        await expect(question).to_contain_text("Change sales.ipynb?")
+        await question.focus()
+        await armed(question)
+        await lab.page.keyboard.press("Escape")
+        await expect(question).to_have_count(0)
+        assert await agent("insert_cell", **INSERT) == "permission_denied"
+        assert sources(lab) == ["prices = [3, 4, 5]"]
+
+        assert await agent("insert_cell", **INSERT) == "permission_required"
+        # An answer that does not reach the server is none, and can be given again.
+        await lab.page.route("**/api/tk-ai/permissions/*", lambda route: route.abort())
+        await answer(question, "Approve this agent")
+        await expect(question.get_by_role("alert")).to_have_text("The server cannot be reached.")
+        await lab.page.unroute("**/api/tk-ai/permissions/*")
+        await answer(question, "Approve this agent")
+        await expect(question).to_have_count(0)
+        assert await agent("insert_cell", **INSERT) == "ok"
+        assert await agent("insert_cell", **INSERT) == "ok"
+        # It is for changes of this agent: not for running, and not for another one.
+        assert await agent("execute_cell", notebook=NOTEBOOK, cell=0) == "permission_required"
+        await expect(question).to_have_count(1)
+        assert await other("insert_cell", **INSERT) == "permission_required"
+        await expect(question).to_have_count(2)
+        await answer(question.nth(1), "Approve in this notebook")
+        await expect(question).to_have_count(1)
+        assert await other("insert_cell", **INSERT) == "ok"
+    # Who goes takes the questions along.
+    await expect(question).to_have_count(0)
+
+
+@pytest.mark.proves("mcp:permission-required")
+async def test_a_question_that_nobody_answers_goes_when_its_time_is_over(begin: Begin) -> None:
+    lab = await begin(config="c.TkAIExtensionApp.permission_keep = 5.0\n", own=True)
+    async with connected(lab) as agent:
+        assert await agent("insert_cell", **INSERT) == "permission_required"
+        question = asked(lab.page)
+        await question.focus()
+        await expect(question).to_have_count(0)
+        status = lab.panel.get_by_role("status").first
+        await expect(status).to_have_text("The request of claude-code 2.1 has expired.")
+        # It went under the person's hands.
+        await expect(lab.message_box).to_be_focused()
+    assert sources(lab) == ["prices = [3, 4, 5]"]
+
+
+@pytest.mark.proves("mcp:permission-required")
+async def test_every_page_shows_it_and_an_answer_in_one_takes_it_from_all(begin: Begin) -> None:
+    lab = await begin()
+    pages = [lab.page]
+    for workspace in ("second", "third"):
+        other = Lab(await lab.page.context.new_page(), lab.server)
+        # Each has its own: a page whose workspace another one uses moves to one by itself.
+        address = f"{lab.server.url}lab/workspaces/{workspace}?token={lab.server.token}"
+        await other.page.goto(address)
+        await other.ready()
+        await other.command("tk-ai:show-panel")
+        pages.append(other.page)
+    async with connected(lab) as agent:
+        assert await agent("insert_cell", **INSERT) == "permission_required"
+        for page in pages:
+            await expect(asked(page)).to_be_visible()
+        await answer(asked(pages[1]), "Approve")
+        for page in pages:
+            await expect(asked(page)).to_have_count(0)
+        assert await agent("insert_cell", **INSERT) == "ok"
+        # A page that is loaded while something waits shows it, too.
+        assert await agent("insert_cell", **INSERT) == "permission_required"
+        await lab.page.reload()
+        await lab.ready()
+        await lab.command("tk-ai:show-panel")
+        for page in pages:
+            await expect(asked(page)).to_be_visible()
+        await pages[1].close()
+        await answer(asked(pages[2]), "Deny")
+        await expect(asked(pages[0])).to_have_count(0)
+        assert await agent("insert_cell", **INSERT) == "permission_denied"
+
+
+@pytest.mark.proves("rest:permissions")
+async def test_a_script_over_rest_is_known_by_its_key(begin: Begin) -> None:
+    lab = await begin()
+    question = lab.panel.get_by_role("group", name="nightly report · REST: Change sales.ipynb?")
+    async with httpx2.AsyncClient(headers=lab.server.headers, timeout=60) as http:
+        address = f"{lab.server.url}api/tk-ai/tools/insert_cell?caller=nightly%20report"
+        assert (await http.post(address, json=INSERT)).status_code == 403
+        await answer(question, "Approve")
+        await expect(question).to_have_count(0)
+        assert (await http.post(address, json=INSERT)).status_code == 200
+
+
+@pytest.mark.proves("mcp:elicitation")
+async def test_where_the_client_asks_as_well_the_first_answer_counts(begin: Begin) -> None:
+    lab = await begin()
+    shown, never = asyncio.Event(), asyncio.Event()
+
+    async def form(_context: Any, _params: Any) -> types.ElicitResult:
+        shown.set()
+        await never.wait()
+        return types.ElicitResult(action="cancel")
+
+    async with connected(lab, elicitation_callback=form) as agent:
+        call = asyncio.create_task(agent("insert_cell", **INSERT))
+        await asyncio.wait_for(shown.wait(), 30)
+        await answer(asked(lab.page), "Approve")
+        assert await asyncio.wait_for(call, 30) == "ok"
+        await expect(asked(lab.page)).to_have_count(0)
+
+
+async def test_requests_of_the_panels_own_chat_are_shown_in_the_chat_alone(
+    begin: Begin, model: ScriptedModel
+) -> None:
+    model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("Not then."))
+    lab = await begin(model)
+    await lab.say("Add a cell.")
+    async with connected(lab) as agent:
+        assert await agent("insert_cell", **INSERT) == "permission_required"
+        await expect(asked(lab.page)).to_be_visible()
+        question = lab.log.get_by_role("group", name="Change sales.ipynb?")
+        await expect(question).to_be_visible()
+        await expect(lab.panel.locator(".tk-Question")).to_have_count(2)
+        # From the one to the other and back.
+        await lab.message_box.press("ArrowUp")
+        await expect(question).to_be_focused()
+        await lab.page.keyboard.press("ArrowDown")
+        await expect(asked(lab.page)).to_be_focused()
+        await lab.page.keyboard.press("ArrowUp")
+        await armed(question)
+        await lab.page.keyboard.press("Escape")
+        await expect(lab.log.get_by_text("Not then.")).to_be_visible()
+        await expect(asked(lab.page)).to_be_visible()
+
+
+async def test_a_notification_shows_it_where_no_panel_does(begin: Begin) -> None:
+    lab = await begin()
+    notification = lab.page.get_by_role("alert").filter(has_text="needs your approval")
+    async with connected(lab) as agent:
+        await agent("insert_cell", **INSERT)
+        await expect(asked(lab.page)).to_be_visible()
+        await expect(notification).to_have_count(0)
+        await lab.page.get_by_role("tab", name="Claude").click()
+        await expect(lab.message_box).to_be_hidden()
+        await agent("execute_cell", notebook=NOTEBOOK, cell=0)
+        await expect(notification).to_have_text("claude-code 2.1 needs your approval.Show")
+        await notification.get_by_role("button", name="Show").click()
+        await expect(asked(lab.page)).to_have_count(2)
+
+
+async def test_axe_finds_no_fault_in_it(begin: Begin) -> None:
+    lab = await begin()
+    async with AsyncExitStack() as stack:
+        for number in range(5):
+            agent = await stack.enter_async_context(connected(lab))
+            await agent("insert_cell", **{**INSERT, "source": f"number = {number}"})
+        await expect(lab.panel.get_by_text("5 approvals pending")).to_be_visible()
+        assert await panel_violations(lab) == []
+
+
+@pytest.mark.proves("threat:html")
+async def test_nothing_hostile_in_a_name_a_path_or_code_is_more_than_text(begin: Begin) -> None:
+    lab = await begin()
+    write_notebook(lab.server.root / NAME, "1")
+    watch = Watch(lab.page, lab.server.url)
+    lab.page.on("request", watch.request)
+    lab.page.on("dialog", watch.dialog)
+    whole = "\n".join(CORPUS)
+    async with connected(lab, "<img src=x onerror='window.pwned = 1'>\n\u202eClaude") as agent:
+        await agent("insert_cell", notebook=NAME, source=f"# \u202e}} \u2066if admin\n{whole}")
+        question = lab.panel.get_by_role("region", name="Approvals for other agents")
+        await expect(question).to_contain_text(f"Change {NAME}?")
+        who = "<img src=x onerror='window.pwned = 1'> ⟨U+202E⟩Claude"
+        await expect(question.locator(".tk-Question-who")).to_have_text(f"{who} 2.1 · MCP")
+        for line in whole.splitlines()[:10]:
+            await expect(question).to_contain_text(line)
+        await expect(question).to_contain_text("# ⟨U+202E⟩} ⟨U+2066⟩if admin")
+        assert await question.locator("img, script, iframe, a, svg, style").count() == 0
+        await lab.page.get_by_role("tab", name="Claude").click()
+        await agent("insert_cell", notebook=NAME, source=whole)
+        notification = lab.page.get_by_role("alert").filter(has_text="needs your approval")
+        await expect(notification).to_contain_text(who[:40])
+        await watch.nothing()

@@ -1,0 +1,117 @@
+"""Stop, and a lost connection: what was done stays, and nothing is missing or doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+
+import httpx2
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.agents import NOTEBOOK, Open, write_cells
+from tests.browser.conftest import OpenLab
+from tests.browser.lab import Lab
+from tests.browser.open_notebook import BOTH, Network, call
+from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
+
+WORDS = " ".join(f"word{number}" for number in range(40))
+ENDLESS = "import time\nprint('begun', flush=True)\nwhile True:\n    time.sleep(0.05)"
+
+
+async def begin(lab: Lab, **cells: str) -> Open:
+    """The notebook and the panel, in which Claude may do what it wants."""
+    write_cells(lab.server.root, **cells)
+    await lab.open(NOTEBOOK)
+    await lab.show_panel()
+    return Open(lab)
+
+
+async def ended(lab: Lab) -> None:
+    """Waits until the turn of the one chat has ended, as the server reports it."""
+    async with httpx2.AsyncClient(headers=lab.server.headers, timeout=60) as http:
+        address = f"{lab.server.url}api/tk-ai/chats"
+        [chat] = (await http.get(address)).json()["chats"]
+        async with http.stream("GET", f"{address}/{chat['id']}/events") as events:
+            async for line in events.aiter_lines():
+                if line.startswith("data:") and json.loads(line[5:])["kind"] == "done":
+                    return
+
+
+@BOTH
+@pytest.mark.proves("ext:panel", "exec:cancel")
+async def test_stop_in_a_cell_interrupts_it_and_keeps_what_it_has_printed(
+    open_lab: OpenLab, model: ScriptedModel, collaboration: bool
+) -> None:
+    lab = await open_lab(model, collaboration=collaboration)
+    seen = await begin(lab, waits000=ENDLESS, next0000="6 * 7")
+    model.add(Answer.of(ToolUse("execute_cell", {"cell": "waits000"})))
+    await lab.mode.select_option("auto")
+    await lab.say("Run it.")
+    await expect(seen.cells.nth(0).locator(".jp-OutputArea")).to_contain_text("begun")
+    await lab.panel.get_by_role("button", name="Stop", exact=True).click()
+
+    await expect(lab.log.get_by_text("Stopped. Changes made so far were kept.")).to_be_visible()
+    card = lab.panel.locator('[data-tool="execute_cell"]')
+    await expect(card.get_by_role("img", name="Running")).to_have_count(0)
+    await expect(card).to_contain_text("Stopped:")
+    await expect(seen.cells.nth(0).locator(".jp-InputPrompt")).not_to_contain_text("*")
+    await expect(seen.cells.nth(0).locator(".jp-OutputArea")).to_contain_text("begun")
+    await expect(seen.cells.nth(0).locator(".jp-OutputArea")).to_contain_text("KeyboardInterrupt")
+    # The kernel is free for the next one.
+    ran = await call(lab, "execute_cell", notebook=NOTEBOOK, cell="next0000")
+    assert ran["status"] == "ok"
+    assert len(model.requests) == 1
+
+
+@pytest.mark.proves("ext:panel", "perm:ask")
+async def test_stop_at_a_question_takes_it_away_and_nothing_has_run(
+    open_lab: OpenLab, model: ScriptedModel
+) -> None:
+    lab = await open_lab(model)
+    await begin(lab, sums0000="6 * 7")
+    model.add(Answer.of(ToolUse("execute_cell", {"cell": "sums0000"})))
+    await lab.say("Run it.")
+    question = lab.panel.get_by_role("group", name=re.compile("^Run "))
+    await expect(question).to_be_visible()
+    await lab.panel.get_by_role("button", name="Stop", exact=True).click()
+    await expect(question).to_have_count(0)
+    await expect(lab.log.get_by_text("Stopped. Changes made so far were kept.")).to_be_visible()
+    [cell] = lab.notebook(NOTEBOOK).cells
+    assert (cell.outputs, cell.execution_count) == ([], None)
+    # And the chat goes on.
+    model.add(Answer.of("Here again."))
+    await lab.say("Are you there?")
+    await expect(lab.log.get_by_text("Here again.")).to_be_visible()
+    assert len(model.requests) == 2
+
+
+@pytest.mark.proves("fault:chat-cut")
+async def test_an_answer_whose_connection_was_lost_is_there_once_and_whole_when_it_is_back(
+    open_lab: OpenLab, model: ScriptedModel
+) -> None:
+    lab = await open_lab(model, fresh=True)
+    held, second = Held(Answer.of(WORDS), after=6), Held(Answer.of("The end."), after=1)
+    model.add(held, second)
+    async with Network.to(lab.server.url) as network:
+        await lab.page.goto(f"{network.url}lab?token={lab.server.token}")
+        await lab.ready()
+        await lab.show_panel()
+        await lab.say("Count.")
+        await expect(lab.log).to_contain_text("word0")
+        assert "word39" not in await lab.log.inner_text()
+        network.fails()
+        # The events are sent while nobody can receive them.
+        held.go_on.set()
+        async with asyncio.timeout(30):
+            await ended(lab)
+        assert "word39" not in await lab.log.inner_text()
+        network.works()
+        await expect(lab.log).to_contain_text("word39")
+        text = await lab.log.inner_text()
+        assert re.findall(r"word\d+", text) == WORDS.split()
+        await expect(lab.log.get_by_text("Count.", exact=True)).to_have_count(1)
+        second.go_on.set()
+        await lab.say("And?")
+        await expect(lab.log.get_by_text("The end.")).to_have_count(1)

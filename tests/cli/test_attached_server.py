@@ -1,0 +1,350 @@
+"""`nb` beside a running Jupyter Server: a person's live notebooks and kernels, by its extension."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.cli.conftest import Nb
+from tests.cli.test_mcp_command import connected, text
+from tests.servers import ServerProcess, StartServer, start_server
+
+__all__ = ["start_server"]
+
+
+@pytest.fixture
+async def server(start_server: StartServer) -> ServerProcess:
+    return await start_server()
+
+
+@pytest.fixture
+def beside(nb: Nb, server: ServerProcess) -> Nb:
+    """`nb` in the server's folder, as the same user."""
+    nb.root = server.root
+    nb.environment["JUPYTER_RUNTIME_DIR"] = str(server.home / "runtime")
+    return nb
+
+
+def ask(server: ServerProcess, path: str) -> Any:
+    request = urllib.request.Request(server.url + path, headers=server.headers)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.proves("nb:collaborate")
+async def test_a_notebook_of_a_running_server_is_the_servers(
+    beside: Nb, server: ServerProcess
+) -> None:
+    beside.notebook("a.ipynb", "x = 6 * 7", "print(x)")
+    nb = beside
+    await asyncio.to_thread(nb, "open", "a.ipynb")
+    (session,) = await asyncio.to_thread(ask, server, "api/sessions")
+    assert session["path"] == "a.ipynb"
+    ran = await asyncio.to_thread(nb, "exec", "0-1", "--json")
+    assert "42" in ran.out
+    watched = await asyncio.to_thread(nb, "watch", "--json")
+    assert watched.json["execution_id"] == ran.json["execution_id"]
+    (kernel,) = await asyncio.to_thread(ask, server, "api/kernels")
+    assert kernel["id"] == session["kernel"]["id"]
+    assert "42" in (await asyncio.to_thread(nb, "cell", "1")).out
+    await asyncio.to_thread(nb, "insert", "0", "y = 1")
+    assert "42" in (await asyncio.to_thread(nb, "run", "x")).out
+    refused = await asyncio.to_thread(nb, "cell", "nope", status=2)
+    assert "cell_not_found" in refused.err
+    change = ("edit", "1", "x = 0", "-n", "a.ipynb")
+    unseen = await asyncio.to_thread(nb, *change, env={"NB_CALLER": "b"}, status=2)
+    assert "conflict" in unseen.err
+    assert "x = 6 * 7" in unseen.err
+    await asyncio.to_thread(nb, "shutdown")
+    assert await asyncio.to_thread(ask, server, "api/kernels")
+
+
+@pytest.mark.proves("nb:collaborate")
+async def test_a_folder_below_the_servers_names_notebooks_as_it_does_itself(
+    beside: Nb, server: ServerProcess
+) -> None:
+    below = replace(beside, root=server.root / "deep" / "project")
+    below.notebook("a.ipynb", "1")
+    read = await asyncio.to_thread(below, "read", "a.ipynb")
+    assert read.out.startswith("# %% notebook: a.ipynb rev:")
+    written = await asyncio.to_thread(below, "write", stdin=read.out + "# %% [code]\n2\n")
+    assert "a.ipynb: 2 cells" in written.out
+    assert len(below.read("a.ipynb").cells) == 2
+    history = await asyncio.to_thread(
+        ask_tool, server, "notebook_history", {"notebook": "deep/project/a.ipynb"}
+    )
+    assert history["entries"]
+
+
+def ask_tool(server: ServerProcess, name: str, arguments: dict[str, Any]) -> Any:
+    request = urllib.request.Request(
+        f"{server.url}api/tk-ai/tools/{name}",
+        data=json.dumps(arguments).encode(),
+        headers={**server.headers, "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+@pytest.fixture
+async def stranger(nb: Nb, start_server: StartServer) -> ServerProcess:
+    """A server without the extension, which `nb` finds."""
+    server = await start_server(config="c.ServerApp.jpserver_extensions['tk_ai_extension'] = False")
+    nb.root = server.root
+    nb.environment["JUPYTER_RUNTIME_DIR"] = str(server.home / "runtime")
+    return server
+
+
+def rewrite_entry(server: ServerProcess, **changes: Any) -> None:
+    """Changes what the file in the runtime folder says of a server."""
+    (file,) = (server.home / "runtime").glob("jpserver-*.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def open_tab(server: ServerProcess) -> None:
+    """Has a server think that a person has `a.ipynb` open."""
+    request = urllib.request.Request(
+        f"{server.url}api/sessions",
+        data=json.dumps(
+            {"path": "a.ipynb", "type": "notebook", "name": "a", "kernel": {"name": "python3"}}
+        ).encode(),
+        headers={**server.headers, "Content-Type": "application/json"},
+    )
+    urllib.request.urlopen(request, timeout=30).close()
+
+
+async def test_a_notebook_that_is_open_in_a_server_without_the_extension_is_left_alone(
+    nb: Nb, stranger: ServerProcess
+) -> None:
+    path = nb.notebook("a.ipynb", "1")
+    await asyncio.to_thread(open_tab, stranger)
+    before = path.read_bytes()
+    refused = await asyncio.to_thread(nb, "insert", "0", "2", "-n", "a.ipynb", status=2)
+    assert "open_elsewhere" in refused.err
+    assert path.read_bytes() == before
+
+
+async def test_a_server_that_is_gone_leaves_its_notebooks_to_the_next_process(
+    beside: Nb, server: ServerProcess
+) -> None:
+    beside.notebook("a.ipynb", "1")
+    await server.stop(9)
+    await asyncio.to_thread(beside, "insert", "0", "2", "-n", "a.ipynb")
+    assert len(beside.read("a.ipynb").cells) == 2
+
+
+@pytest.mark.proves("nb:collaborate")
+async def test_a_server_elsewhere_is_worked_in_by_its_address(
+    nb: Nb, start_server: StartServer
+) -> None:
+    server = await start_server()
+    address = f"{server.url}lab?token={server.token}"
+    nb.notebook("here.ipynb", "1")
+    opened = await asyncio.to_thread(nb, "open", "there.ipynb", "--server", address)
+    assert "there.ipynb" in opened.out
+    await asyncio.to_thread(nb, "insert", "0", "print(6 * 7)")
+    assert "42" in (await asyncio.to_thread(nb, "exec", "0")).out
+    assert (server.root / "there.ipynb").exists()
+    assert not (nb.root / "there.ipynb").exists()
+    (kernel,) = (await asyncio.to_thread(nb, "status", "--json")).json["kernels"]
+    assert kernel["notebooks"] == ["there.ipynb"]
+    assert (nb.root / ".nb" / "project.json").stat().st_mode & 0o777 == 0o600
+    unknown = await asyncio.to_thread(
+        nb, "open", "x.ipynb", "--server", "http://127.0.0.1:1/", status=3
+    )
+    assert "server_unreachable" in unknown.err
+    await server.stop()
+    assert "server_unreachable" in (await asyncio.to_thread(nb, "cells", status=3)).err
+    await asyncio.to_thread(nb, "open", "here.ipynb", "--server", "none")
+    assert "1 cells" in (await asyncio.to_thread(nb, "cells")).out
+
+
+@pytest.mark.proves("nb:collaborate")
+async def test_a_notebook_that_is_open_elsewhere_is_read_and_not_run(
+    nb: Nb, stranger: ServerProcess
+) -> None:
+    path = nb.notebook("a.ipynb", "x = 1")
+    await asyncio.to_thread(nb, "open", "a.ipynb")
+    await asyncio.to_thread(open_tab, stranger)
+    before = path.read_bytes()
+    assert "x = 1" in (await asyncio.to_thread(nb, "read")).out
+    assert (await asyncio.to_thread(nb, "status", "--json")).json["notebook"] == "a.ipynb"
+    for words in (["exec", "0"], ["save"]):
+        refused = await asyncio.to_thread(nb, *words, status=2)
+        assert "open_elsewhere" in refused.err
+    assert path.read_bytes() == before
+
+
+@pytest.mark.proves("nb:collaborate")
+async def test_a_server_that_does_not_let_us_in_is_not_taken_for_gone(
+    nb: Nb, stranger: ServerProcess
+) -> None:
+    # As a server with a password writes it.
+    rewrite_entry(stranger, token="")
+    path = nb.notebook("a.ipynb", "x = 1")
+    await asyncio.to_thread(open_tab, stranger)
+    before = path.read_bytes()
+    refused = await asyncio.to_thread(nb, "insert", "0", "2", "-n", "a.ipynb", status=2)
+    assert "open_elsewhere" in refused.err
+    assert "nb open NOTEBOOK --server URL" in refused.err
+    assert path.read_bytes() == before
+    assert "x = 1" in (await asyncio.to_thread(nb, "read", "a.ipynb")).out
+
+
+@pytest.mark.proves("nb:collaborate")
+async def test_a_server_that_cannot_be_understood_is_not_taken_for_gone(
+    nb: Nb, stranger: ServerProcess
+) -> None:
+    # It waits for more than a TLS client sends.
+    nb.environment["NB_ANSWER_TIMEOUT"] = "1"
+    rewrite_entry(stranger, url=stranger.url.replace("http:", "https:"))
+    path = nb.notebook("a.ipynb", "x = 1")
+    before = path.read_bytes()
+    refused = await asyncio.to_thread(nb, "insert", "0", "2", "-n", "a.ipynb", status=2)
+    assert "open_elsewhere" in refused.err
+    assert path.read_bytes() == before
+    await asyncio.to_thread(nb, "read", "a.ipynb")
+
+
+@pytest.mark.proves("nb:collaborate")
+async def test_a_run_ends_in_its_host_though_a_server_starts_meanwhile(
+    nb: Nb, start_server: StartServer
+) -> None:
+    server = await start_server()
+    nb.root = server.root
+    nb.notebook("a.ipynb", "input_file = open('go').read()", "print(6 * 7)")
+    os.mkfifo(nb.root / "go")
+    await asyncio.to_thread(nb, "open", "a.ipynb")
+    begun = (await asyncio.to_thread(nb, "exec", "0-1", "--wait", "1", "--json", status=4)).json
+    meets(nb, server)
+    watched = await asyncio.to_thread(
+        nb, "watch", begun["execution_id"], "--wait", "1", "--json", status=4
+    )
+    assert watched.json["status"] in ("queued", "running")
+    assert "server" not in (await asyncio.to_thread(nb, "status", "--json")).json
+    assert (await asyncio.to_thread(nb, "kernel")).out
+    # A writer that opens the pipe waits for the cell to read.
+    await asyncio.to_thread((nb.root / "go").write_text, "now")
+    ended = await asyncio.to_thread(nb, "watch", begun["execution_id"], "--json")
+    assert ended.json["status"] == "ok"
+    assert "42" in str(nb.read("a.ipynb").cells[1].outputs)
+    assert not await asyncio.to_thread(ask, server, "api/kernels")
+    assert "server" in (await asyncio.to_thread(nb, "status", "--json")).json
+    await asyncio.to_thread(nb, "insert", "0", "y = 1")
+    history = await asyncio.to_thread(ask_tool, server, "notebook_history", {"notebook": "a.ipynb"})
+    assert history["entries"]
+
+
+@pytest.mark.proves("nb:sandbox")
+async def test_edits_that_run_do_not_run_in_a_servers_kernel_where_a_sandbox_is_wanted(
+    beside: Nb, server: ServerProcess
+) -> None:
+    beside.notebook("a.ipynb", "1")
+    folder = beside.root / ".nb"
+    folder.mkdir(mode=0o700)
+    (folder / "project.json").write_text('{"server": null, "sandbox": true, "shared": null}')
+    edits = '[{"action": "insert", "index": 0, "source": "2"}]'
+    refused = await asyncio.to_thread(beside, "apply", edits, "--run", "-n", "a.ipynb", status=None)
+    assert "sandbox_unavailable" in refused.err
+    assert refused.status
+    assert not await asyncio.to_thread(ask, server, "api/kernels")
+    await asyncio.to_thread(beside, "apply", edits, "-n", "a.ipynb")
+
+
+def meets(nb: Nb, server: ServerProcess) -> None:
+    """Lets `nb` find a server that it has not seen before."""
+    for file in (server.home / "runtime").glob("jpserver-*.json"):
+        (Path(nb.environment["JUPYTER_RUNTIME_DIR"]) / file.name).write_bytes(file.read_bytes())
+
+
+@pytest.mark.proves("nb:collaborate", "nb:connections")
+async def test_an_agents_calls_follow_the_notebook_to_a_server_that_starts_meanwhile(
+    nb: Nb, start_server: StartServer
+) -> None:
+    server = await start_server()
+    nb.root = server.root
+    nb.notebook("a.ipynb", "x = 1", "input_file = open('go').read()")
+    os.mkfifo(nb.root / "go")
+    port = int(server.url.rpartition(":")[2].partition("/")[0])
+
+    def connections() -> int:
+        found = psutil.Process(server.process.pid).net_connections("tcp")
+        return sum(bool(each.raddr) and each.laddr.port == port for each in found)
+
+    async with connected(nb) as client:
+        await client.call_tool("use_notebook", {"notebook": "a.ipynb"})
+        begun = await client.call_tool("execute_cell", {"cell": 1, "wait": 0})
+        here = begun.structured_content["execution_id"]
+        before = await asyncio.to_thread(connections)
+        meets(nb, server)
+        # What runs here ends here, and the notebook stays here meanwhile.
+        added = await client.call_tool("insert_cell", {"index": 0, "source": "y = 2"})
+        assert not added.is_error, text(added)
+        await asyncio.to_thread((nb.root / "go").write_text, "now")
+        waited = await client.call_tool("wait_execution", {"execution_id": here, "wait": 30})
+        assert waited.structured_content["status"] == "ok"
+        # From now on it is the server's, with a session, a current notebook and runs of its own.
+        ran = await client.call_tool(
+            "insert_and_execute_cell", {"notebook": "a.ipynb", "source": "print(6 * 7)"}
+        )
+        assert "42" in text(ran)
+        assert await asyncio.to_thread(connections) > before
+        there = ran.structured_content["execution_id"]
+        again = await client.call_tool("wait_execution", {"execution_id": there})
+        assert again.structured_content["status"] == "ok"
+        many = await asyncio.gather(
+            *(client.call_tool("read_cell", {"cell": cell}) for cell in (0, 1, 2, 3) * 5)
+        )
+        assert [read.structured_content["source"] for read in many] == [
+            *("y = 2", "x = 1", "input_file = open('go').read()", "print(6 * 7)")
+        ] * 5
+        unknown = await client.call_tool("wait_execution", {"execution_id": "nobodys"})
+        assert unknown.structured_content["error"]["code"] == "execution_not_found"
+    history = await asyncio.to_thread(ask_tool, server, "notebook_history", {"notebook": "a.ipynb"})
+    assert history["entries"]
+    async with asyncio.timeout(30):
+        while await asyncio.to_thread(connections) > before:
+            pass
+
+
+@pytest.mark.proves("nb:collaborate")
+async def test_a_notebook_below_is_that_of_the_server_of_its_folder(
+    nb: Nb, start_server: StartServer
+) -> None:
+    server = await start_server()
+    nb.root = server.root.parent
+    path = f"{server.root.name}/a.ipynb"
+    nb.notebook(path, "print(6 * 7)")
+    nb.notebook("b.ipynb", "print('here')")
+    await asyncio.to_thread(nb, "open", "b.ipynb")
+    meets(nb, server)
+    assert "42" in (await asyncio.to_thread(nb, "exec", "0", "-n", path)).out
+    assert await asyncio.to_thread(ask, server, "api/kernels")
+    assert "here" in (await asyncio.to_thread(nb, "exec", "0")).out
+    # What was read from standard input for the first server reaches the second.
+    await asyncio.to_thread(nb, "cell", "0", "-n", path)
+    await asyncio.to_thread(nb, "edit", "0", "-", "-n", path, stdin="x = 2\n")
+    assert nb.read(path).cells[0].source == "x = 2"
+
+
+async def test_servers_in_each_others_place_do_not_send_a_command_in_circles(
+    beside: Nb, server: ServerProcess
+) -> None:
+    # A server of this user that is gone, and one that answers for none of ours.
+    entry = json.loads(next((server.home / "runtime").glob("jpserver-*.json")).read_text())
+    gone = {**entry, "url": "http://127.0.0.1:1/", "root_dir": str(beside.root)}
+    runtime = Path(beside.environment["JUPYTER_RUNTIME_DIR"])
+    (runtime / f"jpserver-{os.getpid()}.json").write_text(json.dumps(gone))
+    beside.notebook("a.ipynb", "1")
+    try:
+        assert "1 cells" in (await asyncio.to_thread(beside, "cells", "a.ipynb")).out
+    finally:
+        (runtime / f"jpserver-{os.getpid()}.json").unlink()

@@ -1,0 +1,112 @@
+"""The command line from end to end: a notebook is opened, edited, run and closed, each step a process."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from tests.cli.conftest import Nb
+
+
+@pytest.mark.usefixtures("fresh_processes")
+@pytest.mark.proves("nb:commands", "nb:headless", "nb:persist", "nb:standard-file", "nb:scratch")
+def test_a_notebook_from_nothing_to_results_in_separate_processes(nb: Nb) -> None:
+    (nb.root / "work").mkdir()
+    nb("open", "work/analysis.ipynb")
+    (empty,) = nb.read("work/analysis.ipynb").cells
+    assert (empty.cell_type, empty.source) == ("code", "")
+    nb("edit", "0", "x = 20")
+    nb("insert", "1", "-", stdin="y = 22\nprint(x + y)\n")
+    assert "2 cells" in nb("cells").out
+    nb("exec", "0")
+    assert "42" in nb("exec", "1").out
+    before = (nb.root / "work/analysis.ipynb").read_bytes()
+    assert "420" in nb("run", "(x + y) * 10").out
+    assert (nb.root / "work/analysis.ipynb").read_bytes() == before
+    nb("edit", "1", "print(x - y)")
+    assert "-2" in nb("exec", "-1").out
+    nb("rm", "0")
+    nb("save")
+    (cell,) = nb.read("work/analysis.ipynb").cells
+    assert (cell.source, cell.outputs[0].text) == ("print(x - y)", "-2\n")
+    status = nb("status", "--json").json
+    assert status["notebook"] == "work/analysis.ipynb"
+    assert [kernel["state"] for kernel in status["kernels"]] == ["idle"]
+    nb("shutdown")
+    assert nb.processes() == []
+    assert not (nb.root / ".nb").exists()
+
+
+@pytest.mark.usefixtures("fresh_processes")
+@pytest.mark.proves("nb:persist")
+def test_a_host_that_is_killed_finds_its_kernels_again(nb: Nb) -> None:
+    nb("open", "a.ipynb")
+    nb("run", "kept = 'state'")
+    host = psutil.Process(nb.host)
+    host.kill()
+    host.wait(10)
+    assert "state" in nb("run", "kept").out  # any command starts the next host
+    assert len(nb("ps", "--json").json["kernels"]) == 1
+    assert nb.host != host.pid
+    nb("restart")
+    assert "NameError" in nb("run", "kept", status=1).out
+    nb("shutdown")
+    assert nb.processes() == []
+
+
+@pytest.mark.proves("nb:persist")
+def test_a_kernel_that_was_killed_is_replaced_and_that_is_reported(nb: Nb) -> None:
+    nb("open", "a.ipynb")
+    nb("run", "kept = 'state'")
+    killed = psutil.Process(int(nb("run", "import os; print(os.getpid())").out.split()[-1]))
+    killed.kill()
+    assert "Its variables are lost" in nb("run", "1 + 1").out
+    assert "NameError" in nb("run", "kept", status=1).out
+
+
+@pytest.mark.proves("nb:cleanup")
+def test_shutdown_stops_a_kernel_whose_host_was_killed_and_only_its_own(nb: Nb) -> None:
+    nb("open", "a.ipynb")
+    (nb.root / ".nb" / "mine.txt").write_text("a person's")
+    host = psutil.Process(nb.host)
+    host.kill()
+    host.wait(10)
+    assert nb("shutdown").out.startswith("1 kernel stopped")
+    assert nb.processes() == []
+    assert [path.name for path in (nb.root / ".nb").iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.proves("nb:kernelspec")
+def test_a_notebook_of_another_language(nb: Nb) -> None:
+    nb("open", "shell.ipynb", "--kernel", "bash")
+    nb("insert", "0", "echo $((6 * 7))")
+    assert "42" in nb("exec", "0").out
+    assert nb.read("shell.ipynb").metadata.kernelspec.name == "bash"
+
+
+def test_several_cells_or_all_or_the_stale_ones_are_run(nb: Nb) -> None:
+    nb.notebook("a.ipynb", "x = 1", "y = x + 1", "1 / 0", "print(y)")
+    nb("open", "a.ipynb")
+    failed = nb("exec", "--all", "--json", status=1).json
+    assert [run["status"] for run in failed["runs"]] == ["ok", "ok", "error"]
+    assert failed["skipped"] == 1
+    assert "2" in nb("exec", "--all", "--keep-going", status=1).out
+    nb("cell", "0")
+    nb("edit", "0", "x = 41")
+    stale = nb("exec", "--stale", "--keep-going", "--json", status=None).json
+    assert {run["index"] for run in stale["runs"]} >= {0, 1, 3}
+    assert "42" in nb("exec", "3").out
+    assert "42" in nb("exec", "0-1,3", "--restart", "--timeout", "60").out
+
+
+@pytest.mark.proves("nb:compact")
+def test_long_output_and_source_are_shortened(nb: Nb) -> None:
+    nb.notebook("a.ipynb", "print('x' * 100_000)", "\n".join(f"line{n} = {n}" for n in range(50)))
+    nb("open", "a.ipynb")
+    shown = nb("exec", "0").out
+    assert len(shown) < 9_000
+    assert "nb output" in shown
+    cells = nb("cells").out.splitlines()
+    assert len(cells) == 3
+    assert max(map(len, cells)) < 200
+    assert "line49 = 49" in nb("cell", "1").out

@@ -1,0 +1,127 @@
+"""`nb serve`: people's programs in the kernel that an agent works in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from jupyter_client.session import Session
+
+from tests.cli.conftest import DEADLINE, Nb
+from tests.cli.test_sandbox_option import works
+from tests.kernels.guests import connect, run, write_connection
+
+GUEST = """
+import sys, nbformat
+from nbclient import NotebookClient
+notebook = nbformat.read(sys.argv[1], as_version=4)
+NotebookClient(notebook, kernel_name=sys.argv[2], timeout=60).execute()
+print(notebook.cells[0].outputs[0].text)
+"""
+
+
+def guest(nb: Nb, kernelspec: str, source: str, folder: Path) -> str:
+    """What a person's program prints that runs a cell by this kernelspec."""
+    path = folder / "guest.ipynb"
+    cells = [nbformat.v4.new_code_cell(source)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    ended = subprocess.run(
+        [sys.executable, "-c", GUEST, str(path), kernelspec],
+        env=nb.environment,
+        capture_output=True,
+        timeout=DEADLINE,
+        check=True,
+    )
+    return ended.stdout.decode()
+
+
+@pytest.mark.proves("nb:serve")
+def test_a_person_sees_what_the_agent_computed_and_the_agent_what_the_person_did(
+    nb: Nb, tmp_path: Path
+) -> None:
+    nb("open", "a.ipynb")
+    nb("run", "X = 42")
+    shared = nb("serve", "--json").json
+    assert shared["display_name"] == "Python (nb shared kernel)"
+    assert "42" in guest(nb, shared["kernelspec"], "print(X); Y = X + 1", tmp_path)
+    # The guest has shut its kernel down, and this one lives.
+    assert "43" in nb("run", "Y").out
+    specs = Path(nb.environment["JUPYTER_DATA_DIR"], "kernels")
+    assert [spec.name for spec in specs.iterdir()] == [shared["kernelspec"]]
+    argv = json.loads((specs / shared["kernelspec"] / "kernel.json").read_text())["argv"]
+    assert "{connection_file}" in argv  # VS Code launches it: the relay
+    nb("shutdown")
+    assert list(specs.iterdir()) == []
+    assert not (nb.root / ".nb").exists()
+
+
+@pytest.mark.proves("nb:serve", "threat:forged-message")
+@pytest.mark.parametrize(
+    "options", [(), pytest.param(("--sandbox",), marks=works)], ids=["plain", "in a sandbox"]
+)
+async def test_vs_code_launches_the_command_itself_with_a_key_of_its_own(
+    nb: Nb, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    await asyncio.to_thread(nb, "open", "a.ipynb", *options)
+    await asyncio.to_thread(nb, "run", "X = 42")
+    shared = (await asyncio.to_thread(nb, "serve", "--json")).json
+    specs = Path(nb.environment["JUPYTER_DATA_DIR"], "kernels")
+    spec = json.loads((specs / shared["kernelspec"] / "kernel.json").read_text())
+    assert spec["interrupt_mode"] == "message"
+    file = tmp_path / "kernel-v3.json"
+    info = write_connection(file)
+    argv = [part.format(connection_file=file) for part in spec["argv"]]
+    relay = await asyncio.create_subprocess_exec(
+        *argv, cwd=tmp_path, env=nb.environment, stdin=-1, stdout=-1, stderr=-1
+    )
+    clients: list[Any] = []
+    try:
+        for _ in range(2):
+            clients.append(await connect(info))  # noqa: PERF401 - closed if one fails
+        one, other = clients
+        code = "print({} + X)"
+        answers = await asyncio.gather(run(one, code.format(1)), run(other, code.format(2)))
+        assert answers == ["43", "44"], "each gets its own"
+        forger: Any = Session(key=b"another", signature_scheme="hmac-sha256")
+        forger.send(one.shell_channel.socket, "execute_request", {"code": "X = 'forged'"})
+        assert await run(one, "print(X)") == "42"
+        one.session.send(one.control_channel.socket, "shutdown_request", {"restart": False})
+        await asyncio.wait_for(relay.communicate(), DEADLINE)
+        assert relay.returncode == 0
+    finally:
+        for client in clients:
+            client.stop_channels()
+        if relay.returncode is None:
+            relay.kill()
+            await relay.communicate()
+    assert "42" in (await asyncio.to_thread(nb, "run", "X")).out
+    assert "its signature is wrong" in (nb.root / ".nb" / "relay.log").read_text()
+    await asyncio.to_thread(nb, "shutdown")
+    assert nb.processes() == []
+
+
+@pytest.mark.proves("nb:serve")
+def test_a_kernel_that_takes_its_place_is_shared_instead(nb: Nb, tmp_path: Path) -> None:
+    nb("open", "a.ipynb")
+    kernelspec = nb("serve", "--json").json["kernelspec"]
+    pid = int(nb("run", "import os; print(os.getpid())").out.split()[-1])
+    os.kill(pid, 9)
+    nb("run", "X = 'another'")
+    assert "another" in guest(nb, kernelspec, "print(X)", tmp_path)
+    assert "Stopped sharing" in nb("serve", "--off").out
+    assert "Nothing was shared" in nb("serve", "--off").out
+
+
+def test_a_notebook_without_a_kernel_is_not_shared(nb: Nb) -> None:
+    nb.notebook("a.ipynb")
+    nb.notebook("b.ipynb")
+    nb("open", "a.ipynb")
+    assert "kernel_not_found" in nb("serve", "b.ipynb", status=3).err
+    assert not (nb.root / ".nb" / "shared").exists()

@@ -1,0 +1,136 @@
+"""Concurrent restarts, interrupts and shutdowns of one kernel: each gets a clear outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.kernels.conftest import Server
+from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.model.errors import KernelNotFound
+from tk_ai_extension.testing import faults
+from tk_ai_extension.testing.executor_bench import (
+    DEADLINE,
+    ExecutorBench,
+    happens,
+    kernel_events,
+    run,
+    submit,
+)
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+Start = Callable[[], Awaitable[str]]
+
+
+@pytest.fixture(scope="module")
+def backend() -> str:
+    return "direct"
+
+
+async def outcomes(*calls: Awaitable[None]) -> Counter[str]:
+    """How calls ended that were made at once: ``ok``, or the error's code or name."""
+    async with asyncio.timeout(DEADLINE):
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+    return Counter(
+        "ok" if end is None else getattr(end, "code", type(end).__name__) for end in ends
+    )
+
+
+@pytest.mark.proves("kernel:tools")
+async def test_restarts_at_once_are_one_restart(
+    kernels: JupyterKernels, bench: ExecutorBench, harmed: Start
+) -> None:
+    kernel_id = await harmed()
+    running = submit(bench, faults.RUN_FOREVER, kernel_id)
+    await running.printed()
+    assert await outcomes(*(kernels.restart(kernel_id) for _ in range(5))) == {"ok": 5}
+    assert (await running.outcome()).status == "kernel_restarted"
+    assert (await kernels.info(kernel_id)).restarts == 1
+    assert (await run(bench, "1", kernel_id)).execution.execution_count == 1
+
+
+@pytest.mark.proves("kernel:tools")
+async def test_one_of_several_shutdowns_does_it_and_the_others_find_no_kernel(
+    kernels: JupyterKernels, harmed: Start
+) -> None:
+    kernel_id = await harmed()
+    ended = await outcomes(*(kernels.shutdown(kernel_id) for _ in range(5)))
+    assert ended == {"ok": 1, "kernel_not_found": 4}
+    assert kernel_id not in kernels.ids()
+
+
+@pytest.mark.proves("kernel:tools")
+async def test_everything_at_once_ends_in_the_order_in_which_it_was_asked(
+    kernels: JupyterKernels, bench: ExecutorBench, harmed: Start
+) -> None:
+    kernel_id = await harmed()
+    running = submit(bench, faults.RUN_FOREVER, kernel_id)
+    await running.printed()
+    ended = await outcomes(
+        kernels.restart(kernel_id),
+        kernels.interrupt(kernel_id),
+        kernels.restart(kernel_id),
+        kernels.interrupt(kernel_id),
+    )
+    assert ended == {"ok": 4}
+    assert (await running.outcome()).status in {"kernel_restarted", "interrupted"}
+    ended = await outcomes(
+        kernels.restart(kernel_id),
+        kernels.shutdown(kernel_id),
+        kernels.restart(kernel_id),
+        kernels.interrupt(kernel_id),
+        kernels.shutdown(kernel_id),
+    )
+    assert ended == {"ok": 2, "kernel_not_found": 3}
+    assert kernel_id not in kernels.ids()
+
+
+@pytest.mark.proves("kernel:tools")
+async def test_an_interrupt_in_the_middle_of_a_restart_spares_the_kernel_that_comes(
+    kernels: JupyterKernels, bench: ExecutorBench, harmed: Start
+) -> None:
+    kernel_id = await harmed()
+    await run(bench, "1", kernel_id)
+    async with kernel_events(bench) as events:
+        restart = asyncio.create_task(kernels.restart(kernel_id))
+        await happens(events, "restarted", kernel_id=kernel_id)
+        assert await outcomes(kernels.interrupt(kernel_id), restart) == {"ok": 2}
+    assert (await run(bench, "1", kernel_id)).status == "ok"
+
+
+@pytest.mark.proves("kernel:tools")
+async def test_a_restart_that_nobody_waits_for_any_more_is_carried_through(
+    kernels: JupyterKernels, bench: ExecutorBench, harmed: Start
+) -> None:
+    kernel_id = await harmed()
+    await run(bench, "1", kernel_id)
+    async with kernel_events(bench) as events:
+        restart = asyncio.create_task(kernels.restart(kernel_id))
+        await happens(events, "restarted", kernel_id=kernel_id)
+        restart.cancel()
+        await asyncio.wait({restart})
+    assert restart.cancelled()
+    assert (await run(bench, "1", kernel_id)).execution.execution_count == 1
+    assert await outcomes(kernels.shutdown(kernel_id)) == {"ok": 1}
+
+
+@pytest.mark.proves("kernel:tools", "kernel:shared-live", "fault:restarted-under")
+async def test_we_wait_for_a_persons_restart_that_is_under_way(
+    server: Server, kernels: JupyterKernels, bench: ExecutorBench, harmed: Start
+) -> None:
+    kernel_id = await harmed()
+    await run(bench, "kept = 1", kernel_id)
+    async with kernel_events(bench) as events:
+        person = asyncio.create_task(server.request("POST", f"api/kernels/{kernel_id}/restart"))
+        await happens(events, "restarted", kernel_id=kernel_id)
+        ended = await outcomes(person, kernels.interrupt(kernel_id), kernels.restart(kernel_id))
+    assert ended == {"ok": 3}
+    outcome = await run(bench, "kept", kernel_id)
+    assert outcome.status == "error", "its variables are gone"
+    assert await outcomes(kernels.shutdown(kernel_id)) == {"ok": 1}
+    with pytest.raises(KernelNotFound):
+        await run(bench, "1", kernel_id)

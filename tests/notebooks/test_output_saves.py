@@ -1,0 +1,164 @@
+"""How often the outputs of cells that run are saved, and what happens when that fails or takes long."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from tests.notebooks.conftest import file_bench
+from tk_ai_extension.model.cells import Cell
+from tk_ai_extension.model.errors import DiskFull
+from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.notebooks.autosave import MAX_DELAY, SAVE_DELAY, SAVE_SHARE, OutputSaver
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs
+from tk_ai_extension.notebooks.session import (
+    CellOutputWriter,
+    Find,
+    NotebookSession,
+    OutputSink,
+    RunningCell,
+    StoredOutputSink,
+)
+from tk_ai_extension.testing.document_bench import DEADLINE, DocumentBench, code, notebook, stream
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[DocumentBench]:
+    async with file_bench(tmp_path) as made:
+        yield made
+
+
+async def test_many_cells_in_a_row_are_saved_once_a_second_and_not_one_by_one(
+    bench: DocumentBench,
+) -> None:
+    count = 100
+    cells = [code(f"{n}", f"aaaa{n:04}") for n in range(count)]
+    document = await bench.open(notebook(*cells))
+    saves: list[None] = []
+    bench.store.subscribe(document.path, lambda: saves.append(None))
+    started = time.monotonic()
+    for number in range(count):
+        async with document.writing(f"aaaa{number:04}") as writer:
+            await writer.start()
+            await writer.write([Append(stream(f"{number}"))])
+            await writer.finish(number + 1, save=False)
+    await document.flush()
+    assert len(saves) <= 1 + (time.monotonic() - started) / SAVE_DELAY
+    stored = json.loads((bench.root / document.path).read_bytes())
+    assert [cell["execution_count"] for cell in stored["cells"]] == list(range(1, count + 1))
+
+
+@pytest.mark.proves("exec:saved")
+async def test_a_cell_that_ended_without_a_save_is_saved_soon_by_itself(
+    bench: DocumentBench,
+) -> None:
+    document = await bench.open(notebook(code("a", "aaaa1111")))
+    saved = asyncio.Event()
+    bench.store.subscribe(document.path, saved.set)
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(stream("printed"))])
+        await writer.finish(1, save=False)
+    await asyncio.wait_for(saved.wait(), DEADLINE)
+    stored = json.loads((bench.root / document.path).read_bytes())["cells"][0]
+    assert (stored["execution_count"], stored["outputs"][0]["text"]) == (1, ["printed"])
+
+
+class Disk:
+    """A slow or a full disk."""
+
+    def __init__(self, seconds: float = 0.0, *, full: bool = False) -> None:
+        self.seconds = seconds
+        self.full = full
+        self.saves = asyncio.Semaphore(0)
+        self.idle = asyncio.Event()
+        self.saver = OutputSaver("n.ipynb", [], self.save, lambda: None, self.idle.set)
+
+    async def save(self, runs: Sequence[RunningOutputs]) -> None:  # noqa: ARG002
+        deadline = asyncio.get_running_loop().time() + self.seconds
+        while (left := deadline - asyncio.get_running_loop().time()) > 0:
+            await asyncio.to_thread(Event().wait, left)
+        self.saves.release()
+        if self.full:
+            raise DiskFull("full")
+
+
+CELL = Cell(0, "aaaa1111", "code", "a", id="aaaa1111")
+
+
+class SavedNotebook:
+    """A notebook of one cell, whose outputs a saver saves."""
+
+    path = "n.ipynb"
+
+    def __init__(self, saver: OutputSaver) -> None:
+        self.session = NotebookSession()
+        self.saver = saver
+
+    async def locate(self, find: Find) -> RunningCell:  # noqa: ARG002
+        return RunningCell(CELL, 1, StoredOutputSink(self.saver))
+
+    async def is_current(self, sink: OutputSink) -> bool:  # noqa: ARG002
+        return True
+
+
+@asynccontextmanager
+async def writing(saver: OutputSaver) -> AsyncIterator[CellOutputWriter]:
+    document: Any = SavedNotebook(saver)
+    async with document.session.writing(document, CELL.key) as writer:
+        yield writer
+
+
+async def test_a_save_that_takes_long_puts_the_next_one_off() -> None:
+    disk = Disk(0.3)
+    async with writing(disk.saver) as writer:
+        await writer.start()
+        await writer.finish(1)
+        assert SAVE_SHARE * 0.3 <= disk.saver.delay <= MAX_DELAY
+        disk.seconds = 0.0
+        await disk.saver.save()
+    assert disk.idle.is_set()
+
+
+async def test_a_save_that_fails_is_tried_again_later_and_later_and_the_end_says_so() -> None:
+    disk = Disk(full=True)
+    async with writing(disk.saver) as writer:
+        await writer.start()
+        await asyncio.wait_for(disk.saves.acquire(), DEADLINE)
+        await asyncio.wait_for(disk.saves.acquire(), DEADLINE)
+        assert disk.saver.delay >= 2 * SAVE_DELAY
+        with pytest.raises(DiskFull):
+            await writer.finish(1)
+    assert disk.idle.is_set()
+    assert disk.saver.runs == []
+
+
+@pytest.mark.proves("fault:flood")
+async def test_output_during_a_save_is_saved_when_the_cell_ends() -> None:
+    saved: list[int] = []
+    saving, go_on = asyncio.Event(), asyncio.Event()
+
+    async def save(runs: Sequence[RunningOutputs]) -> None:
+        saved.append(sum(len(run.outputs()) for run in runs))
+        saving.set()
+        await go_on.wait()
+
+    saver = OutputSaver("n.ipynb", [], save, lambda: None, lambda: None)
+    async with writing(saver) as writer:
+        await writer.start()
+        await writer.write([Append(stream("began"))])
+        await asyncio.wait_for(saving.wait(), DEADLINE)
+        await writer.write([Append(stream("the tail"))])
+        ending = asyncio.create_task(writer.finish(1))
+        asyncio.get_running_loop().call_soon(go_on.set)
+        await asyncio.wait_for(ending, DEADLINE)
+    assert saved == [1, 2]
+    assert saver.runs == []

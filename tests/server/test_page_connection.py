@@ -1,0 +1,304 @@
+"""The connection between a page and the server: who may open it, what may be sent, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.websocket import WebSocketClientConnection, websocket_connect
+
+from tk_ai_extension.model.errors import InvalidArguments, LimitReached, TabOffline
+from tk_ai_extension.notebooks.tabs.protocol import TabGone, TabRefused
+from tk_ai_extension.server import tabs
+from tk_ai_extension.server.handlers import tabs as handlers
+from tk_ai_extension.server.tabs import Page, Tabs
+
+DEADLINE = 20.0
+CLIENT = "c" * 16
+
+
+class FakeConnection:
+    """A connection that records what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+        self.is_dropped = False
+
+    async def send(self, message: str) -> None:
+        self.sent.append(json.loads(message))
+
+    def drop(self) -> None:
+        self.is_dropped = True
+
+
+def tab_entry(name: str = "n", path: str = "n.ipynb", *, dirty: bool = False) -> dict[str, Any]:
+    return {"id": name, "path": path, "dirty": dirty, "focused": True}
+
+
+def page_with(
+    channel: Tabs, *listed: dict[str, Any], user: str = "ann"
+) -> tuple[Page, FakeConnection]:
+    connection = FakeConnection()
+    page = channel.connect(user, CLIENT, connection)
+    channel.handle(page, {"tabs": list(listed), "received": 0, "list": 1})
+    return page, connection
+
+
+# --- who may
+
+
+@pytest.fixture
+def connect(extension: Any, jp_base_url: str, jp_http_port: int) -> Any:
+    """Opens a connection as a page does."""
+
+    async def open_(query: str = f"client={CLIENT}", **headers: str) -> WebSocketClientConnection:
+        address = f"ws://127.0.0.1:{jp_http_port}{jp_base_url}api/tk-ai/tabs?{query}"
+        return await websocket_connect(HTTPRequest(address, headers=headers))
+
+    return open_
+
+
+@pytest.mark.proves("threat:no-token", "threat:csrf")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "token wrong"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Host": "evil.example"},
+    ],
+    ids=str,
+)
+async def test_nobody_opens_a_connection_without_a_token_or_from_elsewhere(
+    connect: Any, jp_auth_header: dict[str, str], headers: dict[str, str]
+) -> None:
+    is_foreign = "Origin" in headers or "Host" in headers
+    with pytest.raises(HTTPClientError) as raised:
+        await connect(**{**(jp_auth_header if is_foreign else {}), **headers})
+    assert raised.value.code == 403
+
+
+async def test_a_page_needs_a_name(connect: Any, jp_auth_header: dict[str, str]) -> None:
+    for query in ("", "client=short", f"client={'c' * 65}"):
+        with pytest.raises(HTTPClientError) as raised:
+            await connect(query, **jp_auth_header)
+        assert raised.value.code == 400
+
+
+# --- what may be said
+
+
+@pytest.mark.proves("threat:exhaustion")
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ("no JSON", 1007),
+        ("[]", 1008),
+        ('{"tabs": [1]}', 1008),
+        ('{"tabs": [{"id": 1, "path": "n.ipynb"}]}', 1008),
+        (json.dumps({"tabs": [tab_entry()] * (tabs.MAX_TABS + 1)}), 1008),
+    ],
+    ids=["no JSON", "no object", "no notebook", "no name", "too many"],
+)
+async def test_an_invalid_message_closes_the_connection(
+    connect: Any, jp_auth_header: dict[str, str], message: str, code: int
+) -> None:
+    socket = await connect(**jp_auth_header)
+    await socket.write_message(message)
+    assert await asyncio.wait_for(socket.read_message(), DEADLINE) is None
+    assert socket.close_code == code
+    socket.close()
+
+
+@pytest.mark.proves("threat:exhaustion")
+async def test_a_message_beyond_the_bound_ends_the_connection(
+    connect: Any, jp_auth_header: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers, "MAX_MESSAGE", 1_000)
+    socket = await connect(**jp_auth_header)
+    await socket.write_message(json.dumps({"tabs": [], "more": "x" * 1_000}))
+    assert await asyncio.wait_for(socket.read_message(), DEADLINE) is None
+    socket.close()
+
+
+# --- whose is what
+
+
+@pytest.mark.proves("threat:other-user")
+async def test_a_page_of_another_user_is_another_page_though_it_has_the_same_name() -> None:
+    channel = Tabs()
+    hers, her_connection = page_with(channel, tab_entry(path="hers.ipynb"))
+    his, his_connection = page_with(channel, tab_entry(path="his.ipynb"), user="ben")
+    assert hers is not his
+    assert not her_connection.is_dropped
+    (tab,) = channel.present("hers.ipynb")
+    asked = asyncio.create_task(tab.ask("read", since=0))
+    await asyncio.wait([asked], timeout=0)
+    (question,) = her_connection.sent
+    assert his_connection.sent == []
+    channel.handle(his, {"answer": question["id"], "result": {"version": 666}})
+    channel.handle(hers, {"answer": question["id"], "result": {"version": 1}})
+    assert await asked == {"version": 1}
+
+
+async def test_an_answer_that_is_none_is_refused_and_a_late_one_is_nothing() -> None:
+    channel = Tabs()
+    page, connection = page_with(channel, tab_entry())
+    (tab,) = channel.present("n.ipynb")
+    for answer in ({"result": 1}, {"error": {"code": "too_large", "message": "m", "status": "x"}}):
+        asked = asyncio.create_task(tab.ask("read", since=0))
+        await asyncio.wait([asked], timeout=0)
+        number = connection.sent[-1]["id"]
+        channel.handle(page, {"answer": number, **answer})
+        with pytest.raises(TabRefused):
+            await asked
+        channel.handle(page, {"answer": number, **answer})
+    with pytest.raises(InvalidArguments):
+        channel.handle(page, {"hello": 1})
+
+
+@pytest.mark.proves("threat:exhaustion")
+async def test_pages_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabs, "MAX_PAGES", 1)
+    monkeypatch.setattr(tabs, "MAX_ASKED", 1)
+    channel = Tabs()
+    page_with(channel, tab_entry())
+    with pytest.raises(LimitReached):
+        channel.connect("ben", CLIENT, FakeConnection())
+    (tab,) = channel.present("n.ipynb")
+    asked = asyncio.create_task(tab.ask("read", since=0))
+    await asyncio.wait([asked], timeout=0)
+    with pytest.raises(LimitReached):
+        await tab.ask("read", since=0)
+    channel.close()
+    with pytest.raises(TabGone):
+        await asked
+
+
+# --- how it ends
+
+
+async def test_a_page_that_comes_again_takes_the_place_of_its_former_connection() -> None:
+    channel = Tabs()
+    page, connection = page_with(channel, tab_entry())
+    (tab,) = channel.present("n.ipynb")
+    again, second = page_with(channel, tab_entry())
+    assert again is page
+    assert connection.is_dropped
+    channel.disconnect(page, connection, left=True)
+    assert channel.present("n.ipynb") == [tab]
+    channel.disconnect(page, second, left=True)
+    assert await channel.find("n.ipynb") is None
+    assert not channel.is_known(tab.id)
+
+
+@pytest.mark.parametrize("received", ["received", "heard"])  # the second is deprecated
+async def test_a_change_counts_as_unsaved_until_the_page_says_otherwise(received: str) -> None:
+    channel = Tabs()
+    page, connection = page_with(channel, tab_entry())
+    (tab,) = channel.present("n.ipynb")
+    asked = asyncio.create_task(tab.ask("apply", op="1"))
+    await asyncio.wait([asked], timeout=0)
+    # The page sent it before it received the question.
+    channel.handle(page, {"tabs": [tab_entry()], received: 0, "list": 2})
+    assert tab.dirty
+    number = connection.sent[-1]["id"]
+    channel.handle(page, {"answer": number, "result": {}})
+    channel.handle(page, {"tabs": [tab_entry()], received: number, "list": 3})
+    assert not tab.dirty
+    await asked
+
+
+async def test_a_notebook_that_was_lost_unsaved_is_free_once_somebody_opens_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tabs, "GRACE", 0.01)
+    channel = Tabs()
+    page, connection = page_with(channel, tab_entry(dirty=True))
+    channel.disconnect(page, connection, left=False)
+    with pytest.raises(TabOffline):
+        await channel.find("n.ipynb")
+    other = channel.connect("ann", "another-page", FakeConnection())
+    channel.handle(other, {"tabs": [tab_entry("m")], "received": 0, "list": 1})
+    assert await channel.find("n.ipynb") is not None
+    channel.handle(other, {"tabs": [], "received": 0, "list": 2})
+    assert await channel.find("n.ipynb") is None
+
+
+@pytest.mark.proves("threat:other-user")
+async def test_only_whose_tab_was_lost_can_give_up_what_it_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tabs, "GRACE", 0.01)
+    channel = Tabs()
+    page, connection = page_with(channel, tab_entry(dirty=True))
+    channel.disconnect(page, connection, left=False)
+    with pytest.raises(TabOffline):
+        await channel.find("n.ipynb")
+    assert channel.lost("bob") == {}
+    assert not channel.give_up("bob", "n.ipynb")
+    assert list(channel.lost(page.user)) == ["n.ipynb"]
+    assert channel.give_up(page.user, "n.ipynb")
+    assert await channel.find("n.ipynb") is None
+
+
+@pytest.mark.proves("threat:lost-pages")
+async def test_lost_pages_take_no_place_are_bounded_and_expire(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tabs, "GRACE", 0.01)
+    monkeypatch.setattr(tabs, "KEEP_LOST", 1.0)
+    monkeypatch.setattr(tabs, "MAX_PAGES", 3)
+    monkeypatch.setattr(tabs, "MAX_LOST", 5)
+    channel = Tabs()
+    freed: list[str] = []
+    moved = asyncio.Event()
+
+    def opened(path: str) -> None:
+        freed.append(path)
+        moved.set()
+
+    async def until(is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            await moved.wait()
+            moved.clear()
+
+    channel.subscribe(opened, opened)
+    async with asyncio.timeout(DEADLINE):
+        for number in range(40):
+            connection = FakeConnection()
+            page = channel.connect("ann", f"page{number:012}", connection)
+            channel.handle(
+                page, {"tabs": [tab_entry(path=f"{number}.ipynb", dirty=True)], "received": 0}
+            )
+            channel.disconnect(page, connection, left=False)
+            await until(lambda: not channel._grace)
+            assert len(channel.lost("ann")) <= 5
+        assert sorted(channel.lost("ann")) == [f"{number}.ipynb" for number in range(35, 40)]
+        # Others connect, and another user's lost page is not given up for this one's.
+        connections = [FakeConnection() for _ in range(3)]
+        pages = [
+            channel.connect("bob", f"bob{n:013}", connection)
+            for n, connection in enumerate(connections)
+        ]
+        with pytest.raises(LimitReached):
+            channel.connect("bob", "b" * 16, FakeConnection())
+        channel.handle(pages[0], {"tabs": [tab_entry(path="bob.ipynb", dirty=True)], "received": 0})
+        channel.disconnect(pages[0], connections[0], left=False)
+        # One that comes back in time keeps what it has.
+        back = channel.connect("ann", f"page{39:012}", FakeConnection())
+        freed.clear()
+        await until(lambda: not channel.lost("ann") and not channel._grace and bool(freed))
+        await until(lambda: not channel.lost("bob"))
+    assert {f"{number}.ipynb" for number in range(35, 39)} | {"bob.ipynb"} <= set(freed)
+    assert [tab.path for tab in back.tabs.values()] == ["39.ipynb"]
+    assert set(channel._pages) == {
+        ("ann", f"page{39:012}"),
+        *(("bob", p.client) for p in pages[1:]),
+    }
+    channel.close()

@@ -1,0 +1,183 @@
+"""Line-based connections for `nb`: commands, and MCP as over stdio.
+
+A GET with ``Upgrade: tk-ai-ndjson`` becomes a connection that carries lines in both
+directions, as a WebSocket carries messages; the client sends first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from tornado.iostream import IOStream, StreamClosedError
+from tornado.web import HTTPError
+
+from tk_ai_extension.cli.connecting import PROTOCOLS, TOKEN_HEADER
+from tk_ai_extension.cli.wire import LONGEST_LINE
+from tk_ai_extension.model.callers import Caller, checked_key
+from tk_ai_extension.server.handlers.handler import TkAIHandler, allowed
+from tk_ai_extension.server.users import username
+
+if TYPE_CHECKING:
+    from tk_ai_extension.cli.servers import Server
+
+
+CHUNK = 1 << 16
+
+
+class LineTooLong(ValueError):
+    """A line is longer than `LONGEST_LINE`; the connection cannot be read further."""
+
+
+class LineStream:
+    """Line-based connection."""
+
+    def __init__(self, stream: IOStream) -> None:
+        self.stream = stream
+        self._received = bytearray()
+        self._searched = 0
+        stream.set_nodelay(True)
+
+    async def read_line(self) -> bytes:
+        """Return the next line with its newline; at the end the remainder, then an empty string.
+
+        Raises:
+            LineTooLong: the line is too long.
+        """
+        while (end := self._received.find(b"\n", self._searched)) < 0:
+            self._searched = len(self._received)
+            if self._searched > LONGEST_LINE:
+                raise LineTooLong
+            try:
+                self._received += await self.stream.read_bytes(CHUNK, partial=True)
+            except StreamClosedError:
+                end = len(self._received) - 1
+                break
+        if end > LONGEST_LINE:
+            raise LineTooLong
+        line = bytes(self._received[: end + 1])
+        del self._received[: end + 1]
+        self._searched = 0
+        return line
+
+    def write(self, data: bytes) -> None:
+        """Send data; ignored after a disconnect."""
+        with suppress(StreamClosedError):
+            self.stream.write(data).add_done_callback(_retrieve)
+
+    async def drain(self) -> None:
+        """Wait until all data is sent, or the client has disconnected."""
+        with suppress(StreamClosedError):
+            await self.stream.write(b"")
+
+    def keep_open(self) -> None:
+        """Keep the connection open until this process exits."""
+        connection: Any = self.stream.socket
+        os.dup(connection.fileno())
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.stream.close()
+
+
+def _retrieve(sent: asyncio.Future[None]) -> None:
+    if not sent.cancelled():
+        sent.exception()  # disconnected: the next read reports it
+
+
+class UpgradeHandler(TkAIHandler):
+    """A route whose GET is upgraded to a line-based connection."""
+
+    @contextmanager
+    def upgraded(self) -> Generator[LineStream]:
+        """Take over the connection and close it at the end; a stop of the server cancels the block.
+
+        Raises:
+            HTTPError: 426, the request has no such upgrade.
+        """
+        protocol = self.request.headers.get("Upgrade", "").lower()
+        if protocol not in PROTOCOLS:
+            raise HTTPError(
+                426, f"This route requires `Upgrade: {PROTOCOLS[0]}`; it is used by `nb`."
+            )
+        self.update_api_activity()
+        task = asyncio.current_task()
+        assert task is not None
+        lines = LineStream(self.detach())
+        lines.write(
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
+            + f"Upgrade: {protocol}\r\n\r\n".encode()
+        )
+        self.services.streams.add(task)
+        try:
+            yield lines
+        finally:
+            self.services.streams.discard(task)
+            lines.close()
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Send an error; a 426 names the protocol (RFC 9110, 15.5.22)."""
+        if status_code == 426:
+            self.set_header("Upgrade", PROTOCOLS[0])
+        super().write_error(status_code, **kwargs)
+
+    def redirect_to(self, server: Server) -> None:
+        """Respond with another server's address and token."""
+        self.set_status(307)
+        self.set_header("Location", server.url)
+        self.set_header(TOKEN_HEADER, server.token)
+        self.finish()
+
+
+class CommandsHandler(UpgradeHandler):
+    """Runs commands of `nb`; see `cli.wire`."""
+
+    @allowed("execute")
+    async def get(self) -> None:
+        """Run the command in the first line."""
+        services = self.services
+        commands = await services.commands()
+        with self.upgraded() as lines:
+            services.calls += 1
+            try:
+                await commands.answer(lines, username(self))
+            finally:
+                services.calls -= 1
+
+
+class StdioMcpHandler(UpgradeHandler):
+    """MCP with one message per line, as over stdio."""
+
+    @allowed("execute")
+    async def get(self) -> None:
+        """Serve one client: ``?toolsets=``, ``?mode=`` and ``?caller=`` as `nb mcp` takes them."""
+        services = self.services
+        mcp = await services.mcp()
+        from tk_ai_extension.mcp.callers import in_mode
+        from tk_ai_extension.mcp.stdio import serve_stdio
+
+        registry = services.registries.get(self.get_query_argument("toolsets", None))
+        key = checked_key(self.get_query_argument("caller", None))
+        caller = Caller(user=username(self), key=key or uuid4().hex, interface="mcp")
+        caller = in_mode(caller, self.get_query_argument("mode", None))
+        attached = None if services.project is None else services.project.ownership.attached
+        if attached is not None:
+            self.redirect_to(attached)
+            return
+        with self.upgraded() as lines:
+            try:
+                await serve_stdio(mcp, registry, caller, lines)
+            finally:
+                if key is None:
+                    services.workspace.forget(caller)
+
+
+UPGRADE_ROUTES: tuple[tuple[str, type[UpgradeHandler]], ...] = (
+    (r"api/tk-ai/commands", CommandsHandler),
+    (r"api/tk-ai/mcp/stdio", StdioMcpHandler),
+)
+"""Patterns below ``base_url`` of line-based connections, like `handlers.routes.ROUTES`."""
