@@ -37,7 +37,7 @@ def request_(ask: Ask, jp_auth_header: dict[str, str], model: ScriptedModel) -> 
     return request
 
 
-@pytest.mark.proves("chat:agents-found")
+@pytest.mark.proves("ext:agents-found")
 async def test_the_installed_agents_are_offered_beside_claude(request_: Request) -> None:
     info = await request_("GET", "models")
     assert info["models"][0] == MODEL
@@ -48,7 +48,7 @@ async def test_the_installed_agents_are_offered_beside_claude(request_: Request)
     assert missing["error"]["code"] == "agent_unavailable"
 
 
-@pytest.mark.proves("chat:any-agent")
+@pytest.mark.proves("ext:any-agent")
 async def test_turns_of_claude_and_of_two_agents_in_one_notebook_are_undone_each_on_its_own(
     request_: Request, model: ScriptedModel, jp_root_dir: Path
 ) -> None:

@@ -7,7 +7,7 @@ Claude Agent SDK), registered where the chats are built. `testing.echo_agent` is
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import mcp_types as types
@@ -23,6 +23,7 @@ from tk_ai_extension.agent.events import (
     Used,
 )
 from tk_ai_extension.agent.models import ModelProvider
+from tk_ai_extension.model.agent_errors import InvalidTurnCredential
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.results import Image
@@ -107,6 +108,9 @@ ToolCall = Callable[[str, str, str, Mapping[str, Any]], Awaitable[types.CallTool
 """Carries out a call; takes the token of its turn's credential, the call's id, the tool and its arguments."""
 
 
+NO_TURN = "There is no turn."
+
+
 class AgentActions(Protocol):
     """What an agent in another process does outside the registry's tools; see `agent.actions`.
 
@@ -145,6 +149,25 @@ class AgentActions(Protocol):
         ...
 
 
+class NoActions:
+    """Actions of an agent outside of chats: each is refused."""
+
+    async def permit(self, token: str, action: AgentAction) -> None:
+        """Refuse an action."""
+        del token, action
+        raise InvalidTurnCredential(NO_TURN)
+
+    async def read_text(self, token: str, path: str) -> str:
+        """Refuse to read."""
+        del token, path
+        raise InvalidTurnCredential(NO_TURN)
+
+    async def write_text(self, token: str, call: str | None, path: str, text: str) -> None:
+        """Refuse to write."""
+        del token, call, path, text
+        raise InvalidTurnCredential(NO_TURN)
+
+
 @dataclass(frozen=True)
 class SessionConfig:
     """Settings of an agent session.
@@ -157,9 +180,9 @@ class SessionConfig:
         call: Carries out a call of an agent whose calls arrive in this process. It raises only
             `CancelledError`. Other agents call by MCP over HTTP, with the credential in the header
             `mcp.TURN`.
-        actions: Carries out what an agent does outside the tools.
         history: History that the agent resumes.
         cost: Cost of the history in US dollars; None if unknown.
+        actions: Carries out what an agent does outside the tools.
     """
 
     provider: ModelProvider
@@ -167,9 +190,9 @@ class SessionConfig:
     instructions: str
     registry: Registry
     call: ToolCall
-    actions: AgentActions
     history: History
     cost: float | None
+    actions: AgentActions = field(default_factory=NoActions)
 
 
 class AgentSession(Protocol):

@@ -76,7 +76,7 @@ async def test_a_stop_withdraws_the_request(acp: AcpTalk) -> None:
     assert acp.services.workspace.policy.pending(USER) == []
 
 
-@pytest.mark.proves("acp:files")
+@pytest.mark.proves("perm:agent-files")
 async def test_a_file_is_read_and_written_below_the_root_and_undone_with_its_turn(
     acp: AcpTalk, harness: ToolHarness
 ) -> None:
@@ -92,7 +92,7 @@ async def test_a_file_is_read_and_written_below_the_root_and_undone_with_its_tur
     assert file.read_text() == "one\ntwo\n"
 
 
-@pytest.mark.proves("acp:files")
+@pytest.mark.proves("perm:agent-files")
 async def test_a_new_file_is_removed_by_the_undo(acp: AcpTalk, harness: ToolHarness) -> None:
     events = await acp.say(f"write {harness.root / 'new.txt'} new", mode="edit")
     assert (harness.root / "new.txt").read_text() == "new"
@@ -110,7 +110,7 @@ async def test_a_file_that_was_changed_since_is_not_undone(
     assert (harness.root / "new.txt").read_text() == "newer"
 
 
-@pytest.mark.proves("acp:files")
+@pytest.mark.proves("perm:agent-files")
 async def test_an_approved_edit_and_its_write_are_one_card(
     acp: AcpTalk, harness: ToolHarness
 ) -> None:
@@ -121,7 +121,7 @@ async def test_an_approved_edit_and_its_write_are_one_card(
     assert len(of_kind(events, "tool_result")) == 1
 
 
-@pytest.mark.proves("acp:files", "threat:path")
+@pytest.mark.proves("perm:agent-files", "threat:path")
 @pytest.mark.parametrize("path", ["../outside.txt", "/etc/passwd", "link.txt", ".hidden"])
 @pytest.mark.parametrize("word", ["read", "write"])
 async def test_a_path_outside_or_hidden_is_refused(
@@ -135,7 +135,7 @@ async def test_a_path_outside_or_hidden_is_refused(
     assert outside.read_text() == "secret"
 
 
-@pytest.mark.proves("acp:files")
+@pytest.mark.proves("perm:agent-files")
 @pytest.mark.parametrize("path", ["a.ipynb", "A.IPYNB", "link.txt"])
 async def test_a_notebook_is_never_written_as_a_file(
     acp: AcpTalk, harness: ToolHarness, path: str

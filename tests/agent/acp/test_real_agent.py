@@ -18,7 +18,7 @@ from tk_ai_extension.testing.directed_model import DirectedModel
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.proves("chat:any-agent")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.proves("ext:any-agent")]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.harness import ToolHarness
 INSERT = 'insert_cell {"source": "b = 1"}'
 
 
-@pytest.mark.proves("chat:any-agent")
+@pytest.mark.proves("ext:any-agent")
 async def test_a_turn_and_its_usage(acp: AcpTalk) -> None:
     events = await acp.say("Hello.")
     assert kinds(events) == ["message", "began", "text", "usage", "done"]
@@ -26,7 +26,7 @@ async def test_a_turn_and_its_usage(acp: AcpTalk) -> None:
     assert events[-1].data == {"end": "done", "text": "Hello."}
 
 
-@pytest.mark.proves("chat:any-agent")
+@pytest.mark.proves("ext:any-agent")
 @pytest.mark.parametrize("word", ["call", "quiet"])
 async def test_a_reported_or_unreported_call_is_one_card_with_one_approval_and_one_undo(
     acp: AcpTalk, harness: ToolHarness, word: str
@@ -158,7 +158,7 @@ async def test_an_agent_that_is_not_installed_is_refused_at_once(open_acp: OpenA
         await open_acp(agents={"other": ["no-such-agent"]}).send("Hello.", model="other")
 
 
-@pytest.mark.proves("chat:any-agent")
+@pytest.mark.proves("ext:any-agent")
 async def test_an_agent_made_with_the_protocols_own_package(open_acp: OpenAcp) -> None:
     command = [sys.executable, str(Path(__file__).with_name("example_agent.py"))]
     acp = open_acp(agents={"example": command})

@@ -87,6 +87,8 @@ class AcpBackend:
         """Start a process and open its session."""
         program, folder = await asyncio.to_thread(self._prepare)
         environment = self._command.process_environment(self._config.environment())
+        if self._config.project is None:
+            environment |= self._command.in_own_folder
         secrets = secrets_of(environment)
 
         def redact(text: str) -> str:

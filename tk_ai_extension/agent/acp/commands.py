@@ -33,6 +33,7 @@ class AgentCommand:
         variables: Names (`fnmatch`) of variables of the server's environment that its process gets, in
             addition to those that every agent inherits.
         environment: Further variables of its process.
+        in_own_folder: Variables for an agent in its empty folder, which it may trust.
         logins: By the id of a login method of the agent, the variables of which one has to be set.
         hint: What to do if it is not logged in.
     """
@@ -42,6 +43,7 @@ class AgentCommand:
     command: tuple[str, ...]
     variables: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    in_own_folder: Mapping[str, str] = field(default_factory=dict[str, str])
     logins: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     hint: str = ""
 
@@ -73,7 +75,7 @@ KNOWN = (
         ("codex-acp",),
         ("OPENAI_*", "CODEX_*"),
         {"INITIAL_AGENT_MODE": "read-only", "NO_BROWSER": "1"},
-        {
+        logins={
             "api-key": ("CODEX_API_KEY", "OPENAI_API_KEY"),
             "codex-api-key": ("CODEX_API_KEY",),
             "openai-api-key": ("OPENAI_API_KEY",),
@@ -85,6 +87,8 @@ KNOWN = (
         "Gemini CLI",
         ("gemini", "--experimental-acp"),
         ("GEMINI_*", "GOOGLE_*"),
+        # In a folder that it does not trust, it starts no MCP server.
+        in_own_folder={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
         logins={"gemini-api-key": ("GEMINI_API_KEY",), "vertex-ai": ("GOOGLE_API_KEY",)},
         hint="Run `gemini` in a terminal and log in, or set GEMINI_API_KEY for the server.",
     ),
@@ -162,7 +166,7 @@ def _configured(name: str, said: Any) -> AgentCommand:
         tuple(command),
         tuple(given.get("variables") or ()),
         dict(given.get("environment") or {}),
-        {method: tuple(names) for method, names in logins.items()},
+        logins={method: tuple(names) for method, names in logins.items()},
     )
 
 
