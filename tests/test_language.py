@@ -44,7 +44,7 @@ EXCEPTIONS = {
         # Ordinary English, and the position in a file.
         r"\btells? (?:\w+ ){0,2}apart\b|\.tell\(",
     ],
-    "CHANGELOG.md": [r"\b(?:office|face)\b|`heard`"],
+    "CHANGELOG.md": [r"\b(?:office|face)\b|`heard`|tells_exit"],
     "docs/": [
         # To a person or a model, in words.
         r"\b(?:Claude|model|agent|you|the cap and|as it) (?:is|are) told\b",
@@ -66,6 +66,9 @@ EXCEPTIONS = {
     # The deprecated name of `Caller.interface`.
     "tk_ai_extension/model/callers.py": [r"\bface\b"],
     "tests/tools/test_caller_identity.py": [r"\.face\b"],
+    # The deprecated name of `ExecutorBench.reports_exit`.
+    "tk_ai_extension/testing/executor_bench.py": [r"\btells_exit\b"],
+    "tests/testing/test_executor_bench.py": [r"\btells_exit\b"],
     # A sentence of Claude Code, and what a person asks a model.
     "tests/cli_stand_in.py": [r"user to tell you how"],
     "tests/testing/test_scripted_model.py": [r"Tell me about"],

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME, OutputCollector
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.executions import StatusEvent
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import Append, ClearOutputs, OutputBuffer, StreamEdit
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.executions import StatusEvent
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import (
     Append,
     ClearOutputs,

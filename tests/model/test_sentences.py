@@ -13,9 +13,9 @@ import pytest
 from tests.proofs import ROOT
 from tk_ai_extension.agent.events import Event, Failed
 from tk_ai_extension.model.agent_errors import ModelSilent
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.error_info import error_info
 from tk_ai_extension.model.errors import NotebookNotFound
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal, ProposalStep
 from tk_ai_extension.model.sentences import SENTENCES, Sentence, sentence_info, sentence_of
 

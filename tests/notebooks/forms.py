@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.testing.document_bench import code, display, notebook, prose, stream, written
 
 PLAIN = notebook(

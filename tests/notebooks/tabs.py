@@ -17,7 +17,7 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from traitlets.config import Config
 
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
 from tk_ai_extension.testing.document_bench import DEADLINE, DocumentBench
 from tk_ai_extension.testing.tab_page import TabPage, TabPerson

@@ -10,8 +10,9 @@ import pytest
 
 from tests.notebooks.tabs import PATH, TabHarness
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.cells import CellContent, Json
+from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import OutcomeUnknown, SaveFailed, TabOffline
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Insert, Replace, SetOutputs
 from tk_ai_extension.model.outputs import Append, StreamEdit
 from tk_ai_extension.server import tabs

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
 from tests.notebooks.conftest import file_bench
-from tk_ai_extension.model.cells import CellContent, Json
+from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.celltext import render
 from tk_ai_extension.model.digest import digest
 from tk_ai_extension.model.errors import InvalidNotebook, UnsupportedFormat
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Insert, Replace
 from tk_ai_extension.model.outputs import Append, summarise
 from tk_ai_extension.notebooks.reading import read_notebook

@@ -8,11 +8,11 @@ it from the transcript as one piece, can place them.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.error_info import error_info
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import SentenceInfo
 
 End = Literal["done", "stopped", "failed"]
@@ -380,7 +380,7 @@ class Event:
         """Create the event of a payload."""
         return cls(number, turn, time, what.kind, asdict(what))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the event as JSON; ``number`` is the event's even if ``id`` is a request's."""
         head = {"id": self.id, "number": self.id, "turn": self.turn, "time": self.time}
         return {**head, "kind": self.kind, **self.data}

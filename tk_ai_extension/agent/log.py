@@ -14,6 +14,7 @@ from typing import Any, cast
 from tk_ai_extension.agent.events import Event, EventPayload
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.json_values import Json
 
 logger = logging.getLogger(__name__)
 
@@ -152,7 +153,7 @@ def _weight(value: Any) -> int:
         case str():
             return len(value)
         case dict():
-            return sum(_weight(each) for each in cast("dict[str, Any]", value).values()) + 100
+            return sum(_weight(each) for each in cast("Json", value).values()) + 100
         case list():
             return sum(_weight(each) for each in cast("list[Any]", value))
         case _:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from tk_ai_extension.model.callers import Mode
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.tools.schemas import parsed
 
 MAX_MESSAGE = 200_000
@@ -192,7 +193,7 @@ class Message:
     replaces: tuple[str, ...] = ()
 
 
-def parse_request(body: dict[str, Any]) -> ChatRequest:
+def parse_request(body: Json) -> ChatRequest:
     """Parse the JSON body of a message.
 
     Raises:
@@ -201,7 +202,7 @@ def parse_request(body: dict[str, Any]) -> ChatRequest:
     return parsed(ChatRequest, body, "Invalid message")
 
 
-def parse_plan_answer(body: dict[str, Any]) -> PlanAnswer:
+def parse_plan_answer(body: Json) -> PlanAnswer:
     """Parse the JSON body of an answer to a plan.
 
     Raises:

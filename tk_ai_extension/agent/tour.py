@@ -15,7 +15,7 @@ from tk_ai_extension.agent import tour_texts as texts
 from tk_ai_extension.agent.backend import AgentEvent, ContentBlock, TextBlock, ToolCall
 from tk_ai_extension.agent.events import TextDelta, ToolCalled
 from tk_ai_extension.agent.task_session import TaskSession
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 NOTEBOOK: Final = "tour.ipynb"

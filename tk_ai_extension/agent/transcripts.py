@@ -18,6 +18,7 @@ from typing import Any
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.leases import ServerLease
 from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.database import Database
@@ -321,7 +322,7 @@ class Transcripts:
                 return Event(number, turn, at, kind, json.loads(data))
         return None
 
-    async def usage(self, chat_id: str) -> dict[str, Any] | None:
+    async def usage(self, chat_id: str) -> Json | None:
         """Return the last usage event of a chat; None if there is none."""
         rows = await self._rows(
             "SELECT data FROM events WHERE chat = ? AND kind = 'usage' ORDER BY id DESC LIMIT 1",

@@ -32,6 +32,7 @@ from tk_ai_extension.model.agent_errors import CallStopped
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.sentences import Sentence, sentence_info
 from tk_ai_extension.tools.context import ToolContext
@@ -288,7 +289,7 @@ class Turn:
         began: float,
         content: types.CallToolResult,
         *,
-        structured: dict[str, Any],
+        structured: Json,
         result: Result | None = None,
     ) -> None:
         texts = [part.text for part in content.content if isinstance(part, types.TextContent)]

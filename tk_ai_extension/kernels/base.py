@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from tk_ai_extension.model.executions import ExecutionEvent, ExecutionRequest
+from tk_ai_extension.model.json_values import Json
 
 KernelState = Literal["starting", "idle", "busy", "restarting", "dead", "stopped", "unknown"]
 
@@ -210,5 +211,5 @@ class Sessions(Protocol):
         ...
 
 
-Message = dict[str, Any]
+Message = Json
 """A deserialized message of the Jupyter messaging protocol."""

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from tk_ai_extension.kernels.terminal import TerminalText
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.encoding import encodable, encodable_text
 from tk_ai_extension.model.executions import StatusEvent
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import (
     Append,
     ClearOutputs,
@@ -274,8 +274,8 @@ def _string(value: Any) -> str:
     return "" if value is None else encodable_text(value if isinstance(value, str) else str(value))
 
 
-def _mapping(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", encodable(value)) if isinstance(value, dict) else {}
+def _mapping(value: Any) -> Json:
+    return cast("Json", encodable(value)) if isinstance(value, dict) else {}
 
 
 def _display_id(content: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Protocol
 
 from tk_ai_extension.kernels.base_connection import BaseKernelConnection, ConnectionClosed
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
@@ -13,6 +13,7 @@ from tk_ai_extension.kernels.execution_listener import KERNEL_TOO_FAST, Executio
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import KernelDied
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
+from tk_ai_extension.model.json_values import Json
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ def log_end(kernel_id: str, execution: Execution) -> None:
     )
 
 
-def execute_content(request: ExecutionRequest) -> dict[str, Any]:
+def execute_content(request: ExecutionRequest) -> Json:
     """Return the content of the execute_request."""
     return {
         "code": request.code,

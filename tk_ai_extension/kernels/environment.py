@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import traitlets
 from jupyter_client.kernelspec import NoSuchKernel
@@ -18,6 +18,9 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import List, Unicode
 
 from tk_ai_extension.model.agent_variables import SECRETS
+
+if TYPE_CHECKING:
+    from jupyter_client.multikernelmanager import MultiKernelManager
 
 
 def exclude_variables(environment: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
@@ -138,7 +141,9 @@ class FilteringProvisioner(LocalProvisioner):
 
 
 def keep_secrets_from_kernels(
-    manager: Any, secrets: Iterable[str] = (), credentials: KernelCredentials | None = None
+    manager: MultiKernelManager,
+    secrets: Iterable[str] = (),
+    credentials: KernelCredentials | None = None,
 ) -> None:
     """Remove secrets from the environment of the kernels that a multi-kernel manager starts from now on.
 
@@ -175,7 +180,7 @@ def keep_secrets_from_kernels(
             configure(provisioner)
 
 
-def _is_local(manager: Any, kernel: Any) -> bool:
+def _is_local(manager: MultiKernelManager, kernel: Any) -> bool:
     """Return whether a new kernel would get jupyter_client's own local provisioner by default."""
     try:
         named = "kernel_provisioner" in kernel.kernel_spec.metadata

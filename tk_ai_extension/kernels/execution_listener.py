@@ -12,7 +12,6 @@ from typing import Any
 from tk_ai_extension.kernels.base_connection import Ending
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES, OUTPUT_MESSAGES, OutputCollector
 from tk_ai_extension.model.background import BackgroundTasks
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.executions import (
     EndStatus,
     Execution,
@@ -22,6 +21,7 @@ from tk_ai_extension.model.executions import (
     OutputsChanged,
     Started,
 )
+from tk_ai_extension.model.json_values import Json
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from tk_ai_extension.kernels.collector import OUTPUT_MESSAGES, OutputCollector
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.json_values import Json
 
 
 class OutputWidgets:

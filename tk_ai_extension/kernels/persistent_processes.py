@@ -36,6 +36,7 @@ from tk_ai_extension.model import file_locks
 from tk_ai_extension.model.agent_variables import SECRETS
 from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import SandboxUnavailable
+from tk_ai_extension.model.json_values import Json
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +161,7 @@ class PersistentProvisioner(FilteringProvisioner):
             raise
         return info
 
-    def note(self) -> dict[str, Any]:
+    def note(self) -> Json:
         """Return what the next process needs to adopt the kernel, as JSON."""
         return {
             "pid": self.pid,
@@ -236,7 +237,7 @@ class ConfinedProvisioner(PersistentProvisioner, SandboxedProvisioner):
 
     uses_ipc = False  # the sandbox has its own folder for sockets
 
-    def note(self) -> dict[str, Any]:
+    def note(self) -> Json:
         """Return what the next process needs to adopt the kernel, including its sandbox."""
         return {**super().note(), "sandbox": self.confinement.as_note()}
 

@@ -9,10 +9,13 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 from tornado.ioloop import IOLoop
+
+if TYPE_CHECKING:
+    from jupyter_client.manager import KernelManager
 
 POLL_INTERVAL = 1.0
 """Seconds between checks of a process that cannot be awaited (no pidfd, or on another machine)."""
@@ -66,13 +69,13 @@ class AdoptedProcess:
         self.send_signal(signal.SIGKILL)
 
 
-def local_process(manager: Any) -> subprocess.Popen[bytes] | AdoptedProcess | None:
+def local_process(manager: KernelManager) -> subprocess.Popen[bytes] | AdoptedProcess | None:
     """Return the local process that a kernel manager started or adopted, or None."""
     process: Any = getattr(getattr(manager, "provisioner", None), "process", None)
     return process if isinstance(process, subprocess.Popen | AdoptedProcess) else None  # pyright: ignore[reportUnknownVariableType]
 
 
-def is_stopped(manager: Any) -> bool:
+def is_stopped(manager: KernelManager) -> bool:
     """Return whether a kernel's local process is stopped (SIGSTOP), so that it handles no signal."""
     process = local_process(manager)
     if process is None:

@@ -43,6 +43,7 @@ from tk_ai_extension.model.errors import (
     KernelUnsupported,
     ToolError,
 )
+from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:
     from jupyter_client.multikernelmanager import MultiKernelManager
@@ -187,7 +188,7 @@ class JupyterKernels(KernelService[LocalKernel]):
             return KernelNotFound(f"The kernel {kernel.id} was shut down.")
         return KernelDied(ending.message)
 
-    def connection_info(self, kernel_id: str) -> dict[str, Any]:
+    def connection_info(self, kernel_id: str) -> Json:
         """Return the connection info of the kernel's current incarnation."""
         return self._kernel(kernel_id).manager.get_connection_info(session=False)
 

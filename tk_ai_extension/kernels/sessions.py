@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from tk_ai_extension.model.errors import SaveFailed
+from tk_ai_extension.model.json_values import Json
 
 LIVE_PREFIX = "RTC:"
 """The drive in a session's path if JupyterLab has the notebook in a collaboration room."""
@@ -66,7 +67,7 @@ class JupyterSessions:
             if session["type"] == "notebook" and session["kernel"]["id"] == kernel_id
         ]
 
-    async def _session(self, path: str) -> dict[str, Any] | None:
+    async def _session(self, path: str) -> Json | None:
         sessions = await self._manager.list_sessions()  # drops sessions without a kernel
         found = [
             session
@@ -76,5 +77,5 @@ class JupyterSessions:
         return found[0] if found else None
 
 
-def _path(session: dict[str, Any]) -> str:
+def _path(session: Json) -> str:
     return str(session["path"]).removeprefix(LIVE_PREFIX).strip("/")

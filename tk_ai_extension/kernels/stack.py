@@ -31,6 +31,7 @@ from tk_ai_extension.kernels.execution_listener import ExecutionListener
 from tk_ai_extension.kernels.sockets import MAX_RECEIVED
 from tk_ai_extension.model.errors import KernelDied
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
+from tk_ai_extension.model.json_values import Json
 
 
 class KernelEnded(Exception):
@@ -69,7 +70,7 @@ class KernelConnections(Protocol):
         """Return an open connection to the kernel."""
         ...
 
-    def connection_info(self, kernel_id: str) -> dict[str, Any]:
+    def connection_info(self, kernel_id: str) -> Json:
         """Return the connection info of the kernel's current incarnation."""
         ...
 
@@ -118,7 +119,7 @@ class GuardedClient:
             raise AttributeError(f"no code was executed that could need {name}")
         return getattr(self._usual, name)
 
-    async def _execute_ours(self, connection: KernelConnection, code: Submission) -> dict[str, Any]:
+    async def _execute_ours(self, connection: KernelConnection, code: Submission) -> Json:
         msg_id = connection.submit(code.content, code.run)
         code.sent = True
         try:
@@ -131,7 +132,7 @@ class GuardedClient:
 
     async def _execute_others(
         self, connection: KernelConnection, code: str, options: dict[str, Any]
-    ) -> dict[str, Any]:
+    ) -> Json:
         if self._usual is None or self._usual_for is not connection:
             # The kernel was restarted, perhaps on other ports.
             self.stop_channels()
@@ -170,7 +171,7 @@ _NEW_CLIENT = "_get_local_client"
 CANCEL_TIMEOUT = 3.0
 """Seconds in which the stack must cancel its work for a kernel."""
 
-Result = dict[str, Any]
+Result = Json
 
 
 def find_execution_stack(extension_manager: Any) -> Any:
@@ -217,11 +218,9 @@ class GuardedStack:
         self._stack: Any = stack
         self._watched: dict[str, Callable[[Result], None]] = {}
         self._results = _Results(found[0], self._on_result)
-        self._clients = cast("dict[str, Any]", found[1])
-        self._workers = cast("dict[str, Any]", found[2])
-        self._left_behind = [
-            cast("dict[str, Any]", getattr(stack, name, {})) for name in _LEFT_BEHIND
-        ]
+        self._clients = cast("Json", found[1])
+        self._workers = cast("Json", found[2])
+        self._left_behind = [cast("Json", getattr(stack, name, {})) for name in _LEFT_BEHIND]
 
         def get_client(kernel_id: str) -> Any:
             if kernel_id not in self._clients:
@@ -293,23 +292,21 @@ class GuardedStack:
             watcher(result)
 
 
-class _Results(dict[str, dict[str, Any]]):
+class _Results(dict[str, Json]):
     """The stack's results by kernel; wraps those of kernels that are added."""
 
-    def __init__(
-        self, results: dict[str, dict[str, Any]], on_result: Callable[[str, Result], None]
-    ) -> None:
+    def __init__(self, results: dict[str, Json], on_result: Callable[[str, Result], None]) -> None:
         super().__init__(results)
         self._on_result = on_result
 
-    def __setitem__(self, kernel_id: str, results: dict[str, Any]) -> None:
+    def __setitem__(self, kernel_id: str, results: Json) -> None:
         super().__setitem__(kernel_id, _KernelResults(results, self._on_result))
 
 
-class _KernelResults(dict[str, Any]):
+class _KernelResults(Json):
     """The stack's results of one kernel; calls ``on_result`` for each that is set."""
 
-    def __init__(self, results: dict[str, Any], on_result: Callable[[str, Result], None]) -> None:
+    def __init__(self, results: Json, on_result: Callable[[str, Result], None]) -> None:
         super().__init__(results)
         self._on_result = on_result
 

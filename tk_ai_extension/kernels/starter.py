@@ -22,6 +22,7 @@ from tornado.web import HTTPError
 from tk_ai_extension.kernels.base import KernelEnvironment
 from tk_ai_extension.kernels.base_connection import ConnectionClosed, Ending
 from tk_ai_extension.model.errors import KernelStartFailed
+from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:
     from tk_ai_extension.kernels.sandbox.confinement import Confinement
@@ -213,7 +214,7 @@ class KernelStarter:
             raise
         if tail is not None:
             self._tails[kernel_id] = tail
-            info: dict[str, Any] = self._manager.get_kernel(kernel_id).get_connection_info()
+            info: Json = self._manager.get_kernel(kernel_id).get_connection_info()
             tail.watch_ports([port for name, port in info.items() if name.endswith("_port")])
             self._hand_over(kernel_id, tail)
         try:
@@ -225,7 +226,7 @@ class KernelStarter:
         return kernel_id
 
     async def _launch(self, name: str, path: str | None, tail: StderrTail | None) -> str:
-        arguments: dict[str, Any] = {} if tail is None else {"stderr": tail.descriptor}
+        arguments: Json = {} if tail is None else {"stderr": tail.descriptor}
         folder: str | None
         if hasattr(self._manager, "cwd_for_path"):
             arguments["path"] = path

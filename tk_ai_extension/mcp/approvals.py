@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from tk_ai_extension.mcp.callers import gone_of
 from tk_ai_extension.mcp.sdk import Context, is_modern
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal, one_line
 from tk_ai_extension.workspace.permission_requests import Answer, PermissionRequest, Reply
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE
@@ -99,7 +100,7 @@ def _kernel(proposal: Proposal) -> str:
     return f", kernel {proposal.kernel.id[:8]}" if proposal.kernel.id else ", in a new kernel"
 
 
-def _schema(request: PermissionRequest) -> dict[str, Any]:
+def _schema(request: PermissionRequest) -> Json:
     return {
         "type": "object",
         "properties": {

@@ -10,6 +10,7 @@ import mcp_types as types
 from mcp.server.session import ServerSession
 
 from tk_ai_extension.mcp.sdk import Context, connection_of, is_modern
+from tk_ai_extension.model.json_values import Json
 
 MAX_WAITING = 100
 """Maximum number of queued reports for a slow client; the oldest are dropped: the result is complete."""
@@ -79,7 +80,7 @@ class ClientLog:
         connection_of(context).state[_STATE] = params.level
         return types.EmptyResult()
 
-    async def send(self, context: Context, level: types.LoggingLevel, data: dict[str, Any]) -> None:
+    async def send(self, context: Context, level: types.LoggingLevel, data: Json) -> None:
         """Send a message with the response to this request if the client wants it."""
         wanted = _wanted(context)
         if wanted is None or _LEVELS.index(level) < _LEVELS.index(wanted):

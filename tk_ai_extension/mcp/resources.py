@@ -22,9 +22,9 @@ from tk_ai_extension.mcp.uris import (
     Place,
     parse,
 )
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.digest import error_text, sanitise
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import stream_text
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry

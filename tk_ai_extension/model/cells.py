@@ -11,12 +11,12 @@ from functools import cached_property
 from typing import Any, Literal
 
 from tk_ai_extension.model.errors import AmbiguousCell, CellNotFound
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.names import Names, names_of
 
 CellType = Literal["code", "markdown", "raw"]
 CELL_TYPES: tuple[CellType, ...] = ("code", "markdown", "raw")
 
-Json = dict[str, Any]
 
 _NUMBERED = re.compile(r"cell-(\d{1,9})\Z")
 _VERSIONED = re.compile(r"(?P<cell>.+)\.(?P<version>[0-9a-f]{4,64})\Z")

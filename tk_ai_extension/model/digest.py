@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from html import unescape
 from typing import Any, cast
 
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.htmltext import html_text
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import bundle_of, stream_text, traceback_of
 
 IMAGE_MIMES = ("image/png", "image/jpeg")

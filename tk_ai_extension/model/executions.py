@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import OutputChange
 
 EndStatus = Literal[

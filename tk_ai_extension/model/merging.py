@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise
 
-from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
+from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.celltext import CellRef, ParsedCell, ParsedText
 from tk_ai_extension.model.errors import Conflict, InvalidText
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Delete, Insert, Move, Operation, Replace
 from tk_ai_extension.model.ranges import parse_ranges
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tk_ai_extension.model.cells import CellContent, CellType, Json, Snapshot
+from tk_ai_extension.model.cells import CellContent, CellType, Snapshot
+from tk_ai_extension.model.json_values import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, overload
 
-from tk_ai_extension.model.cells import Json, OutputsSummary
+from tk_ai_extension.model.cells import OutputsSummary
+from tk_ai_extension.model.json_values import Json
 
 _SAMPLE = 32
 """Approximate number of elements of a long array that are measured."""

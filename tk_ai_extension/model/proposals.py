@@ -11,7 +11,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from tk_ai_extension.model.cells import CellType, Json
+from tk_ai_extension.model.cells import CellType
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import SentenceInfo, sentence_info, sentence_of
 
 Mark = Literal[" ", "+", "-", "@"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from tk_ai_extension.model.cells import Cell, Json, Snapshot
+from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import (
     DiskFull,
     NotebookNotFound,
@@ -15,6 +15,7 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
     ToolError,
 )
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.outputs import OutputChange
 

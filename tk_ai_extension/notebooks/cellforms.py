@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from tk_ai_extension.model.cells import CellContent, CellType, Json
+from tk_ai_extension.model.cells import CellContent, CellType
+from tk_ai_extension.model.json_values import Json
 
 _JSON_MIME = re.compile(r"application/(.*\+)?json\Z")
 _SPLIT_MIMES = frozenset(("application/javascript", "image/svg+xml"))

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from jupyter_server.utils import ensure_async
 
-from tk_ai_extension.model.cells import Json, Snapshot
+from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import (
     FileMissing,
     NotANotebook,
@@ -24,6 +24,7 @@ from tk_ai_extension.model.errors import (
     NotebookNotFound,
     SaveFailed,
 )
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks import cellforms

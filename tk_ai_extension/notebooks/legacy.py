@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import nbformat
 
-from tk_ai_extension.model.cells import CELL_TYPES, Json
+from tk_ai_extension.model.cells import CELL_TYPES
+from tk_ai_extension.model.json_values import Json
 
 
 class LegacyError(ValueError):
@@ -39,7 +40,7 @@ def read_legacy(notebook: Json) -> Converted:
         LegacyError.
     """
     version = _version(notebook)
-    captured: dict[str, Any] = {}
+    captured: Json = {}
     try:
         read: Any = nbformat.reads  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         converted: Any = read(json.dumps(notebook), as_version=4, capture_validation_error=captured)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_server.services.contents.filemanager import FileContentsManager
 from tornado.web import HTTPError
@@ -21,8 +21,11 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.notebooks.base import save_error
 
+if TYPE_CHECKING:
+    from jupyter_server.services.contents.manager import ContentsManager
 
-def is_on_files(contents_manager: Any) -> bool:
+
+def is_on_files(contents_manager: ContentsManager) -> bool:
     """Return whether a contents manager stores files and saves them as Jupyter's own does.
 
     False for a subclass with its own ``save`` (one that writes a script beside each notebook, say).

@@ -12,9 +12,10 @@ from functools import cached_property
 from json.decoder import JSONDecodeError
 from typing import Any, cast
 
-from tk_ai_extension.model.cells import CELL_TYPES, Cell, Json, OutputsSummary, Snapshot, cell_keys
+from tk_ai_extension.model.cells import CELL_TYPES, Cell, OutputsSummary, Snapshot, cell_keys
 from tk_ai_extension.model.encoding import encodable, may_escape
 from tk_ai_extension.model.errors import InvalidNotebook
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.jsonspans import (

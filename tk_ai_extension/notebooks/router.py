@@ -9,8 +9,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import CollaborationUnsupported, InvalidNotebook, OpenElsewhere
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.files.store import NotebookFiles
 from tk_ai_extension.notebooks.files.watching import FileWatcher
 from tk_ai_extension.notebooks.session import NotebookSession, SessionDocument

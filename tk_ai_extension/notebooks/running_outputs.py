@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from threading import Lock
 
-from tk_ai_extension.model.cells import Cell, Json, Snapshot
+from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.encoding import encodable, encodable_text
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import (
     Append,
     ClearOutputs,

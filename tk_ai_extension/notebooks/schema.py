@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.cellforms import text_of
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")

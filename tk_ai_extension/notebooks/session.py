@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar, cast
 
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
-from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
+from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, SaveFailed, ToolError, UnsupportedFormat
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.large_notebooks import prepared
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms

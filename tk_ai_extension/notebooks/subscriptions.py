@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:
     from jupyter_events import EventLogger
@@ -77,14 +79,14 @@ class ChangeSubscriptions:
                 with suppress(KeyError):
                     self._event_logger.remove_listener(schema_id=schema_id, listener=listener)
 
-    async def _on_contents_event(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002
+    async def _on_contents_event(self, logger: EventLogger, schema_id: str, data: Json) -> None:  # noqa: ARG002
         if data.get("action") == "rename":
             self._renamed(data["source_path"].strip("/"), data["path"].strip("/"))
         if data.get("action") in _CHANGING:
             for path in {data.get("path"), data.get("source_path")} - {None}:
                 self.notify(str(path).strip("/"))
 
-    async def _on_room_event(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002
+    async def _on_room_event(self, logger: EventLogger, schema_id: str, data: Json) -> None:  # noqa: ARG002
         path = str(data.get("path", "")).strip("/")
         if data.get("action") == "initialize" and path.endswith(".ipynb"):
             self._room_opened(path)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tk_ai_extension.model.cells import CellContent, Json, Snapshot, cell_keys, source_hash
+from tk_ai_extension.model.cells import CellContent, Snapshot, cell_keys, source_hash
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, UnsupportedFormat
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import (
     Action,
     Change,

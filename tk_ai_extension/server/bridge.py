@@ -14,6 +14,8 @@ from typing import Any
 from tornado.iostream import StreamClosedError
 from tornado.web import RequestHandler
 
+from tk_ai_extension.model.json_values import Json
+
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -69,7 +71,7 @@ class AsgiExchange:
         """Handle the client's disconnect (from the handler's `on_connection_close`)."""
         self.gone.set()
 
-    def scope(self) -> dict[str, Any]:
+    def scope(self) -> Json:
         """Return the ASGI scope of the request."""
         request = self._handler.request
         path, _, query = request.uri.partition("?") if request.uri else (request.path, "", "")

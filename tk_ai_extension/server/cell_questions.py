@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import AskingCell, ChatRequest, parse_request
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, NotebookRequired, PermissionNotFound
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server.kernel_chat_server import JsonLineConnection
 from tk_ai_extension.workspace.permission_requests import Answer
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE
@@ -59,7 +59,7 @@ class CellQuestion:
         # Possible answers to each permission request of this turn.
         self._asked: dict[str, tuple[Answer, ...]] = {}
 
-    async def answer(self, question: dict[str, Any]) -> None:
+    async def answer(self, question: Json) -> None:
         """Run the turn and send its events.
 
         Raises:
@@ -98,7 +98,7 @@ class CellQuestion:
                 task.cancel()
             await asyncio.gather(sending, receiving, return_exceptions=True)
 
-    async def _request(self, question: dict[str, Any]) -> ChatRequest:
+    async def _request(self, question: Json) -> ChatRequest:
         """Return the message as a request about the kernel's notebook.
 
         Raises:
@@ -161,7 +161,7 @@ class CellQuestion:
         return [run for run in active if run.caller.turn == turn]
 
 
-def _light(event: Event) -> dict[str, Any]:
+def _light(event: Event) -> Json:
     """Return an event without the fields that the notebook shows anyway."""
     shown = event.as_dict()
     if event.kind == "tool_result":

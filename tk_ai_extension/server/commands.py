@@ -19,6 +19,7 @@ from tk_ai_extension.cli.session import as_json
 from tk_ai_extension.cli.terminal import NothingRead, TerminalInfo, UnreadableFile, harmless
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import InternalError, InvalidArguments
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server.agents import named_models
 from tk_ai_extension.server.components import ServerComponents
 from tk_ai_extension.server.composition import root_of
@@ -132,7 +133,7 @@ class RemoteTerminal:
         """
         if not isinstance(frame, dict):
             raise TypeError
-        said = cast("dict[str, Any]", frame)
+        said = cast("Json", frame)
         if "interrupt" in said:
             self.interrupted.set()
         elif "too_long" in said:

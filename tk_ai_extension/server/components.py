@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from jupyter_server.serverapp import ServerApp
+    from jupyter_server.services.contents.manager import ContentsManager
+    from jupyter_server.services.kernels.kernelmanager import MappingKernelManager
+    from jupyter_server.services.sessions.sessionmanager import SessionManager
+
     from tk_ai_extension.agent.models import ModelSource
     from tk_ai_extension.cli.ownership import Ownership
     from tk_ai_extension.cli.project_services import ProjectServices
@@ -19,11 +24,11 @@ if TYPE_CHECKING:
 class Managers:
     """Jupyter Server's managers, as they are at the start."""
 
-    contents: Any
-    kernels: Any
+    contents: ContentsManager
+    kernels: MappingKernelManager
     kernelspecs: Any
-    sessions: Any
-    server: Any
+    sessions: SessionManager
+    server: ServerApp
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import OutputBuffer
 from tk_ai_extension.workspace.runs import Run, RunEvent, Step
 

@@ -20,6 +20,7 @@ from tk_ai_extension.model.errors import (
     TooManyOpenFiles,
     is_out_of_files,
 )
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.workspace.files import FileEntry, no_notebook
 
 MAX_BYTES = 20_000_000
@@ -58,7 +59,7 @@ class ContentsFiles:
         shown = [_entry(item) for item in model["content"] if self._is_shown(item)]
         return sorted(shown, key=lambda entry: entry.path)
 
-    def _is_shown(self, item: dict[str, Any]) -> bool:
+    def _is_shown(self, item: Json) -> bool:
         """Whether an entry's path is allowed: not hidden, valid Unicode, inside the root."""
         if item["name"].startswith("."):
             return False
@@ -112,7 +113,7 @@ class ContentsFiles:
             raise _error(path, error) from None
 
 
-def _entry(item: dict[str, Any]) -> FileEntry:
+def _entry(item: Json) -> FileEntry:
     modified: Any = item.get("last_modified")
     return FileEntry(
         path=str(item["path"]).strip("/"),

@@ -27,6 +27,7 @@ from tk_ai_extension.model.errors import (
     PermissionDenied,
     ToolError,
 )
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.workspace.socket_listener import SocketListener
 
 logger = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class JsonLineConnection:
             with contextlib.suppress(ConnectionError):
                 await self._writer.drain()
 
-    async def receive(self) -> dict[str, Any] | None:
+    async def receive(self) -> Json | None:
         """Return the next message; None after a disconnect.
 
         Raises:
@@ -78,10 +79,10 @@ class JsonLineConnection:
             raise InvalidArguments(f"The line is not JSON: {error}.") from None
         if not isinstance(found, dict):
             raise InvalidArguments("The line is not a JSON object.")
-        return cast("dict[str, Any]", found)
+        return cast("Json", found)
 
 
-Answer = Callable[[str, dict[str, Any], JsonLineConnection], Awaitable[None]]
+Answer = Callable[[str, Json, JsonLineConnection], Awaitable[None]]
 """Answers what a cell of a kernel asks: the kernel's id, the question, the connection."""
 
 
@@ -145,7 +146,7 @@ class KernelChatServer:
         if len(self._listener) > MAX_QUESTIONS:
             raise LimitReached(f"{MAX_QUESTIONS} cells are already asking.")
 
-    async def _admit(self, question: dict[str, Any], connection: Any) -> str:
+    async def _admit(self, question: Json, connection: Any) -> str:
         """Return the kernel of a question's credential, checked against the peer's process.
 
         Raises:

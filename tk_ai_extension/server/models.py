@@ -26,7 +26,7 @@ from tk_ai_extension.agent import events
 from tk_ai_extension.agent.models import ModelsInfo
 from tk_ai_extension.agent.requests import Attachment, ChatRequest, PlanAnswer
 from tk_ai_extension.model.callers import Mode
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.model.sentences import SentenceInfo
 from tk_ai_extension.tools.schemas import parsed
@@ -192,7 +192,7 @@ class Picture(TypedDict):
     mime: str
 
 
-_PARTS: dict[str, Any] = {
+_PARTS: Json = {
     "action": Literal["insert", "replace", "delete", "move", "outputs"],
     "answers": list[Answer],
     "effect": Effect,
@@ -473,7 +473,7 @@ CellAsks = TypedDict("CellAsks", {"cell": str | None, "prompt": str})
 CellEnded = TypedDict("CellEnded", {"cell": str | None, "status": str})
 RunDone = TypedDict("RunDone", {"status": str})
 ExecutionEvent = CellStarted | Output | OutputText | OutputCut | CellAsks | CellEnded | RunDone
-EXECUTION_EVENTS: dict[str, Any] = {
+EXECUTION_EVENTS: Json = {
     "started": CellStarted,
     "output": Output | OutputText | OutputCut,
     "input": CellAsks,

@@ -15,6 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from tk_ai_extension import __version__
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server import models
 from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import CALLER, TOOLSETS, Operation
@@ -22,7 +23,7 @@ from tk_ai_extension.server.handlers.rest import ToolHandler
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.tools.registry import Registry, Tool
 
-Schema = dict[str, Any]
+Schema = Json
 
 TEXT: Schema = {"type": "string"}
 ERROR = {"default": {"$ref": "#/components/responses/Error"}}
@@ -43,7 +44,7 @@ def describe(registry: Registry, base_url: str) -> Mapping[str, Any]:
     schemas: dict[str, Schema] = {"Error": _schema(models.ErrorAnswer, {})}
     # The response of a failed turn has more fields.
     del schemas["Error"]["additionalProperties"]
-    paths: dict[str, Any] = {}
+    paths: Json = {}
     for pattern, handler in ROUTES:
         path = "/" + re.sub(r"\([^)]*\)", "{id}", pattern).replace("\\", "")
         if handler is ToolHandler:
@@ -83,8 +84,8 @@ def describe(registry: Registry, base_url: str) -> Mapping[str, Any]:
     }
 
 
-def _operations(handler: type[TkAIHandler], schemas: dict[str, Schema]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _operations(handler: type[TkAIHandler], schemas: dict[str, Schema]) -> Json:
+    found: Json = {}
     for name in map(str.lower, handler.methods()):
         method = getattr(handler, name)
         operation: Operation | None = getattr(method, "operation", None)
@@ -95,7 +96,7 @@ def _operations(handler: type[TkAIHandler], schemas: dict[str, Schema]) -> dict[
 
 def _described(
     operation: Operation, method: Callable[..., Any], schemas: dict[str, Schema]
-) -> dict[str, Any]:
+) -> Json:
     """Describe an operation: its path, query, body and responses."""
     hints = get_type_hints(method, {**method.__globals__, **vars(models)})
     answer = hints.pop("return")
@@ -104,7 +105,7 @@ def _described(
     body = hints.pop("body", None)
     text = inspect.cleandoc(method.__doc__ or "")
     summary = _prose(text.partition("\n")[0]).rstrip(".")
-    content: dict[str, Any] = {}
+    content: Json = {}
     if answer is not NoneType:
         content = _json(_schema(answer, schemas))
     for media in operation.media:
@@ -126,7 +127,7 @@ def _described(
     }
 
 
-def _call(tool: Tool, schemas: dict[str, Schema]) -> dict[str, Any]:
+def _call(tool: Tool, schemas: dict[str, Schema]) -> Json:
     def component(name: str) -> str:
         return f"{tool.name}.{name}"
 
@@ -149,15 +150,15 @@ def _call(tool: Tool, schemas: dict[str, Schema]) -> dict[str, Any]:
     }
 
 
-def _json(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _json(schema: Mapping[str, Any]) -> Json:
     return {"application/json": {"schema": schema}}
 
 
-def _body(schema: Schema) -> dict[str, Any]:
+def _body(schema: Schema) -> Json:
     return {"required": bool(schema.get("required")), "content": _json(schema)}
 
 
-def _in_path(argument: str) -> dict[str, Any]:
+def _in_path(argument: str) -> Json:
     described = f"The {argument.removesuffix('_id')}'s id"
     return {"name": "id", "in": "path", "required": True, "description": described, "schema": TEXT}
 
@@ -258,7 +259,7 @@ def _placed(
         schemas: The components; receives those that the schema refers to.
         component: Returns the component name of a definition; None to inline it.
     """
-    definitions: dict[str, Any] = schema.get("$defs", {})
+    definitions: Json = schema.get("$defs", {})
 
     def reference(name: str) -> str | None:
         found = component(name)
@@ -272,11 +273,11 @@ def _placed(
             return [walk(item) for item in cast("list[Any]", node)]
         if not isinstance(node, dict):
             return node
-        items = dict(cast("dict[str, Any]", node))
+        items = dict(cast("Json", node))
         items.pop("$defs", None)
         choice: Any = items.get("discriminator")
         if isinstance(choice, dict) and "mapping" in choice:
-            choice = cast("dict[str, Any]", items.pop("discriminator"))
+            choice = cast("Json", items.pop("discriminator"))
             targets = choice["mapping"].items()
             mapping = {kind: reference(target.rpartition("/")[2]) for kind, target in targets}
             # The union contains references only.

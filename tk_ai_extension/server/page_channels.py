@@ -34,7 +34,7 @@ from tk_ai_extension.model.errors import InvalidArguments, LimitReached, ToolErr
 logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from tk_ai_extension.model.cells import Json
+    from tk_ai_extension.model.json_values import Json
     from tk_ai_extension.server.services import Services
 
 KEEP = 60.0

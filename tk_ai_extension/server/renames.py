@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.subscriptions import CONTENTS_EVENTS
+
+if TYPE_CHECKING:
+    from jupyter_events import EventLogger
 
 
 class Renames:
@@ -16,7 +20,9 @@ class Renames:
         renamed: Called with the old and the new path of a file or folder.
     """
 
-    def __init__(self, event_logger: Any, renamed: Callable[[str, str], Awaitable[None]]) -> None:
+    def __init__(
+        self, event_logger: EventLogger, renamed: Callable[[str, str], Awaitable[None]]
+    ) -> None:
         self._event_logger = event_logger
         self._renamed = renamed
         event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=self._on_event)
@@ -25,6 +31,6 @@ class Renames:
         """Stop listening."""
         self._event_logger.remove_listener(schema_id=CONTENTS_EVENTS, listener=self._on_event)
 
-    async def _on_event(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002
+    async def _on_event(self, logger: EventLogger, schema_id: str, data: Json) -> None:  # noqa: ARG002
         if data.get("action") == "rename":
             await self._renamed(data["source_path"].strip("/"), data["path"].strip("/"))

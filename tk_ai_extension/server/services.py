@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tornado.web import HTTPError
 
 from tk_ai_extension.agent.imports import gc_paused
 from tk_ai_extension.model.callers import owner
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server.bridge import AsgiExchange
 from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.kernel_chat_server import JsonLineConnection, KernelChatServer
@@ -250,7 +251,7 @@ class Services:
         return (await self.workspace.kernels.info(kernel_id)).pid
 
     async def _answer_cell(
-        self, kernel_id: str, question: dict[str, Any], connection: JsonLineConnection
+        self, kernel_id: str, question: Json, connection: JsonLineConnection
     ) -> None:
         chats = await self.chats()
         from tk_ai_extension.server.cell_questions import CellQuestion

@@ -15,7 +15,7 @@ from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
 
 if TYPE_CHECKING:
-    from tk_ai_extension.model.cells import Json
+    from tk_ai_extension.model.json_values import Json
 
 GRACE = 5.0
 """Grace period for a page to reconnect, in seconds; then its notebooks count as closed."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tk_ai_extension.model.cells import CellContent, Json, source_hash
+from tk_ai_extension.model.cells import CellContent, source_hash
 from tk_ai_extension.model.errors import (
     CellNotFound,
     Conflict,
@@ -17,6 +17,7 @@ from tk_ai_extension.model.errors import (
     NotebookNotFound,
     UnsupportedFormat,
 )
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Delete, Insert, Move, Operation, Replace, SetOutputs
 from tk_ai_extension.notebooks.cellforms import empty_notebook
 from tk_ai_extension.testing.document_bench import (

@@ -9,8 +9,9 @@ from contextlib import suppress
 
 import pytest
 
-from tk_ai_extension.model.cells import CellContent, Json
+from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import CellNotFound
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Delete, Insert, Move, Replace, SetOutputs
 from tk_ai_extension.model.outputs import Append, ClearOutputs, ReplaceOutput, StreamEdit
 from tk_ai_extension.notebooks.base import SAVE_INTERVAL, NotebookDocument

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 from tk_ai_extension.kernels.base import KernelEvent, Kernels
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.executions import (
     Execution,
     ExecutionEvent,
     ExecutionRequest,
     OutputsChanged,
 )
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text
 from tk_ai_extension.testing import faults
 
@@ -35,6 +36,7 @@ class ExecutorBench:
         harmed: Starts a Python kernel for a test that harms it.
         request: Sends a request to Jupyter's REST API, as a browser does: method and path.
         reports_exit: Whether the exit status of a kernel's process is known.
+        tells_exit: Deprecated name of `reports_exit`.
     """
 
     kernels: Kernels
@@ -44,6 +46,17 @@ class ExecutorBench:
     harmed: Callable[[], Awaitable[str]]
     request: Callable[[str, str], Awaitable[None]]
     reports_exit: bool = True
+    tells_exit: InitVar[bool | None] = None
+
+    def __post_init__(self, tells_exit: bool | None) -> None:
+        """Take the deprecated name."""
+        if tells_exit is not None:
+            warnings.warn(
+                "ExecutorBench(tells_exit=) is deprecated; use reports_exit=.",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+            self.reports_exit = tells_exit
 
     async def pid(self, kernel_id: str) -> int:
         """Return the process of a kernel on this machine, even if the service does not know it."""

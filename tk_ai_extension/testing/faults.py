@@ -15,10 +15,13 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 from jupyter_client.session import Session
+
+if TYPE_CHECKING:
+    from jupyter_client.asynchronous.client import AsyncKernelClient
 
 # -- what a cell can do to its kernel (Python)
 
@@ -146,7 +149,7 @@ async def person(manager: Any, kernel_id: str) -> AsyncGenerator[Any]:
         client.stop_channels()
 
 
-async def control_round_trip(client: Any) -> None:
+async def control_round_trip(client: AsyncKernelClient) -> None:
     """Wait until a kernel has answered a client on its control channel."""
     client.control_channel.send(client.session.msg("kernel_info_request", {}))
     await client.get_control_msg(timeout=20)

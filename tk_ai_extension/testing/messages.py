@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from tk_ai_extension.model.json_values import Json
+
 if TYPE_CHECKING:
     from tk_ai_extension.testing.messages_api import Exchange
 
@@ -274,7 +276,7 @@ class Answer:
 
     def events(self, request: MessagesRequest) -> Iterator[Event]:
         """Return the events of its stream, in the API's order."""
-        message: dict[str, Any] = {
+        message: Json = {
             "id": f"msg_{secrets.token_hex(12)}",
             "type": "message",
             "role": "assistant",
@@ -296,10 +298,10 @@ class Answer:
         yield Event("message_delta", {"type": "message_delta", "delta": ended, "usage": usage})
         yield Event("message_stop", {"type": "message_stop"})
 
-    def message(self, request: MessagesRequest) -> dict[str, Any]:
+    def message(self, request: MessagesRequest) -> Json:
         """Return the whole message, for a request without a stream."""
-        content: list[dict[str, Any]] = []
-        start: dict[str, Any] = {}
+        content: list[Json] = []
+        start: Json = {}
         for event in self.events(request):
             match event.name:
                 case "message_start":
@@ -330,7 +332,7 @@ def _block_event(what: str, index: int, **more: Mapping[str, Any]) -> Event:
     return Event(name, {"type": name, "index": index, **more})
 
 
-def _add(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
+def _add(block: Json, delta: Mapping[str, Any]) -> None:
     """Append a delta to its block."""
     for name, piece in delta.items():
         if name != "type":
@@ -360,6 +362,6 @@ class Failure:
         await to.answer(body, status=self.status, headers=headers)
 
 
-def error_body(kind: str, message: str) -> dict[str, Any]:
+def error_body(kind: str, message: str) -> Json:
     """Return the API's JSON for an error."""
     return {"type": "error", "error": {"type": kind, "message": message}}

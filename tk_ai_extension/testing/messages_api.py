@@ -20,6 +20,7 @@ from tornado.iostream import StreamClosedError
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.testing.messages import Event, MessagesRequest, error_body
 
 HOST: Final = "127.0.0.1"
@@ -173,7 +174,7 @@ class _Route(RequestHandler):
         except ValueError:
             body = None
         if isinstance(body, dict):
-            known = cast("dict[str, Any]", body)
+            known = cast("Json", body)
             return MessagesRequest(headers=dict(self.request.headers.items()), body=known)
         await self._refuse(400, "invalid_request_error", "The body is no JSON object.")
         return None
@@ -182,7 +183,7 @@ class _Route(RequestHandler):
         self.set_status(status)
         await self._end(error_body(kind, message))
 
-    async def _end(self, body: dict[str, Any] | None = None) -> None:
+    async def _end(self, body: Json | None = None) -> None:
         await self.finish(body)  # pyright: ignore[reportUnknownMemberType]
 
     def on_connection_close(self) -> None:

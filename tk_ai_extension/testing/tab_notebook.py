@@ -8,7 +8,7 @@ import json
 import uuid
 from typing import Any, cast
 
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import stream_text
 from tk_ai_extension.notebooks import cellforms
 

@@ -23,7 +23,7 @@ from tornado.websocket import (
     websocket_connect,
 )
 
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.testing.document_bench import DEADLINE, code
 from tk_ai_extension.testing.tab_notebook import TabNotebook
 

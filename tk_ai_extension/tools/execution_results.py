@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, PrivateAttr
 
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.digest import Digest, digest, shorten
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.results import Image

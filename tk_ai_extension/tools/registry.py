@@ -27,6 +27,7 @@ from tk_ai_extension.model.errors import (
     UnknownTool,
     is_out_of_files,
 )
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.permission_checks import (
@@ -90,14 +91,14 @@ class Tool:
     notebook_argument: str = "notebook"
 
     @cached_property
-    def input_schema(self) -> dict[str, Any]:
+    def input_schema(self) -> Json:
         """The compact JSON schema of the arguments."""
         schema = compact_schema(self.arguments.model_json_schema())
         schema.setdefault("properties", {})
         return schema
 
     @cached_property
-    def output_schema(self) -> dict[str, Any]:
+    def output_schema(self) -> Json:
         """The compact JSON schema of the structured result."""
         return compact_schema(self.result.model_json_schema())
 
@@ -149,7 +150,7 @@ def tool(
     def define(function: ToolFunction) -> Tool:
         hints = typing.get_type_hints(function, include_extras=True)
         result = hints.pop("return")
-        fields: dict[str, Any] = {}
+        fields: Json = {}
         for name, parameter in list(inspect.signature(function).parameters.items())[1:]:
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
             fields[name] = (hints[name], default)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from tk_ai_extension.model.encoding import encodable, encodable_text
+from tk_ai_extension.model.json_values import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class Result(BaseModel):
         notes = (f"Note: {notice}" for notice in self.notices)
         return encodable_text("\n".join([*notes, self.as_text()]))
 
-    def structured(self) -> dict[str, Any]:
+    def structured(self) -> Json:
         """Return the result as JSON values, without None values and empty notices."""
-        data: dict[str, Any] = encodable(self.model_dump(mode="json", exclude_none=True))
+        data: Json = encodable(self.model_dump(mode="json", exclude_none=True))
         if not self.notices:
             del data["notices"]
         return data

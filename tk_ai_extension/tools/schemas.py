@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.json_values import Json
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -42,9 +43,9 @@ def parsed(
         ) from None
 
 
-def compact_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+def compact_schema(schema: Mapping[str, Any]) -> Json:
     """Return a JSON schema without titles, null alternatives and null defaults."""
-    return cast("dict[str, Any]", _compact(schema, property_names=False))
+    return cast("Json", _compact(schema, property_names=False))
 
 
 def _compact(node: Any, *, property_names: bool) -> Any:
@@ -55,7 +56,7 @@ def _compact(node: Any, *, property_names: bool) -> Any:
     items = cast("Mapping[str, Any]", node)
     if property_names:
         return {name: _compact(value, property_names=False) for name, value in items.items()}
-    compacted: dict[str, Any] = {}
+    compacted: Json = {}
     for key, value in items.items():
         if key == "title" or (key == "default" and value is None):
             continue

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, PermissionDenied, ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.workspace.peers import comes_from, peer_of
 from tk_ai_extension.workspace.socket_listener import SocketListener
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.outputs import summarise
 
@@ -18,9 +18,9 @@ MAX_OUTPUTS = 1_000_000
 def encode_changes(changes: Sequence[Change]) -> tuple[str, str]:
     """Return the changes as JSON, and a note about the cells whose outputs were too large to store."""
     left_out: dict[str, None] = {}
-    items: list[dict[str, Any]] = []
+    items: list[Json] = []
     for change in changes:
-        item: dict[str, Any] = {
+        item: Json = {
             "action": change.action,
             "cell": change.cell,
             "index": change.index,
@@ -43,7 +43,7 @@ def encode_changes(changes: Sequence[Change]) -> tuple[str, str]:
 
 def decode_changes(data: str) -> tuple[Change, ...]:
     """Return the changes from the JSON of `encode_changes`."""
-    items: list[dict[str, Any]] = json.loads(data)
+    items: list[Json] = json.loads(data)
     return tuple(
         Change(before=_read(item.pop("before")), after=_read(item.pop("after")), **item)
         for item in items
@@ -57,7 +57,7 @@ def _bounded(content: CellContent | None) -> CellContent | None:
     return replace(content, outputs=(), execution_count=None)
 
 
-def _content(content: CellContent) -> dict[str, Any]:
+def _content(content: CellContent) -> Json:
     return {
         "type": content.type,
         "source": content.source,
@@ -69,5 +69,5 @@ def _content(content: CellContent) -> dict[str, Any]:
     }
 
 
-def _read(item: dict[str, Any] | None) -> CellContent | None:
+def _read(item: Json | None) -> CellContent | None:
     return None if item is None else CellContent(outputs=tuple(item.pop("outputs")), **item)

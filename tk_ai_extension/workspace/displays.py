@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from tk_ai_extension.model.background import BackgroundTasks
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import SetOutputs
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks.base import NotebookDocument

@@ -6,9 +6,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
 
 Effect = Literal["READ", "WRITE", "EXECUTE"]
@@ -71,7 +72,7 @@ class PermissionRequest:
         notebook: tuple[Answer, ...] = () if self.notebook is None else ("notebook",)
         return ("once", *chat, *notebook, "deny")
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the request as JSON, for clients that show it to a person."""
         return {
             "id": self.id,
@@ -102,7 +103,7 @@ class Waiting:
     kind: ClassVar[Literal["waiting"]] = "waiting"
     requests: tuple[PermissionRequest, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the event as JSON."""
         return {"kind": self.kind, "permissions": [each.as_dict() for each in self.requests]}
 
@@ -114,7 +115,7 @@ class Asked:
     kind: ClassVar[Literal["asked"]] = "asked"
     request: PermissionRequest
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the event as JSON."""
         return {"kind": self.kind, "permission": self.request.as_dict()}
 
@@ -127,7 +128,7 @@ class Settled:
     id: str
     outcome: Outcome
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the event as JSON."""
         return {"kind": self.kind, "id": self.id, "outcome": self.outcome}
 

@@ -13,9 +13,9 @@ from itertools import islice
 from typing import Literal, NamedTuple, Protocol
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.executions import Execution, RunStatus, StatusEvent
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import OutputBuffer, json_size, stream_text
 
 MAX_EVENTS = 2_000

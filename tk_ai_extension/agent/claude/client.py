@@ -39,7 +39,7 @@ from tk_ai_extension.model.agent_errors import (
     FolderNotTrusted,
     NoModel,
 )
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
@@ -193,7 +193,7 @@ class ClaudeSession:
         """Begin a turn."""
         import claude_agent_sdk as sdk
 
-        async def message() -> AsyncIterator[dict[str, Any]]:
+        async def message() -> AsyncIterator[Json]:
             yield {
                 "type": "user",
                 "message": {"role": "user", "content": [_block(each) for each in content]},

@@ -10,11 +10,12 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tk_ai_extension.agent.claude import launch
 from tk_ai_extension.agent.claude.sources import OAUTH
 from tk_ai_extension.agent.environment import inherited
+from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions, Transport
@@ -101,6 +102,6 @@ def _launcher(folder: Path) -> Path | None:
     return path if os.access(path, os.X_OK) else None
 
 
-async def _nothing() -> AsyncIterator[dict[str, Any]]:
+async def _nothing() -> AsyncIterator[Json]:
     for each in ():
         yield each

@@ -18,6 +18,7 @@ from tk_ai_extension.agent.events import (
 from tk_ai_extension.agent.tool_server import SERVER
 from tk_ai_extension.model.agent_errors import ModelBusy, ModelFailed, ModelUnauthorized, NoModel
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import Sentence
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class CostMeter:
         return round(total - before if before <= total else total, 9)
 
 
-def _turn_tokens(usage: dict[str, Any]) -> int:
+def _turn_tokens(usage: Json) -> int:
     names = (
         "input_tokens",
         "output_tokens",
@@ -67,7 +68,7 @@ def _turn_tokens(usage: dict[str, Any]) -> int:
     return sum(int(usage.get(name) or 0) for name in names)
 
 
-def _session_tokens(usage: dict[str, Any]) -> int:
+def _session_tokens(usage: Json) -> int:
     names = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
     return sum(int(each.get(name) or 0) for each in usage.values() for name in names)
 
@@ -226,7 +227,7 @@ def _used(result: ResultMessage, cost: float | None) -> Used:
     )
 
 
-def _plain(content: str | list[dict[str, Any]] | None) -> str:
+def _plain(content: str | list[Json] | None) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     parts = (cast("str", part.get("text", "")) for part in content if part.get("type") == "text")

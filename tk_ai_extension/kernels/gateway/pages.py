@@ -14,10 +14,11 @@ from typing import Any, Protocol
 
 from tk_ai_extension.kernels.base_connection import BaseKernelConnection, Ending
 from tk_ai_extension.kernels.stack import KernelEnded
+from tk_ai_extension.model.json_values import Json
 
 log = logging.getLogger(__name__)
 
-Hook = Callable[[dict[str, Any]], None]
+Hook = Callable[[Json], None]
 
 REPLY_IDLE_GAP = 5.0
 """Seconds to wait, while no message arrives, for idle after the reply or the reply after idle."""
@@ -64,7 +65,7 @@ class PageClient:
 
     async def execute_interactive(
         self, code: str, *, output_hook: Hook, stdin_hook: Hook | None = None, **_: Any
-    ) -> dict[str, Any]:
+    ) -> Json:
         """Run code to its end and return the reply.
 
         Raises:
@@ -80,7 +81,7 @@ class PageClient:
                 stdin_hook({"header": header, "content": {"prompt": prompt, "password": password}})
 
         execution = _Execution(output_hook, ask)
-        content: dict[str, Any] = {
+        content: Json = {
             "code": code,
             "silent": False,
             "store_history": True,
@@ -104,7 +105,7 @@ class _Execution:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._received_at = 0.0
-        self._ran: dict[str, Any] = {"status": "ok"}  # the reply as far as outputs show it
+        self._ran: Json = {"status": "ok"}  # the reply as far as outputs show it
         self.reply: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
         self._output = output
         self._ask = ask

@@ -16,6 +16,7 @@ from tornado.websocket import WebSocketError
 
 from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import GatewayUnavailable, KernelNotFound
+from tk_ai_extension.model.json_values import Json
 
 Answer = TypeVar("Answer")
 
@@ -153,7 +154,7 @@ async def ask(kernel_id: str, request: Awaitable[Answer]) -> Answer:
         raise unavailable(error) from error
 
 
-async def model_of(manager: Any) -> dict[str, Any] | None:
+async def model_of(manager: Any) -> Json | None:
     """Return the gateway's model of a kernel; None if the gateway no longer has it.
 
     The manager's ``refresh_model`` is not used: it takes an unknown host name for a missing kernel, and
@@ -172,7 +173,7 @@ async def model_of(manager: Any) -> dict[str, Any] | None:
         model: Any = json.loads(answer.body)
         if not isinstance(model, dict) or "id" not in model:
             raise ValueError("not a kernel model")
-    return cast("dict[str, Any]", model)
+    return cast("Json", model)
 
 
 async def delete(manager: Any) -> None:

@@ -54,6 +54,7 @@ from tk_ai_extension.model.errors import (
     KernelStartFailed,
     ToolError,
 )
+from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:
     from jupyter_client.multikernelmanager import MultiKernelManager
@@ -85,7 +86,7 @@ class KernelActionListener:
             event_logger.remove_listener(schema_id=KERNEL_ACTIONS, listener=self._on_event)
         self._loggers.clear()
 
-    async def _on_event(self, logger: EventLogger, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002 - called so
+    async def _on_event(self, logger: EventLogger, schema_id: str, data: Json) -> None:  # noqa: ARG002 - called so
         if data["status"] == "success":
             self._on_kernel_action(str(data.get("kernel_id", "")), data["action"])
 
@@ -184,7 +185,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
                 raise KernelNotFound(f"The gateway has no kernel {kernel_id}.")
             if found:
                 state = kernel.manager.execution_state
-        model: dict[str, Any] = kernel.manager.kernel or {}
+        model: Json = kernel.manager.kernel or {}
         return KernelInfo(
             id=kernel_id,
             name=str(model.get("name", "")),

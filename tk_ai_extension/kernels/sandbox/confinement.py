@@ -19,6 +19,7 @@ from tk_ai_extension.kernels.socket_folders import (
     restore_folder,
 )
 from tk_ai_extension.model.errors import SandboxUnavailable
+from tk_ai_extension.model.json_values import Json
 
 PROGRAM_VARIABLES = (
     "PATH",
@@ -105,7 +106,7 @@ class Confinement:
                 return cls(sandbox, project, hidden, folder, names)
         raise SandboxUnavailable(f"The kernel's sandbox, {kind}, is no longer on this machine.")
 
-    def as_note(self) -> dict[str, Any]:
+    def as_note(self) -> Json:
         """Return JSON from which `from_note` restores the sandbox for a restart."""
         return {
             "kind": self.sandbox.name,

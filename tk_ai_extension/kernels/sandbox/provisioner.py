@@ -7,13 +7,16 @@ import contextlib
 import os
 import signal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Instance
 
 from tk_ai_extension.kernels.environment import allowed
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
+
+if TYPE_CHECKING:
+    from jupyter_client.manager import KernelManager
 
 
 class SandboxedProvisioner(LocalProvisioner):
@@ -25,7 +28,7 @@ class SandboxedProvisioner(LocalProvisioner):
     Assign it to a kernel manager before the start (``manager.provisioner = ...``).
     """
 
-    parent: Any  # the kernel manager
+    parent: KernelManager  # the kernel manager
     pid: int | None
 
     confinement: Any = Instance(Confinement, help="The kernel's sandbox.")

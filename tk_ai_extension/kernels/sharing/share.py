@@ -12,6 +12,8 @@ from uuid import uuid4
 
 from jupyter_client.session import Session
 
+from tk_ai_extension.model.json_values import Json
+
 Channel = Literal["shell", "iopub", "stdin", "hb", "control"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
@@ -83,7 +85,7 @@ class Connection:
         """Return a new session that signs with this kernel's key."""
         return Session(key=self.key, signature_scheme=self.signature_scheme)
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> Json:
         """Return it as jupyter_client's connection info, with the key as bytes."""
         return {
             "transport": self.transport,

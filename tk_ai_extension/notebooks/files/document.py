@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from tk_ai_extension.model.cells import Cell, Json, Snapshot
+from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import NotReadable
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.large_notebooks import prepared, run_off_loop_if_large
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms

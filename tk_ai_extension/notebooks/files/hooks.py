@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError
 
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import SaveFailed
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.files.splicing import CELL_DEPTH, EncodedCell, assemble
 from tk_ai_extension.notebooks.jsonspans import DROP, JsonForm, edit_object, scan_object, skip

@@ -13,11 +13,12 @@ import sys
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from zlib import crc32
 
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import InvalidNotebook
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.jsonspans import Span
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
 
@@ -109,7 +110,7 @@ def index_file(path: Path, name: str, now_ns: int) -> IndexedFile:
 
 Answer = (
     tuple[Literal["ok"], IndexedFile]
-    | tuple[Literal["invalid"], str, dict[str, Any]]
+    | tuple[Literal["invalid"], str, Json]
     | tuple[Literal["error"], int, str]
 )
 """Response of the worker process: an index, or the error that `index_file` raised."""

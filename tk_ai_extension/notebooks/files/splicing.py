@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tk_ai_extension.model.cells import Cell, CellContent, Json, cell_keys
+from tk_ai_extension.model.cells import Cell, CellContent, cell_keys
 from tk_ai_extension.model.encoding import loads
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.jsonspans import DROP, JsonForm, Span, edit_object, scan_object
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_cell, renamed

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import NotANotebook, NotebookNotFound
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks.files.document import FileDocument
 from tk_ai_extension.notebooks.files.indexer import Indexer

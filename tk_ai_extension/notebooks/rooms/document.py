@@ -9,9 +9,10 @@ from typing import Any, TypeVar, cast
 
 from pycrdt import Array, Map, Text, UndoManager
 
-from tk_ai_extension.model.cells import Cell, CellContent, Json
+from tk_ai_extension.model.cells import Cell, CellContent
 from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.outputs import (
     Append,

@@ -16,8 +16,9 @@ from typing import Any, cast
 
 from pycrdt import Map
 
-from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
+from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidNotebook
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.reading import read_cell, snapshot_of
 

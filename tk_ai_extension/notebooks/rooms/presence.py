@@ -19,7 +19,8 @@ from typing import Any, cast
 from pycrdt import Assoc, Awareness, Doc
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.cells import Cell, Json
+from tk_ai_extension.model.cells import Cell
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
 
 GRACE = 4.0

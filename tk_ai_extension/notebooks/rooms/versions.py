@@ -14,6 +14,8 @@ from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStub
     OutOfBandChanges,
 )
 
+from tk_ai_extension.model.json_values import Json
+
 
 class RoomFile(FileLoader):
     """A file loader for one room, with the room's own version.
@@ -65,7 +67,7 @@ class RoomFile(FileLoader):
         """See `FileLoader.maybe_notify`; the room's version stays until the room has loaded it."""
         await self.loader.maybe_notify()
 
-    async def maybe_save_content(self, model: dict[str, Any]) -> dict[str, Any] | None:
+    async def maybe_save_content(self, model: Json) -> Json | None:
         """See `FileLoader.maybe_save_content`.
 
         Raises:

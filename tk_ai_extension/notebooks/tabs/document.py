@@ -9,9 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from tk_ai_extension.model.cells import Cell, Json, Snapshot
+from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import InvalidNotebook, OutcomeUnknown, SaveFailed, TabOffline
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.outputs import (
     Append,

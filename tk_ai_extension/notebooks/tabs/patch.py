@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
+from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.encoding import encodable
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.cellforms import new_cell_id
 from tk_ai_extension.notebooks.textdiff import text_edits

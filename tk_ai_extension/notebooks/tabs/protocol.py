@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from tk_ai_extension.model.cells import Json
+    from tk_ai_extension.model.json_values import Json
 
 
 class TabGone(Exception):

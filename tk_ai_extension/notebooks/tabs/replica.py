@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
+from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.reading import read_cell, snapshot_of
 from tk_ai_extension.notebooks.tabs.protocol import Tab

@@ -17,6 +17,7 @@ from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.model.encoding import dumps, loads
 from tk_ai_extension.model.error_info import error_info, sentences_of
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.users import username
 
@@ -198,7 +199,7 @@ class TkAIHandler(APIHandler):
             raise self._too_large()
         return b"".join(self._chunks)
 
-    def json_body(self) -> dict[str, Any]:
+    def json_body(self) -> Json:
         """Return the request's body as a JSON object; empty for an empty body.
 
         Raises:
@@ -213,7 +214,7 @@ class TkAIHandler(APIHandler):
             raise InvalidArguments(Sentence("body_invalid", why=str(error))) from None
         if not isinstance(found, dict):
             raise InvalidArguments(Sentence("body_no_object"))
-        return cast("dict[str, Any]", found)
+        return cast("Json", found)
 
     def send(self, piece: str | bytes) -> None:
         """Write a chunk of the response; `flush` sends it."""
@@ -259,7 +260,7 @@ class TkAIHandler(APIHandler):
             )
         )
 
-    def error_body(self, error: dict[str, Any]) -> dict[str, Any]:
+    def error_body(self, error: Json) -> Json:
         """Return the error as the route sends it: code, message, hint, retryable."""
         return {"error": error}
 

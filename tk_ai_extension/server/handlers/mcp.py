@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from tk_ai_extension.mcp import GONE, TURN
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server.bridge import AsgiExchange
 from tk_ai_extension.server.handlers.handler import TkAIHandler, allowed
 from tk_ai_extension.server.users import username
@@ -37,7 +37,7 @@ class McpHandler(TkAIHandler):
         """End a session."""
         await self._serve()
 
-    def error_body(self, error: dict[str, Any]) -> dict[str, Any]:
+    def error_body(self, error: Json) -> Json:
         """Return a JSON-RPC error."""
         rpc = {"code": INVALID_REQUEST, "message": error["message"], "data": {"error": error}}
         return {"jsonrpc": "2.0", "id": None, "error": rpc}

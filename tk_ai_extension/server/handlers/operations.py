@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server.handlers.handler import Action, Method, TkAIHandler, allowed
 
-Parameter = dict[str, Any]
+Parameter = Json
 """A parameter in the query or a header, as OpenAPI describes it."""
 
 
@@ -55,7 +56,7 @@ def operation(
 
         @functools.wraps(method)
         async def respond(self: TkAIHandler, *path: str) -> None:
-            given: dict[str, Any] = {}
+            given: Json = {}
             if model is not None:
                 body = self.json_body()
                 models = await self.services.models()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from tornado.iostream import StreamClosedError
 
 from tk_ai_extension import __version__
 from tk_ai_extension.model.errors import SaveFailed, ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server.handlers.handler import Action, TkAIHandler, allowed
 from tk_ai_extension.server.handlers.operations import TOOLSETS, last_event_id, operation
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
@@ -195,7 +196,7 @@ class OpenAPIHandler(TkAIHandler):
     """The description of these routes."""
 
     @operation("read", "openapi")
-    async def get(self) -> dict[str, Any]:
+    async def get(self) -> Json:
         """Return this description."""
         tools = await self.services.tools()
         await self.services.models()

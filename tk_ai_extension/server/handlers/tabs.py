@@ -25,7 +25,7 @@ from tk_ai_extension.server.tabs import MAX_NAME, Page, Tabs
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
-    from tk_ai_extension.model.cells import Json
+    from tk_ai_extension.model.json_values import Json
     from tk_ai_extension.server.models import DisconnectedTabList, GivenUp
     from tk_ai_extension.server.page_channels import PageChannel, PageChannels
     from tk_ai_extension.server.services import Services

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 from tk_ai_extension.model import celltext
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.cells import VERSION_LENGTH, Json, source_hash
+from tk_ai_extension.model.cells import VERSION_LENGTH, source_hash
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.testing.concurrency.history import Answer, Call
 from tk_ai_extension.testing.concurrency.kernels import line
 from tk_ai_extension.testing.concurrency.refusals import plain, reported_left

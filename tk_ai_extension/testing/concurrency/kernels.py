@@ -17,7 +17,6 @@ from typing import Protocol
 from uuid import uuid4
 
 from tk_ai_extension.kernels.base import KernelEvent, KernelInfo, Kernelspec
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import KernelNotFound
 from tk_ai_extension.model.executions import (
     Execution,
@@ -26,6 +25,7 @@ from tk_ai_extension.model.executions import (
     OutputsChanged,
     Started,
 )
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import Append, OutputChange, StreamEdit
 
 SAY = """

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tk_ai_extension.model import celltext
-from tk_ai_extension.model.cells import VERSION_LENGTH, Json, source_hash
+from tk_ai_extension.model.cells import VERSION_LENGTH, source_hash
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.testing.concurrency.history import (
     Answer,

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.files.indexing import FileVersion
 from tk_ai_extension.notebooks.files.saving import replace_file
 from tk_ai_extension.notebooks.files.temporary import FileChanged

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import stream_text
 from tk_ai_extension.notebooks.base import NotebookStore
 from tk_ai_extension.testing.concurrency.agents import Agent, Names, Session

@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model import celltext
-from tk_ai_extension.model.cells import Cell, Json, OutputsSummary, Snapshot
+from tk_ai_extension.model.cells import Cell, OutputsSummary, Snapshot
 from tk_ai_extension.model.digest import few_lines, shorten
 from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.ranges import format_ranges
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.addressing import select

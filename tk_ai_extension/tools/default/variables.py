@@ -21,6 +21,7 @@ from tk_ai_extension.model.errors import (
     VariableNotFound,
 )
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, Started
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.registry import tool
@@ -33,7 +34,7 @@ ANSWER_WITHIN = 5.0
 async def query_kernel(
     context: ToolContext,
     notebook: str | None,
-    call: dict[str, Any],
+    call: Json,
     *,
     tool: str,
     program: str = "kernel_variables.py",

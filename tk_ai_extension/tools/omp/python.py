@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.callers import Caller, checked_key
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import (
     ApprovalOutdated,
     Conflict,
@@ -18,6 +17,7 @@ from tk_ai_extension.model.errors import (
     LimitReached,
     NotReadable,
 )
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
