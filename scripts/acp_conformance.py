@@ -4,7 +4,8 @@
 
 FOLDER is where npm has installed the agents: ``npm install --prefix FOLDER`` and the packages in
 `AGENTS`. Each agent is driven over HTTP through a Jupyter Server, as the panel does. Prints the table of
-docs/acp.md. Exits with 1 if an agent cannot complete a turn with our tools.
+docs/acp.md. Several agents first work in one notebook. Exits with 1 if an agent cannot complete a turn
+with our tools, or if an undo takes back more than its own turn.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -203,7 +204,7 @@ class Checks:
         nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("a = 1")]), path)
 
     def _sources(self) -> list[str]:
-        return [cell.source for cell in nbformat.read(self._root / "a.ipynb", 4).cells]
+        return _sources(self._root / "a.ipynb")
 
     async def answer(self) -> str:
         """A turn without tools."""
@@ -297,49 +298,113 @@ BEFORE = ("answer", "tools", "approvals", "own_tools", "files", "plan", "images"
 NAMES = (*BEFORE, "resume", "processes")
 
 
+@dataclass(frozen=True)
+class Stage:
+    """A folder for servers, with the environment and the command of each.
+
+    Attributes:
+        folder: The folder.
+        environment: The server's environment, which names the scripted providers.
+    """
+
+    folder: Path
+    environment: Mapping[str, str]
+
+    @property
+    def root(self) -> Path:
+        """The server's root folder."""
+        return self.folder / "root"
+
+    def server(self, name: str) -> Any:
+        """A server of that name, which keeps what an earlier one stored."""
+        options = [
+            f"--TkAIExtensionApp.chat_model={MODEL}",
+            f"--TkAIExtensionApp.data_dir={self.folder / 'state'}",
+            "--TkAIExtensionApp.chat_silence=30",
+        ]
+        command = server_command(self.root, *options)
+        return serving(command, self.folder, self.environment, self.folder / f"{name}.log")
+
+
+@asynccontextmanager
+async def staged(prefix: Path, *names: str) -> AsyncGenerator[Stage]:
+    """A stage for some agents, with the scripted providers; removed afterwards."""
+    endpoints, messages = Endpoints(), DirectedModel()
+    programs = (str(prefix / "node_modules" / ".bin"), str(Path(sys.executable).parent))
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        environment = {
+            **{k: v for k, v in own_folders(folder).items() if "PROXY" not in k.upper()},
+            "HOME": str(folder / "home"),
+            "PATH": os.pathsep.join((*programs, os.environ["PATH"])),
+        }
+        for each in ("root", "home", *map(_folder_of, names)):
+            (folder / each).mkdir()
+        async with messages.running():
+            environment |= messages.environment
+            for name in names:
+                own = folder / _folder_of(name)
+                environment |= AGENTS[name].variables(messages.url, endpoints.url, own)
+            yield Stage(folder, environment)
+    await endpoints.close()
+
+
+def _folder_of(name: str) -> str:
+    return f"own-{name.split(maxsplit=1)[0]}"
+
+
 async def measure(name: str, prefix: Path) -> Measured:
     """Measure one agent."""
     agent, measured = AGENTS[name], Measured()
-    package = prefix / "node_modules" / agent.package / "package.json"
     if agent.package:
+        package = prefix / "node_modules" / agent.package / "package.json"
         measured.version = json.loads(package.read_text())["version"]
-    endpoints, messages = Endpoints(), DirectedModel()
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        root, home, own = folder / "root", folder / "home", folder / "own"
-        for each in (root, home, own):
-            each.mkdir()
-        programs = (str(prefix / "node_modules" / ".bin"), str(Path(sys.executable).parent))
-        async with messages.running():
-            environment = {
-                **{k: v for k, v in own_folders(folder).items() if "PROXY" not in k.upper()},
-                **messages.environment,
-                "HOME": str(home),
-                "PATH": os.pathsep.join((*programs, os.environ["PATH"])),
-                **agent.variables(messages.url, endpoints.url, own),
-            }
-            options = [
-                f"--TkAIExtensionApp.chat_model={MODEL}",
-                f"--TkAIExtensionApp.data_dir={folder / 'state'}",
-                "--TkAIExtensionApp.chat_silence=30",
-            ]
-            command = server_command(root, *options)
-            chat = None
-            for names in (BEFORE, ("resume",)):
-                log = folder / f"{names[0]}.log"
-                async with serving(command, folder, environment, log) as server:
-                    client = Client(server.url, server.headers, agent.model or name)
-                    client.chat = chat
-                    checks = Checks(client, agent, root)
-                    for check in names:
-                        measured.results[check] = await _checked(getattr(checks, check))
-                        print(f"{name}: {check}: {measured.results[check]}", flush=True)
-                    chat = client.chat
-                    await client.close()
-            left = [each for each in psutil.process_iter(["environ"]) if _is_of(each, folder)]
-            measured.results["processes"] = "none" if not left else f"{len(left)} left"
-    await endpoints.close()
+    async with staged(prefix, name) as stage:
+        chat = None
+        for names in (BEFORE, ("resume",)):
+            async with stage.server(names[0]) as server:
+                client = Client(server.url, server.headers, agent.model or name)
+                client.chat = chat
+                checks = Checks(client, agent, stage.root)
+                for check in names:
+                    measured.results[check] = await _checked(getattr(checks, check))
+                    print(f"{name}: {check}: {measured.results[check]}", flush=True)
+                chat = client.chat
+                await client.close()
+        left = [each for each in psutil.process_iter(["environ"]) if _is_of(each, stage.folder)]
+        measured.results["processes"] = "none" if not left else f"{len(left)} left"
     return measured
+
+
+async def together(prefix: Path, names: Sequence[str]) -> bool:
+    """Let each agent insert a cell into one notebook, then undo their turns, the first one first.
+
+    Returns:
+        Whether each undo took back the cell of that agent and nothing else.
+    """
+    async with staged(prefix, *names) as stage, stage.server("together") as server:
+        path = stage.root / "together.ipynb"
+        cell = nbformat.v4.new_code_cell("start = 1")
+        nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
+        turns: list[tuple[str, Client, str]] = []
+        for number, name in enumerate(names):
+            client = Client(server.url, server.headers, AGENTS[name].model or name)
+            insert = f'@call insert_cell {{"source": "x{number} = {number}"}}'
+            events = await client.say(insert, notebook=path.name, mode="auto")
+            turns.append((f"x{number} = {number}", client, events[0]["turn"]))
+        left = ["start = 1", *(source for source, _, _ in turns)]
+        good = _sources(path) == left
+        for source, client, turn in turns:
+            await client.post(f"chats/{client.chat}/undo", {"turn": turn})
+            left.remove(source)
+            good = good and _sources(path) == left
+            await client.close()
+        print(f"{', '.join(names)} in one notebook, each undone alone: {good}")
+        return good
+
+
+def _sources(path: Path) -> list[str]:
+    return [cell.source for cell in nbformat.read(path, 4).cells]
 
 
 async def _checked(check: Callable[[], Awaitable[str]]) -> str:
@@ -371,9 +436,12 @@ async def main() -> int:
     parser.add_argument("--prefix", type=Path, required=True)
     parser.add_argument("names", nargs="*", default=[*AGENTS])
     given = parser.parse_args()
-    measured = {name: await measure(name, given.prefix.resolve()) for name in given.names}
+    prefix = given.prefix.resolve()
+    good = await together(prefix, given.names) if len(given.names) > 1 else True
+    measured = {name: await measure(name, prefix) for name in given.names}
     print(table(measured))
-    return int(any(each.results.get("tools") != "yes" for each in measured.values()))
+    good = good and all(each.results.get("tools") == "yes" for each in measured.values())
+    return 0 if good else 1
 
 
 if __name__ == "__main__":
