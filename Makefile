@@ -168,5 +168,5 @@ pictures: $(VENV)/.all $(VENV)/.panel ## Take the documentation's pictures of Ju
 
 .PHONY: clean
 clean: ## Remove everything that make has created
-	@rm -rf $(VENV) $(VENV)-lowest $(VENV)-newest build dist lib node_modules site reports playground tk_ai_extension/labextension
+	@rm -rf $(VENV) $(VENV)-* build dist lib node_modules site reports playground tk_ai_extension/labextension
 	@rm -rf .hypothesis .import_linter_cache .pytest_cache .ruff_cache .schemathesis test-results

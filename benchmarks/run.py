@@ -38,6 +38,7 @@ FAMILIES = (
     "notebooks",
     "reading",
     "chat",
+    "completion",
     "panel",
     "growth",
 )

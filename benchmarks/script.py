@@ -17,9 +17,8 @@ class Script(ScriptedModel):
     """Answers everything alike, and remembers nothing."""
 
     def reply(self, request: MessagesRequest) -> Answer:
-        """The same words each time."""
-        del request
-        return Answer.of(SAID)
+        """The same words each time; the source of a cell where that is asked for."""
+        return Answer.of(f"<tk-source>{SAID}" if "<tk-source>" in request.system else SAID)
 
 
 @asynccontextmanager

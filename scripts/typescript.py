@@ -2,8 +2,8 @@
 
     python scripts/typescript.py
 
-writes `src/api/models.ts` and `src/api/sentenceTable.ts`; `tests/test_frontend.py` fails where they are
-not what this makes.
+writes `src/api/models.ts`, `src/api/codeModels.ts` and `src/api/sentenceTable.ts`;
+`tests/test_frontend.py` fails where they are not what this makes.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcom
 
 API = Path(__file__).parent.parent / "src" / "api"
 TARGET = API / "models.ts"
+CODE_TARGET = API / "codeModels.ts"
 SENTENCES_TARGET = API / "sentenceTable.ts"
 
 SENT: tuple[Any, ...] = (
@@ -47,6 +48,9 @@ SENT: tuple[Any, ...] = (
     models.UndoneChanges,
 )
 """The models that the page reads, with all that they refer to."""
+
+CODE: tuple[Any, ...] = (models.CompletedCode, models.EditedCell)
+"""The models of code that the page asks for."""
 
 EVENTS = [event.__name__ for event in models.CHAT_EVENTS]
 HEAD_FIELDS: dict[str, Any] = definitions(SENT)["EventHead"]["properties"]
@@ -84,11 +88,20 @@ def generate() -> str:
     parts = [HEAD]
     for name, each in sorted(LITERALS.items()):
         parts.append(_union(name, [_literal(value) for value in _enum(TypeAdapter(each))]))
-    for name, schema in sorted(definitions(SENT).items()):
-        parts.append(_declared(name, schema, names))
+    parts += _declarations(SENT, names)
     for name, members in UNIONS.items():
         parts.append(_union(name, members))
     return "".join(parts)
+
+
+def generate_code() -> str:
+    """The module of code that the page asks for."""
+    return "".join([HEAD, *_declarations(CODE, {})])
+
+
+def _declarations(sent: tuple[Any, ...], names: dict[str, str]) -> list[str]:
+    """Declarations of models and of all that they refer to."""
+    return [_declared(name, each, names) for name, each in sorted(definitions(sent).items())]
 
 
 def _union(name: str, members: list[str]) -> str:
@@ -223,4 +236,5 @@ def _quoted(text: str) -> str:
 
 if __name__ == "__main__":
     TARGET.write_text(generate(), encoding="utf-8")
+    CODE_TARGET.write_text(generate_code(), encoding="utf-8")
     SENTENCES_TARGET.write_text(generate_sentences(), encoding="utf-8")

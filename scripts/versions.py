@@ -78,14 +78,37 @@ def lower_bounds() -> list[str]:
     return found
 
 
-def environment(kind: str) -> Path:
-    """The Python of an environment with these versions, up to date."""
-    folder = ROOT / f".venv-{kind}"
+def environment(kind: str, *others: str) -> Path:
+    """The Python of an environment of this kind, up to date.
+
+    Args:
+        kind: ``lowest``, ``newest``, or a name: what a user who installs the package would get.
+        others: Further requirements.
+    """
+    options = {
+        "lowest": lower_bounds,
+        "newest": lambda: ["--prerelease", "allow", "--upgrade"],
+    }.get(kind, lambda: ["--upgrade"])()
+    python = with_packages(kind, *options, *requirements(), *others)
+    # A copy: older servers do not follow links.
+    panel = python.parent.parent / "share" / "jupyter" / "labextensions" / "tk-ai-extension"
+    shutil.rmtree(panel, ignore_errors=True)
+    shutil.copytree(LABEXTENSION, panel)
+    return python
+
+
+def with_packages(name: str, *arguments: str) -> Path:
+    """The Python of the environment of this name, with packages in it.
+
+    Args:
+        name: ``.venv-NAME`` is its folder.
+        arguments: Of ``uv pip install``: requirements and options.
+    """
+    folder = ROOT / f".venv-{name}"
     python = folder / "bin" / "python"
     uv = [sys.executable, "-m", "uv"]
     if not python.exists():
         subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, folder], check=True)
-    options = ["--prerelease", "allow", "--upgrade"] if kind == "newest" else lower_bounds()
     # uv does not read pip's configuration; the index that it names is meant for this as well.
     asked = subprocess.run(
         [sys.executable, "-m", "pip", "config", "get", "global.index-url"],
@@ -95,13 +118,9 @@ def environment(kind: str) -> Path:
     )
     index = ["--default-index", asked.stdout.strip()] if asked.stdout.strip() else []
     subprocess.run(
-        [*uv, "pip", "install", "--quiet", "--python", python, *index, *options, *requirements()],
+        [*uv, "pip", "install", "--quiet", "--python", python, *index, *arguments],
         check=True,
     )
-    # A copy: older servers do not follow links.
-    panel = folder / "share" / "jupyter" / "labextensions" / "tk-ai-extension"
-    shutil.rmtree(panel, ignore_errors=True)
-    shutil.copytree(LABEXTENSION, panel)
     return python
 
 

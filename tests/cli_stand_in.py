@@ -57,16 +57,16 @@ class ApiError(Exception):
         self.status = status
 
 
+def started(
+    options: ClaudeAgentOptions, folder: Path, environment: Mapping[str, str]
+) -> Transport | None:
+    """A stand-in, where the CLI that the options name exists."""
+    exists = shutil.which(str(options.cli_path)) is not None
+    return CliStandIn(options, folder, environment) if exists else None
+
+
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the chats of this process have the stand-in, where the CLI that they name exists."""
-
-    def started(
-        options: ClaudeAgentOptions, folder: Path, environment: Mapping[str, str]
-    ) -> Transport | None:
-        if shutil.which(str(options.cli_path)) is None:
-            return None
-        return CliStandIn(options, folder, environment)
-
+    """Let the chats of this process have the stand-in."""
     monkeypatch.setattr(client, "started_by_launcher", started)
 
 

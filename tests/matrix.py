@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-BACKENDS = ("direct", "stack", "gateway", "file", "room", "tab")
+GATEWAYS = ("kernelgateway", "kernelgateway25", "enterprisegateway", "enterprisegateway30")
+"""Programs behind the executor `gateway` (see kernels/test_real_gateways.py), with their versions."""
+BACKENDS = ("direct", "stack", "gateway", *GATEWAYS, "file", "room", "tab")
 """Executors, then documents: the order of the columns."""
 OUTCOMES = ("passed", "failed", "error", "skipped")
 

@@ -199,6 +199,15 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("rest:errors", "project", "an error has the status and the code of its class, never 500 for bad input, and nothing changed"),
     Requirement("rest:base-url", "project", "every route honours the server's `base_url`"),
     Requirement("rest:chat", "project", "the routes of the chat: message, stop, permissions, chats, undo, export, models"),
+    # -- Code as a person types --
+    Requirement("code:completion", "project", "a completion is the text at the cursor alone, from the cells above and the text on both sides of the cursor, all bounded; nothing is written"),
+    Requirement("code:variables", "project", "a completion knows names, types and shapes of the kernel's variables, never their values; a kernel that runs code is not asked, and one in which nothing ran since is not asked again"),
+    Requirement("code:edit", "project", "a prompt for a cell proposes its whole new source, from its error and the proposals before; nothing is written"),
+    Requirement("code:cancel", "project", "the model's request for code ends when its page closes the connection, or sends a newer one of the kind; those of other pages go on"),
+    Requirement("code:errors", "project", "what a model cannot answer for code is a typed error with a sentence and a hint, without the key; a provider without an endpoint of its own says so; too many requests at once are refused"),
+    Requirement("code:tour", "project", "without a model a script completes code and edits cells, and says so in what it writes"),
+    Requirement("code:ghost", "project", "ghost text comes when a person asks for it, and while they type only if they have switched that on; the next key ends the request; Tab takes it; an error is said with what to do"),
+    Requirement("code:prompt", "project", "a prompt in a cell works by the keyboard alone: the diff is shown, refined, rejected or accepted; what is accepted is one step of the person's undo stack, written only where the cell has not changed; the focus returns to the cell"),
     # -- Faults --
     Requirement("fault:kernel-killed", "project", "a kernel killed in a cell: `kernel_died` within 5 s, what was printed is kept, the queue goes on, the next request works"),
     Requirement("fault:kernel-oom", "project", "a kernel out of memory: the same, with \"possibly out of memory\"; a MemoryError is an ordinary error"),
@@ -217,6 +226,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:newer-state", "project", "a journal or chats file of a newer version is neither read nor changed: `state_too_new`, which names what to do"),
     Requirement("fault:state-unavailable", "project", "a data folder that cannot be written, is full or has no file locks: a typed error at once that names the folder and `TkAIExtensionApp.data_dir`; notebooks, chats and the journal are read on, and health says so"),
     Requirement("fault:idle-culler", "project", "a call that waits, an execution or a turn counts as activity of the server for JupyterHub's and Jupyter Server's idle cullers; a session that only listens does not"),
+    Requirement("fault:kernel-culler", "project", "a kernel is not culled as idle while a turn that may use its notebook runs or waits for approval, or a call that would run code in it waits; afterwards its idleness counts again"),
     Requirement("fault:corrupt", "project", "corrupt JSON and invalid notebooks: the faults of doc:errors refused, the rest read with warnings, the file byte-identical, the error says where"),
     Requirement("fault:many-cells", "project", "a notebook of 100,000 cells is listed, read, changed and undone without holding the loop more than 0.2 s, Python's garbage collections apart"),
     Requirement("fault:huge-notebook", "project", "a 200 MB notebook is listed and paged without holding the loop more than 0.2 s"),
@@ -293,6 +303,14 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("nb:terminal", "project", "on a terminal of any width each row of a list shows what names it and its state; what is said is words, in a pipe too"),
     Requirement("nb:full-output", "project", "output that cannot be written ends a command with a sentence and exit status 1"),
     Requirement("nb:completion", "project", "in bash, zsh and fish Tab completes each argument by what it takes: notebooks, cells, kernels, choices, folders; names are escaped"),
+    Requirement("ext:allowed-toolsets", "project", "an administrator lists the toolsets that a connection may choose; others are refused with `permission_denied`, over MCP and REST"),
+    # -- On a JupyterHub --
+    Requirement("hub:tokens", "project", "behind a Hub's proxy, REST, MCP and the page's WebSocket need a token of the Hub that may access that server: another user's token, one without the scope, none, and a foreign Origin are refused"),
+    Requirement("hub:login", "project", "a login at the Hub (OAuth) opens the user's own server: requests need the XSRF token, the page's WebSocket and its heartbeat pass the proxy, and another user's server stays closed"),
+    Requirement("hub:activity", "project", "neither the Hub's idle culler nor that of kernels ends the server or the kernel of a running cell or turn, also one that waits for approval; once it has ended, or for a client that only listens, both do"),
+    Requirement("hub:page", "project", "in JupyterLab behind a Hub's proxy, after a login at the Hub, a chat in the panel is answered; another user's server is not shown"),
+    Requirement("hub:team", "project", "settings in the spawner's arguments hold against a user's own configuration file, and a key in the spawner's environment reaches the server and no kernel"),
+    Requirement("hub:nb", "project", "`nb` works in a server behind a proxy that forwards no other upgrade than a WebSocket's, and its waiting connection is kept alive by pings"),
     # -- Rendering --
     Requirement("ui:cell-status", "S0 S1", "per cell: pending, running, complete, error"),
     Requirement("ui:status-line", "S0", "action, path, cell, type in one line; code preview that expands"),

@@ -14,7 +14,7 @@ from tests.proofs import ROOT
 
 FAMILIES = {
     *("sizes", "latency", "commands", "kernels", "start", "outputs", "runs", "notebooks"),
-    *("reading", "chat", "panel", "growth"),
+    *("reading", "chat", "completion", "panel", "growth"),
 }
 
 

@@ -17,9 +17,18 @@ LABEXTENSION = Path(tk_ai_extension.__file__).parent / "labextension"
 LIMIT = 60_000
 """Bytes, as a browser fetches them: the panel opens at once over a slow line, too."""
 
-LATER = {"diff-editor": 20_000, "self-test": 5_000, "sentences": 6_000, "connect": 3_000}
-"""How the chunks are named that load later, and the bytes of each: when a cell's diff is first shown,
-once JupyterLab is up, where its language is not English, and when somebody connects a model."""
+LATER = {
+    "attach-file": 2_000,
+    "connect": 3_000,
+    "diff-editor": 20_000,
+    "ghost-text": 3_000,
+    "self-test": 5_000,
+    "sentences": 6_000,
+    "task-message": 1_000,
+}
+"""How the chunks are named that load later, and the bytes of each: when a file is attached, when somebody
+connects a model, when a cell's diff or prompt is first shown, when code is completed, once JupyterLab is up,
+where its language is not English, and when a task about cells is sent."""
 
 
 def test_the_front_end_is_built_and_small() -> None:
@@ -142,6 +151,7 @@ def test_private_members_of_others_keep_their_names_in_the_bundle() -> None:
 
 def test_the_types_of_what_the_server_sends_are_those_of_its_models() -> None:
     assert typescript.TARGET.read_text(encoding="utf-8") == typescript.generate()
+    assert typescript.CODE_TARGET.read_text(encoding="utf-8") == typescript.generate_code()
 
 
 def test_the_sentences_that_the_front_end_translates_are_the_servers() -> None:

@@ -32,7 +32,9 @@ BEHAVIOUR: Mapping[str, str] = {
     "ext": "The extension",
     "mcp": "MCP",
     "rest": "REST",
+    "code": "Code as a person types",
     "nb": "The command line nb",
+    "hub": "On a JupyterHub",
     "ui": "Rendering",
 }
 """The families on the page of requirements."""

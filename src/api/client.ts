@@ -183,10 +183,11 @@ export async function request(
   method: string,
   path: string,
   body?: object,
-  headers: Record<string, string> = {}
+  headers: Record<string, string> = {},
+  signal: AbortSignal | null = null
 ): Promise<Response> {
   const url = URLExt.join(settings.baseUrl, 'api/tk-ai', path);
-  const init: RequestInit = { method, headers };
+  const init: RequestInit = { method, headers, signal };
   if (body !== undefined) {
     init.body = JSON.stringify(body);
     init.headers = { ...headers, 'Content-Type': 'application/json' };
@@ -212,9 +213,10 @@ export async function requestJson<T>(
   settings: ServerConnection.ISettings,
   method: string,
   path: string,
-  body?: object
+  body?: object,
+  signal?: AbortSignal
 ): Promise<T> {
-  const response = await request(settings, method, path, body);
+  const response = await request(settings, method, path, body, {}, signal);
   return bodyOf(async () => (await response.json()) as T);
 }
 

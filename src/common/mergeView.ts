@@ -27,7 +27,11 @@ const signed = (sign: string): Record<string, string> => ({
 /** Theme of the merge view, whose own colors are for light themes and have no signs. */
 const colours = EditorView.theme({
   '& .cm-content': { padding: '0' },
-  '& .cm-line, & .cm-deletedLine': { position: 'relative', paddingInlineStart: '18px' },
+  // A deleted line is within a line, except in the unified view.
+  '& .cm-line, & .cm-deletedChunk .cm-deletedLine': {
+    position: 'relative',
+    paddingInlineStart: '18px'
+  },
   '& .cm-deletedChunk': { paddingInlineStart: '0' },
   '& .cm-endOfDoc': { height: '0', overflow: 'hidden' },
   '&.cm-merge-b .cm-changedLine, & .cm-insertedDoc': { background: tint('success', 18) },
@@ -35,7 +39,7 @@ const colours = EditorView.theme({
     background: tint('error', 16)
   },
   '&.cm-merge-b .cm-changedLine::before, & .cm-insertedDoc::before': signed('+'),
-  '&.cm-merge-a .cm-changedLine::before, & .cm-deletedLine::before, & .cm-deletedDoc::before':
+  '&.cm-merge-a .cm-changedLine::before, & .cm-deletedChunk .cm-deletedLine::before, & .cm-deletedDoc::before':
     signed('−'),
   '&.cm-merge-b .cm-changedText': { background: tint('success', 38), textDecoration: 'underline' },
   '&.cm-merge-a .cm-changedText, & .cm-deletedChunk .cm-deletedText': {

@@ -11,14 +11,18 @@ import {
   fastForwardIcon
 } from '@jupyterlab/ui-components';
 
+import { Widget } from '@lumino/widgets';
+
 import { chatIcon } from '../common/icon';
 import type { IChatOpener } from '../tokens';
-import { errorOf, messageFor, type CellTask, CELL_TASKS } from './cellTasks';
+import { putInto } from './cells';
+import { errorOf, type CellTask, CELL_TASKS } from './cellTasks';
 import { serverPath } from './drives';
 
 /** Ids of the commands on cells. */
 export const CommandIDs = {
   chat: 'tk-ai:chat-about-notebook',
+  prompt: 'tk-ai:edit-cell',
   explain: 'tk-ai:explain-cell',
   fix: 'tk-ai:fix-cell',
   document: 'tk-ai:document-cell',
@@ -40,6 +44,7 @@ export async function ask(
   cells: readonly Cell[],
   trans: TranslationBundle
 ): Promise<void> {
+  const { messageFor } = await import(/* webpackChunkName: "task-message" */ './taskMessage');
   const [first] = cells;
   const about = { cells: cells.length, error: first === undefined ? null : errorOf(first) };
   await opener.open({
@@ -88,10 +93,11 @@ export function addCommands(
       }
     }
   };
+  const { contents, serverSettings: settings } = app.serviceManager;
   /** Return the current notebook, if it is on the server: Claude cannot read others. */
   const current = (): NotebookPanel | null => {
     const panel = notebooks.currentWidget;
-    const path = panel && serverPath(app.serviceManager.contents, panel.context.path);
+    const path = panel && serverPath(contents, panel.context.path);
     return path === null ? null : panel;
   };
   for (const task of CELL_TASKS) {
@@ -112,20 +118,59 @@ export function addCommands(
     });
     palette?.addItem({ command, category, args: { isPalette: true } });
   }
-  app.commands.addCommand(CommandIDs.chat, {
-    label: trans.__('Chat About This Notebook'),
-    caption: trans.__('Chat with Claude about this notebook'),
-    icon: chatIcon,
-    describedBy: { args: { type: 'object', properties: {} } },
-    isEnabled: () => current() !== null,
-    execute: async () => {
-      const panel = current();
-      if (panel !== null) {
-        await opener.open({ notebook: panel.context.path });
+  const add = (
+    command: string,
+    label: string,
+    caption: string,
+    run: (panel: NotebookPanel) => unknown
+  ): void => {
+    app.commands.addCommand(command, {
+      label,
+      caption,
+      icon: chatIcon,
+      describedBy: { args: { type: 'object', properties: {} } },
+      isEnabled: () => current() !== null,
+      execute: async () => {
+        const panel = current();
+        if (panel !== null) {
+          await run(panel);
+        }
+      }
+    });
+    palette?.addItem({ command, category });
+  };
+  add(
+    CommandIDs.chat,
+    trans.__('Chat About This Notebook'),
+    trans.__('Chat with Claude about this notebook'),
+    ({ context }) => opener.open({ notebook: context.path })
+  );
+  add(
+    CommandIDs.prompt,
+    trans.__('Edit Cell with a Prompt…'),
+    trans.__('Describe a change of the active cell, and see it first'),
+    async panel => {
+      const { activeCell: cell, mode } = panel.content;
+      if (cell === null) {
+        return;
+      }
+      // What is typed until the prompt is loaded must not get into the cell.
+      const node = document.createElement('textarea');
+      node.className = 'tk-Box';
+      const typed = new Widget({ node });
+      putInto(cell, typed, 'below-input');
+      await cell.ready;
+      node.focus();
+      try {
+        const loaded = await import(/* webpackChunkName: "diff-editor" */ './CellPrompt');
+        const path = contents.localPath(panel.context.path);
+        loaded.openPrompt({ panel, cell, mode, typed, path, settings, put: putInto, trans });
+      } catch (error) {
+        typed.dispose();
+        throw error;
       }
     }
-  });
-  palette?.addItem({ command: CommandIDs.chat, category });
+  );
 }
 
 /** Return the selected cells that fit a task: all can be explained, others are for code only. */

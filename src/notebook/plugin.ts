@@ -1,6 +1,8 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, IToolbarWidgetRegistry } from '@jupyterlab/apputils';
+import { ICompletionProviderManager } from '@jupyterlab/completer';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { IChannel } from '../api/channel';
@@ -13,6 +15,7 @@ import { addErrorButtons } from './errorButtons';
 import { markCells, showRunning } from './decorations';
 import { ChatOpener } from './chatOpener';
 import { ChangesApi } from './changesApi';
+import { inlineProvider } from './inlineProvider';
 import { ReviewItem, RunningItem } from './toolbar';
 
 const FACTORY = 'Notebook';
@@ -93,19 +96,23 @@ const opener: JupyterFrontEndPlugin<IChatOpener> = {
 /** Tasks on cells, in menus, in the toolbar and below errors. */
 const notebook: JupyterFrontEndPlugin<void> = {
   id: 'tk-ai-extension:notebook',
-  description: 'Asks Claude about cells: in menus, in the toolbar, and below an error.',
+  description: 'Asks Claude about cells: in menus, in the toolbar, below an error, at the cursor.',
   autoStart: true,
   requires: [IChatOpener, INotebookTracker],
-  optional: [ITranslator, ICommandPalette],
+  optional: [ITranslator, ICommandPalette, ICompletionProviderManager, ISettingRegistry],
   activate: (
     app: JupyterFrontEnd,
     chat: IChatOpener,
     notebooks: INotebookTracker,
     translator: ITranslator | null,
-    palette: ICommandPalette | null
+    palette: ICommandPalette | null,
+    completions: ICompletionProviderManager | null,
+    registry: ISettingRegistry | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('tk-ai-extension');
     addCommands(app, notebooks, chat, palette, trans);
+    const settings = registry?.load(notebook.id);
+    completions?.registerInlineProvider(inlineProvider(app, notebooks, settings, trans));
     const { contents } = app.serviceManager;
     eachNotebook(notebooks, panel => {
       if (serverPath(contents, panel.context.path) !== null) {

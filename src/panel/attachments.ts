@@ -8,34 +8,15 @@ import { type IAttached, MAX_ATTACHED } from '../state/compose';
 
 export type Found = IAttached | IRefused;
 
-/** Maximum bytes of an image that the server accepts. */
-const MAX_IMAGE = 5_000_000;
-/** Maximum bytes of a text file that the server reads. */
-const MAX_FILE = 20_000_000;
-
-const IMAGE_TYPES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
-const BINARY =
-  /^(audio|font|image|video)\/(?!svg)|^application\/(gzip|octet-stream|pdf|vnd\.|x-(7z|bzip|hdf|python-code|rar|tar|xz)|zip)/;
-
 export function isRefused(found: Found): found is IRefused {
   return 'why' in found;
 }
 
+const load = () => import(/* webpackChunkName: "attach-file" */ './attachFile');
+
 /** Attach a file from outside of JupyterLab, which must be an image. */
 export async function attachLocalFile(file: File): Promise<Found> {
-  if (!IMAGE_TYPES.has(file.type)) {
-    return { name: file.name, why: 'no image' };
-  }
-  if (file.size > MAX_IMAGE) {
-    return { name: file.name, why: 'large' };
-  }
-  const url = await new Promise<string>((resolve, reject) => {
-    const reader = new FileReader();
-    reader.onload = () => resolve(reader.result as string);
-    reader.onerror = () => reject(reader.error ?? new Error('unreadable'));
-    reader.readAsDataURL(file);
-  });
-  return imageOf(file.name, file.type, url.slice(url.indexOf(',') + 1));
+  return (await load()).attachLocalFile(file);
 }
 
 /** Attach a file of the server, as text or image. */
@@ -43,34 +24,7 @@ export async function attachServerFile(
   contents: Pick<Contents.IManager, 'get' | 'localPath'>,
   path: string
 ): Promise<Found> {
-  const name = contents.localPath(path);
-  try {
-    const { type, mimetype, size } = await contents.get(path, { content: false });
-    if (type === 'directory') {
-      return { name, why: 'folder' };
-    }
-    // It is null if the server does not know the type.
-    const mime = (mimetype as string | null) ?? '';
-    if (IMAGE_TYPES.has(mime)) {
-      if ((size ?? 0) > MAX_IMAGE) {
-        return { name, why: 'large' };
-      }
-      const whole = await contents.get(path, { content: true, format: 'base64', type: 'file' });
-      return imageOf(name, mime, String(whole.content).replace(/\s/g, ''));
-    }
-    if (BINARY.test(mime)) {
-      return { name, why: 'no text' };
-    }
-    if ((size ?? 0) > MAX_FILE) {
-      return { name, why: 'large' };
-    }
-    return { label: name, attachment: { kind: 'file', path: name } };
-  } catch (error) {
-    if (error instanceof Error && 'response' in error) {
-      return { name, why: 'gone' };
-    }
-    throw error;
-  }
+  return (await load()).attachServerFile(contents, path);
 }
 
 /** Return the message about files that were not attached. */
@@ -102,8 +56,4 @@ export function refusal(refused: readonly IRefused[], trans: TranslationBundle):
     }
   };
   return refused.map(say).join(' ');
-}
-
-function imageOf(label: string, mime: string, data: string): IAttached {
-  return { label, attachment: { kind: 'image', mime, data } };
 }

@@ -44,7 +44,9 @@ export async function showConnect(services: IPanelServices): Promise<void> {
         ))}
       </dl>
       <p>
-        {trans.__('Only Claude’s own process gets the keys. Kernels, notebooks and logs never do.')}
+        {trans.__(
+          'Keys are sent to the provider only. Kernels, notebooks and logs never get them.'
+        )}
       </p>
     </div>
   );

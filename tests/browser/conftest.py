@@ -22,6 +22,7 @@ from tests.browser.lab import (
     was_undisturbed,
 )
 from tests.browser.pool import CONFIG, Pool, PooledLab, pool
+from tests.cli_stand_in_extension import CONFIG as STAND_IN
 from tests.servers import StartServer, servers
 from tk_ai_extension.agent.claude.sources import TAKEN
 from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
@@ -149,7 +150,8 @@ async def open_lab(
     """Gives a server and a page for it, most often those of the test before, reset.
 
     With `own`, the server is the test's alone; without a model, the tour answers there. With `fresh`
-    the test loads the page itself, and no other test gets it. Other keywords are the context's.
+    the test loads the page itself, and no other test gets it. Other keywords are the context's. Claude's
+    CLI is its stand-in, or itself where a test is `real_cli`.
     """
     for name in os.environ:
         if any(name.startswith(taken.removesuffix("*")) for taken in TAKEN if taken[0] in "AC"):
@@ -165,6 +167,8 @@ async def open_lab(
         fresh: bool = False,
         **context: Any,
     ) -> Lab:
+        if request.node.get_closest_marker("real_cli") is None:
+            config += STAND_IN
         if not own:
             pooled = await lab_pool.get(collaboration=collaboration, config=config)
             used.append(pooled)

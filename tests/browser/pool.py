@@ -214,8 +214,10 @@ class PooledLab:
             await self.close_page()
             return
         try:
-            await page.goto("about:blank")
+            # A page of the server without scripts.
+            await page.goto(f"{self.server.url}api")
             await page.set_viewport_size(VIEWPORT)
+            await page.evaluate("() => sessionStorage.clear()")
             await context.clear_cookies()
             await context.clear_permissions()
             session = await context.new_cdp_session(page)

@@ -76,7 +76,7 @@ async def test_images_in_an_agents_cell_are_blocked_until_the_change_is_kept(
     await load.wait_for()
     await seen.mark(1).click()
     assert other_origin.asked == []
-    await seen.review(1).get_by_role("button", name="Keep").click()
+    await seen.review(1).get_by_role("button", name="Keep", exact=True).click()
     await loaded(page, 1)
     await expect(load).to_have_count(0)
     assert other_origin.asked == ["/a.png?d=SECRET"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import expect
 
 from tests.browser.agents import KERNEL
@@ -68,6 +69,7 @@ async def widen(lab: Lab, width: int) -> None:
     await lab.page.mouse.up()
 
 
+@pytest.mark.real_cli
 async def test_a_first_half_hour_with_the_panel(lab: Lab, model: ScriptedModel) -> None:
     await expect(lab.log.get_by_role("button", name="Explain this notebook")).to_be_visible()
     await picture(lab.page, "first-sight")

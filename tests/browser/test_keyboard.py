@@ -293,7 +293,7 @@ async def marks(lab: Lab, keys: Keys, model: ScriptedModel) -> None:
     await keys.go(seen.mark(1))
     await keys.press("Enter")
     await expect(seen.review(1).locator(".cm-insertedDoc")).to_have_text("y = 1")
-    await keys.go(seen.review(1).get_by_role("button", name="Undo"), "Shift+Tab")
+    await keys.go(seen.review(1).get_by_role("button", name="Undo", exact=True), "Shift+Tab")
     await keys.press("Enter")
     await expect(seen.cells.filter(has_text="y = 1")).to_have_count(0)
     # A toolbar is one stop of Tab; arrows lead along it.
@@ -303,7 +303,7 @@ async def marks(lab: Lab, keys: Keys, model: ScriptedModel) -> None:
     await expect(seen.cells.nth(0)).to_be_focused()
     await keys.go(seen.mark(0))
     await keys.press("Enter")
-    await keys.back(seen.review(0).get_by_role("button", name="Keep"))
+    await keys.back(seen.review(0).get_by_role("button", name="Keep", exact=True))
     await keys.press("Enter")
     await expect(seen.marks).to_have_count(0)
     await expect(seen.cells.nth(0)).to_be_focused()

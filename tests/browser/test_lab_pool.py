@@ -67,7 +67,7 @@ async def test_a_page_that_does_not_look_as_it_did_serves_no_other_test(
     lab = await pooled.lab(browser, model, fresh=False)
     await lab.theme("JupyterLab Dark")
     await lab_pool.give_back(pooled, is_sound=True)
-    assert lab.page.url == "about:blank"
+    assert lab.page.url == f"{lab.server.url}api"
     lab = await pooled.lab(browser, model, fresh=False)
     theme = await lab.page.evaluate("() => document.body.dataset.jpThemeName")
     assert theme == "JupyterLab Light"

@@ -94,7 +94,7 @@ async def test_kept_changes_the_chat_and_the_draft_survive_a_reload(
     await marks.first.click()
     await (
         page.get_by_role("group", name="Changes to this cell")
-        .get_by_role("button", name="Keep")
+        .get_by_role("button", name="Keep", exact=True)
         .click()
     )
     await expect(marks).to_have_count(1)

@@ -118,7 +118,7 @@ async def test_a_mark_is_opened_and_closed_by_keys_which_the_notebook_does_not_t
     await expect(seen.review(2)).to_have_count(0)
     await expect(seen.mark(2)).to_be_focused()
     await page.keyboard.press("Space")
-    keep = seen.review(2).get_by_role("button", name="Keep")
+    keep = seen.review(2).get_by_role("button", name="Keep", exact=True)
     await keep.focus()
     await page.keyboard.press("Enter")
     await expect(seen.marks).to_have_count(0)
@@ -133,7 +133,7 @@ async def test_a_kept_change_is_not_marked_again_until_the_cell_changes_again(la
     await agent.changes("sums0000", "total = 4")
     await expect(seen.marks).to_have_count(2)
     await seen.mark(2).click()
-    await seen.review(2).get_by_role("button", name="Keep").click()
+    await seen.review(2).get_by_role("button", name="Keep", exact=True).click()
     await expect(seen.marks).to_have_count(1)
 
     await page.reload()
@@ -193,7 +193,7 @@ async def test_focus_stays_in_a_review_while_more_changes_arrive(lab: Lab) -> No
     seen, agent, page = Open(lab), Agent(lab), lab.page
     await agent.changes("sums0000", "total = 4")
     await seen.mark(2).click()
-    keep = seen.review(2).get_by_role("button", name="Keep")
+    keep = seen.review(2).get_by_role("button", name="Keep", exact=True)
     await keep.focus()
     await agent.changes("sums0000", "total = 'admin\u202e'")
     await expect(seen.review(2)).to_contain_text("Changed 2 times")
@@ -234,7 +234,7 @@ async def test_one_cell_is_taken_back_and_then_all_the_others(
 
     await seen.mark(2).click()
     await expect(seen.review(2)).to_contain_text("Changed 2 times")
-    await seen.review(2).get_by_role("button", name="Undo").click()
+    await seen.review(2).get_by_role("button", name="Undo", exact=True).click()
     await expect(seen.marks).to_have_count(2)
     await expect(seen.cells.nth(2)).to_contain_text("total = sum(data)")
     assert await seen.source(0) == "data = [4]"
@@ -251,7 +251,7 @@ async def test_a_cell_of_a_change_to_several_is_taken_back_alone(lab: Lab) -> No
     await agent("write_notebook", text=text.replace("1 / 0", "1").replace("[1, 2, 3]", "[]"))
     await expect(seen.marks).to_have_count(2)
     await seen.mark(1).click()
-    await seen.review(1).get_by_role("button", name="Undo").click()
+    await seen.review(1).get_by_role("button", name="Undo", exact=True).click()
     await expect(seen.cells.nth(1)).to_contain_text("1 / 0")
     await expect(seen.marks).to_have_count(1)
     assert await seen.source(0) == "data = []"
@@ -268,7 +268,7 @@ async def test_a_cell_that_the_person_works_on_is_not_taken_back_and_they_are_no
     await page.keyboard.type("  # mine")
     await agent("read_cell", cell="sums0000")
     await seen.mark(2).click()
-    await seen.review(2).get_by_role("button", name="Undo").click()
+    await seen.review(2).get_by_role("button", name="Undo", exact=True).click()
     await expect(seen.review(2).get_by_role("alert")).to_contain_text("edited later")
     assert await seen.source(2) == "total = 4  # mine"
     await expect(seen.marks).to_have_count(1)

@@ -182,7 +182,7 @@ async def test_keep_and_undo_are_in_step_between_panel_and_notebook(
 
     changes = await changed(lab, model, 2)
     await seen.mark(0).click()
-    await seen.review(0).get_by_role("button", name="Keep").click()
+    await seen.review(0).get_by_role("button", name="Keep", exact=True).click()
     await expect(changes).to_contain_text("1 cell changed")
     await expect(seen.marks).to_have_count(1)
     await changes.get_by_role("button", name="Keep", exact=True).click()
@@ -192,7 +192,7 @@ async def test_keep_and_undo_are_in_step_between_panel_and_notebook(
     # Undo in the panel leaves what was kept at its cell.
     changes = await changed(lab, model, 3)
     await seen.mark(0).click()
-    await seen.review(0).get_by_role("button", name="Keep").click()
+    await seen.review(0).get_by_role("button", name="Keep", exact=True).click()
     await expect(changes).to_contain_text("1 cell changed")
     await changes.get_by_role("button", name="Undo", exact=True).click()
     await expect(changes).to_contain_text("1 kept, 1 undone")
@@ -201,7 +201,7 @@ async def test_keep_and_undo_are_in_step_between_panel_and_notebook(
 
     changes = await changed(lab, model, 4)
     await seen.mark(0).click()
-    await seen.review(0).get_by_role("button", name="Undo").click()
+    await seen.review(0).get_by_role("button", name="Undo", exact=True).click()
     await expect(changes).to_contain_text("1 cell changed")
     await changes.get_by_role("button", name="Undo", exact=True).click()
     await expect(changes).to_contain_text("Undone")
@@ -212,7 +212,7 @@ async def test_keep_and_undo_are_in_step_between_panel_and_notebook(
     await lab.ready()
     await lab.command("tk-ai:show-panel")
     await expect(changes).to_contain_text("Undone")
-    await expect(changes.get_by_role("button", name="Undo")).to_have_count(0)
+    await expect(changes.get_by_role("button", name="Undo", exact=True)).to_have_count(0)
 
 
 async def test_files_and_cells_are_dragged_into_the_message(lab: Lab, model: ScriptedModel) -> None:
@@ -295,6 +295,7 @@ async def test_outputs_are_trees_and_long_ones_are_shown_whole_when_asked(
 
 
 @pytest.mark.proves("ui:error-block")
+@pytest.mark.real_cli
 async def test_an_error_says_what_to_do_and_claude_goes_on_from_there(
     lab: Lab, model: ScriptedModel
 ) -> None:

@@ -40,6 +40,7 @@ async def ended(lab: Lab) -> None:
 
 
 @BOTH
+@pytest.mark.real_cli
 @pytest.mark.proves("ext:panel", "exec:cancel")
 async def test_stop_in_a_cell_interrupts_it_and_keeps_what_it_has_printed(
     open_lab: OpenLab, model: ScriptedModel, collaboration: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import urllib.request
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from tests.cli.conftest import Nb
 from tests.cli.test_mcp_command import connected, text
 from tests.servers import ServerProcess, StartServer, start_server
+from tk_ai_extension.testing.proxy import proxy_to
 
 __all__ = ["start_server"]
 
@@ -141,12 +143,25 @@ async def test_a_server_that_is_gone_leaves_its_notebooks_to_the_next_process(
     assert len(beside.read("a.ipynb").cells) == 2
 
 
-@pytest.mark.proves("nb:collaborate")
+def only_websockets(head: bytes) -> bytes:
+    """Drops what JupyterHub's proxy drops: every other upgrade."""
+    upgrade = re.search(rb"^upgrade: *(.*)\r$", head, re.IGNORECASE | re.MULTILINE)
+    if upgrade is not None and upgrade[1] != b"websocket":
+        raise ConnectionError
+    return head
+
+
+@pytest.mark.proves("nb:collaborate", "hub:nb")
 async def test_a_server_elsewhere_is_worked_in_by_its_address(
     nb: Nb, start_server: StartServer
 ) -> None:
     server = await start_server()
-    address = f"{server.url}lab?token={server.token}"
+    async with proxy_to(server.url) as proxy:
+        proxy.rewrite = only_websockets
+        await work_in_a_server_elsewhere(nb, server, f"{proxy.url}lab?token={server.token}")
+
+
+async def work_in_a_server_elsewhere(nb: Nb, server: ServerProcess, address: str) -> None:
     nb.notebook("here.ipynb", "1")
     opened = await asyncio.to_thread(nb, "open", "there.ipynb", "--server", address)
     assert "there.ipynb" in opened.out

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.session import Session
 from tornado.httpclient import AsyncHTTPClient
 
+from scripts.versions import with_packages
 from tests.servers import Log
 from tk_ai_extension.testing.faults import write_kernelspec
 
@@ -80,23 +82,79 @@ class Gateway:
         return json.loads(answer.body) if answer.body else None
 
 
+@dataclass(frozen=True)
+class Program:
+    """A program that serves kernels.
+
+    Attributes:
+        module: What ``python -m`` runs.
+        config: The name of its configuration file.
+        settings: In that file, with ``{token}``.
+        arguments: Further arguments, with ``{root}`` for the folder of its notebooks.
+        packages: What it is installed from, with the name of its environment first; empty for the
+            environment of the tests.
+    """
+
+    module: str
+    config: str
+    settings: str
+    arguments: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+
+
+JUPYTER_SERVER = Program(
+    "jupyter_server",
+    "jupyter_server_config.py",
+    f"c.ServerApp.jpserver_extensions = {EXTENSIONS}\nc.IdentityProvider.token = '{{token}}'\n",
+    ("--ServerApp.port=0", "--no-browser", "--allow-root", "--ServerApp.root_dir={root}"),
+)
+KERNEL_GATEWAY = Program(
+    "kernel_gateway",
+    "jupyter_kernel_gateway_config.py",
+    "c.KernelGatewayApp.auth_token = '{token}'\n"
+    # The kernel of the tests' environment: the gateway's own may be years old.
+    "c.KernelSpecManager.ensure_native_kernel = False\n"
+    "c.JupyterWebsocketPersonality.list_kernels = True\n",
+    ("--KernelGatewayApp.ip=127.0.0.1", "--KernelGatewayApp.port={port}"),
+)
+ENTERPRISE_GATEWAY = Program(
+    "enterprise_gateway",
+    "jupyter_enterprise_gateway_config.py",
+    "c.EnterpriseGatewayApp.auth_token = '{token}'\n"
+    "c.KernelSpecManager.ensure_native_kernel = False\n"
+    "c.EnterpriseGatewayApp.list_kernels = True\n"
+    # By default it starts nothing for root, whose tests these may be.
+    "c.EnterpriseGatewayApp.unauthorized_users = []\n",
+    ("--EnterpriseGatewayApp.ip=127.0.0.1", "--EnterpriseGatewayApp.port={port}"),
+)
+
+
 @asynccontextmanager
-async def running_gateway(folder: Path, config: str = "") -> AsyncIterator[Gateway]:
+async def running_gateway(
+    folder: Path, config: str = "", program: Program = JUPYTER_SERVER
+) -> AsyncIterator[Gateway]:
     """Starts a gateway with the kernelspecs ``python3`` and ``bash``; ``config`` is added to its own."""
     token = secrets.token_hex()
     for name in ("root", "config"):
         (folder / name).mkdir(parents=True)
     bash = [sys.executable, "-m", "bash_kernel", "-f", "{connection_file}"]
     write_kernelspec(folder / "data" / "kernels", "bash", bash, language="bash")
-    (folder / "config" / "jupyter_server_config.py").write_text(
-        f"c = get_config()\nc.ServerApp.jpserver_extensions = {EXTENSIONS}\n"
-        f"c.IdentityProvider.token = {token!r}\n"
+    if program.packages:
+        ipython = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        write_kernelspec(folder / "data" / "kernels", "python3", ipython)
+    (folder / "config" / program.config).write_text(
+        f"c = get_config()\n{program.settings.replace('{token}', token)}"
         # How often it looks whether kernels live, in seconds: 3 by default.
         f"c.KernelRestarter.time_to_dead = 1.0\n{config}"
     )
+    python = sys.executable
+    if program.packages:
+        python = str(await asyncio.to_thread(with_packages, *program.packages))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    arguments = (each.format(root=folder / "root", port=port) for each in program.arguments)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "jupyter_server", "--ServerApp.port=0", "--no-browser"),
-        *("--allow-root", f"--ServerApp.root_dir={folder / 'root'}"),
+        *(python, "-m", program.module, *arguments),
         env={
             **os.environ,
             "JUPYTER_CONFIG_DIR": str(folder / "config"),

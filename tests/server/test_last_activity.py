@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jupyter_server._tz import utcnow
+from traitlets.config import Config
 
-from tests.server.conftest import Call
+from tests.proposals import running
+from tests.server.conftest import Ask, Call
+from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.server import activity
+from tk_ai_extension.workspace.permission_requests import PermissionRequest, Reply
 
 
 @pytest.mark.proves("fault:idle-culler")
@@ -23,7 +29,12 @@ async def test_a_call_that_waits_is_activity_until_it_is_answered(
     monkeypatch.setattr(activity, "INTERVAL", 0.05)
     server = extension.serverapp
     times = server.web_app.settings["last_activity_times"]
-    looking = activity.ServerActivity(server.web_app.settings, extension.services.working)
+    looking = activity.ServerActivity(
+        server.web_app.settings,
+        server.kernel_manager,
+        extension.services.working,
+        extension.services.kernels_in_use,
+    )
     looking.start()
     code = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)"
     waiting = asyncio.ensure_future(call("execute_ipython", notebook=notebook, code=code, wait=60))
@@ -42,3 +53,94 @@ async def test_a_call_that_waits_is_activity_until_it_is_answered(
     assert extension.current_activity() is None
     assert not server.extension_manager.any_activity()
     assert server.web_app.last_activity() >= max(seen)
+
+
+def age(kernel: Any) -> None:
+    """Makes a kernel look as if nothing had happened in it for an hour."""
+    kernel.last_activity = utcnow() - timedelta(hours=1)
+
+
+class Culled:
+    """A server's kernel after a look for activity and one of Jupyter's culler."""
+
+    def __init__(self, extension: Any) -> None:
+        server = extension.serverapp
+        self._manager = server.kernel_manager
+        self._manager.cull_idle_timeout = 60
+        self._activity = activity.ServerActivity(
+            server.web_app.settings,
+            self._manager,
+            extension.services.working,
+            extension.services.kernels_in_use,
+        )
+
+    async def __call__(self, kernel_id: str) -> bool:
+        """Whether the kernel, in which nothing ran for an hour, is culled."""
+        age(self._manager.get_kernel(kernel_id))
+        await self._activity._look()
+        await self._manager.cull_kernel_if_idle(kernel_id)
+        return kernel_id not in self._manager
+
+
+class TestKernelsOfWaitingWork:
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config) -> Config:
+        jp_server_config.TkAIExtensionApp.chat_provider = "tour"
+        return jp_server_config
+
+    @pytest.mark.proves("fault:kernel-culler")
+    async def test_the_kernel_of_a_turn_that_waits_for_approval_is_not_culled_until_it_ends(
+        self, call: Call, ask: Ask, extension: Any, notebook: str, jp_auth_header: dict[str, str]
+    ) -> None:
+        _, used = await call("use_notebook", notebook=notebook)
+        _, other = await call("use_notebook", notebook="other.ipynb", mode="create")
+        policy = extension.services.workspace.policy
+        events = policy.follow(extension.services.owner)
+        message = {"message": "start", "notebook": notebook, "mode": "ask"}
+        turn = asyncio.ensure_future(ask("POST", "api/tk-ai/mcp/chat", message, **jp_auth_header))
+        async with asyncio.timeout(60):
+            while (event := await anext(events)).kind != "asked":
+                pass
+        culled = Culled(extension)
+        assert not await culled(used["kernel_id"])
+        assert await culled(other["kernel_id"])
+        policy.answer(extension.services.owner, event.request.id, "deny")
+        async with asyncio.timeout(60):
+            assert (await turn).code == 200
+        await events.aclose()
+        assert await culled(used["kernel_id"])
+
+    @pytest.mark.proves("fault:kernel-culler")
+    async def test_the_kernel_of_a_call_that_waits_for_approval_is_not_culled_until_it_is_answered(
+        self, call: Call, extension: Any, notebook: str
+    ) -> None:
+        _, used = await call("use_notebook", notebook=notebook)
+        answered = asyncio.Event()
+
+        class Person:
+            async def ask(self, request: PermissionRequest) -> Reply | None:
+                assert request.notebook == notebook
+                await answered.wait()
+                return Reply("once")
+
+        policy, services = extension.services.workspace.policy, extension.services
+        caller = Caller(services.owner, "an-agent", mode="ask")
+        check = policy.check(
+            caller,
+            "execute_cell",
+            "EXECUTE",
+            arguments={},
+            proposal=running("x = 1", notebook, used["kernel_id"]),
+            approver=Person(),
+        )
+        waiting = asyncio.create_task(check)
+        services.calls += 1
+        async with asyncio.timeout(60):
+            while not policy.asking():
+                await asyncio.wait([waiting], timeout=0.01)
+        culled = Culled(extension)
+        assert not await culled(used["kernel_id"])
+        answered.set()
+        await waiting
+        services.calls -= 1
+        assert await culled(used["kernel_id"])

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from tk_ai_extension.server.services import InterfaceSettings, Services
 
-SETTINGS = InterfaceSettings(("default",), 1_000, frozenset(), 1.0, 1)
+SETTINGS = InterfaceSettings(("default",), (), 1_000, frozenset(), 1.0, 1)
 
 
 async def test_a_server_that_stops_before_anybody_called_puts_nothing_together() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from traitlets.config import Config
 
-from tests.server.conftest import Call
+from tests.server.conftest import Ask, Call
 from tk_ai_extension.server.app import TkAIExtensionApp
 
 
@@ -46,6 +46,28 @@ class TestBounds:
         assert (status, refused["error"]["code"]) == (400, "invalid_arguments")
         assert {path.suffix for path in (tmp_path / "state").rglob("*.sqlite")} == {".sqlite"}
         assert extension.services.backends["executor"] == "direct"
+
+
+class TestAllowedToolsets:
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config) -> Config:
+        jp_server_config.TkAIExtensionApp.allowed_toolsets = ["introspection"]
+        return jp_server_config
+
+    @pytest.mark.proves("ext:allowed-toolsets")
+    async def test_a_toolset_that_is_not_allowed_is_refused_whatever_it_is_chosen_with(
+        self, ask: Ask, jp_auth_header: dict[str, str]
+    ) -> None:
+        for path, body in (("tools/python", {"cells": []}), ("mcp", {}), ("tools/list_files", {})):
+            chosen = f"api/tk-ai/{path}?toolsets=introspection,omp"
+            refused = await ask("POST", chosen, body, Accept="application/json", **jp_auth_header)
+            assert refused.code == 403, path
+            assert b"does not allow the toolset `omp`" in refused.body
+        for toolsets in ("", "?toolsets=default,introspection"):
+            answer = await ask(
+                "POST", f"api/tk-ai/tools/list_files{toolsets}", {}, **jp_auth_header
+            )
+            assert answer.code == 200, answer.body
 
 
 class TestPlan:

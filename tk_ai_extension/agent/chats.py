@@ -149,9 +149,9 @@ class Chats:
         return [(chat, chat.id in elsewhere or self._busy(chat.id)) for chat in chats]
 
     @property
-    def working(self) -> int:
-        """Number of chats with a running or queued turn in this server."""
-        return sum(live.busy for live in self._live.values())
+    def working(self) -> list[ChatSession]:
+        """Chats with a running or queued turn in this server."""
+        return [live for live in self._live.values() if live.busy]
 
     async def busy(self, chat: Chat) -> bool:
         """Whether a turn of a chat is running or queued, in this server or another."""

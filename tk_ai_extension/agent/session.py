@@ -108,6 +108,15 @@ class ChatSession:
         """Whether a turn is running or queued."""
         return self._turn is not None or not self._waiting.empty()
 
+    @property
+    def notebooks(self) -> set[str]:
+        """The notebooks of the running turn: the message's, and those that the chat has connected."""
+        if self._turn is None:
+            return set()
+        connected = self._services.workspace.notebooks.list(self._turn.caller)
+        named = self._turn.message.notebook
+        return {each.path for each in connected} | ({named} if named is not None else set())
+
     def send(self, message: Message, answer: PlanSettled | None = None) -> str:
         """Queue a turn and return its id.
 

@@ -32,7 +32,7 @@ its root folder. Then start a new chat; with the file, no restart is needed:
 - `CLAUDE_CODE_USE_BEDROCK=1` and `AWS_REGION`: Amazon Bedrock, with AWS credentials.
 - `CLAUDE_CODE_USE_VERTEX=1`, `CLOUD_ML_REGION` and `ANTHROPIC_VERTEX_PROJECT_ID`: Google Vertex AI.
 
-Only the Claude process gets keys: no kernel, notebook or log sees them. `/api/tk-ai/health` says \
+Keys are sent to the provider only: no kernel, notebook or log sees them. `/api/tk-ai/health` says \
 what was found and what is missing."""
 
 OPEN: Final = "You have no notebook open, so I create `tour.ipynb` with its own kernel."
@@ -102,3 +102,9 @@ tour_lost = tour_celsius[0] - tour_celcius[-1]
 print(f"{tour_lost:.1f} °C in {tour_minutes[-1]} minutes")"""
 
 FIXED_CELL: Final = FAILING_CELL.replace("tour_celcius", "tour_celsius")
+
+COMPLETION: Final = "The tour wrote this, not a model: Tab accepts it."
+"""What a completion says where no model is connected."""
+
+EDITED: Final = "The tour, a script, wrote this line. A connected model would do: {prompt}"
+"""The line that the tour adds to a cell."""

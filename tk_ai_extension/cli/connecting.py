@@ -1,9 +1,9 @@
 """Discovery of a command's server, and line-based connections to it.
 
-A connection begins as a request to the server's extension (``Upgrade: tk-ai-ndjson``) and carries lines
-in both directions from then on, over the socket of a project's own server or the port of a person's.
-It uses the standard library's sockets: importing `http.client` takes longer than the rest of a
-command.
+A connection begins as a request to the server's extension and carries lines in both directions from
+then on: over the socket of a project's own server (``Upgrade: tk-ai-ndjson``), or over the port of a
+person's, in a WebSocket (``Upgrade: websocket``), which proxies forward. It uses the standard library's
+sockets: importing `http.client` takes longer than the rest of a command.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from binascii import b2a_base64
 
 from tk_ai_extension.cli.project import Project, Refused
 
@@ -88,17 +89,22 @@ class ServerEndpoint:
             raise self._no_answer(timeout) from None
         if connection is None:
             raise NoAnswer(f"{self.url} does not answer: no server is listening.")
+        upgrade = PROTOCOLS[-1] if self.project is not None else _websocket()
         head = (
             f"GET /{base}{path} HTTP/1.1\r\nHost: {netloc}\r\nConnection: Upgrade\r\n"
-            f"Upgrade: {PROTOCOLS[-1]}\r\nAuthorization: token {self.token}\r\n\r\n"
+            f"Upgrade: {upgrade}\r\nAuthorization: token {self.token}\r\n\r\n"
         )
         try:
             connection.settimeout(timeout)
             connection.sendall(head.encode("latin-1", "replace"))
             status, said, headers = _head(connection)
-            if status == 101:  # the server sends nothing before the client does
+            if status == 101:  # the server sends no line before the client does
                 connection.settimeout(None)
-                return connection
+                if self.project is not None:
+                    return connection
+                from tk_ai_extension.cli.websocket import stream_of
+
+                return stream_of(connection, said)
             if status == 307 and self.project is not None:
                 # Only trust a redirect of the project's own server, over its socket: it includes the token.
                 connection.close()
@@ -143,6 +149,16 @@ class ServerEndpoint:
         except (OSError, ValueError):
             return None
         return connection
+
+
+def _websocket() -> str:
+    """Return the header `Upgrade` of a WebSocket, and what belongs to it."""
+    # The server's answer to the key is not checked: it names the protocol, which only the extension knows.
+    key = b2a_base64(os.urandom(16), newline=False).decode()
+    return (
+        f"websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
+        f"Sec-WebSocket-Protocol: {PROTOCOLS[0]}"
+    )
 
 
 def _head(connection: socket.socket) -> tuple[int, bytes, dict[str, str]]:

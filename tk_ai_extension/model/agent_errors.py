@@ -54,6 +54,25 @@ class NoModel(ToolError):
     default_hint = "Set ANTHROPIC_API_KEY in the server's environment, then restart the server."
 
 
+class NoDirectModel(ToolError):
+    """The connected model is reached by Claude's process only, which is too slow to complete code."""
+
+    code = "no_direct_model"
+    status = 409
+    default_hint = (
+        "Set ANTHROPIC_API_KEY, or ANTHROPIC_BASE_URL and ANTHROPIC_MODEL, in the environment of the "
+        "server."
+    )
+
+
+class CompletionReplaced(ToolError):
+    """A newer request for code from the same page replaced this one."""
+
+    code = "completion_replaced"
+    status = 409
+    default_hint = "Use the answer to the newer request."
+
+
 class FolderNotTrusted(ToolError):
     """The folder's file of keys is not used until the user trusts the folder."""
 

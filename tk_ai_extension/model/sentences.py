@@ -139,6 +139,12 @@ _ERRORS: Final = {
     "chat_missing": "You have no chat `{chat}`.",
     "chats_many": ("{count} chat is running.", "{count} chats are running."),
     "chats_many_hint": "Wait until one ends, or stop one.",
+    "code_again_hint": "Try again.",
+    "code_cut": "The new source is too long for one answer of the model.",
+    "code_cut_hint": "Split the cell, or ask in the chat.",
+    "code_many": ("{count} request for code is running.", "{count} requests for code are running."),
+    "code_replaced": "A newer request replaced this one.",
+    "code_unreadable": "The model did not answer with the source of a cell.",
     "folder_untrusted": "This folder has a file with a key. Trust the folder to use it.",
     "folder_untrusted_hint": (
         "Read it, then trust the folder: in the panel, or by `nb chat --trust-folder` in {folder}."
@@ -152,6 +158,7 @@ _ERRORS: Final = {
     "model_failed_status": "The model could not answer ({status}): {why}.",
     "model_missing": "Unknown model `{model}`.",
     "model_missing_hint": "Choose one of: {models}.",
+    "model_indirect": "{provider} cannot complete code or edit a cell in place.",
     "model_none": "No model is connected: there is no key.",
     "model_not_ready": "{provider} is not configured yet.",
     "model_ready": "Ready.",

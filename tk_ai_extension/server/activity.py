@@ -1,8 +1,9 @@
-"""Prevents culling of a server that is working for somebody."""
+"""Prevents culling of a server, and of kernels, that work for somebody."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +20,30 @@ NAME = "tk_ai_extension"
 
 
 class ServerActivity:
-    """Reports running work in Jupyter's ``last_activity_times``.
+    """Reports running work in Jupyter's ``last_activity_times``, and in the ``last_activity`` of kernels.
 
     JupyterHub and `ServerApp.shutdown_no_activity_timeout` only count arriving requests and
-    kernels, not a waiting call or a turn that waits for approval.
+    kernels, not a waiting call or a turn that waits for approval. `MappingKernelManager.cull_idle_timeout`
+    only counts what a kernel runs, not the turn that has its variables and thinks or waits.
 
     Args:
         settings: The web application's settings.
+        manager: The server's kernel manager.
         working: Returns the number of running operations.
+        kernels_in_use: Returns the kernels that running work needs, even while they run nothing.
     """
 
-    def __init__(self, settings: MutableMapping[str, Any], working: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        settings: MutableMapping[str, Any],
+        manager: Any,
+        working: Callable[[], int],
+        kernels_in_use: Callable[[], Awaitable[Iterable[str]]],
+    ) -> None:
         self._times: dict[str, datetime] = settings.setdefault("last_activity_times", {})
+        self._manager = manager
         self._working = working
+        self._kernels_in_use = kernels_in_use
         self._looking = PeriodicCallback(self._look, INTERVAL * 1_000)
 
     def start(self) -> None:
@@ -42,6 +54,10 @@ class ServerActivity:
         """Stop polling."""
         self._looking.stop()
 
-    def _look(self) -> None:
-        if self._working():
-            self._times[NAME] = utcnow()
+    async def _look(self) -> None:
+        if not self._working():
+            return
+        self._times[NAME] = utcnow()
+        for kernel_id in await self._kernels_in_use():
+            with suppress(KeyError):  # it was shut down meanwhile
+                self._manager.get_kernel(kernel_id).last_activity = utcnow()

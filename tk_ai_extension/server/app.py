@@ -50,6 +50,12 @@ class TkAIExtensionApp(ExtensionApp):
         help="The default toolsets of a connection (`?toolsets=` overrides them).",
     ).tag(config=True)
 
+    allowed_toolsets = List(
+        Unicode(),
+        help="""The only toolsets that a connection may choose besides the default ones; empty for all.
+        Others are refused with `permission_denied`.""",
+    ).tag(config=True)
+
     mode_cap = Enum(
         ("plan", "ask", "edit", "auto"),
         "auto",
@@ -300,7 +306,12 @@ class TkAIExtensionApp(ExtensionApp):
         self._tabs = self.settings[TABS_KEY] = Tabs()
         self._channels = self.settings[CHANNELS_KEY] = PageChannels()
         self.settings[SETTINGS_KEY] = self.services
-        self._activity = ServerActivity(server.web_app.settings, self.services.working)
+        self._activity = ServerActivity(
+            server.web_app.settings,
+            managers.kernels,
+            self.services.working,
+            self.services.kernels_in_use,
+        )
 
     def initialize_handlers(self) -> None:
         """Add the routes."""
@@ -351,6 +362,7 @@ class TkAIExtensionApp(ExtensionApp):
     def _interface_settings(self) -> InterfaceSettings:
         return InterfaceSettings(
             toolsets=tuple(self.toolsets),
+            allowed_toolsets=tuple(self.allowed_toolsets),
             max_body=self.max_body,
             allowed_origins=frozenset(
                 origin.lower().rstrip("/") for origin in self.allowed_origins

@@ -23,6 +23,12 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, create_model
 from typing_extensions import TypedDict
 
 from tk_ai_extension.agent import events
+from tk_ai_extension.agent.code_requests import (
+    CompletedCode,
+    CompletionRequest,
+    EditedCell,
+    EditRequest,
+)
 from tk_ai_extension.agent.models import ModelsInfo
 from tk_ai_extension.agent.requests import Attachment, ChatRequest, PlanAnswer
 from tk_ai_extension.model.callers import Mode
@@ -35,7 +41,17 @@ from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcom
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE
 from tk_ai_extension.workspace.undo_entries import TakenBack
 
-__all__ = ["Activity", "Attachment", "ChatRequest", "PlanAnswer", "parsed"]
+__all__ = [
+    "Activity",
+    "Attachment",
+    "ChatRequest",
+    "CompletedCode",
+    "CompletionRequest",
+    "EditRequest",
+    "EditedCell",
+    "PlanAnswer",
+    "parsed",
+]
 
 # --- requests
 

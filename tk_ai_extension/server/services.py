@@ -27,6 +27,7 @@ from tk_ai_extension.server.users import user_of_cells
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
+    from tk_ai_extension.agent.code_assistant import CodeAssistant
     from tk_ai_extension.agent.models import ModelSource
     from tk_ai_extension.cli.project_services import ProjectServices
     from tk_ai_extension.mcp.http import McpHttp
@@ -47,6 +48,7 @@ class InterfaceSettings:
     """Settings of the interfaces; see the app's traits."""
 
     toolsets: tuple[str, ...]
+    allowed_toolsets: tuple[str, ...]
     max_body: int
     allowed_origins: frozenset[str]
     session_timeout: float
@@ -80,7 +82,9 @@ class Services:
         self.settings = settings
         self.owner = owner()
         """The user who runs the server; looked up once, since that may query a directory service."""
-        self.registries = Registries(settings.toolsets, lambda: self._components.ownership)
+        self.registries = Registries(
+            settings.toolsets, lambda: self._components.ownership, settings.allowed_toolsets
+        )
         self.exchanges: set[AsgiExchange] = set()
         """Running MCP requests."""
         self.streams: set[asyncio.Task[None]] = set()
@@ -94,6 +98,7 @@ class Services:
         self._models = Lazy(self._load_models, "tk-ai model imports")
         self._mcp = Lazy(self._load_mcp, "tk-ai MCP imports")
         self._chats = Lazy(self._load_chats, "tk-ai chat imports")
+        self._code = Lazy(self._load_code, "tk-ai code imports")
         self._commands = Lazy(self._load_commands, "tk-ai command imports")
         self._preparing: asyncio.Task[None] | None = None
         # Concurrent imports of modules with cycles may see partially initialized modules.
@@ -124,10 +129,22 @@ class Services:
     def working(self) -> int:
         """Return the number of running calls, executions and turns."""
         made = self._chats.made
-        chats = made.working if made is not None else 0
+        chats = len(made.working) if made is not None else 0
         runs = len(self.workspace.executions.active()) if "_components" in vars(self) else 0
         posts = sum(exchange.is_call for exchange in self.exchanges)
         return self.calls + posts + runs + chats
+
+    async def kernels_in_use(self) -> set[str]:
+        """Return the kernels of running turns, and of calls that wait for approval."""
+        made = self._chats.made
+        if "_components" not in vars(self):
+            return set()
+        waiting = (each.proposal.kernel for each in self.workspace.policy.asking())
+        kernels = [None if kernel is None else kernel.id for kernel in waiting]
+        turns = [] if made is None else made.working
+        paths = {path for each in turns for path in each.notebooks}
+        kernels += [await self.workspace.kernel_of(path) for path in paths]
+        return {each for each in kernels if each is not None}
 
     async def renamed(self, old: str, new: str) -> None:
         """Handle the rename of a notebook or of a folder above notebooks."""
@@ -200,6 +217,15 @@ class Services:
         await self.tools()
         return await self._made(self._chats)
 
+    async def code_assistant(self) -> CodeAssistant:
+        """Return what completes code and edits cells by a prompt, imported on first use.
+
+        Raises:
+            HTTPError: 503, the server is stopping.
+        """
+        await self.tools()
+        return await self._made(self._code)
+
     @property
     def project(self) -> ProjectServices | None:
         """Services of a project's own server; None in a person's."""
@@ -230,6 +256,9 @@ class Services:
         if chats is not None:
             # First: running turns end and no new ones begin.
             await chats.close()
+        code = await self._code.settled()
+        if code is not None:
+            await code.close()
         if "_components" not in vars(self):
             return
         # Executions first: callers that wait for them get their result.
@@ -318,6 +347,13 @@ class Services:
 
         context = command_context(self, self._components, self.registries.get())
         return CommandServer(context, self.managers.server)
+
+    async def _load_code(self) -> CodeAssistant:
+        await self._import("tk_ai_extension.server.code_services")
+        self._check_open()
+        from tk_ai_extension.server.code_services import build_code_assistant
+
+        return build_code_assistant(self._components, self.owner)
 
     async def _load_chats(self) -> Chats:
         await self._import("tk_ai_extension.server.chat_services")

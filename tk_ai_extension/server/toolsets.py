@@ -15,12 +15,17 @@ class Registries:
     Args:
         default: The default toolsets.
         ownership: Returns what decides which calls belong to another server.
+        allowed: The only toolsets, besides the default ones, that a connection may choose; empty for all.
     """
 
     def __init__(
-        self, default: Sequence[str], ownership: Callable[[], Ownership | None] = lambda: None
+        self,
+        default: Sequence[str],
+        ownership: Callable[[], Ownership | None] = lambda: None,
+        allowed: Sequence[str] = (),
     ) -> None:
         self._ownership = ownership
+        self._allowed = frozenset((*default, *allowed)) if allowed else None
         self._default = ",".join(default)
         self._made: dict[tuple[str, ...], Registry] = {}
 
@@ -29,15 +34,21 @@ class Registries:
 
         Raises:
             InvalidArguments: an unknown toolset, or none.
+            PermissionDenied: the administrator does not allow a toolset.
         """
         # Imported on first use: pydantic alone would slow down the server's start.
-        from tk_ai_extension.model.errors import InvalidArguments
+        from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
         from tk_ai_extension.tools.registry import Registry
 
         names = (self._default if toolsets is None else toolsets).split(",")
         chosen = tuple(sorted({name.strip() for name in names} - {""}))
         if not chosen:
             raise InvalidArguments("`toolsets` is empty.", hint="Omit `toolsets`, or name one.")
+        if self._allowed is not None and (refused := set(chosen) - self._allowed):
+            raise PermissionDenied(
+                f"This server does not allow the toolset `{min(refused)}`.",
+                hint=f"Choose from {', '.join(sorted(self._allowed))}.",
+            )
         # Only valid combinations are stored, so that their number is bounded.
         if chosen not in self._made:
             self._made[chosen] = Registry.load(chosen, self._ownership())

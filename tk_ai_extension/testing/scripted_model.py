@@ -181,7 +181,7 @@ class ScriptedModel:
     ) -> None:
         self.requests: list[MessagesRequest] = []
         """All requests for messages, in order, for assertions."""
-        self.names = (MODEL,)
+        self.names: tuple[str, ...] = (MODEL,)
         self._turns = deque(turns)
         self._chats = {marker: deque(script) for marker, script in (chats or {}).items()}
         self._key = key

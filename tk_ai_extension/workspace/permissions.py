@@ -216,6 +216,10 @@ class PermissionPolicy:
         self._expire()
         return [request for request in self._pending.values() if request.caller.user == user]
 
+    def asking(self) -> list[PermissionRequest]:
+        """Return the pending requests of all users for which a call waits."""
+        return [each for id_, each in self._pending.items() if id_ in self._asking]
+
     def follow(self, user: str) -> AsyncGenerator[PermissionEvent]:
         """Yield the events of a user's requests, beginning with the pending ones.
 

@@ -33,12 +33,7 @@ from tk_ai_extension.agent.claude.translator import CostMeter, Translator
 from tk_ai_extension.agent.environment import inherited
 from tk_ai_extension.agent.imports import gc_paused
 from tk_ai_extension.agent.tool_server import SERVER, build_tool_server
-from tk_ai_extension.model.agent_errors import (
-    AgentDied,
-    AgentUnavailable,
-    FolderNotTrusted,
-    NoModel,
-)
+from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
@@ -87,16 +82,7 @@ class ClaudeBackend:
 
     async def provider(self) -> Provider:
         """Return the current provider."""
-        provider = await self._provider()
-        if provider.untrusted is not None:
-            raise FolderNotTrusted(
-                Sentence("folder_untrusted"),
-                hint=provider.hint,
-                folder=provider.untrusted,
-            )
-        if not provider.ready:
-            raise NoModel(Sentence("model_not_ready", provider=provider.label), hint=provider.hint)
-        return provider
+        return (await self._provider()).require_ready()
 
     async def start(self, config: SessionConfig) -> ClaudeSession:
         """Start a process."""

@@ -1,16 +1,16 @@
 """Providers of models, and the environment of Claude's process for each.
 
 The selection uses the administrator's settings, the server's environment, the user's own file of
-keys, and the project's (`tk_ai_extension.agent.claude.sources` has the rules). It is made
-for each process, so that a new key is used at once. Values go to that process only: a
-provider's `repr`, its health and its errors name variables and never show one.
+keys, and the project's (`tk_ai_extension.agent.claude.sources` has the rules). It is made for each
+process and each request for code, so that a new key is used at once. Values go to that process and to
+the provider only: a provider's `repr`, its health and its errors name variables and never show one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from tk_ai_extension.agent.claude.sources import (
@@ -26,6 +26,7 @@ from tk_ai_extension.agent.claude.sources import (
 )
 from tk_ai_extension.agent.environment import NETWORK, SECRET_WORDS, matches
 from tk_ai_extension.agent.models import ModelsInfo
+from tk_ai_extension.model.agent_errors import FolderNotTrusted, NoModel
 from tk_ai_extension.model.sentences import Sentence, sentence_info
 
 LABELS: Mapping[ProviderName, str] = {
@@ -130,6 +131,21 @@ class Provider:
     def _hint_sentence(self) -> Any:
         info = sentence_info(self.hint)
         return info and info.as_dict()
+
+    def require_ready(self) -> Self:
+        """Return the provider if it is ready.
+
+        Raises:
+            FolderNotTrusted: its key is in a folder that the user has not trusted.
+            NoModel: something is missing.
+        """
+        if self.untrusted is not None:
+            raise FolderNotTrusted(
+                Sentence("folder_untrusted"), hint=self.hint, folder=self.untrusted
+            )
+        if not self.ready:
+            raise NoModel(Sentence("model_not_ready", provider=self.label), hint=self.hint)
+        return self
 
     def health(self) -> ModelsInfo:
         """Return what is configured and what is missing, as JSON without values."""

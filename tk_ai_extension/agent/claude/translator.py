@@ -200,13 +200,24 @@ def failure(result: ResultMessage, redact: Callable[[str], str]) -> ToolError | 
     said = redact(said.removeprefix("API Error: ")).rstrip(".")[:500]
     if status is None and ("not logged in" in said.lower() or "/login" in said.lower()):
         return NoModel(Sentence("model_none"))
+    return provider_error(status, said)
+
+
+def provider_error(status: int | None, said: str, hint: str | None = None) -> ToolError:
+    """Return the error for a failure of the provider.
+
+    Args:
+        status: The HTTP status of its response; None without a response.
+        said: Its message, without secrets.
+        hint: What to do, if it is something other than to send a message again.
+    """
     if status in (401, 403):
         return ModelUnauthorized(Sentence("model_refused", status=status, why=said))
     if status in (429, 503, 529):
-        return ModelBusy(Sentence("model_busy", status=status, why=said))
+        return ModelBusy(Sentence("model_busy", status=status, why=said), hint=hint)
     if status:
-        return ModelFailed(Sentence("model_failed_status", status=status, why=said))
-    return ModelFailed(Sentence("model_failed", why=said))
+        return ModelFailed(Sentence("model_failed_status", status=status, why=said), hint=hint)
+    return ModelFailed(Sentence("model_failed", why=said), hint=hint)
 
 
 def _used(result: ResultMessage, cost: float | None) -> Used:

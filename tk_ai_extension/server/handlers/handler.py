@@ -58,6 +58,10 @@ class _StalePage(HTTPError):
     hint = Sentence("page_stale_hint")
 
 
+class _StaleLogin(RouteError, _StalePage):
+    """The same, where the server cannot distinguish it from a missing login."""
+
+
 BROWSER_HEADERS = (
     "accept",
     "authorization",
@@ -302,7 +306,10 @@ class TkAIHandler(APIHandler):
 
     def _unauthenticated(self) -> HTTPError:
         sent = "Authorization" in self.request.headers or "token" in self.request.query_arguments
-        return RouteError(401, Sentence("token_refused" if sent else "token_missing"))
+        said = Sentence("token_refused" if sent else "token_missing")
+        # JupyterHub takes the login of a page whose XSRF token is stale for none.
+        is_page = not sent and self.get_cookie("_xsrf") is not None
+        return _StaleLogin(401, said) if is_page else RouteError(401, said)
 
     def _too_large(self) -> HTTPError:
         bound = self.services.settings.max_body

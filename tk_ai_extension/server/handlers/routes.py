@@ -20,6 +20,7 @@ from tk_ai_extension.server.handlers.chat import (
     ModelsHandler,
     TrustHandler,
 )
+from tk_ai_extension.server.handlers.code import CompletionHandler, EditHandler
 from tk_ai_extension.server.handlers.handler import NotFoundHandler, TkAIHandler
 from tk_ai_extension.server.handlers.mcp import McpHandler
 from tk_ai_extension.server.handlers.permissions import PermissionHandler, PermissionsHandler
@@ -44,6 +45,8 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/chats/([^/]+)/plan", ChatPlanHandler),
     (r"api/tk-ai/chats/([^/]+)/undo", ChatUndoHandler),
     (r"api/tk-ai/chats/([^/]+)/export", ChatExportHandler),
+    (r"api/tk-ai/code/completion", CompletionHandler),
+    (r"api/tk-ai/code/edit", EditHandler),
     (r"api/tk-ai/models", ModelsHandler),
     (r"api/tk-ai/trust", TrustHandler),
     (r"api/tk-ai/health", HealthHandler),

@@ -1,7 +1,7 @@
 """Line-based connections for `nb`: commands, and MCP as over stdio.
 
-A GET with ``Upgrade: tk-ai-ndjson`` becomes a connection that carries lines in both
-directions, as a WebSocket carries messages; the client sends first.
+A GET with ``Upgrade: tk-ai-ndjson``, or with a WebSocket of that protocol, becomes a connection that
+carries lines in both directions; the client sends first.
 """
 
 from __future__ import annotations
@@ -13,10 +13,24 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from tornado.ioloop import PeriodicCallback
 from tornado.iostream import IOStream, StreamClosedError
 from tornado.web import HTTPError
+from tornado.websocket import WebSocketProtocol13
 
 from tk_ai_extension.cli.connecting import PROTOCOLS, TOKEN_HEADER
+from tk_ai_extension.cli.websocket import (
+    BINARY,
+    CLOSE,
+    CONTINUED,
+    PING,
+    PONG,
+    TEXT,
+    Frames,
+    FrameTooLong,
+    frame,
+    pieces,
+)
 from tk_ai_extension.cli.wire import LONGEST_LINE
 from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.server.handlers.handler import TkAIHandler, allowed
@@ -28,15 +42,78 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 16
 
+HEARTBEAT = 15.0
+"""Interval of pings to a command that waits, in seconds."""
+
 
 class LineTooLong(ValueError):
     """A line is longer than `LONGEST_LINE`; the connection cannot be read further."""
 
 
+class WebSocketStream:
+    """The stream of bytes in a WebSocket, with the methods of `IOStream` that a `LineStream` uses.
+
+    Args:
+        stream: Where the WebSocket was opened.
+    """
+
+    def __init__(self, stream: IOStream) -> None:
+        self._stream = stream
+        self._frames = Frames()
+        self._received = bytearray()
+        self._ended = False
+        self.socket = stream.socket
+
+    def set_nodelay(self, value: bool) -> None:
+        """See `IOStream.set_nodelay`."""
+        self._stream.set_nodelay(value)
+
+    async def read_bytes(self, count: int, partial: bool = True) -> bytes:
+        """Return what was received, at least one byte.
+
+        Raises:
+            StreamClosedError: the client has disconnected, or sends no more.
+        """
+        assert partial
+        while not self._received:
+            if self._ended:
+                raise StreamClosedError
+            try:
+                self._take(await self._stream.read_bytes(count, partial=True))
+            except FrameTooLong:
+                self._ended = True
+        data = bytes(self._received)
+        self._received.clear()
+        return data
+
+    def _take(self, data: bytes) -> None:
+        for opcode, payload in self._frames.read(data):
+            if opcode == PING:
+                self._stream.write(frame(PONG, payload, masked=False)).add_done_callback(_retrieve)
+            elif opcode in (CONTINUED, TEXT, BINARY) and payload:
+                self._received += payload
+            elif opcode != PONG:
+                self._ended = True
+
+    def write(self, data: bytes) -> asyncio.Future[None]:
+        """See `IOStream.write`."""
+        return self._stream.write(pieces(data, masked=False))
+
+    def ping(self) -> None:
+        """Send a ping, which the client answers."""
+        self._stream.write(frame(PING, b"", masked=False)).add_done_callback(_retrieve)
+
+    def close(self) -> None:
+        """Close the WebSocket."""
+        if not self._stream.closed():
+            self._stream.write(frame(CLOSE, b"", masked=False)).add_done_callback(_retrieve)
+        self._stream.close()
+
+
 class LineStream:
     """Line-based connection."""
 
-    def __init__(self, stream: IOStream) -> None:
+    def __init__(self, stream: IOStream | WebSocketStream) -> None:
         self.stream = stream
         self._received = bytearray()
         self._searched = 0
@@ -93,30 +170,51 @@ class UpgradeHandler(TkAIHandler):
     """A route whose GET is upgraded to a line-based connection."""
 
     @contextmanager
-    def upgraded(self) -> Generator[LineStream]:
+    def upgraded(self, *, pings: bool = False) -> Generator[LineStream]:
         """Take over the connection and close it at the end; a stop of the server cancels the block.
+
+        Args:
+            pings: Whether a WebSocket is pinged, since proxies drop idle connections.
 
         Raises:
             HTTPError: 426, the request has no such upgrade.
         """
-        protocol = self.request.headers.get("Upgrade", "").lower()
-        if protocol not in PROTOCOLS:
+        headers = self.request.headers
+        protocol = headers.get("Upgrade", "").lower()
+        key = headers.get("Sec-WebSocket-Key", "")
+        is_websocket = (
+            protocol == "websocket"
+            and bool(key)
+            and headers.get("Sec-WebSocket-Protocol") == PROTOCOLS[0]
+        )
+        if protocol not in PROTOCOLS and not is_websocket:
             raise HTTPError(
                 426, f"This route requires `Upgrade: {PROTOCOLS[0]}`; it is used by `nb`."
             )
         self.update_api_activity()
         task = asyncio.current_task()
         assert task is not None
-        lines = LineStream(self.detach())
-        lines.write(
-            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
-            + f"Upgrade: {protocol}\r\n\r\n".encode()
-        )
+        stream = self.detach()
+        head = f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n"
+        if is_websocket:
+            accepted = WebSocketProtocol13.compute_accept_value(key)
+            head += (
+                f"Sec-WebSocket-Accept: {accepted}\r\nSec-WebSocket-Protocol: {PROTOCOLS[0]}\r\n"
+            )
+        stream.write(f"{head}\r\n".encode()).add_done_callback(_retrieve)
+        websocket = WebSocketStream(stream) if is_websocket else None
+        lines = LineStream(websocket or stream)
+        pinging = None
+        if websocket is not None and pings:
+            pinging = PeriodicCallback(websocket.ping, HEARTBEAT * 1_000)
+            pinging.start()
         self.services.streams.add(task)
         try:
             yield lines
         finally:
             self.services.streams.discard(task)
+            if pinging is not None:
+                pinging.stop()
             lines.close()
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -141,7 +239,7 @@ class CommandsHandler(UpgradeHandler):
         """Run the command in the first line."""
         services = self.services
         commands = await services.commands()
-        with self.upgraded() as lines:
+        with self.upgraded(pings=True) as lines:
             services.calls += 1
             try:
                 await commands.answer(lines, username(self))

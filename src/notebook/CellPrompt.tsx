@@ -1,0 +1,321 @@
+/** A prompt in a cell: describe a change, see the diff, accept, refine or reject it. */
+
+import type { Cell } from '@jupyterlab/cells';
+import { Notification } from '@jupyterlab/apputils';
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { ServerConnection } from '@jupyterlab/services';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { ReactWidget } from '@jupyterlab/ui-components';
+import type { Widget } from '@lumino/widgets';
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'react';
+import type { JSX, KeyboardEvent } from 'react';
+
+import { ApiError, requestJson } from '../api/client';
+import type { EditedCell } from '../api/codeModels';
+import { sayProblem } from '../api/sentences';
+import { fitted, readOnly, showMerge } from '../common/mergeView';
+import type { putInto } from './cells';
+import { writeSource } from './cellSource';
+import { codeContext, errorText } from './codeApi';
+import { languageOf } from './DiffEditor';
+
+/** Maximum number of earlier prompts in a request. */
+const MAX_ROUNDS = 20;
+
+const open = new WeakMap<Cell, CellPrompt>();
+
+/** What opens a prompt. */
+interface IOpening {
+  panel: NotebookPanel;
+  cell: Cell;
+  /** The mode of the notebook before, to which it returns. */
+  mode: 'command' | 'edit';
+  /** A text box that has the focus until the prompt is there. */
+  typed: Widget;
+  /** The path of the notebook on the server. */
+  path: string;
+  settings: ServerConnection.ISettings;
+  /** Inserts it into the cell: an argument, since a module that two chunks import is not inlined. */
+  put: typeof putInto;
+  trans: TranslationBundle;
+}
+
+/** Open the prompt of a cell, or focus it if it is open. */
+export function openPrompt(opening: IOpening): void {
+  const { panel, cell, mode, typed, path, settings, put, trans } = opening;
+  const close = (): void => {
+    if (mode === 'edit') {
+      panel.content.mode = 'edit';
+      cell.editor?.focus();
+    } else {
+      cell.node.focus({ preventScroll: true });
+    }
+  };
+  const shown = open.get(cell);
+  if (shown?.isDisposed === false) {
+    typed.dispose();
+    shown.focus();
+    return;
+  }
+  if (cell.readOnly) {
+    typed.dispose();
+    close();
+    Notification.warning(trans.__('This cell is read-only.'), { autoClose: 5000 });
+    return;
+  }
+  const propose: Propose = (about, signal) => {
+    const body = { ...codeContext(panel, cell, path), ...about, error: errorText(cell) };
+    return requestJson<EditedCell>(settings, 'POST', 'code/edit', body, signal);
+  };
+  const onClose = (): void => {
+    made.dispose();
+    if (!cell.isDisposed) {
+      close();
+    }
+  };
+  const made: CellPrompt = new CellPrompt({ cell, propose, typed, trans, onClose });
+  cell.disposed.connect(() => made.dispose());
+  open.set(cell, made);
+  put(cell, made, 'below-input');
+}
+
+/** An earlier prompt and its proposal. */
+interface IRound {
+  prompt: string;
+  source: string;
+}
+
+/** Requests a proposal. */
+export type Propose = (
+  about: { prompt: string; source: string; earlier: IRound[] },
+  signal: AbortSignal
+) => Promise<EditedCell>;
+
+/** The prompt of one cell. */
+export class CellPrompt extends ReactWidget {
+  constructor(private readonly _props: IProps) {
+    super();
+    this.addClass('tk-Review');
+  }
+
+  /** Focus the box. */
+  focus(): void {
+    this.node.querySelector('textarea')?.focus();
+  }
+
+  protected override render(): JSX.Element {
+    return <PromptView {...this._props} />;
+  }
+}
+
+interface IProps {
+  cell: Cell;
+  propose: Propose;
+  /** A text box whose text is taken over; it is disposed. */
+  typed?: Widget;
+  trans: TranslationBundle;
+  onClose: () => void;
+}
+
+/** A proposal for a source. */
+interface IProposal {
+  /** The source of the cell that it is for. */
+  base: string;
+  source: string;
+  scripted: boolean;
+  /** The prompts so far with what was proposed. */
+  rounds: IRound[];
+}
+
+/** The view of a prompt. */
+export function PromptView({ cell, propose, typed, trans, onClose }: IProps): JSX.Element {
+  const shared = cell.model.sharedModel;
+  const [text, setText] = useState('');
+  const [proposal, setProposal] = useState<IProposal | null>(null);
+  const [asking, setAsking] = useState<AbortController | null>(null);
+  const [problem, setProblem] = useState('');
+  const box = useRef<HTMLTextAreaElement>(null);
+  const diff = useRef<HTMLDivElement>(null);
+  const hint = useId();
+  useEffect(() => {
+    if (typed?.isDisposed === false) {
+      setText((typed.node as HTMLTextAreaElement).value.trimEnd());
+      typed.dispose();
+    }
+    box.current?.focus();
+  }, [typed]);
+  useLayoutEffect(() => {
+    const node = box.current;
+    if (node) {
+      // As high as its text, within the limit of its style.
+      node.style.height = 'auto';
+      node.style.height = `${node.scrollHeight + node.offsetHeight - node.clientHeight}px`;
+    }
+  }, [text]);
+  // Closing it cancels the request.
+  useEffect(() => () => asking?.abort(), [asking]);
+  useEffect(() => {
+    const node = diff.current;
+    return node && proposal ? showProposal(node, cell, proposal, trans) : undefined;
+  }, [cell, proposal, trans]);
+
+  const send = async (): Promise<void> => {
+    const prompt = text.trim();
+    if (prompt === '' || asking !== null) {
+      return;
+    }
+    const source = shared.source;
+    // Proposals for another source are not refined.
+    const earlier = proposal?.base === source ? proposal.rounds.slice(-MAX_ROUNDS) : [];
+    const controller = new AbortController();
+    setAsking(controller);
+    setProblem('');
+    try {
+      const found = await propose({ prompt, source, earlier }, controller.signal);
+      if (!controller.signal.aborted) {
+        const rounds = [...earlier, { prompt, source: found.source }];
+        setProposal({ base: source, source: found.source, scripted: found.scripted, rounds });
+        setText('');
+      }
+    } catch (error) {
+      if (!controller.signal.aborted) {
+        setProblem(said(error, trans));
+      }
+    }
+    setAsking(null);
+  };
+  const accept = (): void => {
+    if (proposal === null || asking !== null) {
+      return;
+    }
+    if (writeSource(shared, proposal.base, proposal.source)) {
+      onClose();
+      return;
+    }
+    // Sending the last prompt again asks for the source as it is now.
+    setText(text || (proposal.rounds.at(-1)?.prompt ?? ''));
+    setProposal(null);
+    setProblem(
+      trans.__('The cell has changed since, and nothing was written. Send the prompt again.')
+    );
+    box.current?.focus();
+  };
+  const stop = (): void => {
+    asking?.abort();
+    setAsking(null);
+    box.current?.focus();
+  };
+  const onKeyDown = (event: KeyboardEvent): void => {
+    const { key, ctrlKey, metaKey, shiftKey, nativeEvent } = event;
+    if (nativeEvent.isComposing) {
+      return;
+    }
+    if (key === 'Escape') {
+      (asking === null ? onClose : stop)();
+    } else if (key === 'Enter' && (ctrlKey || metaKey)) {
+      accept();
+    } else if (key === 'Enter' && !shiftKey && event.target === box.current) {
+      void send();
+    } else {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  };
+
+  const isNew = proposal === null;
+  const title = isNew
+    ? trans.__('Describe the change of this cell')
+    : trans.__('Refine the change');
+  const status =
+    asking !== null
+      ? trans.__('Writing…')
+      : isNew
+        ? ''
+        : proposal.source === proposal.base
+          ? trans.__('The model proposes no change.')
+          : proposal.scripted
+            ? trans.__('No model is connected: the tour, a script, wrote this.')
+            : trans.__('A proposal. Nothing is written yet.');
+  const button = (label: string, onClick: () => void, disabled = false): JSX.Element => (
+    // A disabled button would lose the focus.
+    <button type="button" className="tk-CellButton" aria-disabled={disabled} onClick={onClick}>
+      {label}
+    </button>
+  );
+  return (
+    <div
+      className="tk-Review-box"
+      role="group"
+      aria-label={trans.__('Edit this cell with a prompt')}
+      onKeyDown={onKeyDown}
+    >
+      <div ref={diff} className="tk-Review-merge" hidden={isNew} />
+      <div className="tk-Review-words" role="status">
+        {status}
+      </div>
+      {problem !== '' && (
+        <div className="tk-Review-said" role="alert">
+          {problem}
+        </div>
+      )}
+      <div className="tk-Review-bar">
+        <textarea
+          ref={box}
+          className="tk-Box tk-Review-title"
+          aria-label={title}
+          aria-describedby={hint}
+          placeholder={title}
+          rows={1}
+          readOnly={asking !== null}
+          value={text}
+          onChange={event => setText(event.target.value)}
+        />
+        {asking !== null && button(trans.__('Stop'), stop)}
+        {asking === null && !isNew && button(trans.__('Accept'), accept)}
+        {asking === null &&
+          button(
+            isNew ? trans.__('Send') : trans.__('Refine'),
+            () => void send(),
+            text.trim() === ''
+          )}
+        {asking === null && button(isNew ? trans.__('Close') : trans.__('Reject'), onClose)}
+      </div>
+      <div id={hint} className="tk-Review-words">
+        {asking !== null
+          ? trans.__('Escape stops it.')
+          : isNew
+            ? trans.__('Enter sends, Escape closes.')
+            : trans.__('Ctrl+Enter accepts, Enter refines, Escape rejects.')}
+      </div>
+    </div>
+  );
+}
+
+/** Show the diff of a proposal in a node. Returns a function that removes it. */
+function showProposal(
+  node: HTMLElement,
+  cell: Cell,
+  { base, source }: IProposal,
+  trans: TranslationBundle
+): () => void {
+  const side = (name: string, doc: string) => ({
+    doc,
+    extensions: [readOnly(name), languageOf(cell)]
+  });
+  const view = fitted(node, isWide =>
+    showMerge(node, isWide, {
+      before: side(trans.__('Before'), base),
+      now: side(trans.__('Proposal'), source),
+      collapse: true
+    })
+  );
+  return view.destroy;
+}
+
+function said(error: unknown, trans: TranslationBundle): string {
+  if (!(error instanceof ApiError)) {
+    throw error;
+  }
+  return sayProblem(error.problem, trans).join(' ').trim();
+}

@@ -1,0 +1,54 @@
+"""Executions behind the gateways that people run, from their packages (`make soak`).
+
+Each has an environment of its own: Enterprise Gateway holds Jupyter's packages back for years.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+
+from tests.kernels.conftest import Server, running_server
+from tests.kernels.gateways import ENTERPRISE_GATEWAY, KERNEL_GATEWAY, running_gateway
+from tk_ai_extension.testing.executor_faults import EndOfKernelConformance
+from tk_ai_extension.testing.executor_outputs import OutputConformance
+from tk_ai_extension.testing.executors import SharingConformance, StatusConformance
+
+pytestmark = [pytest.mark.soak, pytest.mark.asyncio(loop_scope="module")]
+
+PROGRAMS = {
+    "kernelgateway": (KERNEL_GATEWAY, "jupyter_kernel_gateway"),
+    "kernelgateway25": (KERNEL_GATEWAY, "jupyter_kernel_gateway==2.5.2"),
+    "enterprisegateway": (ENTERPRISE_GATEWAY, "jupyter_enterprise_gateway"),
+    "enterprisegateway30": (ENTERPRISE_GATEWAY, "jupyter_enterprise_gateway==3.0.0"),
+}
+"""The newest ones, and the lowest that run with this Python."""
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def program(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def backend() -> str:
+    return "gateway"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(program: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    kind, package = PROGRAMS[program]
+    installed = replace(kind, packages=(program, "--upgrade", package))
+    async with (
+        running_gateway(folder / "gateway", program=installed) as gateway,
+        running_server(folder, gateway=gateway) as server,
+    ):
+        yield server
+
+
+class TestGateway(StatusConformance, SharingConformance, OutputConformance, EndOfKernelConformance):
+    pass

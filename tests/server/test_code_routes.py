@@ -1,0 +1,235 @@
+"""Completions and edits of a cell over REST."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import jsonschema
+import nbformat
+import pytest
+from traitlets.config import Config
+
+from tests.server.conftest import Ask, Call, with_model
+from tests.server.test_chat_routes import described
+from tk_ai_extension.agent.code_assistant import MAX_RUNNING
+from tk_ai_extension.testing.scripted_model import (
+    UNAUTHORIZED,
+    Answer,
+    Hang,
+    MessagesRequest,
+    ScriptedModel,
+)
+
+COMPLETION = "api/tk-ai/code/completion"
+EDIT = "api/tk-ai/code/edit"
+
+
+@pytest.fixture
+def jp_server_config(jp_server_config: Config, tmp_path: Path) -> Config:
+    return with_model(jp_server_config, tmp_path / "state")
+
+
+class Page:
+    """A page that asks for code."""
+
+    def __init__(self, ask: Ask, headers: dict[str, str]) -> None:
+        self._ask = ask
+        self._headers = headers
+
+    async def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        response = await self._ask(method, path, body, **self._headers)
+        return response.code, json.loads(response.body)
+
+    async def complete(self, prefix: str, client: str = "page", **fields: Any) -> tuple[int, Any]:
+        return await self.request(
+            "POST", COMPLETION, {"client": client, "prefix": prefix, **fields}
+        )
+
+    async def edit(self, prompt: str, client: str = "page", **fields: Any) -> tuple[int, Any]:
+        return await self.request("POST", EDIT, {"client": client, "prompt": prompt, **fields})
+
+
+@pytest.fixture
+def page(ask: Ask, jp_auth_header: dict[str, str]) -> Page:
+    return Page(ask, jp_auth_header)
+
+
+@pytest.fixture
+def http(
+    extension: Any, jp_auth_header: dict[str, str], jp_base_url: str, jp_http_port: int
+) -> httpx2.AsyncClient:
+    """A client whose connections are its own."""
+    address = f"http://127.0.0.1:{jp_http_port}{jp_base_url}"
+    return httpx2.AsyncClient(base_url=address, headers=jp_auth_header, timeout=30)
+
+
+def said(request: MessagesRequest) -> str:
+    return str(request.messages[-1]["content"])
+
+
+@pytest.mark.proves("code:completion", "code:variables")
+async def test_a_completion_knows_the_cells_above_and_the_kernels_variables(
+    page: Page, model: ScriptedModel, call: Call, extension: Any, notebook: str
+) -> None:
+    both = "<tk-source>sum(prices)</tk-source><tk-insert>m(prices)</tk-insert>"
+    model.add(*(Answer.of(both) for _ in range(5)))
+    above = [{"type": "code", "source": "prices = load()"}]
+    asked = {"notebook": notebook, "language": "python", "above": above, "suffix": "\nprint(total)"}
+    status, answer = await page.complete("total = su", **asked)
+    assert status == 200
+    usage = {"input_tokens": 10, "output_tokens": 5}
+    assert answer == {"text": "m(prices)", "scripted": False, "usage": usage}
+    schema = await described(page, f"/{COMPLETION}", "post")  # pyright: ignore[reportArgumentType]
+    jsonschema.validate(answer, schema)
+    text = said(model.requests[0])
+    assert "prices = load()" in text
+    assert "total = su<tk-cursor/>\nprint(total)" in text
+    # Without a kernel there are no variables, and none is started.
+    assert "tk-variables" not in text
+
+    code = "prices = [3, 4]\npassword = 'hunter2'"
+    await call("use_notebook", notebook=notebook)
+    assert (await call("execute_ipython", notebook=notebook, code=code))[0] == 200
+    # An edit waits for the kernel, a completion no longer than a person notices.
+    del asked["suffix"]
+    await page.edit("Add them", **asked)
+    text = said(model.requests[1])
+    assert "prices: list len 2\npassword: str len 7" in text
+    assert "hunter2" not in text
+
+    # While code runs, the kernel is not asked: what was known counts.
+    running = asyncio.Event()
+    extension.workspace.kernels.subscribe(lambda event: event.kind == "ran" and running.set())
+    code = "import threading\nfree = threading.Event()\nfree.wait(60)"
+    _, run = await call("execute_ipython", notebook=notebook, code=code, wait=0)
+    await asyncio.wait_for(running.wait(), 30)
+    await page.complete("total = su", **asked)
+    assert "prices: list len 2" in said(model.requests[2])
+    assert "free" not in said(model.requests[2])
+    await call("interrupt_kernel", notebook=notebook)
+    await call("wait_execution", execution_id=run["execution_id"])
+    await page.edit("Add them", **asked)
+    assert "free: threading.Event" in said(model.requests[3])
+    await page.complete("total = su", **asked)
+    assert "free: threading.Event" in said(model.requests[4])
+
+
+@pytest.mark.proves("code:edit")
+async def test_an_edit_proposes_a_source_and_writes_nothing(
+    page: Page, model: ScriptedModel, notebook: str, jp_root_dir: Path
+) -> None:
+    before = (jp_root_dir / notebook).read_bytes()
+    model.add(Answer.of("<tk-source>\n1 / 2\n"), Answer.of("<tk-source>\n1 / 3\n"))
+    asked = {"notebook": notebook, "source": "1 / 0", "error": "ZeroDivisionError"}
+    status, answer = await page.edit("Do not divide by zero", **asked)
+    assert (status, answer["source"], answer["scripted"]) == (200, "1 / 2", False)
+    schema = await described(page, f"/{EDIT}", "post")  # pyright: ignore[reportArgumentType]
+    jsonschema.validate(answer, schema)
+    earlier = [{"prompt": "Do not divide by zero", "source": "1 / 2"}]
+    status, answer = await page.edit("By three", earlier=earlier, **asked)
+    assert (status, answer["source"]) == (200, "1 / 3")
+    roles = [message["role"] for message in model.requests[1].messages]
+    assert roles == ["user", "assistant", "user"]
+    assert (jp_root_dir / notebook).read_bytes() == before
+    assert nbformat.read(jp_root_dir / notebook, as_version=4).cells[1].source == "1 / 0"
+
+
+@pytest.mark.proves("code:cancel")
+async def test_a_request_ends_with_its_client_or_with_a_newer_one(
+    page: Page, model: ScriptedModel, http: httpx2.AsyncClient, extension: Any
+) -> None:
+    hangs = [Hang() for _ in range(4)]
+    model.add(*hangs)
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        async with http:
+            sent = tasks.create_task(http.post(COMPLETION, json={"client": "gone", "prefix": "x"}))
+            await model.requested(1)
+            sent.cancel()
+        # The page closed its connection: the model's request is closed, too.
+        await hangs[0].gone.wait()
+        older = tasks.create_task(page.complete("a"))
+        await model.requested(2)
+        edit = tasks.create_task(page.edit("a"))
+        await model.requested(3)
+        model.add(Answer.of("<tk-insert>b"))
+        other = tasks.create_task(page.complete("b", client="another page"))
+        await model.requested(4)
+        newer = tasks.create_task(page.complete("ab"))
+        status, answer = await newer
+        assert (status, answer["text"]) == (200, "b")
+        status, answer = await older
+        assert (status, answer["error"]["code"]) == (409, "completion_replaced")
+        assert hangs[1].gone.is_set()
+        # Other pages and requests of another kind go on.
+        assert not hangs[2].gone.is_set()
+        assert not hangs[3].gone.is_set()
+        edit.cancel()
+        other.cancel()
+        await (await extension.services.code_assistant()).close()
+
+
+@pytest.mark.proves("code:errors")
+async def test_what_cannot_be_answered_is_a_typed_error(page: Page, model: ScriptedModel) -> None:
+    model.add(
+        UNAUTHORIZED,
+        Answer.of("I would rather not."),
+        Answer((), stop_reason="max_tokens"),
+    )
+    found = [await page.complete("x"), await page.edit("x"), await page.edit("x")]
+    assert [(status, answer["error"]["code"]) for status, answer in found] == [
+        (502, "model_unauthorized"),
+        (502, "model_failed"),
+        (502, "model_failed"),
+    ]
+    sentences = [answer["error"]["sentence"]["code"] for _, answer in found]
+    assert sentences == ["model_refused", "code_unreadable", "code_cut"]
+    status, answer = await page.complete("x", notebook="../out.ipynb")
+    assert (status, answer["error"]["code"]) == (403, "path_refused")
+    assert len(model.requests) == 3
+
+
+@pytest.mark.proves("code:errors")
+async def test_a_server_answers_a_bounded_number_of_requests_at_once(
+    page: Page, model: ScriptedModel, http: httpx2.AsyncClient
+) -> None:
+    model.add(*(Hang() for _ in range(MAX_RUNNING)))
+    async with asyncio.timeout(30), http:
+        asked = [
+            asyncio.ensure_future(
+                http.post(COMPLETION, json={"client": f"{number}", "prefix": "x"})
+            )
+            for number in range(MAX_RUNNING)
+        ]
+        await model.requested(MAX_RUNNING)
+        status, answer = await page.complete("x", client="one more")
+        for task in asked:
+            task.cancel()
+        await asyncio.wait(asked)
+    assert (status, answer["error"]["code"]) == (429, "limit_reached")
+    assert answer["error"]["sentence"]["parameters"] == {"count": MAX_RUNNING}
+
+
+@pytest.mark.proves("code:tour")
+async def test_without_a_model_the_tour_shows_how_it_works(
+    page: Page, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in model.environment:
+        monkeypatch.delenv(name, raising=False)
+    status, answer = await page.complete("x = 1", language="python")
+    assert (status, answer["scripted"]) == (200, True)
+    assert answer["text"].startswith("  # The tour")
+    status, answer = await page.complete("f(", suffix=")")
+    assert (status, answer["text"]) == (200, "")
+    status, answer = await page.edit("Sort the list", source="x = []")
+    assert (status, answer["scripted"]) == (200, True)
+    lines = answer["source"].split("\n")
+    assert "Sort the list" in lines[0]
+    assert (lines[0][0], lines[1:]) == ("#", ["x = []"])
+    monkeypatch.setenv("CLAUDE_CODE_OAUTH_TOKEN", "token")
+    status, answer = await page.complete("x")
+    assert (status, answer["error"]["code"]) == (409, "no_direct_model")
+    assert model.requests == []

@@ -1,0 +1,278 @@
+"""Requests to the provider's Messages API without Claude's process, for code while a person types.
+
+A process of the CLI takes seconds to start and a turn of it hundreds of milliseconds more than the
+model. Here one connection is kept open. Address, key, proxy and certificates are those of the same
+`Provider` as the chat's; they never leave this process but for the provider.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
+
+from tk_ai_extension.agent.claude.providers import CLAUDE_MODELS, Provider
+from tk_ai_extension.agent.claude.sources import ADDRESS
+from tk_ai_extension.agent.claude.translator import provider_error
+from tk_ai_extension.agent.code_assistant import CodeAnswer
+from tk_ai_extension.agent.code_prompts import Prompt
+from tk_ai_extension.agent.imports import gc_paused
+from tk_ai_extension.model.agent_errors import ModelFailed, ModelSilent, NoDirectModel
+from tk_ai_extension.model.encoding import loads
+from tk_ai_extension.model.sentences import Sentence
+
+if TYPE_CHECKING:
+    import httpx2
+
+ANTHROPIC: Final = "https://api.anthropic.com"
+VERSION: Final = "2023-06-01"
+"""Version of the Messages API."""
+FAST: Final = "haiku"
+"""The alias of the model that completes code, where a chat may choose it."""
+CONNECT: Final = 10.0
+"""Timeout for a connection to the provider, in seconds."""
+
+DIRECT: Final = ("anthropic", "compatible")
+"""The providers whose keys are good for the Messages API itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Endpoint:
+    """Where requests go, and how: what a connection is made from."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    proxy: str | None
+    certificates: tuple[str, ...]
+
+
+class _Connection:
+    """An open connection to a provider.
+
+    Args:
+        http: The client.
+        redact: Removes secrets from what the provider says.
+    """
+
+    def __init__(self, http: httpx2.AsyncClient, redact: Callable[[str], str]) -> None:
+        self._http = http
+        self._redact = redact
+
+    async def request(
+        self, method: str, path: str, timeout: float, body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Send a request and return its JSON.
+
+        Raises:
+            ModelBusy, ModelFailed, ModelSilent, ModelUnauthorized.
+        """
+        import httpx2
+
+        again = Sentence("code_again_hint")
+        try:
+            async with asyncio.timeout(timeout):
+                response = await self._http.request(method, path, json=body)
+        except (TimeoutError, httpx2.TimeoutException):
+            seconds = f"{timeout:.0f}"
+            raise ModelSilent(Sentence("model_silent", seconds=seconds), hint=again) from None
+        except httpx2.HTTPError as error:
+            said = self._redact(str(error) or type(error).__name__)
+            raise provider_error(None, said, again) from error
+        found = _json(response.content)
+        if response.is_success and found is not None:
+            return found
+        said = _message(found) or response.reason_phrase
+        status = None if response.is_success else response.status_code
+        raise provider_error(status, self._redact(said).rstrip(".")[:500], again)
+
+
+class DirectModels:
+    """The `CodeModels` of Claude's providers.
+
+    Args:
+        provider: Returns the current provider.
+    """
+
+    def __init__(self, provider: Callable[[], Awaitable[Provider]]) -> None:
+        self._provider = provider
+        self._endpoint: _Endpoint | None = None
+        self._http: httpx2.AsyncClient | None = None
+        self._connecting = asyncio.Lock()
+        self._names: dict[str, str] = {}
+
+    async def find(self, *, fast: bool) -> DirectModel | None:
+        """Return the model for code, or None if the tour answers.
+
+        Args:
+            fast: Whether the answer is wanted while a person types.
+
+        Raises:
+            FolderNotTrusted, NoModel, NoDirectModel, ModelFailed.
+        """
+        provider = (await self._provider()).require_ready()
+        if provider.name == "tour":
+            return None
+        if provider.name not in DIRECT:
+            raise NoDirectModel(Sentence("model_indirect", provider=provider.label))
+        connection = await self._connected(provider)
+        name = FAST if fast and FAST in provider.models else provider.model
+        return DirectModel(connection, await self._id_of(name, provider, connection))
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._http is not None:
+            await self._http.aclose()
+
+    async def _connected(self, provider: Provider) -> _Connection:
+        endpoint = _endpoint_of(provider)
+        async with self._connecting:
+            if self._http is None or endpoint != self._endpoint:
+                await self.close()
+                self._http = await asyncio.to_thread(_client, endpoint)
+                self._endpoint, self._names = endpoint, {}
+            return _Connection(self._http, provider.redact)
+
+    async def _id_of(self, name: str, provider: Provider, connection: _Connection) -> str:
+        """Return the id of a model: aliases such as `haiku` are the CLI's, not the API's."""
+        if name not in CLAUDE_MODELS:
+            return name
+        chosen = provider.environment.get(f"ANTHROPIC_DEFAULT_{name.upper()}_MODEL")
+        if chosen:
+            return chosen
+        if name not in self._names:
+            try:
+                listed = await connection.request("GET", "v1/models?limit=100", CONNECT)
+            except ModelFailed:
+                return name  # A gateway may know the alias, and list nothing.
+            # The newest is the first.
+            ids = (str(each["id"]) for each in listed.get("data", ()))
+            self._names[name] = next((each for each in ids if name in each), name)
+        return self._names[name]
+
+
+class DirectModel:
+    """A `CodeModel` at the provider's Messages API."""
+
+    def __init__(self, connection: _Connection, model: str) -> None:
+        self._connection = connection
+        self._model = model
+
+    async def answer(self, prompt: Prompt, timeout: float) -> CodeAnswer:
+        """Return the model's answer; cancelling it closes the request.
+
+        Raises:
+            ModelBusy, ModelFailed, ModelSilent, ModelUnauthorized.
+        """
+        body = {
+            "model": self._model,
+            "max_tokens": prompt.max_tokens,
+            "system": prompt.system,
+            "stop_sequences": [prompt.stop],
+            "messages": [
+                {"role": "assistant" if number % 2 else "user", "content": text}
+                for number, text in enumerate(prompt.messages)
+            ],
+        }
+        found = await self._connection.request("POST", "v1/messages", timeout, body)
+        blocks: list[dict[str, Any]] = found.get("content") or []
+        usage: dict[str, Any] = found.get("usage") or {}
+        return CodeAnswer(
+            text="".join(
+                str(block.get("text", "")) for block in blocks if block.get("type") == "text"
+            ),
+            is_cut=found.get("stop_reason") == "max_tokens",
+            input_tokens=int(usage.get("input_tokens") or 0),
+            output_tokens=int(usage.get("output_tokens") or 0),
+        )
+
+
+def _json(content: bytes) -> dict[str, Any] | None:
+    """Return a JSON object; None if the content is none."""
+    try:
+        found = loads(content)
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+
+
+def _message(found: dict[str, Any] | None) -> str:
+    """Return what a provider says about an error; empty if it says nothing."""
+    error: Any = (found or {}).get("error")
+    said = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else error
+    return str(said or "")
+
+
+def _endpoint_of(provider: Provider) -> _Endpoint:
+    values = provider.environment
+    url = values.get(ADDRESS) or ANTHROPIC
+    headers = {"anthropic-version": VERSION}
+    if key := values.get("ANTHROPIC_API_KEY"):
+        headers["x-api-key"] = key
+    if token := values.get("ANTHROPIC_AUTH_TOKEN"):
+        headers["authorization"] = f"Bearer {token}"
+    for line in values.get("ANTHROPIC_CUSTOM_HEADERS", "").splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            headers[name.strip()] = value.strip()
+    files = (values.get("NODE_EXTRA_CA_CERTS"), values.get("SSL_CERT_FILE"))
+    return _Endpoint(
+        url.rstrip("/"),
+        tuple(headers.items()),
+        _proxy(url, values),
+        tuple(file for file in files if file),
+    )
+
+
+def _proxy(url: str, values: Mapping[str, str]) -> str | None:
+    """Return the proxy for an address, as the variables of the provider name it."""
+    parts = urlsplit(url)
+
+    def value(name: str) -> str:
+        return values.get(name) or values.get(name.upper()) or ""
+
+    excluded = value("no_proxy")
+    if _is_excluded(parts.hostname or "", excluded):
+        return None
+    return value(f"{parts.scheme}_proxy") or value("all_proxy") or None
+
+
+def _is_excluded(host: str, listed: str) -> bool:
+    """Whether a host is reached without the proxy, by the value of NO_PROXY.
+
+    >>> _is_excluded("api.corp.example", "localhost, .corp.example")
+    True
+    >>> _is_excluded("api.anthropic.com", "localhost, .corp.example")
+    False
+    """
+    names = [name.strip().lower().removeprefix("*").lstrip(".") for name in listed.split(",")]
+    return "*" in listed.replace(" ", "").split(",") or any(
+        name and (host == name or host.endswith(f".{name}")) for name in names
+    )
+
+
+def _client(endpoint: _Endpoint) -> httpx2.AsyncClient:
+    """Return the client for an endpoint; imports and reads files."""
+    with gc_paused():
+        import_module("httpx2")
+    import httpx2
+
+    return httpx2.AsyncClient(
+        base_url=endpoint.url,
+        headers=endpoint.headers,
+        proxy=endpoint.proxy,
+        verify=_context(endpoint.certificates) if endpoint.url.startswith("https:") else False,
+        timeout=httpx2.Timeout(None, connect=CONNECT),
+        # What counts are the provider's variables, not the server's own environment.
+        trust_env=False,
+    )
+
+
+def _context(certificates: tuple[str, ...]) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    for file in certificates:
+        context.load_verify_locations(cafile=file)
+    return context

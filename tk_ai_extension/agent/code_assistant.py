@@ -1,0 +1,222 @@
+"""Code for a person who types: completions at the cursor, and edits of one cell by a prompt.
+
+Nothing is written to a notebook here: the page shows a proposal, and the person accepts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from tk_ai_extension.agent import tour_texts
+from tk_ai_extension.agent.code_prompts import (
+    Prompt,
+    completion_of,
+    completion_prompt,
+    edit_prompt,
+    source_of,
+)
+from tk_ai_extension.agent.code_requests import (
+    CodeContext,
+    CodeUsage,
+    CompletedCode,
+    CompletionRequest,
+    EditedCell,
+    EditRequest,
+)
+from tk_ai_extension.agent.variable_names import VariableNames
+from tk_ai_extension.model.agent_errors import CompletionReplaced, ModelFailed
+from tk_ai_extension.model.errors import LimitReached
+from tk_ai_extension.model.sentences import Sentence
+
+COMPLETION_TIMEOUT: Final = 15.0
+"""Timeout of the model for a completion, in seconds."""
+EDIT_TIMEOUT: Final = 120.0
+"""Timeout of the model for an edit, in seconds."""
+NAMES_WITHIN: Final = 0.02
+"""Seconds that a completion waits for the names of variables; until then the last known ones count."""
+EDIT_NAMES_WITHIN: Final = 2.0
+"""Seconds that an edit waits for the names of variables."""
+MAX_RUNNING: Final = 16
+"""Maximum number of requests for code at once."""
+
+_COMMENTS: Final = {"javascript": "//", "typescript": "//", "java": "//", "c++": "//", "rust": "//"}
+"""The beginning of a comment by language; `#` in others."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CodeAnswer:
+    """A model's answer.
+
+    Attributes:
+        text: The answer, without the text that ended it.
+        is_cut: Whether it ended at the limit of tokens.
+        input_tokens: Tokens of the prompt.
+        output_tokens: Tokens of the answer.
+    """
+
+    text: str
+    is_cut: bool
+    input_tokens: int
+    output_tokens: int
+
+    @property
+    def usage(self) -> CodeUsage:
+        """The tokens as JSON."""
+        return {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
+
+
+class CodeModel(Protocol):
+    """A model that answers one prompt."""
+
+    async def answer(self, prompt: Prompt, timeout: float) -> CodeAnswer:
+        """Return the answer; cancelling it cancels the model's request.
+
+        Raises:
+            ToolError: The model did not answer.
+        """
+        ...
+
+
+class CodeModels(Protocol):
+    """Finds the model at each request, so that a new key is used at once."""
+
+    async def find(self, *, fast: bool) -> CodeModel | None:
+        """Return the model, or None if no model is connected and the tour answers.
+
+        Args:
+            fast: Whether the answer is wanted while a person types.
+
+        Raises:
+            ToolError: The configured model cannot be asked.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close connections."""
+        ...
+
+
+class CodeAssistant:
+    """Answers requests for code. Of the requests of one client the newest of a kind counts.
+
+    Args:
+        models: Finds the model.
+        names: The variables of the kernels.
+    """
+
+    def __init__(self, models: CodeModels, names: VariableNames) -> None:
+        self._models = models
+        self._names = names
+        self._running: dict[tuple[str, str, str], asyncio.Task[object]] = {}
+
+    async def complete(self, user: str, request: CompletionRequest) -> CompletedCode:
+        """Return the text to insert at the cursor.
+
+        Raises:
+            CompletionReplaced: The client sent a newer request.
+            LimitReached: Too many requests are running.
+            PathRefused, NotANotebook: The path is none of a notebook in the root.
+            ToolError: See `CodeModels.find` and `CodeModel.answer`.
+        """
+        return await self._newest((user, request.client, "completion"), self._complete(request))
+
+    async def edit(self, user: str, request: EditRequest) -> EditedCell:
+        """Return the source that is proposed for a cell.
+
+        Raises:
+            ModelFailed: The model's answer has no source, or not all of it.
+            ToolError: See `complete`.
+        """
+        return await self._newest((user, request.client, "edit"), self._edit(request))
+
+    async def close(self) -> None:
+        """Cancel all requests, and close connections."""
+        for task in list(self._running.values()):
+            task.cancel()
+        await self._names.close()
+        await self._models.close()
+
+    async def _newest(self, key: tuple[str, str, str], work: Awaitable[T]) -> T:
+        former = self._running.pop(key, None)
+        if former is not None:
+            former.cancel()
+        if len(self._running) >= MAX_RUNNING:
+            _discard(work)
+            raise LimitReached(Sentence("code_many", count=len(self._running)))
+        task = self._running[key] = asyncio.ensure_future(work)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is not None and caller.cancelling():
+                raise
+            raise CompletionReplaced(Sentence("code_replaced")) from None
+        finally:
+            task.cancel()
+            if self._running.get(key) is task:
+                del self._running[key]
+
+    async def _complete(self, request: CompletionRequest) -> CompletedCode:
+        model, variables = await asyncio.gather(
+            self._models.find(fast=True), self._variables(request, NAMES_WITHIN)
+        )
+        if model is None:
+            return {"text": _tour_completion(request), "scripted": True, "usage": None}
+        prompt = completion_prompt(request, variables)
+        answer = await model.answer(prompt, COMPLETION_TIMEOUT)
+        text = completion_of(answer.text, request, is_cut=answer.is_cut)
+        return {"text": text, "scripted": False, "usage": answer.usage}
+
+    async def _edit(self, request: EditRequest) -> EditedCell:
+        model, variables = await asyncio.gather(
+            self._models.find(fast=False), self._variables(request, EDIT_NAMES_WITHIN)
+        )
+        if model is None:
+            return {"source": _tour_edit(request), "scripted": True, "usage": None}
+        prompt = edit_prompt(request, variables)
+        answer = await model.answer(prompt, EDIT_TIMEOUT)
+        if answer.is_cut:
+            raise ModelFailed(Sentence("code_cut"), hint=Sentence("code_cut_hint"))
+        source = source_of(answer.text, request.source)
+        if source is None:
+            raise ModelFailed(Sentence("code_unreadable"), hint=Sentence("code_again_hint"))
+        return {"source": source, "scripted": False, "usage": answer.usage}
+
+    async def _variables(self, request: CodeContext, within: float) -> str:
+        if request.notebook is None or request.cell_type != "code":
+            return ""
+        return await self._names.of(request.notebook, within)
+
+
+def _discard(work: Awaitable[T]) -> None:
+    """Close a coroutine that does not run."""
+    if asyncio.iscoroutine(work):
+        work.close()
+
+
+def _tour_completion(request: CompletionRequest) -> str:
+    if request.suffix.partition("\n")[0].strip():
+        return ""  # A comment would swallow the rest of the line.
+    line = request.prefix.rpartition("\n")[2]
+    gap = "  " if line.strip() else ""
+    return f"{gap}{_comment(request)}{tour_texts.COMPLETION}"
+
+
+def _tour_edit(request: EditRequest) -> str:
+    prompts = [each.prompt for each in (*request.earlier, request)]
+    lines = [
+        f"{_comment(request)}{tour_texts.EDITED.format(prompt=' '.join(prompt.split())[:80])}"
+        for prompt in prompts
+    ]
+    return "\n".join([*lines, request.source] if request.source else lines)
+
+
+def _comment(request: CodeContext) -> str:
+    if request.cell_type != "code":
+        return ""
+    return f"{_COMMENTS.get(request.language.lower(), '#')} "
