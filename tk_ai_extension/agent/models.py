@@ -22,6 +22,7 @@ class ModelsInfo(TypedDict):
         source: Source of the credentials: settings, environment, user or project.
         untrusted: A folder whose file of keys is ignored until the folder is trusted.
         hint_sentence: The hint by its code; None where it has none.
+        agents: Display names of the further agents in ``models``, by their names there.
     """
 
     provider: str
@@ -37,6 +38,7 @@ class ModelsInfo(TypedDict):
     ignored: list[str]
     hint: str
     hint_sentence: NotRequired[SentenceInfo | None]
+    agents: NotRequired[dict[str, str]]
 
 
 class ModelProvider(Protocol):
