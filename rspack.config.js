@@ -6,10 +6,14 @@ module.exports = {
   // JupyterLab shares React without this part of it.
   resolve: { alias: { 'react/jsx-runtime': require.resolve('./lib/common/jsx.js') } },
   optimization: {
+    // Small numbers: their digits are a part of each import.
+    moduleIds: 'natural',
+    chunkIds: 'natural',
     minimizer: [
       new SwcJsMinimizerRspackPlugin({
         minimizerOptions: {
-          compress: { passes: 3, ecma: 2020, unsafe_arrows: true, unsafe_methods: true },
+          module: true,
+          compress: { passes: 6, ecma: 2020, unsafe_arrows: true, unsafe_methods: true },
           // Private members of our own classes get short names; those of JupyterLab's keep theirs.
           mangle: {
             props: {

@@ -45,7 +45,7 @@ LOADS = 10
 BUNDLE = 60
 """kB."""
 
-LATER = ("diff-editor", "self-test", "sentences", "connect")
+LATER = ("connect", "diff-editor", "notebook", "self-test", "sentences")
 """How the chunks are named that load when they are first needed."""
 
 MARK = "tk-piece"

@@ -18,17 +18,15 @@ LIMIT = 60_000
 """Bytes, as a browser fetches them: the panel opens at once over a slow line, too."""
 
 LATER = {
-    "attach-file": 2_000,
     "connect": 8_000,
     "diff-editor": 20_000,
-    "ghost-text": 3_000,
+    "notebook": 4_000,
     "self-test": 5_000,
     "sentences": 6_500,
-    "task-message": 1_000,
 }
-"""How the chunks are named that load later, and the bytes of each: when a file is attached, when somebody
-connects a model, when a cell's diff or prompt is first shown, when code is completed, once JupyterLab is up,
-where its language is not English, and when a task about cells is sent."""
+"""How the chunks are named that load later, and the bytes of each: when somebody connects a model, when a
+cell's diff or prompt is first shown, when a file is attached, code is completed or a command on cells or a
+notebook is first used, once JupyterLab is up, and where its language is not English."""
 
 
 def test_the_front_end_is_built_and_small() -> None:

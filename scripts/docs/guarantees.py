@@ -35,6 +35,7 @@ BEHAVIOUR: Mapping[str, str] = {
     "code": "Code as a person types",
     "nb": "The command line nb",
     "hub": "On a JupyterHub",
+    "verify": "Verification",
     "ui": "Rendering",
     "connect": "Connecting a model",
 }

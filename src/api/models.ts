@@ -211,6 +211,8 @@ export interface ModelsInfo {
   hint: string;
   /** The hint by its code; None where it has none. */
   hint_sentence?: SentenceInfo | null;
+  /** Display names of the further agents in `models`, by their names there. */
+  agents?: Readonly<Record<string, string>>;
 }
 /** A notice for the person; its code is in `sentence`, if it has one. */
 export interface NoticedEvent extends EventHead {

@@ -5,6 +5,7 @@ import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import {
   bugIcon,
+  codeCheckIcon,
   infoIcon,
   type LabIcon,
   textEditorIcon,
@@ -23,6 +24,7 @@ import { serverPath } from './drives';
 export const CommandIDs = {
   chat: 'tk-ai:chat-about-notebook',
   prompt: 'tk-ai:edit-cell',
+  verify: 'tk-ai:verify-notebook',
   explain: 'tk-ai:explain-cell',
   fix: 'tk-ai:fix-cell',
   document: 'tk-ai:document-cell',
@@ -44,7 +46,7 @@ export async function ask(
   cells: readonly Cell[],
   trans: TranslationBundle
 ): Promise<void> {
-  const { messageFor } = await import(/* webpackChunkName: "task-message" */ './taskMessage');
+  const { messageFor } = await import(/* webpackChunkName: "notebook" */ './cellMessages');
   const [first] = cells;
   const about = { cells: cells.length, error: first === undefined ? null : errorOf(first) };
   await opener.open({
@@ -122,12 +124,13 @@ export function addCommands(
     command: string,
     label: string,
     caption: string,
-    run: (panel: NotebookPanel) => unknown
+    run: (panel: NotebookPanel) => unknown,
+    icon = chatIcon
   ): void => {
     app.commands.addCommand(command, {
       label,
       caption,
-      icon: chatIcon,
+      icon,
       describedBy: { args: { type: 'object', properties: {} } },
       isEnabled: () => current() !== null,
       execute: async () => {
@@ -170,6 +173,17 @@ export function addCommands(
         throw error;
       }
     }
+  );
+  add(
+    CommandIDs.verify,
+    trans.__('Run from the Top and Compare'),
+    trans.__('Does it run from the top? In a new kernel, compared with the stored outputs'),
+    async panel => {
+      const { contents, serverSettings } = app.serviceManager;
+      const { verify } = await import(/* webpackChunkName: "notebook" */ './verification');
+      await verify(panel, contents.localPath(panel.context.path), serverSettings, trans);
+    },
+    codeCheckIcon
   );
 }
 

@@ -21,7 +21,7 @@ export function inlineProvider(
 ): IInlineCompletionProvider {
   let ghost: Promise<GhostText> | undefined;
   const load = async (): Promise<GhostText> => {
-    const { GhostText } = await import(/* webpackChunkName: "ghost-text" */ './ghostText');
+    const { GhostText } = await import(/* webpackChunkName: "notebook" */ './ghostText');
     const pathOf = ({ context }: NotebookPanel): string | null =>
       serverPath(contents, context.path);
     return new GhostText(serverSettings, pathOf, notebooks, trans);

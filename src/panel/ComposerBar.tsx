@@ -56,7 +56,9 @@ export function ComposerBar({ controller, panel }: IProps): JSX.Element {
           onChange={event => controller.choose({ model: event.target.value })}
         >
           {models.map(each => (
-            <option key={each}>{each}</option>
+            <option key={each} value={each}>
+              {usual?.agents?.[each] ?? each}
+            </option>
           ))}
         </select>
       )}

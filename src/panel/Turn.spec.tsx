@@ -1,6 +1,7 @@
 import { cleanup, fireEvent, screen } from '@testing-library/react';
 
 import type { ModelsInfo } from '../api/events';
+import { MESSAGE } from '../testing/events';
 import { Stage } from '../testing/panel';
 
 afterEach(cleanup);
@@ -15,6 +16,26 @@ it.each([
   fireEvent.click(screen.getByRole('button', { name: 'Continue' }));
   await stage.settle();
   expect(stage.sent.at(-1)?.message).toBe(text);
+});
+
+it.each([
+  ['scripted', 'Scripted'],
+  ['scripted:large', 'Scripted'],
+  ['sonnet', 'Claude']
+])('names who answers by the model %s, and offers agents by their titles', async (model, name) => {
+  const models = { models: ['sonnet', 'scripted'], agents: { scripted: 'Scripted' } };
+  const stage = new Stage({ models: models as unknown as ModelsInfo });
+  await stage.say('Hello.');
+  stage.turn('u');
+  await stage.happens({ ...MESSAGE, model });
+  await stage.happens({ kind: 'began' });
+  const answers = stage.node.querySelectorAll('.tk-Answer .tk-Who');
+  expect(Array.from(answers, ({ textContent }) => textContent)).toEqual(['Claude', name]);
+  const offered = screen.getByRole<HTMLSelectElement>('combobox', { name: 'Model' }).options;
+  expect(Array.from(offered, ({ value, text }) => [value, text])).toEqual([
+    ['sonnet', 'sonnet'],
+    ['scripted', 'Scripted']
+  ]);
 });
 
 it('draws a diagram once it is whole', async () => {

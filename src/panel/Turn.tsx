@@ -47,6 +47,7 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
   const { turn, chat, actions } = props;
   const { trans } = useServices();
   const continueText = useContinueText();
+  const agent = useSelector(({ models }) => models?.agents?.[turn.model.replace(/:.*/, '')]);
   const last = lastWords(turn);
   return (
     <div
@@ -79,7 +80,7 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
       {(waits(turn) || isUnsent(turn)) && <Queued turn={turn} actions={actions} />}
       <div className="tk-Answer" hidden={waits(turn) || isUnsent(turn)}>
         <div className="tk-Who">
-          {trans.__('Claude')}
+          {agent ?? trans.__('Claude')}
           {last !== '' && turn.end !== null && (
             <ToolButton
               icon={copyIcon}

@@ -12,7 +12,7 @@ export function isRefused(found: Found): found is IRefused {
   return 'why' in found;
 }
 
-const load = () => import(/* webpackChunkName: "attach-file" */ './attachFile');
+const load = () => import(/* webpackChunkName: "notebook" */ './attachFile');
 
 /** Attach a file from outside of JupyterLab, which must be an image. */
 export async function attachLocalFile(file: File): Promise<Found> {

@@ -17,7 +17,7 @@ from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import parse_request
-from tk_ai_extension.agent.session import ChatServices, ChatSettings
+from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
 

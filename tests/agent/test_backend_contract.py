@@ -12,7 +12,7 @@ from tests.agent.conftest import USER, Talk, kinds, of_kind
 from tests.harness import ToolHarness
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.session import ChatServices, ChatSettings
+from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.testing.echo_agent import EchoBackend
 from tk_ai_extension.testing.scripted_model import ScriptedModel

@@ -22,7 +22,7 @@ from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.session import ChatServices, ChatSettings
+from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.testing.messages import blocks_of
 from tk_ai_extension.testing.scripted_model import (

@@ -20,7 +20,7 @@ from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.models import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
-from tk_ai_extension.agent.session import ChatServices, ChatSettings
+from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.testing.scripted_model import (
     KEY,

@@ -16,9 +16,9 @@ from tk_ai_extension.agent.claude.sources import (
     ProviderName,
     Source,
     is_identity,
-    matches,
     resolve,
 )
+from tk_ai_extension.agent.environment import matches
 
 LEADS_ELSEWHERE = (
     *("*_BASE_URL", "*_URL", "*_ENDPOINT*", "*_proxy", "*_PROXY", "NODE_*", "SSL_CERT_*"),

@@ -15,10 +15,11 @@ import pytest
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage
 
 from tk_ai_extension.agent.claude.models import ClaudeModels
-from tk_ai_extension.agent.claude.process import DESCRIPTORS, inherited, started_by_launcher
+from tk_ai_extension.agent.claude.process import DESCRIPTORS, started_by_launcher
 from tk_ai_extension.agent.claude.providers import Provider, ProviderSettings, choose
 from tk_ai_extension.agent.claude.sources import Given
 from tk_ai_extension.agent.claude.trusted_folders import TrustedFolders
+from tk_ai_extension.agent.environment import inherited
 from tk_ai_extension.model.agent_errors import NoModel
 from tk_ai_extension.testing.scripted_model import Answer, MessagesRequest, ScriptedModel
 

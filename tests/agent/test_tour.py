@@ -24,7 +24,7 @@ from tk_ai_extension.agent.claude.models import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.events import Event, TextDelta, ToolCalled
 from tk_ai_extension.agent.requests import parse_plan_answer
-from tk_ai_extension.agent.session import ChatServices, ChatSettings
+from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.server.chat_services import ClaudeOrTour

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from playwright.async_api import Browser, Locator, Page, expect
+from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
 
 from tests.servers import ServerProcess
 
 DEADLINE = 30_000
 """Milliseconds in which what a person waits for has to be there."""
 
-VIEWPORT = {"width": 1280, "height": 800}
+VIEWPORT: ViewportSize = {"width": 1280, "height": 800}
 """The size of a page in most tests."""
 
 DIALOG = ".jp-Dialog"

@@ -26,6 +26,7 @@ class Recorded:
             "/", "/", columns=80, tty=True, env={"TERM": "xterm-256color", **env}
         )
         self.interrupted = asyncio.Event()
+        self.gone = asyncio.Event()
         self.printed = ""
 
     def out(self, text: str) -> None:
@@ -37,6 +38,9 @@ class Recorded:
         raise AssertionError
 
     async def read_file(self, path: str) -> str:  # noqa: ARG002
+        raise AssertionError
+
+    async def write_file(self, path: str, text: str) -> None:  # noqa: ARG002
         raise AssertionError
 
     async def edit(self, text: str, name: str) -> str | None:  # noqa: ARG002

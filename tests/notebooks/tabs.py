@@ -78,6 +78,10 @@ class OpenedInPage:
         await self._store.create(path, notebook)
         return await self.open(path)
 
+    async def copy(self, source: NotebookDocument, path: str) -> NotebookDocument:
+        await self._store.copy(source, path)
+        return await self.open(path)
+
     async def exists(self, path: str) -> bool:
         return await self._store.exists(path)
 

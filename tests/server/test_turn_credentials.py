@@ -21,7 +21,7 @@ from tests.server.test_users import TOKENS, TwoUsers
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import parse_request
-from tk_ai_extension.agent.session import ChatServices, ChatSettings
+from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.mcp import TURN
 from tk_ai_extension.model.agent_errors import InvalidTurnCredential

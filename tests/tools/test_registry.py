@@ -18,8 +18,8 @@ DEFAULT_TOOLS = """
     list_notebooks create_notebook use_notebook unuse_notebook list_managed_notebooks list_cells
     read_cell read_notebook search_cells insert_cell overwrite_cell edit_cell delete_cell
     clear_outputs move_cell write_notebook edit_cells undo notebook_history execute_cell
-    insert_and_execute_cell execute_cells execute_ipython wait_execution list_kernels
-    list_running_kernels get_kernel_status interrupt_kernel restart_kernel shutdown_kernel
+    insert_and_execute_cell execute_cells execute_ipython wait_execution verify_notebook
+    list_kernels list_running_kernels get_kernel_status interrupt_kernel restart_kernel shutdown_kernel
     list_variables inspect_variable list_files read_file read_output
 """
 

@@ -64,3 +64,30 @@ async def test_a_file_without_text_is_refused(files: FolderFiles, tmp_path: Path
             await files.read_text(path)
     with pytest.raises(FileMissing):
         await files.list("plan.ipynb")
+
+
+async def test_a_file_is_written_and_removed(tmp_path: Path) -> None:
+    files = FolderFiles(tmp_path)
+    await files.write_text("a.txt", "one\r\ntwo")
+    assert (tmp_path / "a.txt").read_bytes() == b"one\r\ntwo"
+    await files.remove("a.txt")
+    assert not (tmp_path / "a.txt").exists()
+    with pytest.raises(FileMissing):
+        await files.remove("a.txt")
+    with pytest.raises(FileMissing):
+        await files.write_text("none/a.txt", "")
+
+
+@pytest.mark.proves("threat:path", "perm:agent-files")
+@pytest.mark.parametrize("path", ["../a.txt", ".hidden", "link.txt", "a.ipynb"])
+async def test_a_path_outside_or_hidden_and_a_notebook_are_refused(
+    tmp_path: Path, path: str
+) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "link.txt").symlink_to("a.ipynb")
+    with pytest.raises(PathRefused):
+        await FolderFiles(root).write_text(path, "")
+    with pytest.raises(PathRefused):
+        await FolderFiles(root).remove(path)
+    assert [each.name for each in root.iterdir()] == ["link.txt"]

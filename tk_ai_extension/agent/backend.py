@@ -7,11 +7,12 @@ Claude Agent SDK), registered where the chats are built. `testing.echo_agent` is
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import mcp_types as types
 
+from tk_ai_extension.agent.actions import AgentAction
 from tk_ai_extension.agent.events import (
     Discarded,
     Retried,
@@ -22,6 +23,7 @@ from tk_ai_extension.agent.events import (
     Used,
 )
 from tk_ai_extension.agent.models import ModelProvider
+from tk_ai_extension.model.agent_errors import InvalidTurnCredential
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.results import Image
@@ -106,6 +108,66 @@ ToolCall = Callable[[str, str, str, Mapping[str, Any]], Awaitable[types.CallTool
 """Carries out a call; takes the token of its turn's credential, the call's id, the tool and its arguments."""
 
 
+NO_TURN = "There is no turn."
+
+
+class AgentActions(Protocol):
+    """What an agent in another process does outside the registry's tools; see `agent.actions`.
+
+    Every method takes the token of the turn's credential, and raises InvalidTurnCredential after the
+    turn, and CallStopped if the turn ends meanwhile.
+    """
+
+    async def permit(self, token: str, action: AgentAction) -> None:
+        """Check that an action may run, and ask the person if the mode requires it.
+
+        Raises:
+            PermissionDenied: The mode forbids it, or the person denied it.
+        """
+        ...
+
+    async def read_text(self, token: str, path: str) -> str:
+        """Return the content of a text file, whose path may be absolute.
+
+        Raises:
+            PathRefused, FileMissing, NotReadable.
+        """
+        ...
+
+    async def write_text(self, token: str, call: str | None, path: str, text: str) -> None:
+        """Write a text file, once it is permitted.
+
+        Args:
+            token: The token.
+            call: The id with which the agent reports the call; None if it does not report it.
+            path: The path, which may be absolute.
+            text: The new content.
+
+        Raises:
+            ToolError: It was not written.
+        """
+        ...
+
+
+class NoActions:
+    """Actions of an agent outside of chats: each is refused."""
+
+    async def permit(self, token: str, action: AgentAction) -> None:
+        """Refuse an action."""
+        del token, action
+        raise InvalidTurnCredential(NO_TURN)
+
+    async def read_text(self, token: str, path: str) -> str:
+        """Refuse to read."""
+        del token, path
+        raise InvalidTurnCredential(NO_TURN)
+
+    async def write_text(self, token: str, call: str | None, path: str, text: str) -> None:
+        """Refuse to write."""
+        del token, call, path, text
+        raise InvalidTurnCredential(NO_TURN)
+
+
 @dataclass(frozen=True)
 class SessionConfig:
     """Settings of an agent session.
@@ -115,10 +177,12 @@ class SessionConfig:
         model: The model of the first turn.
         instructions: The system prompt.
         registry: The tools: all that the agent may call.
-        call: Carries out a call of an agent in this process. It raises only `CancelledError`. An
-            agent in another process calls by MCP over HTTP, with the credential in the header `mcp.TURN`.
+        call: Carries out a call of an agent whose calls arrive in this process. It raises only
+            `CancelledError`. Other agents call by MCP over HTTP, with the credential in the header
+            `mcp.TURN`.
         history: History that the agent resumes.
         cost: Cost of the history in US dollars; None if unknown.
+        actions: Carries out what an agent does outside the tools.
     """
 
     provider: ModelProvider
@@ -128,6 +192,7 @@ class SessionConfig:
     call: ToolCall
     history: History
     cost: float | None
+    actions: AgentActions = field(default_factory=NoActions)
 
 
 class AgentSession(Protocol):

@@ -17,7 +17,8 @@ from weakref import WeakValueDictionary
 from tk_ai_extension.agent.events import Done, Event, Failed, PlanSettled
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.requests import AskingCell, ChatRequest, Message, PlanAnswer
-from tk_ai_extension.agent.session import ChatServices, ChatSession
+from tk_ai_extension.agent.services import ChatServices
+from tk_ai_extension.agent.session import ChatSession
 from tk_ai_extension.agent.transcripts import MAX_CHAT, Chat, storable
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
@@ -345,7 +346,7 @@ class Chats:
             if (log := self._logs.pop(chat.id, None)) is not None:
                 await log.close()
         if chat.session is not None:
-            await self._services.backend.forget(chat.session)
+            await self._services.forget(chat.session)
         self._services.workspace.forget(_caller(chat))
 
     async def _open(self, chat: Chat, notebook: str | None) -> ChatSession:

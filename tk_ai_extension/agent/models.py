@@ -24,6 +24,7 @@ class ModelsInfo(TypedDict):
             panel) or project.
         untrusted: A folder whose file of keys is ignored until the folder is trusted.
         hint_sentence: The hint by its code; None where it has none.
+        agents: Display names of the further agents in ``models``, by their names there.
     """
 
     provider: str
@@ -39,6 +40,7 @@ class ModelsInfo(TypedDict):
     ignored: list[str]
     hint: str
     hint_sentence: NotRequired[SentenceInfo | None]
+    agents: NotRequired[dict[str, str]]
 
 
 class StoredConnection(TypedDict):

@@ -6,11 +6,12 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import mcp_types as types
 
+from tk_ai_extension.agent.actions import TurnActions
 from tk_ai_extension.agent.backend import (
     STOP_TIMEOUT,
     AgentBackend,
@@ -36,74 +37,24 @@ from tk_ai_extension.agent.events import (
 )
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.requests import Message
-from tk_ai_extension.agent.transcripts import Chat, Transcripts
+from tk_ai_extension.agent.services import ChatServices
+from tk_ai_extension.agent.transcripts import Chat
 from tk_ai_extension.agent.turns import Turn
 from tk_ai_extension.mcp.descriptions import error_content
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
     InvalidTurnCredential,
     ModelSilent,
-    NoModel,
     PlanNotFound,
 )
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InternalError, LimitReached, ToolError
 from tk_ai_extension.model.sentences import Sentence, sentence_info
-from tk_ai_extension.tools.registry import Registry
-from tk_ai_extension.workspace.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
 MAX_TURNS = 20
 """Maximum number of queued messages of a chat."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChatSettings:
-    """Settings of chats; see the app's traits."""
-
-    silence: float = 120.0
-    idle: float = 900.0
-    max_live: int = 16
-
-
-@dataclass(frozen=True)
-class ChatServices:
-    """Services that all chats of a server share.
-
-    Attributes:
-        workspace: What the tools work on.
-        registry: The tools.
-        transcripts: Where chats are stored.
-        backend: The agent that answers.
-        settings: Settings of chats.
-    """
-
-    workspace: Workspace
-    registry: Registry
-    transcripts: Transcripts
-    backend: AgentBackend
-    settings: ChatSettings
-
-    async def model(self, asked: str | None, *, usual: str = "") -> str:
-        """Return the model that answers.
-
-        Args:
-            asked: The requested model, which has to exist.
-            usual: The model to use if none is requested, if it still exists.
-
-        Raises:
-            NoModel: No model is connected, or none of that name.
-            FolderNotTrusted: The only key is in a folder that is not trusted.
-        """
-        provider = await self.backend.provider()
-        model = asked or (usual if usual in provider.models else provider.model)
-        if model not in provider.models:
-            raise NoModel(
-                Sentence("model_missing", model=model[:80]),
-                hint=Sentence("model_missing_hint", models=", ".join(provider.models)),
-            )
-        return model
 
 
 class ChatSession:
@@ -147,6 +98,7 @@ class ChatSession:
         self._turn: Turn | None = None
         self._agent: AgentSession | None = None
         self._provider: ModelProvider | None = None
+        self._backend: AgentBackend | None = None
         # Timeout for the agent's next event; None if none is awaited.
         self._limit: asyncio.Timeout | None = None
         self._working = asyncio.create_task(self._work(), name="tk-ai chat")
@@ -186,7 +138,7 @@ class ChatSession:
             key=self.id,
             interface="chat",
             mode=message.request.mode,
-            name=self._services.backend.name,
+            name=self._services.agent_of(message.model).name,
             turn=turn_id,
         )
         turn = Turn(
@@ -360,8 +312,7 @@ class ChatSession:
             except TimeoutError:
                 if turn.stopped is not None:
                     # It may have been interrupted before it received the turn, and continue.
-                    name = self._services.backend.name
-                    raise AgentDied(Sentence("agent_not_stopped", agent=name)) from None
+                    raise AgentDied(Sentence("agent_not_stopped", agent=turn.caller.name)) from None
                 if turn.calls:
                     continue
                 await self._close_agent()
@@ -385,19 +336,24 @@ class ChatSession:
 
     async def _ready(self, turn: Turn) -> AgentSession:
         """Return the agent, started if there is none or if the provider has changed."""
-        backend = self._services.backend
+        backend = self._services.agent_of(turn.message.model)
         provider = await asyncio.create_task(_provider(backend), context=turn.context)
         goes_on = self._agent is not None and self._agent.alive and not self._replaced
-        if not (goes_on and self._provider == provider):
+        if not (goes_on and self._provider == provider and self._backend is backend):
             await self._close_agent()
         if self._agent is None:
-            self._provider = provider
+            self._provider, self._backend = provider, backend
+            if self._session is not None and self._services.owner_of(self._session) is not backend:
+                # The history is another agent's.
+                self._session = None
+                self._publish_forgotten(turn)
             config = SessionConfig(
                 provider=provider,
                 model=turn.message.model,
                 instructions=await instructions(self._services.workspace, backend.name),
                 registry=self._services.registry,
                 call=self._call,
+                actions=TurnActions(self._turn_of),
                 history=await self._history(turn),
                 cost=await self._cost_so_far(),
             )
@@ -437,8 +393,7 @@ class ChatSession:
         return History()
 
     def _publish_forgotten(self, turn: Turn) -> None:
-        name = self._services.backend.name
-        said = Sentence("forgotten", agent=name)
+        said = Sentence("forgotten", agent=turn.caller.name)
         turn.publish(Noticed(said, sentence_info(said)))
 
     async def _remember(self, turn: Turn, checkpoint: Checkpoint) -> None:
@@ -454,7 +409,7 @@ class ChatSession:
             logger.warning("Cannot save the position in a chat's history: %s", error.message)
             return
         if left is not None and left != self._session:
-            await self._services.backend.forget(left)
+            await self._services.forget(left)
 
     async def _close_agent(self) -> None:
         if self._turn is not None:
@@ -472,6 +427,16 @@ class ChatSession:
         except InvalidTurnCredential as error:
             return error_content(error)
         return await turn.call(call, tool, arguments)
+
+    def _turn_of(self, token: str) -> Turn:
+        """Return the running turn of a credential's token.
+
+        Raises:
+            InvalidTurnCredential.
+        """
+        found = self._services.workspace.turns.turn_of(token, self.user)
+        assert isinstance(found, Turn)
+        return found
 
 
 async def _provider(backend: AgentBackend) -> ModelProvider:

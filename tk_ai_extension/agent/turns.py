@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import mcp_types as types
 
@@ -39,9 +39,11 @@ from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.editing import line_diff
-from tk_ai_extension.workspace.permissions import PermissionRequest, Reply
+from tk_ai_extension.workspace.permissions import Approver, PermissionRequest, Reply
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 from tk_ai_extension.workspace.workspace import Workspace
+
+T = TypeVar("T")
 
 KNOWN = 5.0
 """Timeout for the agent to report a call before it runs, in seconds."""
@@ -77,9 +79,7 @@ class Turn:
     log: ChatLog
     text: str = ""
     stopped: float | None = None
-    calls: set[asyncio.Task[types.CallToolResult]] = field(
-        default_factory=set["asyncio.Task[types.CallToolResult]"]
-    )
+    calls: set[asyncio.Task[Any]] = field(default_factory=set["asyncio.Task[Any]"])
     context: Context = field(default_factory=copy_context)
     over: bool = False
     why_stopped: str = Sentence("call_stopped_turn_over")
@@ -88,6 +88,8 @@ class Turn:
     _journalled: int = 0
     _cancelled_call: str | None = None
     _credential: TurnCredential | None = None
+    # Files that an approved action of the agent's own may write, once each.
+    _writes: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, "str | None"]])
 
     def begin(self) -> TurnCredential:
         """Issue the credential of its calls, valid until the turn is stopped or settled."""
@@ -144,13 +146,41 @@ class Turn:
                 pass
 
     async def call(
-        self, call: str | None, tool: str, arguments: Mapping[str, Any]
+        self,
+        call: str | None,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        registry: Registry | None = None,
+        approved: bool = False,
     ) -> types.CallToolResult:
-        """Carry out a call of the agent and publish its result; an error is a result as well."""
+        """Carry out a call of the agent and publish its result; an error is a result as well.
+
+        Args:
+            call: The id with which the agent reports the call; None if it does not report it.
+            tool: The tool's name.
+            arguments: The arguments.
+            registry: The registry of the tool; None for the chat's.
+            approved: Whether the person has already approved this call.
+        """
         if call is None:
             call = f"call-{secrets.token_hex(8)}"
             self.receive(ToolCalled(call, tool, dict(arguments)))
-        task = asyncio.create_task(self._call(call, tool, arguments))
+        approver = _Approved() if approved else self.approver(call)
+        try:
+            return await self.run(
+                self._call(call, tool, arguments, registry or self.registry, approver)
+            )
+        except CallStopped as stopped:
+            return error_content(stopped)
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await work of the agent, which is cancelled when the turn is stopped or settled.
+
+        Raises:
+            CallStopped: It was cancelled.
+        """
+        task = asyncio.create_task(work)
         self.calls.add(task)
         task.add_done_callback(self.calls.discard)
         try:
@@ -158,8 +188,24 @@ class Turn:
         finally:
             task.cancel()
         if task.cancelled():
-            return error_content(CallStopped(self.why_stopped))
+            raise CallStopped(self.why_stopped)
         return task.result()
+
+    def approver(self, call: str) -> Approver:
+        """Return the approver that asks for a call in the chat."""
+        return ChatApprover(self, call)
+
+    def approve_write(self, path: str, text: str | None) -> None:
+        """Record that the person has approved a write of a file, with any content if it is None."""
+        self._writes.append((path, text))
+
+    def take_approved_write(self, path: str, text: str) -> bool:
+        """Return whether a write of a file was approved; it is approved once."""
+        for each in self._writes:
+            if each[0] == path and each[1] in (None, text):
+                self._writes.remove(each)
+                return True
+        return False
 
     def cancel_calls(self) -> None:
         """Cancel the running calls: interrupts their cells and withdraws their permission requests."""
@@ -180,7 +226,12 @@ class Turn:
             self.workspace.turns.revoke(self._credential)
 
     async def _call(
-        self, call: str, tool: str, arguments: Mapping[str, Any]
+        self,
+        call: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+        registry: Registry,
+        approver: Approver,
     ) -> types.CallToolResult:
         began = time.monotonic()
         await self._until_known(call, tool, arguments)
@@ -189,10 +240,10 @@ class Turn:
         async def progress(message: str) -> None:
             self.publish(ToolProgressed(call, message, sentence_info(message)))
 
-        context = ToolContext(self.workspace, self.caller, progress, ChatApprover(self, call))
+        context = ToolContext(self.workspace, self.caller, progress, approver)
         result: Result | None = None
         try:
-            result = await self.registry.call(tool, arguments, context)
+            result = await registry.call(tool, arguments, context)
             content, structured = result_content(result), result.structured()
         except ToolError as error:
             content, structured = error_content(error), {"error": error.as_dict()}
@@ -203,7 +254,7 @@ class Turn:
                 call, tool, began, error_content(stopped), structured={"error": stopped.as_dict()}
             )
             raise
-        if result is None or self.registry.get(tool).effect != "READ":
+        if result is None or registry.get(tool).effect != "READ":
             await self._publish_changes(call)
         self._publish_result(call, tool, began, content, structured=structured, result=result)
         return content
@@ -283,6 +334,15 @@ class ChatApprover:
         finally:
             self._turn.publish(PermissionSettled(self._call, request.id))
         return None
+
+
+class _Approved:
+    """Approver of a call that the person has already approved."""
+
+    async def ask(self, request: PermissionRequest) -> Reply | None:
+        """Approve it."""
+        del request
+        return Reply("once")
 
 
 def _changed(call: str, path: str, change: Change, entry: int) -> CellChanged:

@@ -208,8 +208,11 @@ def _answer(
         match question:
             case {"ask": "stdin"} if _names_stdin(argv):
                 answer = console.read()
-            case {"ask": "file", "path": str(path)} if path in argv:
+            case {"ask": "file", "path": str(path)} if _names(path, argv):
                 answer = read_file(path)
+            case {"ask": "write", "path": str(path), "text": str(text)} if _writes(path, argv):
+                write_file(path, text)
+                answer = ""
             case {"ask": "edit", "text": str(text), "name": str(name)} if "--editor" in argv:
                 answer = console.edit(text, os.path.basename(name) or "text")
             case _:
@@ -228,6 +231,26 @@ def _answer(
 def _names_stdin(argv: list[str]) -> bool:
     """Whether a command reads standard input."""
     return argv[:1] == ["write"] or any(word == "-" or word.endswith("=-") for word in argv)
+
+
+def _names(path: str, argv: list[str]) -> bool:
+    """Whether a command names a file, as a word or as the value of an option."""
+    return path in argv or any(word.startswith("--") and word.endswith(f"={path}") for word in argv)
+
+
+def _writes(path: str, argv: list[str]) -> bool:
+    """Whether a command names a file to write: the report of `nb verify --junitxml FILE`."""
+    if argv[:1] != ["verify"]:
+        return False
+    after = [*argv[1:], ""]
+    named = [word for option, word in zip(argv, after, strict=True) if option == "--junitxml"]
+    return path in named or f"--junitxml={path}" in argv
+
+
+def write_file(path: str, text: str) -> None:
+    """Write a text file as UTF-8."""
+    with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        file.write(text)
 
 
 def read_file(path: str) -> str:

@@ -68,6 +68,10 @@ class Session:
         """Return a path of the command line independent of the working directory."""
         return self._naming.given(given)
 
+    def folder(self, given: str) -> str:
+        """Return a path of the command line relative to the server's folder, as lists of files need it."""
+        return self._naming.in_root(self._naming.given(given))
+
     def shown(self, path: str) -> str:
         """Return a path of the server relative to the project."""
         return self._naming.shown(path)
@@ -76,7 +80,7 @@ class Session:
         """Return the arguments with paths relative to the project's root; names are unchanged."""
         located = dict(arguments)
         if located.get("path"):
-            located["path"] = self.path(located["path"])
+            located["path"] = self.folder(located["path"])
         notebook = located.get("notebook")
         if isinstance(notebook, str) and self._is_path(notebook):
             located["notebook"] = self.path(notebook)
@@ -239,6 +243,13 @@ class Naming:
         whole = os.path.normpath(os.path.join(self._cwd, os.path.expanduser(path)))
         inside = any(_is_in(os.path.realpath(each), self._root) for each in (whole, self._cwd))
         return whole if inside else path
+
+    def in_root(self, path: str) -> str:
+        """Return an absolute path relative to the server's folder; unchanged if it is not below it."""
+        if not os.path.isabs(path) or not _is_in(path, self._root):
+            return path
+        inside = os.path.relpath(path, self._root)
+        return "" if inside == "." else inside
 
     def in_project(self, path: str) -> str:
         """Map a path of the project to the server."""

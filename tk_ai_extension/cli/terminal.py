@@ -52,7 +52,7 @@ class TerminalInfo:
 
 
 class UnreadableFile(Exception):
-    """A file of the command line cannot be read; the message has the reason."""
+    """A file of the command line cannot be read or written; the message has the reason."""
 
 
 class Terminal(Protocol):
@@ -61,6 +61,8 @@ class Terminal(Protocol):
     info: TerminalInfo
     interrupted: asyncio.Event
     """Set by Ctrl-C; cleared by its handler."""
+    gone: asyncio.Event
+    """Set when the command has disconnected."""
 
     def out(self, text: str) -> None:
         """Print to standard output."""
@@ -83,6 +85,15 @@ class Terminal(Protocol):
 
         Raises:
             UnreadableFile: it cannot be read.
+        """
+        ...
+
+    async def write_file(self, path: str, text: str) -> None:
+        """Write a text file that the command names.
+
+        Raises:
+            UnreadableFile: it cannot be written.
+            NothingRead: the command has disconnected.
         """
         ...
 
@@ -122,6 +133,7 @@ class LocalTerminal:
             env={name: os.environ[name] for name in wire.ENVIRONMENT if name in os.environ},
         )
         self.interrupted = asyncio.Event()
+        self.gone = asyncio.Event()
         self.elsewhere: client.Redirect | None = None
         self._console = console
 
@@ -150,6 +162,13 @@ class LocalTerminal:
         """Read a text file."""
         try:
             return client.read_file(path)
+        except OSError as error:
+            raise UnreadableFile(error.strerror) from None
+
+    async def write_file(self, path: str, text: str) -> None:
+        """Write a text file."""
+        try:
+            client.write_file(path, text)
         except OSError as error:
             raise UnreadableFile(error.strerror) from None
 

@@ -5,12 +5,12 @@ The command begins with its call::
     {"argv": [...], "cwd": "/...", "columns": 100, "tty": true, "env": {"TERM": ...}, "version": "..."}
 
 and sends ``{"interrupt": true}`` for each Ctrl-C, in lines of at most `LONGEST_LINE` bytes. The server sends
-with any number of ``{"out": text}``, ``{"err": text}`` and ``{"browse": url}``, asks with ``{"ask":
-"stdin"}``, ``{"ask": "file", "path": ...}``, ``{"ask": "edit", "text": ..., "name": ...}`` or ``{"ask":
-"line", "prompt": ...}`` (answered with ``{"answer": ...}``, ``{"problem": ...}`` or ``{"too_long":
-true}``), and ends with ``{"exit": status}``. With ``"ending": true`` the server stops as well,
-and the command waits for the end of the connection. ``{"redirect": url, "token": ..., "notebook": ...}``
-is sent instead if the command belongs to another server.
+any number of ``{"out": text}``, ``{"err": text}`` and ``{"browse": url}``. It asks with ``{"ask": "stdin"}``,
+``{"ask": "file", "path": ...}``, ``{"ask": "write", "path": ..., "text": ...}``, ``{"ask": "edit", "text":
+..., "name": ...}`` or ``{"ask": "line", "prompt": ...}``, which is answered with ``{"answer": ...}``,
+``{"problem": ...}`` or ``{"too_long": true}``. It ends with ``{"exit": status}``. With ``"ending": true``
+the server stops as well, and the command waits for the end of the connection. ``{"redirect": url, "token":
+..., "notebook": ...}`` is sent instead if the command belongs to another server.
 """
 
 from __future__ import annotations

@@ -9,6 +9,13 @@ from typing import Any, Literal, Protocol
 from tk_ai_extension.model.executions import ExecutionEvent, ExecutionRequest
 from tk_ai_extension.model.json_values import Json
 
+NO_NOTEBOOK = "."
+"""Prefix of the name of a path that a kernel is started for if it belongs to no notebook.
+
+The kernel runs in the folder of the path. No notebook's name begins with it, so that the next server can
+recognize such a kernel of a killed server and shut it down.
+"""
+
 KernelState = Literal["starting", "idle", "busy", "restarting", "dead", "stopped", "unknown"]
 
 

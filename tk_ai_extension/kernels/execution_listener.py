@@ -13,6 +13,7 @@ from tk_ai_extension.kernels.base_connection import Ending
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES, OUTPUT_MESSAGES, OutputCollector
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.executions import (
+    INTERRUPT_IGNORED,
     EndStatus,
     Execution,
     ExecutionEvent,
@@ -366,7 +367,7 @@ class ExecutionListener:
     def _interrupt_was_ignored(self) -> None:
         self.finish(
             "timed_out",
-            f"{self._timeout_message} interrupt_ignored: the kernel was interrupted but still runs "
+            f"{self._timeout_message} {INTERRUPT_IGNORED}: the kernel was interrupted but still runs "
             "the code. Further requests wait until it ends; restart the kernel to stop it.",
         )
 

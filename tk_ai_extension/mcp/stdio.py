@@ -6,12 +6,13 @@ import asyncio
 import logging
 from typing import Any, Protocol, cast
 
+from mcp.server import Server
 from mcp.server.stdio import stdio_server
 
 from tk_ai_extension.mcp.callers import client_name
 from tk_ai_extension.mcp.http import McpHttp
 from tk_ai_extension.mcp.sdk import Context
-from tk_ai_extension.mcp.server import BuiltServer, build_server
+from tk_ai_extension.mcp.server import build_server
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.tools.registry import Registry
 
@@ -61,21 +62,28 @@ async def serve_stdio(
         caller_of=caller_of,
     )
     mcp.others.add(built)
+    try:
+        await serve_server(built.server, lines)
+    finally:
+        mcp.others.discard(built)
+
+
+async def serve_server(server: Server[Any], lines: LineConnection) -> None:
+    """Serve an MCP server to one client until its connection ends."""
     # The SDK's transport cancels the task that it ends in: run it in a separate one.
-    serving = asyncio.create_task(_serve(built, lines), name="MCP over a connection of lines")
+    serving = asyncio.create_task(_serve(server, lines), name="MCP over a connection of lines")
     try:
         await asyncio.wait((serving,))
     finally:
-        mcp.others.discard(built)
         serving.cancel()
     if not serving.cancelled():
         serving.result()
 
 
-async def _serve(built: BuiltServer, lines: LineConnection) -> None:
+async def _serve(server: Server[Any], lines: LineConnection) -> None:
     files = cast("Any", _TextStreams(lines))
     async with stdio_server(files, files) as (incoming, outgoing):
-        await built.server.run(incoming, outgoing, built.server.create_initialization_options())
+        await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 class _TextStreams:

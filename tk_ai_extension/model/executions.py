@@ -14,6 +14,9 @@ EndStatus = Literal[
 ]
 """How an execution ended."""
 
+INTERRUPT_IGNORED = "interrupt_ignored"
+"""Marks the message of an execution that was interrupted and still runs."""
+
 RunStatus = Literal["queued", "running"] | EndStatus
 
 

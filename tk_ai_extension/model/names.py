@@ -12,10 +12,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names that code defines, and those that it uses before it defines them."""
+    """The names that code defines, and those that it uses before it defines them.
+
+    Attributes:
+        defines: The names that it defines.
+        uses: The names that it uses before it defines them.
+        deferred: Those of `uses` that only the bodies of functions use: they must exist once a function
+            is called.
+    """
 
     defines: frozenset[str]
     uses: frozenset[str]
+    deferred: frozenset[str] = frozenset()
 
 
 def names_of(source: str) -> Names | None:
@@ -42,7 +50,8 @@ def _names(text: str) -> Names | None:
         visitor.visit(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError, _NoScope):
         return None
-    return Names(frozenset(visitor.defines), frozenset(visitor.uses))
+    deferred = frozenset(visitor.uses - visitor.immediate)
+    return Names(frozenset(visitor.defines), frozenset(visitor.uses), deferred)
 
 
 _MAGIC = re.compile(r"^([ \t]*)(?:[%!?]|\w+[\w.]*\?{1,2}\s*$)", re.MULTILINE)
@@ -129,6 +138,7 @@ class _NameVisitor(ast.NodeVisitor):
     ) -> None:
         self.defines: set[str] = set()
         self.uses: set[str] = set()
+        self.immediate: set[str] = set()
         self._scopes = scopes
         self._seen_inside = seen_inside or self
         self._classes = classes
@@ -141,6 +151,7 @@ class _NameVisitor(ast.NodeVisitor):
     def _use(self, name: str) -> None:
         if name not in self.defines:
             self.uses.add(name)
+            self.immediate.add(name)
 
     def visit_Name(self, node: ast.Name) -> None:
         if not isinstance(node.ctx, ast.Store):
@@ -212,7 +223,7 @@ class _NameVisitor(ast.NodeVisitor):
         inside._visit_all(
             *(node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
         )
-        self._use_outside(inside.uses)
+        self._use_outside(inside.uses, inside.immediate)
         self.defines |= inside.defines - own
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
@@ -262,13 +273,17 @@ class _NameVisitor(ast.NodeVisitor):
         self._use_outside(inside.uses - self._classes - own)
         self._seen_inside.defines |= inside.defines
 
-    def _use_outside(self, names: AbstractSet[str]) -> None:
-        """Record names that an inner scope uses from its enclosing scope."""
-        self._seen_inside.uses |= names - self._seen_inside.defines
+    def _use_outside(
+        self, names: AbstractSet[str], immediate: AbstractSet[str] = frozenset()
+    ) -> None:
+        """Record names that an inner scope uses from its enclosing scope, now or when it is called."""
+        outside = self._seen_inside
+        outside.uses |= names - outside.defines
+        outside.immediate |= immediate - outside.defines
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._visit_all(*node.decorator_list, *node.bases, *node.keywords)
         body = _NameVisitor(self._scopes, self._seen_inside, self._classes | {node.name})
         body._visit_all(*node.body)
-        self._use_outside(body.uses)
+        self._use_outside(body.uses, body.immediate)
         self.defines.add(node.name)

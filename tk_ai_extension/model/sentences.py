@@ -65,6 +65,11 @@ _STEPS: Final = {
     ),
     "run_cell": "Run {cell}",
     "run_cells": ("Run {count} cell", "Run {count} cells"),
+    "run_fresh": (
+        "Run {count} cell in a new kernel, without changing the notebook",
+        "Run {count} cells in a new kernel, without changing the notebook",
+    ),
+    "run_in_new_kernel": ("Run {count} cell in a new kernel", "Run {count} cells in a new kernel"),
     "run_code": "Run code",
     "run_code_in_kernel": "Run code in the notebook's kernel",
     "kernel_of_notebook": "the kernel",

@@ -186,6 +186,15 @@ class NotebookStore(Protocol):
         """
         ...
 
+    async def copy(self, source: NotebookDocument, path: str) -> NotebookDocument:
+        """Write a copy of a notebook, byte for byte if it is a file; a file at the path is replaced.
+
+        Raises:
+            PathRefused, NotANotebook, FileMissing (no such folder), ReadOnly, DiskFull.
+            NotebookExists: notebooks are not kept in files, and there is one at the path.
+        """
+        ...
+
     async def exists(self, path: str) -> bool:
         """Return whether a file or folder exists at a path."""
         ...

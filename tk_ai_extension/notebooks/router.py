@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tk_ai_extension.model.errors import CollaborationUnsupported, InvalidNotebook, OpenElsewhere
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.files.store import NotebookFiles
 from tk_ai_extension.notebooks.files.watching import FileWatcher
 from tk_ai_extension.notebooks.session import NotebookSession, SessionDocument
@@ -200,6 +201,17 @@ class NotebookRouter:
         """See `NotebookStore.create`."""
         path = self._contain(path)
         await self._store.create(path, notebook)
+        return await self.open(path)
+
+    async def copy(self, source: NotebookDocument, path: str) -> SessionDocument:
+        """See `NotebookStore.copy`."""
+        path = self._contain(path)
+        if isinstance(self._store, NotebookFiles) and not (await source.read()).live:
+            await self._store.copy(source.path, path)
+        elif isinstance(self._store, NotebookFiles):
+            await self._store.write(path, await source.raw())
+        else:
+            await self._store.create(path, await source.raw())
         return await self.open(path)
 
     async def exists(self, path: str) -> bool:

@@ -8,10 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Bool, Enum, Float, Integer, List, Unicode, default
+from traitlets import Bool, Dict, Enum, Float, Integer, List, TraitError, Unicode, default, validate
 
 from tk_ai_extension import __version__
 from tk_ai_extension.kernels.environment import keep_secrets_from_kernels
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.masking import mask_failed_requests
 from tk_ai_extension.server.activity import ServerActivity
 from tk_ai_extension.server.components import Managers, ServerComponents
@@ -86,7 +87,7 @@ class TkAIExtensionApp(ExtensionApp):
     kernel_env_exclude = List(
         Unicode(),
         help="""Names or patterns (`MY_KEY`, `CORP_*`) of environment variables that are removed from kernels.
-        `ANTHROPIC_*` and `CLAUDE_*` are always removed.""",
+        Those that only agents use, such as `ANTHROPIC_*` and `CODEX_*`, are always removed.""",
     ).tag(config=True)
 
     filter_all_kernels = Bool(
@@ -161,6 +162,30 @@ class TkAIExtensionApp(ExtensionApp):
 
     chat_cli = Unicode(
         help="Path of the `claude` program; by default the one of claude-agent-sdk."
+    ).tag(config=True)
+
+    acp_agents = Dict(
+        help="""Agents of the Agent Client Protocol besides those that are found: by name, a command (a list
+        of words), or an object with `command`, and optionally `title`, `variables` (names or patterns of
+        the server's variables that its process gets), `environment` (further variables) and `logins`. None
+        hides a known agent. Requires `agent-client-protocol` (the extra `acp`).""",
+    ).tag(config=True)
+
+    @validate("acp_agents")
+    def _check_acp_agents(self, proposal: Any) -> Any:
+        from tk_ai_extension.agent.acp.commands import configured
+
+        try:
+            configured(proposal["value"])
+        except ToolError as error:
+            raise TraitError(f"{error.message} {error.hint}") from None
+        return proposal["value"]
+
+    acp_in_project = Bool(
+        False,
+        help="""Whether those agents work in the root directory, and read the settings in it, which may
+        name programs that they start. By default they work in an empty folder, and reach the root by the
+        tools.""",
     ).tag(config=True)
 
     chat_retries = Integer(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tk_ai_extension.agent.acp.backend import AcpConfig
+from tk_ai_extension.agent.acp.catalog import AcpAgents
 from tk_ai_extension.agent.backend import AgentSession, SessionConfig
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.providers import Provider
-from tk_ai_extension.agent.session import ChatServices, ChatSettings
+from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.server.agents import find_models
@@ -63,7 +65,11 @@ def build_chats(
         workspace=components.workspace,
         registry=registry,
         transcripts=Transcripts(state / "chats.sqlite"),
-        backend=ClaudeOrTour(ClaudeBackend(config, models.provider)),
+        backend=ClaudeOrTour(ClaudeBackend(config, models.claude.provider)),
         settings=ChatSettings(silence=app.chat_silence, idle=app.chat_idle, max_live=app.max_chats),
+        agents=AcpAgents(
+            models.commands,
+            AcpConfig(state / "acp", root if app.acp_in_project else None),
+        ),
     )
     return Chats(services)

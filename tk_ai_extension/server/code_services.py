@@ -19,9 +19,10 @@ def build_code_assistant(components: ServerComponents, user: str) -> CodeAssista
         components: The server's components.
         user: The user who runs the server.
     """
-    from tk_ai_extension.agent.claude.models import ClaudeModels
+    from tk_ai_extension.server.agents import AgentModels
 
     models = components.models
-    if not isinstance(models, ClaudeModels):
+    if not isinstance(models, AgentModels):
         raise TypeError("Expected the models of Claude.")
-    return CodeAssistant(DirectModels(models.provider), VariableNames(components.workspace, user))
+    direct = DirectModels(models.claude.provider)
+    return CodeAssistant(direct, VariableNames(components.workspace, user))

@@ -70,6 +70,7 @@ class RemoteTerminal:
             env=greeting["env"],
         )
         self.interrupted = asyncio.Event()
+        self.gone = asyncio.Event()
         self.started_server = greeting.get("started") is True
         self.redirected = False
         self._lines = lines
@@ -98,6 +99,11 @@ class RemoteTerminal:
         if text is None:
             raise NothingRead
         return text
+
+    async def write_file(self, path: str, text: str) -> None:
+        """Write a text file that the command names."""
+        if await self._ask(ask="write", path=path, text=text) is None:
+            raise NothingRead
 
     async def edit(self, text: str, name: str) -> str | None:
         """Let the person edit text."""
@@ -147,6 +153,8 @@ class RemoteTerminal:
     def fail(self, why: Exception) -> None:
         """Fail pending requests to the command with a reason."""
         self._silent = why
+        if isinstance(why, NothingRead):
+            self.gone.set()
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(why)
 
@@ -234,7 +242,9 @@ class CommandServer:
         if terminal.redirected:
             return
         is_unused = not self._under_way and not context.workspace.kernels.ids()
-        if context.project is not None and terminal.started_server and status and is_unused:
+        # A notebook that runs in a kernel of its own leaves none, even if it succeeds.
+        is_over = bool(status) or argv[:1] in (["verify"], ["run"])
+        if context.project is not None and terminal.started_server and is_over and is_unused:
             context.project.stop_unused()
         if context.project is not None and context.project.stopping:
             terminal.send_last(exit=status, ending=True)

@@ -1,9 +1,11 @@
-"""Files below the server's root, read through Jupyter's contents manager."""
+"""Files below the server's root, read and written through Jupyter's contents manager."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from jupyter_core.utils import ensure_async
@@ -13,12 +15,13 @@ from tk_ai_extension.model.errors import (
     FileMissing,
     NotReadable,
     PathRefused,
+    SaveFailed,
     ToolError,
     TooManyOpenFiles,
     is_out_of_files,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.workspace.files import FileEntry
+from tk_ai_extension.workspace.files import FileEntry, no_notebook
 
 MAX_BYTES = 20_000_000
 """Maximum size of a text file, in bytes; read a larger one by code in a kernel."""
@@ -80,6 +83,29 @@ class ContentsFiles:
         model = await self._get(path, content=True, type="file", format="text")
         return str(model["content"])
 
+    def locate(self, path: str) -> str:
+        """Return the path of a text file below the root."""
+        path = self._contain(path)
+        root = getattr(self._contents, "root_dir", "")
+        return no_notebook(path, os.path.realpath(Path(root) / path) if root else path)
+
+    async def write_text(self, path: str, text: str) -> None:
+        """Write a text file."""
+        path = self.locate(path)
+        model = {"type": "file", "format": "text", "content": text}
+        try:
+            await ensure_async(self._contents.save(model, path))
+        except HTTPError as error:
+            raise _write_error(path, error) from None
+
+    async def remove(self, path: str) -> None:
+        """Remove a text file."""
+        path = self.locate(path)
+        try:
+            await ensure_async(self._contents.delete_file(path))
+        except HTTPError as error:
+            raise _write_error(path, error) from None
+
     async def _get(self, path: str, **options: Any) -> dict[str, Any]:
         try:
             return await ensure_async(self._contents.get(path, **options))
@@ -95,6 +121,16 @@ def _entry(item: Json) -> FileEntry:
         size=item.get("size"),
         modified=modified.timestamp() if isinstance(modified, datetime) else None,
     )
+
+
+def _write_error(path: str, error: HTTPError) -> ToolError:
+    """Translate an error of the contents manager about a write."""
+    said = error.log_message or error.reason
+    if error.status_code == 404 or isinstance(error.__context__, FileNotFoundError):
+        return FileMissing(f"There is no folder for `{path}`.")
+    if error.status_code == 403 or isinstance(error.__context__, PermissionError):
+        return PathRefused(f"Writing `{path}` is not allowed.", hint="Change its permissions.")
+    return SaveFailed(f"`{path}` cannot be written: {said}.")
 
 
 def _error(path: str, error: HTTPError) -> ToolError:

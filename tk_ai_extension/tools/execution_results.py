@@ -14,8 +14,10 @@ from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.output_presentation import present
 from tk_ai_extension.tools.results import Image, Result
+from tk_ai_extension.tools.verification_results import VerificationSummary, summarize
 from tk_ai_extension.workspace.kernel_questions import RUNS_AFTER_ANSWER
 from tk_ai_extension.workspace.runs import Cursor, Run
+from tk_ai_extension.workspace.verifications import VerificationRun
 
 PROGRESS_HEARTBEAT = 10.0
 """Seconds after which progress is reported without new output."""
@@ -57,6 +59,8 @@ class ExecutionResult(Result):
     total_cells: int | None = None
     prompt: str | None = None
     """The prompt of `input()`, which was not answered."""
+    verification: VerificationSummary | None = None
+    """What a run that verifies the notebook found, instead of outputs."""
 
     _is_rest: bool = PrivateAttr(default=False)
 
@@ -73,6 +77,8 @@ class ExecutionResult(Result):
 
     def as_text(self) -> str:
         parts = [_run_text(run, quiet=self._is_rest or len(self.runs) > 1) for run in self.runs]
+        if self.verification is not None:
+            parts.append(self.verification.text)
         if self.prompt is not None:
             parts.append(
                 f"input_requested: {self.prompt!r} — input() is not supported. Set the value in code."
@@ -180,6 +186,8 @@ def _last_lines(outputs: OutputBuffer) -> list[str]:
 
 
 async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> ExecutionResult:
+    if isinstance(run.report, VerificationRun):
+        return await _verification(context, run, run.report, total_cells)
     # Callers without a key cannot be distinguished: each one receives all output.
     session = context.caller.identity if context.caller.key is not None else None
     if session is None:
@@ -196,6 +204,22 @@ async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> Ex
                 seen, run.cursors.get(session, seen), key=lambda each: each.place
             )
     return result
+
+
+async def _verification(
+    context: ToolContext, run: Run, report: VerificationRun, total_cells: int | None
+) -> ExecutionResult:
+    """Return what a verification found, or how far it is."""
+    summary = await summarize(context, run, report)
+    status = {"same": "ok", "interrupted": "interrupted", "running": run.status}
+    return ExecutionResult(
+        execution_id=run.id,
+        notebook=run.path,
+        status=status.get(summary.status, "error"),
+        runs=[],
+        total_cells=total_cells,
+        verification=summary,
+    )
 
 
 async def _new_output(

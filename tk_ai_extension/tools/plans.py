@@ -140,19 +140,21 @@ class RunPlan:
             lines = marked(" ", self.code)
             code = ProposalStep("code", Sentence("run_code"), runs=True, lines=lines)
             return Proposal(Sentence("run_code_in_kernel"), (*steps, code), notebook=path)
-        runs = [
-            ProposalStep(
-                "run",
-                Sentence("run_cell", cell=_name(cell)),
-                cell=_reference(self.snapshot, cell),
-                runs=True,
-                lines=marked(" ", cell.source),
-                identity=(),
-            )
-            for cell in self.cells
-        ]
+        runs = [cell_step(self.snapshot, cell) for cell in self.cells]
         title = runs[0].title if len(runs) == 1 else Sentence("run_cells", count=len(runs))
         return Proposal(title, (*steps, *runs), notebook=path)
+
+
+def cell_step(snapshot: Snapshot, cell: Cell) -> ProposalStep:
+    """Return the step that runs a cell, with all of its code."""
+    return ProposalStep(
+        "run",
+        Sentence("run_cell", cell=_name(cell)),
+        cell=_reference(snapshot, cell),
+        runs=True,
+        lines=marked(" ", cell.source),
+        identity=(),
+    )
 
 
 Verb = Literal["restart", "interrupt", "shut down"]

@@ -263,7 +263,7 @@ class Executions:
                 await self._questions.wait_until_answered(run.kernel_id, run.caller)
                 async with self._queue.turn(run.kernel_id, run.caller.identity):
                     await self._take_turn(run, step, open_document, timeout)
-                if run.cancelled or (step.status != "ok" and stop_on_error):
+                if run.cancelled or run.stopped or (step.status != "ok" and stop_on_error):
                     break
         except asyncio.CancelledError:
             if self._closing:
@@ -467,6 +467,8 @@ class Executions:
 
 
 def _cells_of(run: Run) -> str:
+    if run.report is not None:
+        return run.report.subject
     cells = ", ".join(f"@{step.cell}" for step in run.steps[:5] if step.cell) or "scratch code"
     more = f" and {len(run.steps) - 5} more" if len(run.steps) > 5 else ""
     return f"{cells}{more}"

@@ -1,4 +1,4 @@
-"""The protocol for listing and reading files. A composition root provides the implementation."""
+"""The protocol for listing, reading and writing files. A composition root provides the implementation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.errors import PathRefused, ToolError
 
 MAX_DEPTH = 12
 """Maximum depth of folders in `walk`."""
@@ -31,7 +31,7 @@ class FileEntry:
 
 
 class Files(Protocol):
-    """Lists folders and reads text files below the root, without hidden files."""
+    """Lists folders, reads and writes text files below the root, without hidden files."""
 
     async def list(self, path: str) -> list[FileEntry]:
         """Return the entries of a folder, sorted by name.
@@ -51,6 +51,52 @@ class Files(Protocol):
             NotReadable: It is a folder, binary, or too large.
         """
         ...
+
+    def locate(self, path: str) -> str:
+        """Return the path below the root of a text file, which may not exist.
+
+        Raises:
+            PathRefused: The path is outside the root, hidden, or a notebook's: notebooks are only
+                changed by the tools, cell by cell.
+        """
+        ...
+
+    async def write_text(self, path: str, text: str) -> None:
+        """Write a text file, creating it if needed; its folder must exist.
+
+        Raises:
+            PathRefused: See `locate`, or the file is not writable.
+            FileMissing: The folder does not exist.
+            SaveFailed: It could not be written.
+        """
+        ...
+
+    async def remove(self, path: str) -> None:
+        """Remove a text file.
+
+        Raises:
+            PathRefused: See `locate`, or the file cannot be removed.
+            FileMissing: The file does not exist.
+        """
+        ...
+
+
+def no_notebook(path: str, *names: str) -> str:
+    """Return a path unless it is a notebook's.
+
+    Args:
+        path: The path below the root.
+        names: Further names of the same file, such as the target of a link.
+
+    Raises:
+        PathRefused: It is a notebook's.
+    """
+    if any(name.lower().endswith(".ipynb") for name in (path, *names)):
+        raise PathRefused(
+            f"`{path}` is a notebook. It is not written as a file.",
+            hint="Use the tools insert_cell, overwrite_cell and delete_cell, or create_notebook.",
+        )
+    return path
 
 
 async def walk(files: Files, path: str, *, recursive: bool) -> AsyncIterator[FileEntry]:

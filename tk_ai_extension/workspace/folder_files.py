@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from tk_ai_extension.model.errors import FileMissing, NotReadable, PathRefused
-from tk_ai_extension.workspace.files import FileEntry
+from tk_ai_extension.workspace.files import FileEntry, no_notebook
 from tk_ai_extension.workspace.paths import contain, folder_path, is_contained
 
 MAX_BYTES = 20_000_000
@@ -34,6 +34,30 @@ class FolderFiles:
     async def read_text(self, path: str) -> str:
         """Return the content of a text file."""
         return await asyncio.to_thread(self._read, contain(self._root, path))
+
+    def locate(self, path: str) -> str:
+        """Return the path of a text file below the root."""
+        path = contain(self._root, path)
+        return no_notebook(path, os.path.realpath(self._root / path))
+
+    async def write_text(self, path: str, text: str) -> None:
+        """Write a text file."""
+        path = self.locate(path)
+        await asyncio.to_thread(self._write, path, text)
+
+    async def remove(self, path: str) -> None:
+        """Remove a text file."""
+        path = self.locate(path)
+        try:
+            await asyncio.to_thread(os.unlink, self._root / path)
+        except OSError as error:
+            raise _refusal(path, error) from None
+
+    def _write(self, path: str, text: str) -> None:
+        try:
+            (self._root / path).write_text(text, encoding="utf-8", newline="")
+        except OSError as error:
+            raise _refusal(path, error) from None
 
     def _list(self, folder: str) -> list[FileEntry]:
         try:

@@ -14,15 +14,12 @@ from pathlib import Path
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import KernelDied, ToolError
-from tk_ai_extension.model.executions import Execution, ExecutionRequest
+from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution, ExecutionRequest
 from tk_ai_extension.workspace.bridge import Answer
 from tk_ai_extension.workspace.python_sessions import TOO_OFTEN, PythonSession, PythonSessions
 from tk_ai_extension.workspace.runs import Run, Step
 
 logger = logging.getLogger(__name__)
-
-IGNORED = "interrupt_ignored"
-"""Marks the message of an execution that was interrupted and still runs."""
 
 
 @dataclass(eq=False)
@@ -89,10 +86,10 @@ class SessionSupervisor:
                 )
                 _end(step, replace(ended, status="interrupted", message=message))
             return False
-        if ended.status == "timed_out" and IGNORED in ended.message:
+        if ended.status == "timed_out" and INTERRUPT_IGNORED in ended.message:
             await self._sessions.replace_stuck(session)
             message = (
-                f"{ended.message.partition(IGNORED)[0]}The code ignored the interrupt. "
+                f"{ended.message.partition(INTERRUPT_IGNORED)[0]}The code ignored the interrupt. "
                 "Its kernel was killed and replaced."
             )
             _end(step, replace(ended, message=message))

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from tk_ai_extension.kernels.base import KernelEvent, Kernels, Sessions
+from tk_ai_extension.kernels.base import NO_NOTEBOOK, KernelEvent, Kernels, Sessions
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import (
     KernelBusy,
@@ -44,8 +44,6 @@ MAX_RESTARTS = 1
 CLOSE_WITHIN = 3.0
 """Seconds to shut down the session kernels when the server stops."""
 
-HIDDEN = "."
-"""Prefix of the name that a session kernel is started for. No notebook's name begins with it."""
 NO_FILES = "was shut down because too many files were open"
 TOO_OFTEN = "Python kernel restarted too many times in this session"
 
@@ -263,7 +261,7 @@ class PythonSessions:
     async def _start(self, session: PythonSession) -> str:
         """Start a Python kernel in the session's folder."""
         # The kernel runs in the folder of this path, which is not a notebook's.
-        path = f"{session.folder}/{HIDDEN}{session.id}".lstrip("/")
+        path = f"{session.folder}/{NO_NOTEBOOK}{session.id}".lstrip("/")
         kernel_id = await _start_python(
             self._kernels, path, make_room=partial(self._close_idle, NO_FILES)
         )
@@ -380,7 +378,7 @@ class PythonSessions:
 
 def names_session(path: str) -> bool:
     """Return whether a kernel that was started for this path is a session kernel."""
-    return path.rpartition("/")[2].startswith(HIDDEN)
+    return path.rpartition("/")[2].startswith(NO_NOTEBOOK)
 
 
 def too_often() -> KernelDied:

@@ -117,6 +117,15 @@ class Step:
         )
 
 
+class RunReport(Protocol):
+    """What becomes of the outputs of a run that a reader of the outputs does not want."""
+
+    @property
+    def subject(self) -> str:
+        """What it runs, for the journal."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RunEvent:
     """One event of a run, numbered from 1: started, outputs, input, ended, done; or a reset."""
@@ -153,6 +162,10 @@ class Run:
         self.created = time.time()
         self.done = False
         self.cancelled = False
+        self.stopped = ""
+        """Why no further step runs, set by its supervisor; empty as long as one may run."""
+        self.report: RunReport | None = None
+        """What its outputs are for, if they are not for a reader; None if they are."""
         self.version = 0
         """Incremented by each event."""
         self.cursors: dict[str, Cursor] = {}

@@ -13,7 +13,7 @@ from tk_ai_extension.model.large_notebooks import run_off_loop_if_large
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.transactions import anchored
-from tk_ai_extension.workspace import editing
+from tk_ai_extension.workspace import editing, file_edits
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.undo_plan import plan_undo
 from tk_ai_extension.workspace.workspace import Workspace
@@ -80,6 +80,9 @@ async def _undo_in_notebook(
     others: Mapping[int, Sequence[Change]],
     of: str,
 ) -> TakenBack:
+    if not path.lower().endswith(".ipynb"):
+        restored, kept = await file_edits.undo(workspace, caller, path, entries)
+        return TakenBack(path, restored, kept)
     document = await workspace.store.open(path)
     snapshot = await document.read()
     undo = await run_off_loop_if_large(len(snapshot.cells), partial(plan_undo, entries, snapshot))

@@ -21,6 +21,7 @@ from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.files import Files
+from tk_ai_extension.workspace.fresh_kernels import FreshKernels
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.kernel_questions import KernelQuestions
 from tk_ai_extension.workspace.notebook_manager import ManagedNotebook, NotebookManager
@@ -79,6 +80,7 @@ class Workspace:
     limits: Limits = Limits()
     executions: Executions = field(init=False)
     python: PythonSessions = field(init=False)
+    fresh: FreshKernels = field(init=False)
 
     def __post_init__(self) -> None:
         self.executions = Executions(
@@ -92,6 +94,7 @@ class Workspace:
             questions=self.questions,
         )
         self.python = PythonSessions(self.kernels, self.sessions, self.notices)
+        self.fresh = FreshKernels(self.kernels)
         # Locks by path while a kernel is being started; unused locks are garbage collected.
         self._starting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unsubscribe = self.kernels.subscribe(self._on_kernel_event)

@@ -12,11 +12,13 @@ import glob
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
 
 from tk_ai_extension.agent.backend import (
     STOP_TIMEOUT,
@@ -25,11 +27,12 @@ from tk_ai_extension.agent.backend import (
     SessionConfig,
     TextBlock,
 )
-from tk_ai_extension.agent.claude.process import inherited, started_by_launcher, without
+from tk_ai_extension.agent.claude.process import started_by_launcher, without
 from tk_ai_extension.agent.claude.providers import Provider
-from tk_ai_extension.agent.claude.tool_server import SERVER, build_tool_server
 from tk_ai_extension.agent.claude.translator import CostMeter, Translator
+from tk_ai_extension.agent.environment import inherited
 from tk_ai_extension.agent.imports import gc_paused
+from tk_ai_extension.agent.tool_server import SERVER, build_tool_server
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import Sentence
@@ -90,7 +93,13 @@ class ClaudeBackend:
         if not isinstance(provider, Provider):
             raise TypeError("Expected a provider of Claude.")
         turn = _TurnToken()
-        server = build_tool_server(config.registry, config.call, lambda: turn.token)
+
+        async def call(
+            call_id: str | None, request: str, tool: str, arguments: Mapping[str, Any]
+        ) -> types.CallToolResult:
+            return await config.call(turn.token, call_id or f"call-{request}", tool, arguments)
+
+        server = build_tool_server(config.registry, call)
         options = _options(provider, self._config, config, server)
         transport = await asyncio.to_thread(
             started_by_launcher,

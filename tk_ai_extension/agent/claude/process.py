@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.agent.claude import launch
-from tk_ai_extension.agent.claude.sources import OAUTH, matches
+from tk_ai_extension.agent.claude.sources import OAUTH
+from tk_ai_extension.agent.environment import inherited
 from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:
@@ -21,32 +22,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-INHERITED = (
-    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM"),
-    *("TMPDIR", "TEMP", "TMP", "LD_LIBRARY_PATH", "DYLD_*", "NIX_*"),
-    *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE", "HOMEDRIVE"),
-    *(
-        "HOMEPATH",
-        "APPDATA",
-        "LOCALAPPDATA",
-        "PROGRAMDATA",
-        "PROGRAMFILES*",
-        "NUMBER_OF_PROCESSORS",
-    ),
-)
-"""Variables (`fnmatch`) that Claude's process inherits, in addition to those of the provider."""
-
 DESCRIPTORS: Mapping[str, str] = {
     "ANTHROPIC_API_KEY": "CLAUDE_CODE_API_KEY_FILE_DESCRIPTOR",
     OAUTH: "CLAUDE_CODE_OAUTH_TOKEN_FILE_DESCRIPTOR",
 }
 """Keys that the CLI reads from a descriptor, by the variable that would hold them: other processes of
 the same user can read a process's environment."""
-
-
-def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that Claude's process inherits, except those of the provider."""
-    return {name: value for name, value in environment.items() if matches(name, INHERITED)}
 
 
 def without(environment: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, str]:

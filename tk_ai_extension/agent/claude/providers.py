@@ -17,17 +17,15 @@ from tk_ai_extension.agent.claude.sources import (
     ADDRESS,
     CREDENTIALS,
     KEYS,
-    NETWORK,
     OAUTH,
-    SECRET_WORDS,
     Given,
     ProviderName,
     Resolution,
     Source,
     host_of,
-    matches,
     resolve,
 )
+from tk_ai_extension.agent.environment import NETWORK, SECRET_WORDS, matches
 from tk_ai_extension.agent.models import ModelsInfo
 from tk_ai_extension.model.agent_errors import FolderNotTrusted, NoModel
 from tk_ai_extension.model.sentences import Sentence, sentence_info

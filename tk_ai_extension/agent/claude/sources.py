@@ -8,12 +8,13 @@ A project's file may set credentials only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from fnmatch import fnmatchcase
 from typing import Literal
 from urllib.parse import urlsplit
+
+from tk_ai_extension.agent.environment import NETWORK, SECRET_WORDS, matches
 
 ProviderName = Literal["anthropic", "oauth", "compatible", "bedrock", "vertex", "tour"]
 """``compatible`` is any other server with the Messages API: Ollama, LiteLLM, a gateway."""
@@ -49,8 +50,6 @@ BEDROCK_KEYS = (
 CREDENTIALS = (*KEYS, OAUTH, *BEDROCK_KEYS)
 """Variables that may come from a project's file."""
 
-SECRET_WORDS = ("*KEY*", "*TOKEN*", "*SECRET*", "*PASSW*", "*CREDENTIAL*", "*_HEADERS")
-
 IDENTITY = (
     *SECRET_WORDS,
     *("AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_ROLE_*", "AWS_CONTAINER_*", "AWS_SSO_*"),
@@ -67,11 +66,6 @@ CHOICES = (
 DIRECT = ("ANTHROPIC_*", "CLAUDE_CODE_*")
 AWS = ("AWS_*",)
 GOOGLE = ("GOOGLE_*", "GCLOUD_PROJECT", "CLOUD_ML_REGION", "VERTEX_*")
-NETWORK = (
-    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
-    *("http_proxy", "https_proxy", "no_proxy", "all_proxy"),
-    *("NODE_EXTRA_CA_CERTS", "NODE_OPTIONS", "SSL_CERT_FILE", "SSL_CERT_DIR"),
-)
 TAKEN = (*DIRECT, *AWS, *GOOGLE, *NETWORK)
 """Variables that may come from trusted sources; all others are ignored."""
 
@@ -202,11 +196,6 @@ def _resolve(given: Given, wanted: ProviderName | Literal["auto"]) -> Resolution
         provider = "oauth" if OAUTH in values else "tour"
     # Again: keys of other providers do not count.
     return _resolve(given, provider)
-
-
-def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a variable matches one of these patterns."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def is_identity(name: str) -> bool:

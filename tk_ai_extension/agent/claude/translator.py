@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.agent.backend import AgentEvent, Checkpoint, TurnEnded, Working
-from tk_ai_extension.agent.claude.tool_server import SERVER
 from tk_ai_extension.agent.events import (
     Discarded,
     Retried,
@@ -16,6 +15,7 @@ from tk_ai_extension.agent.events import (
     ToolCalled,
     Used,
 )
+from tk_ai_extension.agent.tool_server import SERVER
 from tk_ai_extension.model.agent_errors import ModelBusy, ModelFailed, ModelUnauthorized, NoModel
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json

@@ -124,9 +124,9 @@ async def _values(session: Session, wanted: Any, word: str, notebook: str | None
     """Return the values of an argparse argument that start with the word."""
     cwd = session.terminal.info.cwd
     match wanted.dest:
-        case "notebook":
+        case "notebook" | "paths" | "output" | "code":
             return paths_like(cwd, word, _is_notebook)
-        case "path" | "file":
+        case "path" | "file" | "sanitize_with" | "junitxml" | "parameters_file":
             return paths_like(cwd, word, lambda _: True)
         case _ if wanted.choices:
             found = [str(choice) for choice in wanted.choices]

@@ -9,7 +9,17 @@ from contextlib import suppress
 from functools import partial
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands import approve, cells, chat, completion, doctor, notebook, project
+from tk_ai_extension.cli.commands import (
+    approve,
+    cells,
+    chat,
+    completion,
+    doctor,
+    notebook,
+    project,
+    run,
+    verify,
+)
 from tk_ai_extension.cli.commands.command import Command, given
 from tk_ai_extension.cli.commands.examples import EXAMPLES
 from tk_ai_extension.cli.commands.topics import errors_topic, json_topic
@@ -43,6 +53,8 @@ OWN = (
     *project.COMMANDS,
     *notebook.COMMANDS,
     *cells.COMMANDS,
+    *run.COMMANDS,
+    *verify.COMMANDS,
     *approve.COMMANDS,
     *chat.COMMANDS,
     *completion.COMMANDS,

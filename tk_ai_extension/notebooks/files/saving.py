@@ -128,6 +128,21 @@ def replacing(target: Path) -> Generator[int]:
         temporary.placed(target.name)
 
 
+def write_file(target: Path, data: bytes, path: str) -> None:
+    """Create a file, or replace it if it exists.
+
+    Raises:
+        FileMissing, and the errors of `save_error`.
+    """
+    try:
+        with replacing(target) as fd:
+            _write_all(fd, data)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileMissing(f"The folder of {path} does not exist.") from error
+    except OSError as error:
+        raise save_error(error, path) from error
+
+
 def create_file(target: Path, data: bytes, path: str) -> None:
     """Create a file that must not exist yet.
 

@@ -15,7 +15,7 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks.files.document import FileDocument
 from tk_ai_extension.notebooks.files.indexer import Indexer
-from tk_ai_extension.notebooks.files.saving import create_file
+from tk_ai_extension.notebooks.files.saving import create_file, typed_errors, write_file
 from tk_ai_extension.notebooks.files.state import NotebookFile
 
 if TYPE_CHECKING:
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 MAX_FILES = 64
 MAX_CHARACTERS = 64_000_000
 """Maximum number of indexes that are cached, and maximum characters of source in them."""
+
+
+def _formatted(notebook: Json) -> bytes:
+    text = json.dumps(
+        notebook, ensure_ascii=False, indent=1, sort_keys=True, separators=(",", ": ")
+    )
+    return f"{text}\n".encode("utf-8", "surrogatepass")
 
 
 class NotebookFiles:
@@ -95,14 +102,38 @@ class NotebookFiles:
         Raises:
             NotebookExists, FileMissing, ReadOnly, DiskFull, SaveFailed.
         """
-        text = json.dumps(
-            notebook, ensure_ascii=False, indent=1, sort_keys=True, separators=(",", ": ")
-        )
-        data = f"{text}\n".encode("utf-8", "surrogatepass")
+        data = _formatted(notebook)
         if self._hooks is not None and self._hooks.before:
             data = await self._hooks.pre_save(path, data)
         target = self._root / path
         await asyncio.to_thread(create_file, target, data, path)
+        if self._hooks is not None:
+            await self._hooks.saved(path, target)
+        self._changed(path)
+
+    async def write(self, path: str, notebook: Json) -> None:
+        """Write a notebook as nbformat writes it; a file at the path is replaced.
+
+        Raises:
+            FileMissing, ReadOnly, DiskFull, SaveFailed.
+        """
+        await self._write(path, _formatted(notebook))
+
+    async def copy(self, source: str, path: str) -> None:
+        """Copy a notebook byte for byte; a file at the path is replaced.
+
+        Raises:
+            NotebookNotFound, FileMissing, ReadOnly, DiskFull, SaveFailed.
+        """
+        with typed_errors(source):
+            data = await asyncio.to_thread((self._root / source).read_bytes)
+        await self._write(path, data)
+
+    async def _write(self, path: str, data: bytes) -> None:
+        if self._hooks is not None and self._hooks.before:
+            data = await self._hooks.pre_save(path, data)
+        target = (self._root / path).resolve()
+        await asyncio.to_thread(write_file, target, data, path)
         if self._hooks is not None:
             await self._hooks.saved(path, target)
         self._changed(path)

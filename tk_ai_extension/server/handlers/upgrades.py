@@ -152,9 +152,10 @@ class LineStream:
             await self.stream.write(b"")
 
     def keep_open(self) -> None:
-        """Keep the connection open until this process exits."""
+        """Keep the connection open until this process exits, unless the client has disconnected."""
         connection: Any = self.stream.socket
-        os.dup(connection.fileno())
+        if connection is not None:
+            os.dup(connection.fileno())
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,5 +1,3 @@
-/** The prompts of the tasks. They are loaded when one is sent. */
-
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { CellTask } from './cellTasks';

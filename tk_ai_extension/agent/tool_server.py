@@ -1,12 +1,12 @@
-"""MCP server that offers the registry's tools to Claude's process.
+"""MCP server that offers the registry's tools to an agent's process.
 
 Names, descriptions, schemas, annotations and results are those of the MCP interface. Structured
-content is omitted: the CLI would show it to the model instead of the text.
+content is omitted: agents would show it to the model instead of the text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import mcp_types as types
@@ -14,27 +14,30 @@ from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 
 from tk_ai_extension import __version__
-from tk_ai_extension.agent.backend import ToolCall
 from tk_ai_extension.mcp.descriptions import describe
 from tk_ai_extension.tools.registry import Registry
 
 SERVER = "tk"
-"""Name of the MCP server in the CLI: the model sees the tools as ``mcp__tk__name``."""
+"""Name of the MCP server in an agent: most models see the tools as ``mcp__tk__name``."""
 
 CALL_ID = "claudecode/toolUseId"
-"""Key in ``_meta`` under which the CLI sends the id of the model's call."""
+"""Key in ``_meta`` under which Claude's CLI sends the id of the model's call."""
+
 INLINE = {"anthropic/maxResultSizeChars": 500_000}
-"""Limit of the CLI for a result, in characters; it writes a longer one to a file,
+"""Limit of Claude's CLI for a result, in characters; it writes a longer one to a file,
 which Claude cannot read. Our results have lower limits of their own."""
 
+CallHandler = Callable[[str | None, str, str, Mapping[str, Any]], Awaitable[types.CallToolResult]]
+"""Handles a call; takes the id of the model's call (None if the agent sends none), the id of the
+request, the tool and its arguments. Raises only `CancelledError`."""
 
-def build_tool_server(registry: Registry, call: ToolCall, token: Callable[[], str]) -> Server[Any]:
+
+def build_tool_server(registry: Registry, call: CallHandler) -> Server[Any]:
     """Build the MCP server of one chat.
 
     Args:
         registry: The tools.
-        call: Calls a tool; raises only `CancelledError`.
-        token: Returns the token of the running turn.
+        call: Handles a call.
     """
     tools = [_described(describe(tool)) for tool in registry]
 
@@ -47,8 +50,9 @@ def build_tool_server(registry: Registry, call: ToolCall, token: Callable[[], st
         context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         meta: Mapping[str, Any] = dict(context.meta or {})
-        call_id = str(meta.get(CALL_ID) or f"call-{context.request_id}")
-        result = await call(token(), call_id, params.name, params.arguments or {})
+        call_id = str(meta[CALL_ID]) if meta.get(CALL_ID) else None
+        request = str(context.request_id)
+        result = await call(call_id, request, params.name, params.arguments or {})
         return result.model_copy(update={"structured_content": None})
 
     return Server[Any](

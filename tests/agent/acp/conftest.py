@@ -1,0 +1,134 @@
+"""Chats with a scripted agent that speaks the Agent Client Protocol, in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.agent.conftest import USER, Talk
+from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
+from tk_ai_extension.agent.acp.backend import AcpConfig
+from tk_ai_extension.agent.acp.catalog import AcpAgents
+from tk_ai_extension.agent.acp.commands import AgentCommands
+from tk_ai_extension.agent.chats import Chats, StartedTurn
+from tk_ai_extension.agent.events import Event
+from tk_ai_extension.agent.services import ChatServices, ChatSettings
+from tk_ai_extension.agent.transcripts import Transcripts
+from tk_ai_extension.testing import acp_agent
+from tk_ai_extension.testing.echo_agent import EchoBackend
+from tk_ai_extension.testing.scripted_model import ScriptedModel
+
+__all__ = ["backend", "documents", "harness", "jp_server_config"]
+
+AGENT = "scripted"
+COMMAND = [sys.executable, "-I", "-S", str(Path(acp_agent.__file__).resolve())]
+
+
+@dataclass
+class AcpTalk(Talk):
+    """A person's side of the chats, with the scripted agent."""
+
+    folder: Path = Path()
+
+    def __init__(self, chats: Chats, services: ChatServices, folder: Path) -> None:
+        super().__init__(chats, services, ScriptedModel())
+        self.folder = folder
+
+    async def send(
+        self, message: str, user: str = USER, *, model: str = AGENT, **fields: Any
+    ) -> StartedTurn:
+        return await super().send(message, user, model=model, **fields)
+
+    async def text(self, message: str, **fields: Any) -> str:
+        """Sends a message and gives the whole text of the answer."""
+        events = await self.say(message, **fields)
+        return "".join(event.data["text"] for event in events if event.kind == "text")
+
+    async def until(self, begun: StartedTurn, kind: str) -> Event:
+        """The first event of a kind in a turn."""
+        async with asyncio.timeout(20):
+            async for event in begun.events:
+                if event.kind == kind:
+                    return event
+        raise AssertionError(f"no {kind}")
+
+    async def approved(self, message: str, answer: str = "once", **fields: Any) -> list[Event]:
+        """Sends a message, answers its first request for a permission, and gives all events."""
+        begun = await self.send(message, **fields)
+        found: list[Event] = []
+        async with asyncio.timeout(30):
+            async for event in begun.events:
+                found.append(event)
+                if event.kind == "permission":
+                    policy: Any = self.services.workspace.policy
+                    policy.answer(USER, event.data["id"], answer)
+        return found
+
+
+OpenAcp = Callable[..., AcpTalk]
+
+
+@pytest.fixture
+async def open_acp(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[OpenAcp]:
+    """Opens chats with the scripted agent; nothing that it started is left at the end."""
+    opened: list[AcpTalk] = []
+    before = {each.pid for each in psutil.Process().children(recursive=True)}
+
+    def open_(
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        start: float = 20.0,
+        variables: tuple[str, ...] = (),
+        logins: Mapping[str, Any] | None = None,
+        agents: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> AcpTalk:
+        scripted = {
+            "command": [*COMMAND, *arguments],
+            "title": "Scripted",
+            "variables": variables,
+            "logins": logins or {},
+        }
+        folder = tmp_path / "acp"
+        config = AcpConfig(
+            folder,
+            environment=lambda: os.environ if environment is None else environment,
+            start=start,
+        )
+        services = ChatServices(
+            workspace=harness.workspace,
+            registry=harness.registry,
+            transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
+            backend=EchoBackend(),
+            settings=ChatSettings(**settings),
+            agents=AcpAgents(AgentCommands({AGENT: scripted, **(agents or {})}), config),
+        )
+        opened.append(AcpTalk(Chats(services), services, folder / AGENT))
+        return opened[-1]
+
+    yield open_
+    for talk in opened:
+        await talk.close()
+    after = psutil.Process().children(recursive=True)
+    left = [each for each in after if each.pid not in before and "acp" in " ".join(_line(each))]
+    assert left == []
+
+
+def _line(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+@pytest.fixture
+def acp(open_acp: OpenAcp) -> AcpTalk:
+    return open_acp()

@@ -1,0 +1,142 @@
+"""Agents that hang, die, flood, send what is no message, or ask after the end of a turn."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.agent.acp.conftest import AcpTalk, OpenAcp
+from tests.agent.conftest import USER, of_kind
+from tests.harness import ToolHarness
+from tk_ai_extension.agent.acp import process, session, translator
+from tk_ai_extension.agent.events import Event
+
+
+def error_of(events: list[Event]) -> dict[str, Any]:
+    """The error of a turn that failed."""
+    (error,) = of_kind(events, "error")
+    assert events[-1].data["end"] == "failed"
+    return error["error"]
+
+
+@pytest.mark.proves("fault:acp-agent")
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("die", "status 3: the last words"),
+        ("garbage", "not a message of the protocol"),
+        ("flood", "too much text"),
+    ],
+)
+async def test_a_fault_is_a_typed_error_and_the_next_turn_is_answered(
+    acp: AcpTalk, message: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translator, "MAX_TURN", 3_000_000)
+    events = await acp.say(message)
+    error = error_of(events)
+    assert error["code"] == "agent_died"
+    assert said in error["message"]
+    after = await acp.say("Hello.", chat=events[0].data["chat"])
+    assert after[-1].data["text"] == "Hello."
+
+
+async def test_a_line_that_is_too_long_ends_the_turn(
+    acp: AcpTalk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "MAX_LINE", 50_000)
+    assert "too long" in error_of(await acp.say("flood"))["message"]
+
+
+async def test_an_agent_is_not_read_faster_than_its_events_are_received(
+    acp: AcpTalk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "MAX_EVENTS", 1)
+    events = await acp.say("plan")
+    assert events[-1].data["text"] == "Planned."
+
+
+async def test_a_refusal_is_an_error(acp: AcpTalk) -> None:
+    assert error_of(await acp.say("refuse"))["code"] == "model_failed"
+
+
+@pytest.mark.proves("fault:acp-agent")
+async def test_an_agent_that_says_nothing_is_ended(open_acp: OpenAcp) -> None:
+    acp = open_acp(silence=0.3)
+    assert error_of(await acp.say("wait"))["code"] == "model_silent"
+
+
+async def test_an_agent_that_never_answers_its_start_is_ended(open_acp: OpenAcp) -> None:
+    error = error_of(await open_acp("--no-start", start=0.3).say("Hello."))
+    assert error["code"] == "agent_unavailable"
+    assert "did not answer" in error["message"]
+
+
+async def test_a_program_that_is_no_agent_is_a_typed_error(open_acp: OpenAcp) -> None:
+    acp = open_acp(agents={"none": ["false"]})
+    error = error_of(await acp.say("Hello.", model="none"))
+    assert error["code"] == "agent_unavailable"
+    assert "status 1" in error["message"]
+
+
+async def test_a_greeting_before_the_first_message_is_skipped(open_acp: OpenAcp) -> None:
+    assert await open_acp("--greet").text("Hello.") == "Hello."
+
+
+@pytest.mark.proves("fault:acp-agent")
+async def test_a_stop_cancels_the_turn_and_the_session_goes_on(acp: AcpTalk) -> None:
+    begun = await acp.send("wait")
+    await acp.until(begun, "text")
+    assert await acp.chats.stop(USER, begun.chat)
+    assert (await acp.until(begun, "done")).data["end"] == "stopped"
+    events = await acp.say("recall", chat=begun.chat)
+    assert events[-1].data["text"] == '["wait"] 0'
+
+
+async def test_an_agent_that_ignores_the_stop_is_ended(
+    open_acp: OpenAcp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tk_ai_extension.agent.session.STOP_TIMEOUT", 0.3)
+    monkeypatch.setattr(process, "GRACE", 0.2)
+    acp = open_acp("--stay")
+    begun = await acp.send("deaf")
+    await acp.until(begun, "text")
+    assert await acp.chats.stop(USER, begun.chat)
+    assert (await acp.until(begun, "done")).data["end"] == "stopped"
+    assert (await acp.say("Hello.", chat=begun.chat))[-1].data["text"] == "Hello."
+
+
+@pytest.mark.proves("fault:acp-agent")
+async def test_no_process_is_left_behind(acp: AcpTalk) -> None:
+    begun = await acp.send("child")
+    text = await acp.until(begun, "text")
+    agent, child = (psutil.Process(int(pid)) for pid in text.data["text"].split())
+    await acp.close()
+    assert not agent.is_running()
+    # A process that has ended is a zombie until its new parent waits for it.
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.proves("fault:acp-agent")
+async def test_what_is_asked_after_the_end_is_refused(acp: AcpTalk) -> None:
+    chat = (await acp.say("late"))[0].data["chat"]
+    events = await acp.say("recall", chat=chat)
+    # The answer to the late request was read before that message.
+    late = json.loads((acp.folder / "late.json").read_text())
+    assert late["result"] == {"outcome": {"outcome": "cancelled"}}
+    assert events[-1].data["text"] == '["late"] 0'
+
+
+async def test_a_call_after_the_end_is_refused(acp: AcpTalk, harness: ToolHarness) -> None:
+    harness.write("a.ipynb", "a = 1")
+    first = await acp.say("quiet list_cells {}", notebook="a.ipynb")
+    assert "a = 1" in first[-1].data["text"]
+    agent = acp.services.agents.get("scripted")
+    assert agent is not None
+    live: Any = acp.chats
+    running = live._live[first[0].data["chat"]]._agent
+    result = await running.call_tool(None, "9", "insert_cell", {"source": "b = 1"})
+    assert result.is_error
+    assert harness.sources("a.ipynb") == ["a = 1"]

@@ -1,0 +1,165 @@
+"""Turns of an agent in another process, over the Agent Client Protocol."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.acp.conftest import AcpTalk, OpenAcp
+from tests.agent.conftest import USER, kinds, of_kind
+from tests.harness import ToolHarness
+
+INSERT = 'insert_cell {"source": "b = 1"}'
+
+
+@pytest.mark.proves("ext:any-agent")
+async def test_a_turn_and_its_usage(acp: AcpTalk) -> None:
+    events = await acp.say("Hello.")
+    assert kinds(events) == ["message", "began", "text", "usage", "done"]
+    assert events[0].data["model"] == "scripted"
+    assert of_kind(events, "usage")[0]["input_tokens"] == 10
+    assert events[-1].data == {"end": "done", "text": "Hello."}
+
+
+@pytest.mark.proves("ext:any-agent")
+@pytest.mark.parametrize("word", ["call", "quiet"])
+async def test_a_reported_or_unreported_call_is_one_card_with_one_approval_and_one_undo(
+    acp: AcpTalk, harness: ToolHarness, word: str
+) -> None:
+    harness.write("a.ipynb", "a = 1")
+    events = await acp.approved(f"{word} {INSERT}", notebook="a.ipynb", mode="ask")
+    assert harness.sources("a.ipynb") == ["a = 1", "b = 1"]
+    (called,) = of_kind(events, "tool_call")
+    assert (called["tool"], called["arguments"]) == ("insert_cell", {"source": "b = 1"})
+    (asked,) = of_kind(events, "permission")
+    (result,) = of_kind(events, "tool_result")
+    assert called["call"] == asked["call"] == result["call"]
+    assert result["ok"]
+    assert of_kind(events, "cell_change")[0]["action"] == "insert"
+    (entry,) = await harness.workspace.journal.standing("a.ipynb", 10, USER)
+    assert (entry.author, entry.turn) == ("Scripted", events[0].turn)
+    await acp.chats.undo_turn(USER, events[0].data["chat"], turn=events[0].turn)
+    assert harness.sources("a.ipynb") == ["a = 1"]
+
+
+async def test_a_denied_call_changes_nothing_and_the_agent_reads_why(
+    acp: AcpTalk, harness: ToolHarness
+) -> None:
+    harness.write("a.ipynb", "a = 1")
+    events = await acp.approved(f"quiet {INSERT}", "deny", notebook="a.ipynb", mode="ask")
+    assert "permission_denied" in events[-1].data["text"]
+    assert harness.sources("a.ipynb") == ["a = 1"]
+
+
+async def test_a_plan_is_shown_and_an_update_of_tomorrow_is_ignored(acp: AcpTalk) -> None:
+    events = await acp.say("plan", mode="plan")
+    assert of_kind(events, "thinking")[0]["text"] == "- [x] Look\n- [ ] Act"
+    assert of_kind(events, "plan")[0]["text"] == "Planned."
+
+
+@pytest.mark.parametrize(("arguments", "count"), [((), "1"), (("--no-images",), "0")])
+async def test_a_picture_reaches_an_agent_that_accepts_it(
+    open_acp: OpenAcp, arguments: tuple[str, ...], count: str
+) -> None:
+    picture = {"kind": "image", "mime": "image/png", "data": "aGk="}
+    assert await open_acp(*arguments).text("picture", attachments=[picture]) == count
+
+
+async def test_the_instructions_come_once_and_the_mode_asks(acp: AcpTalk) -> None:
+    first = await acp.say("recall")
+    chat = first[0].data["chat"]
+    assert first[-1].data["text"].endswith(" 1")
+    assert (await acp.text("recall", chat=chat)).endswith(" 0")
+    assert json.loads(await acp.text("env", chat=chat))["mode"] == "default"
+
+
+async def test_a_session_is_resumed_after_the_process_has_ended(open_acp: OpenAcp) -> None:
+    acp = open_acp()
+    chat = (await acp.say("One."))[0].data["chat"]
+    await acp.close()
+    events = await open_acp().say("recall", chat=chat)
+    assert json.loads(events[-1].data["text"][:-2]) == ["One."]
+    assert of_kind(events, "notice") == []
+
+
+async def test_an_agent_that_cannot_resume_says_so(open_acp: OpenAcp) -> None:
+    acp = open_acp("--no-load")
+    chat = (await acp.say("One."))[0].data["chat"]
+    await acp.close()
+    events = await open_acp("--no-load").say("recall", chat=chat)
+    assert events[-1].data["text"] == "[] 1"
+    assert "Scripted" in of_kind(events, "notice")[0]["text"]
+
+
+async def test_another_agent_may_continue_a_chat(acp: AcpTalk) -> None:
+    first = await acp.say("One.")
+    chat = first[0].data["chat"]
+    second = await acp.say("Two.", chat=chat, model="echo")
+    assert second[-1].data["text"] == "Two."
+    assert "Echo" in of_kind(second, "notice")[0]["text"]
+
+
+@pytest.mark.proves("threat:acp-tools", "threat:secrets")
+async def test_only_what_the_agent_needs_is_in_its_environment(open_acp: OpenAcp) -> None:
+    given = dict(os.environ) | {
+        "OWN_KEY": "canary-1",
+        "ANTHROPIC_API_KEY": "canary-2",
+        "JUPYTER_TOKEN": "canary-3",
+        "TK_AI_PASS": "canary-4",
+        "HTTPS_PROXY": "",
+    }
+    said = json.loads(await open_acp(environment=given, variables=("OWN_*",)).text("env"))
+    assert {"OWN_KEY", "HTTPS_PROXY", "PATH", "HOME"} <= set(said["variables"])
+    assert not {"ANTHROPIC_API_KEY", "JUPYTER_TOKEN", "TK_AI_PASS"} & set(said["variables"])
+
+
+async def test_it_works_in_an_empty_folder_of_its_own(acp: AcpTalk) -> None:
+    assert json.loads(await acp.text("env"))["folder"] == str(acp.folder)
+    assert acp.folder.parent.stat().st_mode & 0o077 == 0
+
+
+async def test_a_key_in_an_error_is_not_shown(open_acp: OpenAcp) -> None:
+    given = dict(os.environ) | {"OWN_KEY": "canary-0123"}
+    acp = open_acp(environment=given, variables=("OWN_*",))
+    error: Any = of_kind(await acp.say("secret OWN_KEY"), "error")[0]["error"]
+    assert error["code"] == "model_unauthorized"
+    assert "canary" not in json.dumps(error)
+    assert "[secret]" in error["message"]
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+async def test_it_logs_in_with_a_key_of_the_environment_if_there_is_one(
+    open_acp: OpenAcp, key: str
+) -> None:
+    acp = open_acp(
+        "--login",
+        environment=dict(os.environ) | {"OWN_KEY": key},
+        variables=("OWN_*",),
+        logins={"api-key": ["OWN_KEY"]},
+    )
+    events = await acp.say("Hello.")
+    if key:
+        assert events[-1].data["text"] == "Hello."
+        return
+    error: Any = of_kind(events, "error")[0]["error"]
+    assert error["code"] == "agent_unavailable"
+    assert "not logged in" in error["message"]
+
+
+async def test_an_agent_that_is_not_installed_is_refused_at_once(open_acp: OpenAcp) -> None:
+    from tk_ai_extension.model.agent_errors import AgentUnavailable
+
+    with pytest.raises(AgentUnavailable, match="not found"):
+        await open_acp(agents={"other": ["no-such-agent"]}).send("Hello.", model="other")
+
+
+@pytest.mark.proves("ext:any-agent")
+async def test_an_agent_made_with_the_protocols_own_package(open_acp: OpenAcp) -> None:
+    command = [sys.executable, str(Path(__file__).with_name("example_agent.py"))]
+    acp = open_acp(agents={"example": command})
+    assert await acp.text("Hello.", model="example") == "Hello."

@@ -1,0 +1,59 @@
+"""Does it run from the top? A person asks in the notebook's toolbar, and is led to what fails."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.agents import NOTEBOOK, Open, write_cells
+from tests.browser.conftest import OpenLab
+from tests.browser.lab import DEADLINE
+
+CELLS = {
+    "loads000": "data = [1, 2, 3]",
+    "sums0000": "total = sum(data)\ntotal",
+    "prints00": "print(missing)",
+}
+
+ACTIVE = re.compile(r"\bjp-mod-active\b")
+
+
+@pytest.mark.proves("verify:button")
+async def test_what_is_on_the_screen_is_verified_and_the_cells_are_a_click_away(
+    open_lab: OpenLab,
+) -> None:
+    expect.set_options(timeout=DEADLINE)
+    lab = await open_lab(None, collaboration=False)
+    write_cells(lab.server.root, **CELLS)
+    await lab.open(NOTEBOOK)
+    seen, page = Open(lab), lab.page
+    await seen.cells.nth(2).wait_for()
+    await seen.run(0)
+    await seen.run(1)
+    await expect(seen.cells.nth(1)).to_contain_text("6")
+    # A change that may not be saved yet counts, too.
+    await seen.cells.nth(0).locator(".cm-content").click()
+    await page.keyboard.press("Control+a")
+    await page.keyboard.type("data = [4]")
+    button = seen.toolbar.get_by_role("button", name="Does it run from the top?")
+    await button.click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("It does not run from the top as it is stored")
+    await expect(dialog.get_by_role("button", name="Cell 2 has other outputs")).to_be_visible()
+    await expect(dialog).to_contain_text("-6\n+4")
+    failed = dialog.get_by_role("button", name="Cell 3 failed")
+    await expect(failed).to_contain_text("NameError: name 'missing' is not defined")
+    await expect(dialog).to_contain_text("uses `missing`, which no cell defines")
+    await failed.click()
+    await expect(dialog).to_have_count(0)
+    await expect(seen.cells.nth(2)).to_have_class(ACTIVE)
+
+    await seen.cells.nth(2).locator(".cm-content").click()
+    await page.keyboard.press("Control+a")
+    await page.keyboard.type("import time; time.sleep(600)")
+    await page.keyboard.press("Control+Alt+V")
+    stop = page.get_by_role("button", name="Stop", exact=True)
+    await stop.click()
+    await expect(page.get_by_text("The run from the top was stopped.")).to_be_visible()

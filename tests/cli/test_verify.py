@@ -1,0 +1,238 @@
+"""`nb verify`: a notebook runs in a kernel of its own, and what differs from it is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import nbformat
+import psutil
+import pytest
+
+from tests.cli.conftest import DEADLINE, Nb
+
+HANGS = "open('began', 'w').write('now')\nimport time\ntime.sleep(600)"
+"""A cell that notifies the test through a FIFO when it runs."""
+
+
+def stored(
+    nb: Nb, name: str, *cells: tuple[str, Sequence[dict[str, Any]], int | None], **tags: list[str]
+) -> Path:
+    """Writes a notebook with outputs; ``cell1=[...]`` gives the second cell tags."""
+    path = nb.notebook(name, *(source for source, _, _ in cells))
+    notebook = nbformat.read(path, as_version=4)
+    for at, (cell, (_, outputs, count)) in enumerate(zip(notebook.cells, cells, strict=True)):
+        cell.id = f"cell{'abcdefgh'[at]}"
+        cell.outputs = [nbformat.from_dict(output) for output in outputs]
+        cell.execution_count = count
+        if f"cell{at}" in tags:
+            cell.metadata["tags"] = tags[f"cell{at}"]
+    nbformat.write(notebook, path)
+    return path
+
+
+def printed(text: str) -> dict[str, Any]:
+    return {"output_type": "stream", "name": "stdout", "text": text}
+
+
+def result(text: str, count: int) -> dict[str, Any]:
+    data = {"text/plain": text}
+    return {"output_type": "execute_result", "execution_count": count, "data": data, "metadata": {}}
+
+
+@pytest.mark.proves("verify:run", "verify:kernel-ends", "nb:starts")
+def test_a_notebook_that_runs_from_the_top_is_verified_and_left_as_it_was(nb: Nb) -> None:
+    path = stored(nb, "a.ipynb", ("x = 6", [], 1), ("x * 7", [result("42", 2)], 2))
+    before = path.read_bytes()
+    ended = nb("verify", "a.ipynb")
+    assert ended.out.startswith("a.ipynb: 2 code cells: 2 the same (")
+    assert ended.err == ""
+    assert path.read_bytes() == before
+    # Neither a kernel nor a server nor its folder stays.
+    assert nb.processes() == []
+    assert not (nb.root / ".nb").exists()
+
+
+@pytest.mark.proves("verify:run", "verify:hidden-state", "verify:report")
+def test_what_fails_or_differs_is_shown_with_a_diff_and_hidden_state(nb: Nb) -> None:
+    stored(
+        nb,
+        "a.ipynb",
+        ("print('a')\nprint('b')", [printed("a\nc\n")], 3),
+        ("y", [result("1", 1)], 1),
+        ("1 / 0", [], 4),
+        ("import os; os._exit(1)", [], 5),
+        ("y = 1", [], 2),
+    )
+    # In a running server, next to the notebook's own kernel, whose variables do not help.
+    nb("open", "a.ipynb")
+    nb("run", "y = 1")
+    ended = nb("verify", status=1)
+    lines = ended.out.splitlines()
+    assert lines[0].startswith("a.ipynb: 5 code cells: 3 failed, 1 differ, 1 not run (")
+    assert lines[1:6] == [
+        "Cell 1 @cella: stdout differs",
+        "  @@ -1,2 +1,2 @@",
+        "   a",
+        "  -c",
+        "  +b",
+    ]
+    assert "Cell 2 @cellb failed: NameError: name 'y' is not defined" in lines
+    assert "Cell 3 @cellc failed: ZeroDivisionError: division by zero" in lines
+    assert "  Cell In[3], line 1" in lines
+    assert any(line.startswith("Cell 4 @celld failed: ") for line in lines)
+    assert "  Cell 2 uses `y`, which only cell 5 below defines." in lines
+    assert "  Cell 2 [1] ran before cell 1 [3]." in lines
+    assert nb("run", "y").out.endswith("1\n")
+    assert len(nb("ps", "--json").json["kernels"]) == 1
+    history = nb("history").out
+    assert "all code cells in a fresh kernel, to verify their outputs" in history
+
+
+@pytest.mark.proves("verify:run", "verify:report")
+def test_folders_are_verified_with_a_report_for_build_servers(nb: Nb) -> None:
+    stored(nb, "docs/good.ipynb", ("print('1')", [printed("1\n")], 1))
+    stored(nb, "docs/deep/bad.ipynb", ("print('<&\\x1b\\x00')", [printed("2\n")], 1))
+    stored(nb, "docs/no kernel.ipynb", ("1", [], 1))
+    nb.notebook("docs/text.ipynb")
+    (nb.root / "docs/broken.ipynb").write_text("{")
+    (nb.root / "docs/.ipynb_checkpoints").mkdir()
+    (nb.root / "docs/.ipynb_checkpoints/x.ipynb").write_text("{")
+    other = (nb.root / "docs/no kernel.ipynb").read_text().replace("python3", "missing")
+    (nb.root / "docs/no kernel.ipynb").write_text(other)
+    nb("open", "docs/good.ipynb")
+    ended = nb("verify", "docs", "--junitxml", "report.xml", status=1)
+    assert ended.out.splitlines()[-1] == "2 of 5 notebooks are verified."
+    root = ET.parse(nb.root / "report.xml").getroot()
+    suites = {suite.get("name"): suite for suite in root}
+    assert set(suites) == {
+        "docs/good.ipynb",
+        "docs/deep/bad.ipynb",
+        "docs/no kernel.ipynb",
+        "docs/text.ipynb",
+        "docs/broken.ipynb",
+    }
+    assert suites["docs/good.ipynb"].get("tests") == "1"
+    (case,) = suites["docs/deep/bad.ipynb"]
+    assert case.get("name") == "cell 1 @cella"
+    failure = case.find("failure")
+    assert failure is not None
+    assert failure.get("message") == "stdout differs"
+    assert "+<&" in str(failure.text)
+    for name in ("docs/no kernel.ipynb", "docs/broken.ipynb"):
+        assert suites[name].get("errors") == "1"
+    fields = nb("verify", "docs/good.ipynb", "docs/deep", "--json", status=1).json
+    assert not fields["verified"]
+    assert [each["status"] for each in fields["notebooks"]] == ["same", "differs"]
+    # A single notebook that cannot be run is a refusal.
+    assert nb("verify", "docs/broken.ipynb", status=2).err
+    assert nb("verify", "docs/no kernel.ipynb", status=2).err
+    assert nb("verify", "nowhere", status=2).err
+    nb("unuse")
+    assert "nb verify ." in nb("verify", status=2).err
+
+
+@pytest.mark.proves("verify:rules")
+def test_what_is_compared_can_be_chosen(nb: Nb) -> None:
+    stored(
+        nb,
+        "a.ipynb",
+        ("print('v2', '10:11:12')", [printed("v1 01:02:03\n")], 1),
+        ("# NBVAL_IGNORE_OUTPUT\nprint('x')", [printed("y\n")], 2),
+        ("raise SystemError('s')", [], 3),
+        ("raise RuntimeError", [], 4),
+        ("1", [result("1", 5)], 5),
+        ("1", [result("2", 6)], 6),
+        cell2=["raises-exception", "nbval-ignore-output"],
+        cell3=["nbval-skip"],
+        cell4=["nbval-check-output"],
+    )
+    (nb.root / "rules.cfg").write_text("[version]\nregex: v\\d\nreplace: VERSION\n")
+    nb("open", "a.ipynb")
+    all_rules = ("--sanitize-with", "rules.cfg", "--ignore-times")
+
+    def states(*options: str) -> list[str]:
+        fields = nb("verify", "a.ipynb", "--json", *options, status=None).json
+        return [cell["status"] for cell in fields["notebooks"][0]["cells"]]
+
+    ignored = ["ignored", "ignored", "skipped"]
+    assert states() == ["differs", *ignored, "same", "differs"]
+    assert states(*all_rules) == ["same", *ignored, "same", "differs"]
+    assert states("--lax") == ["ignored", *ignored, "same", "ignored"]
+    assert nb("verify", "a.ipynb", "--lax").status == 0
+    (nb.root / "rules.cfg").write_text("regex: (\nreplace: a")
+    assert "is not valid" in nb("verify", "a.ipynb", "--sanitize-with=rules.cfg", status=2).err
+    for words in (("--timeout", "0"), ("--tolerance", "-1"), ("--sanitize-with", "missing")):
+        assert nb("verify", "a.ipynb", *words, status=2).err
+
+
+@pytest.mark.proves("verify:rules", "verify:hidden-state")
+def test_strict_fails_for_hidden_state_and_a_timeout_for_a_slow_cell(nb: Nb) -> None:
+    stored(nb, "a.ipynb", ("x = 1", [], 7))
+    nb("open", "a.ipynb")
+    assert "6 runs are not in the notebook" in nb("verify", "a.ipynb").out
+    assert nb("verify", "a.ipynb", "--strict", status=1)
+    stored(
+        nb, "b.ipynb", ("import time; time.sleep(600)", [], 1), ("print(2)", [printed("2\n")], 2)
+    )
+    fields = nb("verify", "b.ipynb", "--timeout", "0.5", "--json", status=1).json
+    assert [cell["status"] for cell in fields["notebooks"][0]["cells"]] == ["failed", "same"]
+
+
+@pytest.mark.proves("verify:update")
+def test_update_stores_what_differs_and_nothing_else(nb: Nb) -> None:
+    path = stored(
+        nb,
+        "a.ipynb",
+        ("print('new')", [printed("old\n")], 4),
+        ("import random; 1", [result("1", 9)], 9),
+        ("1 / 0", [printed("kept\n")], 10),
+        ("# NBVAL_IGNORE_OUTPUT\nprint(5)", [printed("6\n")], 4),
+    )
+    text = path.read_text().replace('"kernelspec": {', '"unknown": [1,   2],\n  "kernelspec": {', 1)
+    path.write_text(text)
+    nb("open", "a.ipynb")
+    nb("verify", "a.ipynb", "--update", status=1)
+    cells = nb.read("a.ipynb").cells
+    assert [cell.execution_count for cell in cells] == [1, 2, 10, 4]
+    assert cells[0].outputs[0].text == "new\n"
+    assert (cells[1].outputs[0].data["text/plain"], cells[1].outputs[0].execution_count) == ("1", 2)
+    assert [cells[at].outputs[0].text for at in (2, 3)] == ["kept\n", "6\n"]
+    assert '"unknown": [1,   2]' in path.read_text()
+    after = path.read_bytes()
+    nb("verify", "a.ipynb", "--update", status=1)
+    assert path.read_bytes() == after
+    nb("undo")
+    assert nb.read("a.ipynb").cells[0].outputs[0].text == "old\n"
+
+
+@pytest.mark.proves("verify:kernel-ends")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, "host"])
+async def test_the_kernel_ends_whatever_ends_the_command(nb: Nb, how: signal.Signals | str) -> None:
+    os.mkfifo(nb.root / "began")
+    path = nb.notebook("a.ipynb", HANGS, "1")
+    before = path.read_bytes()
+    command = await nb.start("verify", "a.ipynb", "--json")
+    await asyncio.to_thread((nb.root / "began").read_text)
+    (host,) = [p for p in nb.processes() if "tk_ai_extension.server.headless" in p.cmdline()]
+    (kernel,) = [each for each in nb.processes() if each != host]
+    if isinstance(how, signal.Signals):
+        command.send_signal(how)
+        out, _ = await command.communicate()
+        if how == signal.SIGINT:
+            assert command.returncode == 130
+            assert b'"message": "interrupted"' in out
+    else:
+        host.kill()
+        await command.communicate()
+        # The next server ends the kernels of the one that was killed.
+        await asyncio.to_thread(nb, "run", "1", "-n", "a.ipynb")
+        host = kernel
+    gone, _ = await asyncio.to_thread(psutil.wait_procs, {kernel, host}, DEADLINE)
+    assert set(gone) == {kernel, host}
+    assert path.read_bytes() == before

@@ -1,0 +1,289 @@
+"""What counts as the same output, and what does not."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import io
+import random
+from typing import Any
+
+import PIL.Image
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.verification.comparing import compare_outputs
+from tk_ai_extension.verification.rules import Rules, Sanitizer, sanitizers_in
+from tk_ai_extension.verification.values import number
+
+pytestmark = pytest.mark.proves("verify:compare")
+
+
+def stream(text: Any, name: str = "stdout") -> dict[str, Any]:
+    return {"output_type": "stream", "name": name, "text": text}
+
+
+def display(**data: Any) -> dict[str, Any]:
+    named = {name.replace("_", "/", 1).replace("__", "+"): value for name, value in data.items()}
+    return {"output_type": "display_data", "data": named, "metadata": {}}
+
+
+def result(text: str, count: int = 1) -> dict[str, Any]:
+    data = {"text/plain": text}
+    return {"output_type": "execute_result", "execution_count": count, "data": data, "metadata": {}}
+
+
+def error(value: str, *frames: str, name: str = "ValueError") -> dict[str, Any]:
+    return {"output_type": "error", "ename": name, "evalue": value, "traceback": list(frames)}
+
+
+def image(
+    *pixels: tuple[int, int, int], size: tuple[int, int] = (40, 40), kind: str = "PNG"
+) -> str:
+    picture = PIL.Image.new("RGB", size, "white")
+    for at, colour in enumerate(pixels):
+        picture.putpixel((at % size[0], at // size[0]), colour)
+    file = io.BytesIO()
+    picture.save(file, kind)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def table(*rows: tuple[object, ...], style: str = "") -> str:
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<div><table border='1' id='{style}'>{body}</table></div>"
+
+
+SAME: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
+    "nothing": ([], []),
+    "parts of a stream": ([stream("a"), stream("b\n")], [stream("ab\n")]),
+    "lines of a stream": ([stream(["a\n", "b\n"])], [stream("a\nb\n")]),
+    "streams in another order": (
+        [stream("a"), stream("x", "stderr"), stream("b")],
+        [stream("ab"), stream("x", "stderr")],
+    ),
+    "an address": ([result("<f at 0x7f1234>")], [result("<f at 0x7fabcd>")]),
+    "an execution count": ([result("1", 4)], [result("1", 9)]),
+    "a file of a cell": (
+        [stream("/tmp/ipykernel_12/345.py:1: Warning: w\n", "stderr")],
+        [stream("/var/x/ipykernel_99/1.py:1: Warning: w\n", "stderr")],
+    ),
+    "what a carriage return overwrote": ([stream("10%\r20%")], [stream("20%")]),
+    "colours": ([stream("\x1b[31mred\x1b[0m")], [stream("red")]),
+    "a number in a table": (
+        [display(text_html=table((0, 1.0, "a")), text_plain="0 1.0 a")],
+        [display(text_html=table((0, 1.000001, "a")), text_plain="0 1.000001 a")],
+    ),
+    "the id of a styled table": (
+        [display(text_html=table((0, 1), style="T_abcde"))],
+        [display(text_html=table((0, 1), style="T_12345"))],
+    ),
+    "a number in JSON": (
+        [display(application_json={"a": [1, {"b": 0.1}]})],
+        [display(application_json={"a": [1.0, {"b": 0.10000000001}]})],
+    ),
+    "a widget": (
+        [display(**{"application_vnd.jupyter.widget-view__json": {"model_id": "1"}})],
+        [display(**{"application_vnd.jupyter.widget-view__json": {"model_id": "2"}})],
+    ),
+    "an image": (
+        [display(image_png=image())],
+        [display(image_png="\n".join([image(kind="PNG"), ""]))],
+    ),
+    "shades of an image": (
+        [display(image_png=image(*[(255, 255, 255)] * 400))],
+        [display(image_png=image(*[(250, 250, 250)] * 400))],
+    ),
+    "the path in an exception": (
+        [error("no file /home/ada/data.csv")],
+        [error("no file /srv/data.csv")],
+    ),
+    "a traceback of another library": (
+        [error("x", "Cell In[3], line 2\n", "File /a/b.py:10, in f()")],
+        [error("x", "Cell In[7], line 2\n", "File /c/b.py:44, in f()")],
+    ),
+}
+
+DIFFERENT: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = {
+    "a stream": ([stream("a\n")], [stream("b\n")], "stdout differs"),
+    "a stream that is new": ([], [stream("b\n")], "stdout is new"),
+    "a stream that is missing": ([stream("w", "stderr")], [], "stderr is missing"),
+    "another stream": ([stream("a")], [stream("a", "stderr")], "stdout is missing"),
+    "a space": ([result("a  b")], [result("a b")], "text/plain differs"),
+    "a result": ([result("1")], [result("2")], "text/plain differs"),
+    "a result that is missing": ([result("1")], [], "text/plain is missing"),
+    "a MIME type": (
+        [display(text_plain="a", text_html="<b>a</b>")],
+        [display(text_plain="a")],
+        "text/html is missing",
+    ),
+    "HTML": (
+        [display(text_html="<b>a</b>")],
+        [display(text_html="<i>a</i>")],
+        "text/html differs",
+    ),
+    "a cell of a table": (
+        [display(text_html=table((0, 1.5), (1, "x")))],
+        [display(text_html=table((0, 1.6), (1, "y")))],
+        "text/html: row 1, column 2: '1.5' is now '1.6' and 1 more",
+    ),
+    "a row of a table": (
+        [display(text_html=table((0, 1.5)))],
+        [display(text_html=table((0, 1.5), (1, 2)))],
+        "text/html: row 2 is new",
+    ),
+    "a unit in a table": (
+        [display(text_html=table((0, "5%")))],
+        [display(text_html=table((0, "5")))],
+        "text/html: row 1, column 2: '5%' is now '5'",
+    ),
+    "JSON": (
+        [display(application_json={"a": [1, 2]})],
+        [display(application_json={"a": [1, 3]})],
+        "application/json: $.a[1]: 2 is now 3",
+    ),
+    "true and one": (
+        [display(application_json=True)],
+        [display(application_json=1)],
+        "application/json: $: True is now 1",
+    ),
+    "an image": (
+        [display(image_png=image())],
+        [display(image_png=image(*[(0, 0, 0)] * 160))],
+        "image/png: 10.0% of the pixels differ",
+    ),
+    "the size of an image": (
+        [display(image_png=image())],
+        [display(image_png=image(size=(40, 41)))],
+        "image/png: 40 x 40 pixels are now 40 x 41",
+    ),
+    "an image that is broken": (
+        [display(image_png=image())],
+        [display(image_png="AAAA")],
+        "image/png: the images differ, and one of them cannot be decoded",
+    ),
+    "an exception": ([error("a")], [error("b")], "the exception differs"),
+    "the class of an exception": (
+        [error("a")],
+        [error("a", name="KeyError")],
+        "the exception differs",
+    ),
+    "the line of an exception": (
+        [error("a", "Cell In[1], line 2\n")],
+        [error("a", "Cell In[1], line 5\n")],
+        "the exception has another place",
+    ),
+    "an exception in place of a result": ([result("1")], [error("a")], "text/plain is missing"),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_these_outputs_are_the_same(name: str) -> None:
+    before, after = SAME[name]
+    assert compare_outputs(before, after, Rules()) == ()
+    assert compare_outputs(after, before, Rules()) == ()
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_these_outputs_differ(name: str) -> None:
+    before, after, message = DIFFERENT[name]
+    found = compare_outputs(before, after, Rules())
+    assert found[0].message == message
+    assert compare_outputs(after, before, Rules())
+
+
+def test_a_difference_has_a_diff_of_what_was_compared() -> None:
+    (found,) = compare_outputs(
+        [stream("a\nb at 0x12345\n")], [stream("a\nc at 0x99999\n")], Rules()
+    )
+    assert found.lines() == ["@@ -1,2 +1,2 @@", " a", "-b at 0xADDRESS", "+c at 0xADDRESS"]
+
+
+def test_times_are_ignored_on_request_only() -> None:
+    before = [stream("2026-01-02 03:04:05 took 12.5 ms ± 3 µs per loop at 10:11:12\n")]
+    after = [stream("2027-11-12T13:14:15.123Z took 3 s per loop at 1:02:03\n")]
+    assert compare_outputs(before, after, Rules())
+    assert compare_outputs(before, after, Rules(ignore_times=True)) == ()
+
+
+def test_sanitizers_of_nbval_replace_text() -> None:
+    text = "[one]\nregex: \\d+ apples\nreplace: APPLES\n\n[two]\nregex: (\\w)at\nreplace: \\1AT\n"
+    rules = Rules(sanitizers=sanitizers_in(text))
+    assert rules.text("12 apples, cat") == "APPLES, cAT"
+    assert compare_outputs([stream("3 apples")], [stream("4 apples")], rules) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "regex: a\n",
+        "regex: (\nreplace: b",
+        "regex: a\nreplace: \\1",
+        f"regex: {'a' * 3000}\nreplace: ",
+    ],
+)
+def test_an_invalid_sanitizer_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArguments):
+        sanitizers_in(text)
+
+
+def test_a_sanitizer_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tk_ai_extension.verification.rules.SECONDS", 0.05)
+    with pytest.raises(InvalidArguments, match="took longer"):
+        Sanitizer(r"(a|aa)+$", "").apply("a" * 60 + "b")
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_every_number_that_a_table_shows_is_read_as_itself(value: float) -> None:
+    assert number(repr(value)) == value
+    assert number(f"{value:,.3f}") == pytest.approx(float(f"{value:.3f}"))
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+_TEXT = st.text(max_size=40)
+_OUTPUT = st.one_of(
+    st.builds(stream, _TEXT, st.sampled_from(["stdout", "stderr"])),
+    st.builds(result, _TEXT),
+    st.builds(error, _TEXT, _TEXT),
+    st.builds(lambda value: display(application_json=value), _JSON),
+    st.builds(lambda a, b: display(text_html=table((a, b)), text_plain="t"), st.floats(), _TEXT),
+    st.builds(lambda html: display(text_html=html), _TEXT),
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(_OUTPUT, max_size=3))
+def test_every_output_is_the_same_as_itself(outputs: list[dict[str, Any]]) -> None:
+    assert compare_outputs(outputs, copy.deepcopy(outputs), Rules()) == ()
+
+
+@settings(max_examples=40)
+@given(st.lists(_OUTPUT, max_size=3), st.lists(_OUTPUT, max_size=3))
+def test_both_directions_agree(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> None:
+    ours, theirs = (compare_outputs(*pair, Rules()) for pair in ((first, second), (second, first)))
+    assert bool(ours) == bool(theirs)
+
+
+@given(st.text(alphabet="ab \n", min_size=1, max_size=30), st.randoms(use_true_random=False))
+def test_how_a_stream_was_split_does_not_matter(text: str, rand: random.Random) -> None:
+    cuts = sorted(rand.sample(range(len(text) + 1), min(3, len(text))))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    split = [stream(piece) for piece in pieces for _ in (0,)]
+    with_others = [each for piece in split for each in (piece, stream("e", "stderr"))]
+    whole = [stream(text), stream("e" * len(split), "stderr")]
+    assert compare_outputs(with_others, whole, Rules()) == ()
+
+
+@given(st.floats(min_value=-1e6, max_value=1e6), st.floats(min_value=1e-12, max_value=1e-6))
+def test_the_tolerance_of_a_table_is_relative(value: float, off: float) -> None:
+    before = [display(text_html=table(("a", repr(value))))]
+    after = [display(text_html=table(("a", repr(value * (1 + off)))))]
+    assert compare_outputs(before, after, Rules()) == ()
+    far = [display(text_html=table(("a", repr(value + 1 + abs(value)))))]
+    assert compare_outputs(before, far, Rules())

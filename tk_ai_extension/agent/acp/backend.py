@@ -1,0 +1,168 @@
+"""An agent with the Agent Client Protocol as an `AgentBackend`: one process per chat.
+
+The process gets the variables that its agent needs and no others of the server's environment. It
+works in an empty folder: settings in a project's folder may name programs that it would start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tk_ai_extension.agent.acp.commands import AgentCommand, has_protocol
+from tk_ai_extension.agent.acp.opening import Opening
+from tk_ai_extension.agent.acp.process import AgentProcess
+from tk_ai_extension.agent.acp.session import AcpSession
+from tk_ai_extension.agent.backend import SessionConfig
+from tk_ai_extension.agent.environment import secrets_of
+from tk_ai_extension.agent.imports import gc_paused
+from tk_ai_extension.model.agent_errors import AgentUnavailable
+
+if TYPE_CHECKING:
+    from tk_ai_extension.agent.acp.tool_socket import ToolSocket
+
+logger = logging.getLogger(__name__)
+
+START = 60.0
+"""Timeout for each request at the start, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcpProvider:
+    """The model of an agent, which the agent chooses and configures by itself.
+
+    Attributes:
+        model: The agent's name in the list of models.
+        models: The same; a model of the agent's own follows after a colon.
+    """
+
+    model: str
+    models: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AcpConfig:
+    """Settings of the agents of a server.
+
+    Attributes:
+        folder: Folder for the agents' working directories; created with mode 0700.
+        project: The folder that agents work in instead, with its settings; None for none.
+        environment: Returns the current environment of the server, or of the command.
+        start: Timeout for each request at the start, in seconds.
+    """
+
+    folder: Path
+    project: Path | None = None
+    environment: Callable[[], Mapping[str, str]] = lambda: os.environ
+    start: float = START
+
+
+class AcpBackend:
+    """One agent as an `AgentBackend`.
+
+    Args:
+        command: How it is started.
+        config: Settings of the agents.
+        socket: The socket over which agents call the tools.
+    """
+
+    def __init__(self, command: AgentCommand, config: AcpConfig, socket: ToolSocket) -> None:
+        self.name = command.title
+        self._command = command
+        self._config = config
+        self._socket = socket
+        self._prefix = f"acp:{command.name}:"
+
+    async def provider(self) -> AcpProvider:
+        """Return the agent's name as its model."""
+        return AcpProvider(self._command.name, (self._command.name,))
+
+    async def start(self, config: SessionConfig) -> AcpSession:
+        """Start a process and open its session."""
+        program, folder = await asyncio.to_thread(self._prepare)
+        environment = self._command.process_environment(self._config.environment())
+        if self._config.project is None:
+            environment |= self._command.in_own_folder
+        secrets = secrets_of(environment)
+
+        def redact(text: str) -> str:
+            for value in secrets:
+                text = text.replace(value, "[secret]")
+            return text
+
+        command = [program, *self._command.command[1:]]
+        try:
+            process = await AgentProcess.start(command, environment, folder, redact)
+        except OSError as error:
+            raise AgentUnavailable(
+                f"{self.name} cannot be started: {error.strerror}.", hint=self._command.hint
+            ) from error
+        session = _Session(process, config, self.name, redact, socket=self._socket)
+        try:
+            opening = Opening(
+                session,
+                self._command,
+                config,
+                environment=environment,
+                timeout=self._config.start,
+            )
+            await opening.run(folder, self._prefix, self._socket)
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    async def forget(self, session: str) -> None:
+        """Do nothing: the protocol has no request for it that agents support."""
+
+    def check(self) -> str:
+        """Return the agent's program.
+
+        Raises:
+            AgentUnavailable: The agent, or the package of the protocol, is not installed.
+        """
+        if not has_protocol():
+            raise AgentUnavailable(
+                "The package agent-client-protocol is not installed.",
+                hint="Install it: pip install 'tk-ai-extension[acp]'.",
+            )
+        program = self._command.program
+        if program is None:
+            raise AgentUnavailable(
+                f"`{self._command.command[0]}` was not found.", hint=f"Install {self.name}."
+            )
+        return program
+
+    def _prepare(self) -> tuple[str, Path]:
+        """Return the agent's program and its working directory, with the protocol imported."""
+        program = self.check()
+        with gc_paused():
+            import_module("acp.schema")
+            import_module("acp.connection")
+        return program, self._folder()
+
+    def _folder(self) -> Path:
+        folder = self._config.folder / self._command.name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._config.folder.chmod(0o700)
+        return self._config.project or folder
+
+
+class _Session(AcpSession):
+    """A session that ends its access to the tools with it."""
+
+    def __init__(self, *args: Any, socket: ToolSocket) -> None:
+        super().__init__(*args)
+        self.socket = socket
+
+    async def close(self) -> None:
+        """End the agent with all its processes."""
+        await super().close()
+        if self.access is not None:
+            await self.socket.close(self.access)

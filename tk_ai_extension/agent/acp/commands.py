@@ -1,0 +1,224 @@
+"""Agents with the Agent Client Protocol: which there are, how they are started, which are installed."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from typing import Any, cast
+
+from tk_ai_extension.agent.environment import NETWORK, inherited, matches
+from tk_ai_extension.model.errors import InvalidArguments
+
+logger = logging.getLogger(__name__)
+
+ENTRY_POINTS = "tk_ai_extension.acp_agents"
+"""Entry point group for agents of other packages: ``name = "module:AGENT"``, an `AgentCommand`."""
+
+PROVIDERS = ("ANTHROPIC_*", "OPENAI_*", "GEMINI_*", "GOOGLE_*", "MISTRAL_*", "OPENROUTER_*")
+"""Variables of model providers, for agents that support several."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCommand:
+    """How an agent is started.
+
+    Attributes:
+        name: The agent's name in the list of models: ``name``, or ``name:model`` with a model of its own.
+        title: The display name.
+        command: The program and its arguments.
+        variables: Names (`fnmatch`) of variables of the server's environment that its process gets, in
+            addition to those that every agent inherits.
+        environment: Further variables of its process.
+        in_own_folder: Variables for an agent in its empty folder, which it may trust.
+        logins: By the id of a login method of the agent, the variables of which one has to be set.
+        hint: What to do if it is not logged in.
+    """
+
+    name: str
+    title: str
+    command: tuple[str, ...]
+    variables: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    in_own_folder: Mapping[str, str] = field(default_factory=dict[str, str])
+    logins: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    hint: str = ""
+
+    @property
+    def program(self) -> str | None:
+        """The path of the program; None if it is not installed."""
+        return shutil.which(self.command[0])
+
+    def process_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of its process, made from the server's."""
+        wanted = (*self.variables, *NETWORK)
+        passed = {name: value for name, value in environment.items() if matches(name, wanted)}
+        return {**inherited(environment), **passed, **self.environment}
+
+
+KNOWN = (
+    AgentCommand(
+        "claude-agent-acp",
+        "Claude Agent",
+        ("claude-agent-acp",),
+        ("ANTHROPIC_*", "CLAUDE_*", "AWS_*"),
+        # Without them it makes further connections, and hides tools behind one that searches them.
+        {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ENABLE_TOOL_SEARCH": "false"},
+        hint="Run `claude` in a terminal and log in, or set ANTHROPIC_API_KEY for the server.",
+    ),
+    AgentCommand(
+        "codex-acp",
+        "Codex",
+        ("codex-acp",),
+        ("OPENAI_*", "CODEX_*"),
+        {"INITIAL_AGENT_MODE": "read-only", "NO_BROWSER": "1"},
+        logins={
+            "api-key": ("CODEX_API_KEY", "OPENAI_API_KEY"),
+            "codex-api-key": ("CODEX_API_KEY",),
+            "openai-api-key": ("OPENAI_API_KEY",),
+        },
+        hint="Run `codex login` in a terminal, or set OPENAI_API_KEY for the server.",
+    ),
+    AgentCommand(
+        "gemini",
+        "Gemini CLI",
+        ("gemini", "--experimental-acp"),
+        ("GEMINI_*", "GOOGLE_*"),
+        # In a folder that it does not trust, it starts no MCP server.
+        in_own_folder={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
+        logins={"gemini-api-key": ("GEMINI_API_KEY",), "vertex-ai": ("GOOGLE_API_KEY",)},
+        hint="Run `gemini` in a terminal and log in, or set GEMINI_API_KEY for the server.",
+    ),
+    AgentCommand(
+        "goose",
+        "Goose",
+        ("goose", "acp"),
+        ("GOOSE_*", *PROVIDERS),
+        {"GOOSE_MODE": "approve"},
+        hint="Run `goose configure` in a terminal.",
+    ),
+    AgentCommand(
+        "opencode",
+        "OpenCode",
+        ("opencode", "acp"),
+        ("OPENCODE_*", *PROVIDERS),
+        {"OPENCODE_PERMISSION": '{"edit":"ask","bash":"ask","webfetch":"ask"}'},
+        hint="Run `opencode auth login` in a terminal.",
+    ),
+    AgentCommand(
+        "copilot",
+        "GitHub Copilot CLI",
+        ("copilot", "--acp"),
+        ("COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN"),
+        hint="Run `copilot` in a terminal and log in.",
+    ),
+    AgentCommand(
+        "kiro-cli",
+        "Kiro CLI",
+        ("kiro-cli", "acp"),
+        ("KIRO_*", "AWS_*"),
+        hint="Run `kiro-cli login` in a terminal.",
+    ),
+    AgentCommand(
+        "vibe-acp",
+        "Mistral Vibe",
+        ("vibe-acp",),
+        ("MISTRAL_*", "VIBE_*"),
+        hint="Run `vibe` in a terminal and log in, or set MISTRAL_API_KEY for the server.",
+    ),
+)
+"""The agents that are found without configuration."""
+
+
+def configured(agents: Mapping[str, Any]) -> dict[str, AgentCommand | None]:
+    """Return the agents of the setting ``acp_agents``.
+
+    Args:
+        agents: By name, a command (a list of words), an object with ``command`` and optionally
+            ``title``, ``variables``, ``environment`` and ``logins`` (see `AgentCommand`), or None to hide
+            a known agent.
+
+    Raises:
+        InvalidArguments: An entry has another form.
+    """
+    return {
+        name: None if said is None else _configured(name, said) for name, said in agents.items()
+    }
+
+
+def _configured(name: str, said: Any) -> AgentCommand:
+    given = cast("dict[str, Any]", said if isinstance(said, Mapping) else {"command": said})
+    command = given.get("command")
+    known = {"command", "title", "variables", "environment", "logins"}
+    if not name or ":" in name or not _is_words(command) or not command or given.keys() - known:
+        raise InvalidArguments(
+            f"Invalid entry `{name}` of TkAIExtensionApp.acp_agents.",
+            hint=f"Give a list of words, or an object with {', '.join(sorted(known))}; "
+            "a name has no colon.",
+        )
+    logins: dict[str, list[str]] = given.get("logins") or {}
+    return AgentCommand(
+        name,
+        str(given.get("title") or name),
+        tuple(command),
+        tuple(given.get("variables") or ()),
+        dict(given.get("environment") or {}),
+        logins={method: tuple(names) for method, names in logins.items()},
+    )
+
+
+def _is_words(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(
+        isinstance(word, str) for word in cast("Iterable[Any]", value)
+    )
+
+
+class AgentCommands:
+    """The agents that may be offered: the known ones, those of other packages, and configured ones.
+
+    Args:
+        agents: The setting ``acp_agents``; see `configured`.
+
+    Raises:
+        InvalidArguments: The setting is invalid.
+    """
+
+    def __init__(self, agents: Mapping[str, Any]) -> None:
+        found: dict[str, AgentCommand | None] = {agent.name: agent for agent in KNOWN}
+        for entry in entry_points(group=ENTRY_POINTS):
+            agent = _loaded(entry)
+            if agent is not None:
+                found[agent.name] = agent
+        found |= configured(agents)
+        self._agents = {name: agent for name, agent in found.items() if agent is not None}
+
+    def get(self, name: str) -> AgentCommand | None:
+        """Return an agent by its name, installed or not."""
+        return self._agents.get(name)
+
+    def installed(self) -> list[AgentCommand]:
+        """Return the agents that are installed, in a fixed order. Searches PATH, so it blocks."""
+        if not has_protocol():
+            return []
+        return [agent for agent in self._agents.values() if agent.program is not None]
+
+
+def _loaded(entry: EntryPoint) -> AgentCommand | None:
+    """Return the agent of another package; None if the package is broken, which must not break chats."""
+    try:
+        agent = entry.load()
+    except Exception:
+        logger.exception("The agent `%s` of another package cannot be loaded", entry.name)
+        return None
+    if not isinstance(agent, AgentCommand):
+        logger.error("The agent `%s` of another package is no AgentCommand", entry.name)
+        return None
+    return agent
+
+
+def has_protocol() -> bool:
+    """Whether the package of the protocol (the extra ``acp``) is installed."""
+    return find_spec("acp") is not None

@@ -1,0 +1,41 @@
+"""MCP server of an agent's session: relays its pipes to the socket of the extension.
+
+Run as a file with ``python -I -S`` by the agent: the standard library only. It sends the session's
+key as its first line, then everything that the agent sends.
+"""
+
+import os
+import socket
+import sys
+import threading
+
+SOCKET = "TK_AI_TOOLS"
+KEY = "TK_AI_TOOLS_KEY"
+
+
+def main() -> None:
+    """Relay until one side ends."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(os.environ[SOCKET])
+    connection.sendall(os.environ[KEY].encode() + b"\n")
+    threading.Thread(target=_send, args=(connection,), daemon=True).start()
+    while data := connection.recv(1 << 16):
+        _write(data)
+
+
+def _send(connection: socket.socket) -> None:
+    while data := os.read(0, 1 << 16):
+        connection.sendall(data)
+    connection.shutdown(socket.SHUT_WR)
+
+
+def _write(data: bytes) -> None:
+    while data:
+        data = data[os.write(1, data) :]
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except OSError as error:
+        sys.exit(f"The tools cannot be reached: {error.strerror}")

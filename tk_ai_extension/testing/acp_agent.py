@@ -1,0 +1,360 @@
+"""A scripted agent with the Agent Client Protocol, for tests: a program of the standard library.
+
+Run it as a file. It echoes messages, and does what they name:
+
+- ``call TOOL {…}``: reports a call of a tool of its MCP server, makes it, and responds with the result;
+- ``quiet TOOL {…}``: the same without a report;
+- ``own KIND {…}``: asks for the permission of an action of its own, and responds with the outcome;
+- ``read PATH``, ``write PATH TEXT``, ``edit PATH TEXT``: a file through its client; ``edit`` asks first;
+- ``plan``, ``picture``, ``env``, ``recall``: a plan; the number of pictures; the names of its
+  variables; the messages of its session;
+- faults: ``wait``, ``deaf`` (ignores the cancellation), ``die``, ``garbage``, ``long``, ``flood``,
+  ``late`` (asks after the end of the turn), ``child`` (leaves a process behind and waits), ``refuse``,
+  ``secret NAME`` (fails with the value of a variable).
+
+``--no-start`` never answers, ``--no-load`` cannot resume, ``--no-images`` accepts no images,
+``--login`` requires a login, ``--greet`` begins with a line that is no message, and ``--stay`` ignores
+the end of its input and SIGTERM.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+
+_numbers = itertools.count(1)
+_lock = threading.Lock()
+
+
+def send(message: Json) -> None:
+    """Send a message to the client."""
+    write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+
+def write(data: bytes) -> None:
+    """Write bytes to the output."""
+    with _lock:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+class McpClient:
+    """A client of the MCP server that the client has named."""
+
+    def __init__(self, server: Json) -> None:
+        environment = os.environ | {each["name"]: each["value"] for each in server["env"]}
+        self.process = subprocess.Popen(
+            [server["command"], *server["args"]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+        info = {"name": "scripted", "version": "1"}
+        self.request(
+            "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
+        )
+        self._send({"method": "notifications/initialized"})
+
+    def request(self, method: str, params: Json) -> Json:
+        """Send a request and return the result."""
+        number = next(_numbers)
+        self._send({"id": number, "method": method, "params": params})
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            message = json.loads(line)
+            if message.get("id") == number and "method" not in message:
+                return message.get("result") or {"error": message["error"]}
+        return {"error": "The tools are gone."}
+
+    def _send(self, message: Json) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        self.process.stdin.flush()
+
+
+class Agent:
+    """The agent."""
+
+    def __init__(self) -> None:
+        self.answers: dict[Any, Any] = {}
+        self.answered = threading.Condition()
+        self.cancelled = threading.Event()
+        self.sessions: dict[str, Json] = {}
+        self.mcp: dict[str, McpClient] = {}
+        self.logged_in = "--login" not in sys.argv
+
+    def handle(self, message: Json) -> None:
+        """Handle a message of the client."""
+        method = message.get("method")
+        if method is None:
+            with self.answered:
+                self.answers[message["id"]] = message
+                self.answered.notify_all()
+        elif method == "session/cancel":
+            self.cancelled.set()
+        elif method == "session/prompt":
+            self.cancelled.clear()
+            threading.Thread(target=self.prompt, args=(message,), daemon=True).start()
+        elif "id" in message:
+            send({"id": message["id"], **self.answer(method, message["params"])})
+
+    def answer(self, method: str, params: Json) -> Json:
+        """Return the response to a request."""
+        match method:
+            case "initialize":
+                capabilities = {
+                    "loadSession": "--no-load" not in sys.argv,
+                    "promptCapabilities": {"image": "--no-images" not in sys.argv},
+                }
+                methods = [{"id": "api-key", "name": "A key"}]
+                return {
+                    "result": {
+                        "protocolVersion": 1,
+                        "agentCapabilities": capabilities,
+                        "authMethods": methods,
+                    }
+                }
+            case "authenticate":
+                self.logged_in = True
+                return {"result": {}}
+            case "session/new" | "session/load" if not self.logged_in:
+                return {"error": {"code": -32000, "message": "Authentication required"}}
+            case "session/new":
+                session = os.urandom(6).hex()
+                self.open(session, params, [])
+                return {"result": {"sessionId": session, "modes": MODES}}
+            case "session/load":
+                session = params["sessionId"]
+                try:
+                    said = json.loads(Path(f"{session}.json").read_text())
+                except OSError:
+                    return {"error": {"code": -32602, "message": "no such session"}}
+                self.open(session, params, said)
+                for each in said:
+                    self.say(session, f"(again: {each})")
+                return {"result": {"modes": MODES}}
+            case "session/set_mode":
+                self.sessions[params["sessionId"]]["mode"] = params["modeId"]
+                return {"result": {}}
+            case _:
+                return {"error": {"code": -32601, "message": f"no {method}"}}
+
+    def open(self, session: str, params: Json, said: list[str]) -> None:
+        """Open a session."""
+        [server] = params["mcpServers"]
+        self.sessions[session] = {"server": server, "said": said, "mode": "auto"}
+
+    def request(self, method: str, params: Json) -> Json:
+        """Send a request to the client and return its response."""
+        number = f"agent-{next(_numbers)}"
+        send({"id": number, "method": method, "params": params})
+        with self.answered:
+            self.answered.wait_for(lambda: number in self.answers)
+            return self.answers.pop(number)
+
+    def update(self, session: str, update: str, **fields: Any) -> None:
+        """Send an update."""
+        params = {"sessionId": session, "update": {"sessionUpdate": update, **fields}}
+        send({"method": "session/update", "params": params})
+
+    def say(self, session: str, text: str) -> None:
+        """Send a text."""
+        self.update(session, "agent_message_chunk", content={"type": "text", "text": text})
+
+    def prompt(self, message: Json) -> None:
+        """Answer a prompt."""
+        session, blocks = message["params"]["sessionId"], message["params"]["prompt"]
+        kept = self.sessions[session]
+        text = blocks[-1]["text"]
+        kept["said"].append(text)
+        Path(f"{session}.json").write_text(json.dumps(kept["said"]))
+        word, _, rest = text.partition(" ")
+        ending: Json = {"result": {"stopReason": "end_turn", "usage": USAGE}}
+        act = getattr(self, f"do_{word}", None)
+        if act is None:
+            self.say(session, text)
+        else:
+            ending = act(session, rest, blocks) or ending
+        if self.cancelled.is_set():
+            ending = {"result": {"stopReason": "cancelled"}}
+        send({"id": message["id"], **ending})
+        if word == "late":
+            self.say(session, "Too late.")
+            asked = self.ask(session, "late", "execute", {"command": "true"})
+            Path("late.json").write_text(json.dumps(asked))
+
+    def ask(self, session: str, call: str, kind: str, raw: Json, **fields: Any) -> Json:
+        """Ask for a permission."""
+        options = [
+            {"optionId": "always", "name": "Always", "kind": "allow_always"},
+            {"optionId": "once", "name": "Once", "kind": "allow_once"},
+            {"optionId": "no", "name": "No", "kind": "reject_once"},
+        ]
+        tool_call = {"toolCallId": call, "title": f"{kind} it", "kind": kind, "rawInput": raw}
+        params = {"sessionId": session, "toolCall": tool_call | fields, "options": options}
+        return self.request("session/request_permission", params)
+
+    def do_call(self, session: str, rest: str, _blocks: list[Json]) -> None:
+        """Call a tool, and report it."""
+        tool, _, given = rest.partition(" ")
+        call = f"call-{next(_numbers)}"
+        self.update(
+            session, "tool_call", toolCallId=call, title=f"mcp__tk__{tool}", kind="other",
+            status="pending", rawInput=json.loads(given),
+        )  # fmt: skip
+        asked = self.ask(session, call, "other", json.loads(given), title=f"mcp__tk__{tool}")
+        self.say(session, self.tool(session, tool, given) + "\n")
+        self.update(session, "tool_call_update", toolCallId=call, status="completed")
+        self.say(session, json.dumps(asked["result"]["outcome"]))
+
+    def do_quiet(self, session: str, rest: str, _blocks: list[Json]) -> None:
+        """Call a tool without a report."""
+        tool, _, given = rest.partition(" ")
+        self.say(session, self.tool(session, tool, given))
+
+    def tool(self, session: str, tool: str, given: str) -> str:
+        """Call a tool and return its text."""
+        if session not in self.mcp:
+            self.mcp[session] = McpClient(self.sessions[session]["server"])
+        result = self.mcp[session].request(
+            "tools/call", {"name": tool, "arguments": json.loads(given)}
+        )
+        return "\n".join(each.get("text", "") for each in result.get("content", ()))
+
+    def do_own(self, session: str, rest: str, _blocks: list[Json]) -> None:
+        """Ask for an action of its own."""
+        kind, _, given = rest.partition(" ")
+        call = f"own-{next(_numbers)}"
+        answer = self.ask(session, call, kind, json.loads(given))
+        ok = answer["result"]["outcome"].get("optionId") == "once"
+        content = [{"type": "content", "content": {"type": "text", "text": "output"}}]
+        self.update(
+            session, "tool_call_update", toolCallId=call, content=content,
+            status="completed" if ok else "failed",
+        )  # fmt: skip
+        self.say(session, json.dumps(answer["result"]["outcome"]))
+
+    def do_read(self, session: str, path: str, _blocks: list[Json]) -> None:
+        """Read a file through the client."""
+        answer = self.request("fs/read_text_file", {"sessionId": session, "path": path})
+        self.say(session, json.dumps(answer.get("result") or answer["error"]["message"]))
+
+    def do_write(self, session: str, rest: str, _blocks: list[Json]) -> None:
+        """Write a file through the client."""
+        path, _, text = rest.partition(" ")
+        params = {"sessionId": session, "path": path, "content": text}
+        answer = self.request("fs/write_text_file", params)
+        self.say(session, "written" if "result" in answer else answer["error"]["message"])
+
+    def do_edit(self, session: str, rest: str, blocks: list[Json]) -> None:
+        """Ask for an edit of a file, then write it through the client."""
+        path, _, text = rest.partition(" ")
+        call = f"edit-{next(_numbers)}"
+        diff = {"type": "diff", "path": path, "oldText": None, "newText": text}
+        answer = self.ask(session, call, "edit", {"path": path}, content=[diff])
+        if answer["result"]["outcome"].get("optionId") == "once":
+            self.do_write(session, rest, blocks)
+        else:
+            self.say(session, json.dumps(answer["result"]["outcome"]))
+        self.update(session, "tool_call_update", toolCallId=call, status="completed")
+
+    def do_plan(self, session: str, _rest: str, _blocks: list[Json]) -> None:
+        """Send a plan."""
+        entries = [
+            {"content": "Look", "priority": "high", "status": "completed"},
+            {"content": "Act", "priority": "low", "status": "pending"},
+        ]
+        self.update(session, "plan", entries=entries)
+        self.update(session, "a_kind_of_tomorrow", entries=[])
+        self.say(session, "Planned.")
+
+    def do_picture(self, session: str, _rest: str, blocks: list[Json]) -> None:
+        """Count the pictures of the message."""
+        self.say(session, str(sum(block["type"] == "image" for block in blocks)))
+
+    def do_env(self, session: str, _rest: str, _blocks: list[Json]) -> None:
+        """Name its variables, its mode and its folder."""
+        mode = self.sessions[session]["mode"]
+        names = {"variables": sorted(os.environ), "mode": mode, "folder": str(Path.cwd())}
+        self.say(session, json.dumps(names))
+
+    def do_recall(self, session: str, _rest: str, blocks: list[Json]) -> None:
+        """Recall the messages, and what came before the last one."""
+        self.say(session, json.dumps(self.sessions[session]["said"][:-1]))
+        self.say(session, f" {sum('<instructions>' in str(block) for block in blocks)}")
+
+    def do_wait(self, session: str, _rest: str, _blocks: list[Json]) -> None:
+        """Wait until it is cancelled."""
+        self.say(session, "Waiting.")
+        self.cancelled.wait()
+
+    def do_deaf(self, session: str, _rest: str, _blocks: list[Json]) -> None:
+        """Ignore the cancellation."""
+        self.say(session, "Waiting.")
+        threading.Event().wait()
+
+    def do_child(self, session: str, _rest: str, _blocks: list[Json]) -> None:
+        """Leave a process in a session of its own behind, and wait."""
+        child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        self.say(session, f"{os.getpid()} {child.pid}")
+        self.cancelled.wait()
+
+    def do_die(self, _session: str, _rest: str, _blocks: list[Json]) -> None:
+        """End at once."""
+        sys.stderr.write("the last words\n")
+        sys.stderr.flush()
+        os._exit(3)
+
+    def do_garbage(self, _session: str, _rest: str, _blocks: list[Json]) -> None:
+        """Send what is no message."""
+        write(b'{"jsonrpc": "2.0", "metho\n')
+        threading.Event().wait()
+
+    def do_flood(self, session: str, _rest: str, _blocks: list[Json]) -> None:
+        """Send text without end."""
+        while True:
+            self.say(session, "x" * 100_000)
+
+    def do_refuse(self, _session: str, _rest: str, _blocks: list[Json]) -> Json:
+        """Refuse to answer."""
+        return {"result": {"stopReason": "refusal"}}
+
+    def do_secret(self, _session: str, rest: str, _blocks: list[Json]) -> Json:
+        """Fail with the value of a variable."""
+        said = f"401 invalid key {os.environ.get(rest)}"
+        sys.stderr.write(f"{said}\n")
+        return {"error": {"code": -32603, "message": said}}
+
+
+MODES = {
+    "currentModeId": "auto",
+    "availableModes": [{"id": "auto", "name": "Auto"}, {"id": "default", "name": "Ask"}],
+}
+USAGE = {"totalTokens": 12, "inputTokens": 10, "outputTokens": 2}
+
+
+def main() -> None:
+    """Handle the messages of the client."""
+    agent = Agent()
+    if "--stay" in sys.argv:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "--greet" in sys.argv:
+        write(b"Welcome!\n")
+    for line in sys.stdin.buffer:
+        if "--no-start" not in sys.argv:
+            agent.handle(json.loads(line))
+    if "--stay" in sys.argv:
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

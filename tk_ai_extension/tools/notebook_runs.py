@@ -1,0 +1,201 @@
+"""Run a whole notebook in a fresh kernel: the plan, and the tool that `nb run NOTEBOOK` calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.model.errors import Conflict, InvalidArguments, InvalidNotebook
+from tk_ai_extension.model.operations import Operation, SetOutputs
+from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
+from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.execution_results import ExecutionResult, follow
+from tk_ai_extension.tools.parameters import Wait
+from tk_ai_extension.tools.plans import cell_step
+from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.verification import CellTimeout
+from tk_ai_extension.verification.parameters import injection, source_of, unknown_parameters
+from tk_ai_extension.verification.verifying import tags_of
+from tk_ai_extension.workspace import editing
+from tk_ai_extension.workspace.notebook_runs import NotebookRun, NotebookRunSupervisor
+from tk_ai_extension.workspace.runs import Step
+
+
+@dataclass(frozen=True)
+class NotebookRunPlan:
+    """A notebook to run from the top in a fresh kernel.
+
+    Attributes:
+        document: The notebook.
+        snapshot: The notebook as it was read.
+        output: The path of the copy to run instead; None to run the notebook in place.
+        parameters: The source of the cell that sets parameters; empty for none.
+        notices: What the caller has to know.
+        kernel_name: The kernelspec; None for the notebook's.
+        allow_errors: Whether all cells run, whatever fails.
+        wait: Seconds to wait for the end.
+        timeout: Seconds after which a cell is interrupted; None for no limit.
+    """
+
+    document: NotebookDocument
+    snapshot: Snapshot
+    output: str | None = None
+    parameters: str = ""
+    notices: tuple[str, ...] = ()
+    kernel_name: str | None = None
+    allow_errors: bool = False
+    wait: float = 30.0
+    timeout: float | None = None
+
+    @property
+    def path(self) -> str:
+        """The notebook that outputs are written to."""
+        return self.output or self.snapshot.path
+
+    def proposal(self) -> Proposal:
+        """Return all of the code, the file that is written, and the kernelspec of the new kernel."""
+        steps: list[ProposalStep] = []
+        cells = runnable(self.snapshot)
+        if self.output is not None:
+            title = Sentence("create", path=self.output, count=len(self.snapshot.cells))
+            steps.append(ProposalStep("create", title))
+        if self.parameters:
+            title = Sentence("insert_new", type="code")
+            lines = marked("+", self.parameters)
+            steps.append(ProposalStep("insert", title, runs=True, lines=lines))
+        return Proposal(
+            Sentence("run_in_new_kernel", count=len(cells)),
+            (*steps, *(cell_step(self.snapshot, cell) for cell in cells)),
+            notebook=self.path,
+            kernel=KernelReference(None, self.kernel_name or self.snapshot.kernel_name),
+        )
+
+
+def runnable(snapshot: Snapshot) -> list[Cell]:
+    """Return the code cells that run, in order."""
+    code = (cell for cell in snapshot.cells if cell.type == "code" and cell.source.strip())
+    return [cell for cell in code if "skip-execution" not in tags_of(cell)]
+
+
+async def run_plan(context: ToolContext, plan: NotebookRunPlan, tool: str) -> ExecutionResult:
+    """Write the copy and the parameters, and run all cells in a fresh kernel."""
+    workspace = context.workspace
+    name = plan.kernel_name or plan.snapshot.kernel_name
+    # The kernel first: if it does not start, nothing is changed.
+    kernel_id = await workspace.fresh.start(name, plan.snapshot.path)
+    try:
+        snapshot = await _prepared(context, plan, tool)
+        cells = runnable(snapshot)
+        may_fail = {cell.key for cell in cells if "raises-exception" in tags_of(cell)}
+        report = NotebookRun(None if plan.allow_errors else may_fail)
+        run = workspace.executions.start(
+            context.caller,
+            kernel_id,
+            [Step(cell.key, cell.index, cell.source) for cell in cells],
+            open_document=workspace.store.open,
+            path=plan.path,
+            timeout=plan.timeout,
+            stop_on_error=False,
+            approval=context.approval,
+            tool=tool,
+            supervisor=NotebookRunSupervisor(workspace.fresh, report),
+        )
+    except BaseException:
+        await workspace.fresh.stop(kernel_id)
+        raise
+    run.report = report
+    result = await follow(context, run, plan.wait, total_cells=len(snapshot.cells))
+    result.notices += plan.notices
+    return result
+
+
+async def _prepared(context: ToolContext, plan: NotebookRunPlan, tool: str) -> Snapshot:
+    """Return the notebook that is about to run, with the parameters, a copy without outputs."""
+    workspace = context.workspace
+    document, snapshot = plan.document, plan.snapshot
+    operations: list[Operation] = []
+    if plan.output is not None:
+        document = await workspace.store.copy(document, plan.output)
+        snapshot = await document.read()
+        operations += [
+            SetOutputs(cell.key)
+            for cell in snapshot.cells
+            if cell.type == "code" and (cell.outputs.count or cell.execution_count is not None)
+        ]
+    if plan.parameters:
+        operations.append(injection(snapshot, plan.parameters))
+    if not operations:
+        return snapshot
+    if plan.output is not None:
+        # A new file: there is nothing to undo.
+        return (await document.apply(operations)).snapshot
+    applied = await editing.apply(
+        workspace, context.caller, document, operations, tool=tool, shown=False
+    )
+    return applied.snapshot
+
+
+@tool("EXECUTE", carry_out=run_plan)
+async def run_notebook(
+    context: ToolContext,
+    notebook: str,
+    *,
+    output: str | None = None,
+    parameters: dict[str, Any] | None = None,
+    kernel_name: str | None = None,
+    allow_errors: bool = False,
+    wait: Wait = 30,
+    timeout: CellTimeout = None,
+) -> NotebookRunPlan:
+    """Run all code cells of a notebook in a fresh kernel, with their outputs written into it."""
+    workspace = context.workspace
+    path = workspace.path(context.caller, notebook, tool="run_notebook")
+    document = await workspace.store.open(path)
+    snapshot = await document.read()
+    if not runnable(snapshot):
+        raise InvalidArguments(f"{path} has no code to run.", hint="list_cells shows its cells.")
+    target = None if output is None else workspace.contain(output)
+    if parameters and target is None:
+        raise InvalidArguments(
+            "Parameters add a cell, so the notebook is not run in place.",
+            hint="Name the file for the result with --output.",
+        )
+    is_copy = target is not None and target != path
+    if is_copy and target is not None:
+        await _check_target(context, target)
+    source = source_of(parameters, snapshot.language) if parameters else ""
+    return NotebookRunPlan(
+        document,
+        snapshot,
+        target if is_copy else None,
+        source,
+        _notices(unknown_parameters(snapshot, parameters or {})),
+        kernel_name,
+        allow_errors,
+        wait,
+        timeout,
+    )
+
+
+def _notices(unknown: Sequence[str]) -> tuple[str, ...]:
+    if not unknown:
+        return ()
+    return (f"The cell with the tag `parameters` does not set {', '.join(unknown)}.",)
+
+
+async def _check_target(context: ToolContext, target: str) -> None:
+    """Raise Conflict if a person has the file open that would be replaced."""
+    store = context.workspace.store
+    if not await store.exists(target):
+        return
+    with suppress(InvalidNotebook):
+        if (await (await store.open(target, read_only=True)).read()).live:
+            raise Conflict(
+                f"{target} is open in a browser, which would overwrite the result.",
+                hint="Close it there, or choose another name.",
+            )

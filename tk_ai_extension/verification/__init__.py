@@ -1,0 +1,1 @@
+"""Verification: run a notebook in a fresh kernel, and compare its outputs with the stored ones."""

@@ -1,0 +1,262 @@
+"""Compare the stored outputs of a cell with new ones."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from typing import Any, Literal, cast
+
+from tk_ai_extension.kernels.terminal import TerminalText
+from tk_ai_extension.model.digest import sanitise
+from tk_ai_extension.model.htmltext import html_text
+from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.outputs import bundle_of, stream_text, traceback_of
+from tk_ai_extension.verification.rules import Rules
+from tk_ai_extension.verification.values import (
+    image_difference,
+    json_differences,
+    table_differences,
+)
+
+Kind = Literal["text", "table", "data", "image", "error", "missing", "new"]
+
+MAX_LISTED = 20
+"""Maximum values of one output that are named."""
+MAX_LINES = 20_000
+"""Maximum lines that are matched for a diff; longer texts are compared line by line."""
+
+IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp")
+VIEWS = ("application/vnd.jupyter.widget-view+json",)
+"""Outputs that name objects of a kernel; only their presence is compared."""
+_MARKUP = ("text/html", "image/svg+xml", "application/javascript")
+_TABLE = re.compile(r"<table\b", re.IGNORECASE)
+_FRAME = re.compile(r"^Cell In\[\d+\], line (\d+)", re.MULTILINE)
+_PLACES = (
+    re.compile(r"""(?:[A-Za-z]:)?(?:[\\/][^\s\\/'":<>|]+)+[\\/]([^\s\\/'":<>|]+)"""),
+    re.compile(r"\bCell In\[\d+\]"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One output that differs.
+
+    Attributes:
+        kind: What was compared.
+        what: The stream, the MIME type, or ``error``.
+        message: One line that says how it differs.
+        stored: The stored output as text, if it is one.
+        new: The new output as text.
+    """
+
+    kind: Kind
+    what: str
+    message: str
+    stored: str = ""
+    new: str = ""
+
+    def lines(self) -> list[str]:
+        """Return a unified diff without its header, or nothing where there are no texts."""
+        if self.kind == "data":
+            return self.new.splitlines()
+        return list(_diff(self.stored, self.new)) if self.stored or self.new else []
+
+
+def compare_outputs(
+    stored: Sequence[Json], new: Sequence[Json], rules: Rules
+) -> tuple[Difference, ...]:
+    r"""Return the differences between the stored and the new outputs of a cell.
+
+    The parts of a stream are joined, wherever other outputs stand between them; displays and errors are
+    compared in order. Execution counts and metadata are ignored.
+
+    >>> before = [{"output_type": "stream", "name": "stdout", "text": "a at 0x7f3200\n"}]
+    >>> after = [{"output_type": "stream", "name": "stdout", "text": "a at 0x7f9900\n"}]
+    >>> compare_outputs(before, after, Rules())
+    ()
+
+    Args:
+        stored: The outputs in the notebook, as nbformat dicts.
+        new: The outputs of the new run.
+        rules: What is ignored.
+    """
+    found: list[Difference] = []
+    streams = _streams(stored), _streams(new)
+    for name in dict.fromkeys((*streams[0], *streams[1])):
+        found += _texts(name, streams[0].get(name, ""), streams[1].get(name, ""), rules)
+    displays = _displays(stored), _displays(new)
+    for before, after in zip_longest(*displays):
+        found += _outputs(before, after, rules)
+    return tuple(found)
+
+
+def _streams(outputs: Sequence[Json]) -> dict[str, str]:
+    """Return the text of each stream as a terminal shows it."""
+    screens: dict[str, TerminalText] = {}
+    for output in outputs:
+        if output.get("output_type") == "stream":
+            name = str(output.get("name", "stdout"))
+            screens.setdefault(name, TerminalText()).write(stream_text(output))
+    return {name: sanitise(screen.value) for name, screen in screens.items()}
+
+
+def _displays(outputs: Sequence[Json]) -> list[Json]:
+    return [output for output in outputs if output.get("output_type") != "stream"]
+
+
+def _texts(what: str, stored: str, new: str, rules: Rules) -> Iterator[Difference]:
+    before, after = rules.text(stored), rules.text(new)
+    if before == after:
+        return
+    if not before or not after:
+        yield _alone(what, before or None, after or None)
+        return
+    yield Difference("text", what, f"{what} differs", before, after)
+
+
+def _alone(what: str, stored: str | None, new: str | None) -> Difference:
+    """Return the difference of an output that only one side has."""
+    if stored is None:
+        return Difference("new", what, f"{what} is new", "", new or "")
+    return Difference("missing", what, f"{what} is missing", stored, "")
+
+
+def _outputs(stored: Json | None, new: Json | None, rules: Rules) -> Iterator[Difference]:
+    """Yield the differences of two displays or errors; None where one side has none."""
+    if stored is None or new is None:
+        output = stored or new or {}
+        text = _as_text(output)
+        yield _alone(_name(output), None if stored is None else text, None if new is None else text)
+    elif is_error(stored) != is_error(new):
+        yield _alone(_name(stored), _as_text(stored), None)
+        yield _alone(_name(new), None, _as_text(new))
+    elif is_error(stored):
+        yield from _errors(stored, new, rules)
+    else:
+        yield from _bundles(bundle_of(stored), bundle_of(new), rules)
+
+
+def is_error(output: Json) -> bool:
+    """Return whether an output is an exception."""
+    return output.get("output_type") == "error"
+
+
+def error_line(output: Json) -> str:
+    """Return the name and the message of an exception."""
+    return f"{output.get('ename', '')}: {sanitise(str(output.get('evalue', '')))}"
+
+
+def _name(output: Json) -> str:
+    return "error" if is_error(output) else next(iter(_richest_first(bundle_of(output))), "display")
+
+
+def _richest_first(bundle: Json) -> list[str]:
+    return sorted(bundle, key=lambda mime: (mime == "text/plain", mime))
+
+
+def _as_text(output: Json) -> str:
+    if is_error(output):
+        return error_line(output)
+    bundle = bundle_of(output)
+    plain = bundle.get("text/plain", "")
+    return sanitise(_joined(plain)) or f"[{', '.join(bundle)}]"
+
+
+def _errors(stored: Json, new: Json, rules: Rules) -> Iterator[Difference]:
+    lines = [_without_places(rules.text(error_line(each))) for each in (stored, new)]
+    if lines[0] != lines[1]:
+        yield Difference("error", "error", "the exception differs", lines[0], lines[1])
+        return
+    frames = [_FRAME.findall(sanitise("\n".join(traceback_of(each)))) for each in (stored, new)]
+    # Older versions of IPython name the frames in other ways: these are not compared.
+    if frames[0] and frames[1] and frames[0] != frames[1]:
+        texts = ["\n".join(f"line {line}" for line in each) for each in frames]
+        yield Difference("error", "error", "the exception has another place", texts[0], texts[1])
+
+
+def _without_places(text: str) -> str:
+    """Return a text with the folders of paths and the numbers of cells removed."""
+    return _PLACES[1].sub("Cell", _PLACES[0].sub(r"\1", text))
+
+
+def _bundles(stored: Json, new: Json, rules: Rules) -> Iterator[Difference]:
+    is_table = False
+    for mime in _richest_first({**stored, **new}):
+        if mime == "text/plain" and is_table:
+            # The same table with other rounding.
+            continue
+        if mime in VIEWS and mime in stored and mime in new:
+            continue
+        if mime == "text/plain" and any(view in stored and view in new for view in VIEWS):
+            continue
+        if mime not in stored or mime not in new:
+            value = sanitise(_joined(stored.get(mime, new.get(mime))))[:2_000]
+            shown = "" if mime in IMAGES else value
+            yield _alone(mime, shown if mime in stored else None, shown if mime in new else None)
+            continue
+        differences = list(_values(mime, stored[mime], new[mime], rules))
+        is_table = is_table or (mime == "text/html" and _is_table(stored[mime], new[mime]))
+        yield from differences
+
+
+def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[Difference]:
+    if mime in IMAGES:
+        pair = ["".join(_joined(each).split()) for each in (stored, new)]
+        if (how := image_difference(pair[0], pair[1], rules)) is not None:
+            yield Difference("image", mime, f"{mime}: {how}")
+        return
+    if mime == "application/json" or mime.endswith("+json"):
+        listed = _listed(json_differences(stored, new, rules))
+        if listed:
+            yield Difference("data", mime, f"{mime}: {listed[0]}", "", "\n".join(listed))
+        return
+    texts = _joined(stored), _joined(new)
+    if mime == "text/html" and _is_table(*texts):
+        yield from _tables(texts[0], texts[1], rules)
+        return
+    markup = mime in _MARKUP
+    before, after = (rules.text(sanitise(each), markup=markup) for each in texts)
+    if before != after:
+        yield Difference("text", mime, f"{mime} differs", before, after)
+
+
+def _is_table(*values: Any) -> bool:
+    return all(_TABLE.search(_joined(value)) is not None for value in values)
+
+
+def _tables(stored: str, new: str, rules: Rules) -> Iterator[Difference]:
+    rows = [rules.text(html_text(each), markup=True).splitlines() for each in (stored, new)]
+    found = table_differences(rows[0], rows[1], rules)
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        message = f"text/html: {found[0]}{more}"
+        yield Difference("table", "text/html", message, "\n".join(rows[0]), "\n".join(rows[1]))
+
+
+def _listed(lines: Iterator[str]) -> list[str]:
+    listed = list(islice(lines, MAX_LISTED))
+    if next(lines, None) is not None:
+        listed.append("...")
+    return listed
+
+
+def _joined(value: Any) -> str:
+    if isinstance(value, list):
+        return "".join(map(str, cast("list[Any]", value)))
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _diff(stored: str, new: str) -> Iterator[str]:
+    before, after = stored.splitlines(), new.splitlines()
+    if len(before) + len(after) > MAX_LINES:
+        for one, other in zip_longest(before, after):
+            if one != other:
+                yield from (f"-{one}",) if one is not None else ()
+                yield from (f"+{other}",) if other is not None else ()
+        return
+    yield from islice(difflib.unified_diff(before, after, lineterm="", n=1), 2, None)
+    if before == after and stored != new:
+        yield "(only the end of the last line differs)"

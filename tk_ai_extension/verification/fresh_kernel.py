@@ -1,0 +1,117 @@
+"""A kernel of its own for one run of a notebook, and a verification in it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Any
+
+from tk_ai_extension.kernels.base import NO_NOTEBOOK, Kernels
+from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
+from tk_ai_extension.model.cells import Cell
+from tk_ai_extension.model.errors import KernelNotFound, ToolError
+from tk_ai_extension.model.executions import Execution, ExecutionRequest, StatusEvent
+from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.verification.report import CellReport, NotebookReport
+from tk_ai_extension.verification.verifying import Verification
+
+
+async def start_fresh(kernels: Kernels, name: str | None, path: str) -> str:
+    """Start a kernel in the folder of a notebook, without making it the notebook's; return its id.
+
+    It is started in a sandbox if the notebook's project has one. `shut_down` ends it; a server shuts
+    down those of a killed server.
+
+    Args:
+        kernels: Starts it.
+        name: The kernelspec; None for the default one.
+        path: The notebook's path.
+
+    Raises:
+        KernelspecNotFound, KernelStartFailed, SandboxUnavailable.
+    """
+    folder = path.rpartition("/")[0]
+    place = f"{folder}/{NO_NOTEBOOK}{secrets.token_hex(6)}".lstrip("/")
+    return await kernels.start(name, path=place)
+
+
+async def shut_down(kernels: Kernels, kernel_id: str) -> None:
+    """Shut a kernel down; interrupt it first if it is busy, so that it ends by itself."""
+    with suppress(ToolError):
+        if kernel_id in kernels.ids() and (await kernels.info(kernel_id)).state == "busy":
+            await kernels.interrupt(kernel_id)
+    with suppress(KernelNotFound):
+        if kernel_id in kernels.ids():
+            await kernels.shutdown(kernel_id)
+
+
+def display_update(event: StatusEvent) -> tuple[str, Json] | None:
+    """Return the display id and the new content, if an event updates a display of another cell."""
+    data: Any = event.data
+    if event.mime != OTHER_DISPLAY_MIME or not isinstance(data, dict):
+        return None
+    return data["display_id"], data["output"]  # pyright: ignore[reportUnknownVariableType]
+
+
+@asynccontextmanager
+async def _fresh_kernel(kernels: Kernels, name: str | None, path: str) -> AsyncGenerator[str]:
+    kernel_id = await start_fresh(kernels, name, path)
+    try:
+        yield kernel_id
+    finally:
+        await asyncio.shield(shut_down(kernels, kernel_id))
+
+
+def _nothing(_report: CellReport) -> None:
+    return None
+
+
+async def verify_alone(
+    kernels: Kernels,
+    verification: Verification,
+    *,
+    kernel_name: str | None = None,
+    timeout: float | None = None,
+    on_cell: Callable[[CellReport], None] = _nothing,
+) -> NotebookReport:
+    """Run a verification in a fresh kernel, without a server's services.
+
+    Args:
+        kernels: Starts the kernel.
+        verification: The verification.
+        kernel_name: The kernelspec; None for the notebook's.
+        timeout: Seconds after which a cell is interrupted; None for no limit.
+        on_cell: Called with the report of each cell.
+
+    Raises:
+        KernelspecNotFound, KernelStartFailed.
+        InvalidArguments: A sanitizer took too long.
+    """
+    snapshot = verification.snapshot
+    name = kernel_name or snapshot.kernel_name
+    async with _fresh_kernel(kernels, name, snapshot.path) as kernel_id:
+        used = (await kernels.info(kernel_id)).name
+        for cell in verification.cells:
+            execution, updates = await _execute(kernels, kernel_id, cell, timeout)
+            on_cell(verification.record(cell, execution, updates))
+            if verification.stopped:
+                break
+    verification.end()
+    return verification.report(used)
+
+
+async def _execute(
+    kernels: Kernels, kernel_id: str, cell: Cell, timeout: float | None
+) -> tuple[Execution, list[tuple[str, Json]]]:
+    """Run a cell; return how it ended, and the updates of displays of earlier cells."""
+    updates: list[tuple[str, Json]] = []
+    request = ExecutionRequest(cell.source, timeout=timeout)
+    async with aclosing(kernels.executor(kernel_id).execute(kernel_id, request)) as events:
+        async for event in events:
+            if isinstance(event, StatusEvent) and (update := display_update(event)) is not None:
+                updates.append(update)
+            elif isinstance(event, Execution):
+                return event, updates
+    raise ToolError("The executor ended without a result.")

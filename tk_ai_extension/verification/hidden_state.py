@@ -1,0 +1,175 @@
+"""Find what a notebook as stored owes to a kernel that is gone: the order of runs, and missing names."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.model.names import Names, names_of
+
+FindingKind = Literal["order", "gap", "undefined", "later"]
+
+MAX_FINDINGS = 50
+"""Maximum findings of one notebook."""
+
+_ALWAYS: Final = frozenset(dir(builtins)) | {
+    *("In", "Out", "get_ipython", "display", "exit", "quit"),
+    *(
+        "__name__",
+        "__doc__",
+        "__builtin__",
+        "__builtins__",
+        "__loader__",
+        "__package__",
+        "__spec__",
+    ),
+    *("__class__", "__module__", "__qualname__", "__annotations__"),
+}
+_HISTORY = re.compile(r"_+\Z|_\d+\Z|_i+\Z|_i\d+\Z|_[dio]h\Z")
+_CODE_MAGIC = re.compile(r"^([ \t]*)%(?:time|prun|memit|mprun)[ \t]+(?!-)", re.MULTILINE)
+_CELL_MAGIC = re.compile(r"\s*%%(\w+)[ \t]*(.*)")
+_PYTHON_MAGICS = frozenset({"time", "capture", "prun", "memit", "mprun", "snakeviz", "tk"})
+_ANY_NAMES = re.compile(
+    r"\bimport[ \t]+\*|^[ \t]*%(?:pylab|run|store|load|loadpy|px|sql|reload_kedro|cd\b.*;)\b"
+    r"|\bexec\s*\(|\bglobals\s*\(\s*\)|\blocals\s*\(\s*\)|\brun_(?:cell|line|cell_magic|line_magic)\s*\("
+    r"|\buser_ns\b|\bpush\s*\(",
+    re.MULTILINE,
+)
+"""Code that may define any name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that a run from the top does not have, or has in another order.
+
+    Attributes:
+        kind: ``order``: ran before the cell above it; ``gap``: runs between the two are not in the
+            notebook; ``undefined``: it uses a name that no cell defines; ``later``: it uses a name that
+            only a cell below defines.
+        cell: The cell's key.
+        index: Its index.
+        message: The finding as a sentence; positions count from 1.
+        names: The names concerned.
+    """
+
+    kind: FindingKind
+    cell: str
+    index: int
+    message: str
+    names: tuple[str, ...] = ()
+
+
+def hidden_state(snapshot: Snapshot) -> tuple[Finding, ...]:
+    """Return the findings of a notebook, without running it."""
+    cells = [cell for cell in snapshot.cells if cell.type == "code" and cell.source.strip()]
+    found = [*_order(cells)]
+    if snapshot.language in ("", "python"):
+        found += _names(cells)
+    return tuple(sorted(found, key=lambda each: each.index)[:MAX_FINDINGS])
+
+
+def _order(cells: Sequence[Cell]) -> Iterable[Finding]:
+    """Yield where the stored execution counts do not increase one by one."""
+    before: Cell | None = None
+    last = 0
+    for cell in cells:
+        count = cell.execution_count
+        if count is None:
+            continue
+        if before is not None and count <= last:
+            yield Finding(
+                "order",
+                cell.key,
+                cell.index,
+                f"Cell {cell.index + 1} [{count}] ran before cell {before.index + 1} [{last}].",
+            )
+        elif count > last + 1:
+            missing = count - last - 1
+            runs = "1 run is" if missing == 1 else f"{missing} runs are"
+            where = "before it" if before is None else f"after cell {before.index + 1} [{last}]"
+            yield Finding(
+                "gap",
+                cell.key,
+                cell.index,
+                f"Cell {cell.index + 1} [{count}]: {runs} not in the notebook, {where}.",
+            )
+        before, last = cell, count
+
+
+def _names(cells: Sequence[Cell]) -> Iterable[Finding]:
+    """Yield the names that cells use and that no cell above defines."""
+    analysed = [(cell, _analysed(cell.source)) for cell in cells]
+    definers: dict[str, list[Cell]] = {}
+    for cell, names in analysed:
+        for name in names.defines if names else ():
+            definers.setdefault(name, []).append(cell)
+    known: set[str] = set()
+    for cell, names in analysed:
+        if names is None or _ANY_NAMES.search(cell.source):
+            # A cell in another language, or one that may define any name: nothing is certain below.
+            if _defines_anything(cell.source):
+                return
+            continue
+        missing = sorted(
+            name
+            for name in names.uses - known - _ALWAYS
+            if not _HISTORY.match(name) and name not in names.deferred & names.defines
+        )
+        others = {
+            name: [each for each in definers.get(name, ()) if each is not cell] for name in missing
+        }
+        nowhere = tuple(name for name in missing if not others[name])
+        later = tuple(name for name in missing if others[name] and name not in names.deferred)
+        number = cell.index + 1
+        if nowhere:
+            yield Finding(
+                "undefined",
+                cell.key,
+                cell.index,
+                f"Cell {number} uses {_listed(nowhere)}, which no cell defines.",
+                nowhere,
+            )
+        if later:
+            places = sorted({others[name][0].index + 1 for name in later})
+            where = ", ".join(map(str, places))
+            yield Finding(
+                "later",
+                cell.key,
+                cell.index,
+                f"Cell {number} uses {_listed(later)}, which only cell {where} below defines.",
+                later,
+            )
+        known |= names.defines | set(later) | set(nowhere)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+
+
+def _defines_anything(source: str) -> bool:
+    magic = _CELL_MAGIC.match(source)
+    if magic is not None and magic[1] not in _PYTHON_MAGICS:
+        # Only some magics pass names to Python, and they are few: `%%bash --out name`, `%%sql name <<`.
+        return bool(re.search(r"--out|--err|<<", magic[2]))
+    return _ANY_NAMES.search(source) is not None
+
+
+def _analysed(source: str) -> Names | None:
+    """Return the names of a cell; None for a cell in another language or with invalid code."""
+    magic = _CELL_MAGIC.match(source)
+    captured: frozenset[str] = frozenset()
+    if magic is not None:
+        if magic[1] not in _PYTHON_MAGICS:
+            return None
+        if magic[1] == "capture":
+            captured = frozenset(re.findall(r"(?<!-)\b[A-Za-z_]\w*", magic[2])[:1])
+        source = source[magic.end() :]
+    names = names_of(_CODE_MAGIC.sub(r"\1", source))
+    if names is None:
+        return None
+    return Names(names.defines | captured, names.uses, names.deferred)

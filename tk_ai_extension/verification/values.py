@@ -1,0 +1,195 @@
+"""Compare values: numbers by tolerance, JSON, tables cell by cell, and images pixel by pixel."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import math
+import re
+import warnings
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any, cast
+
+from tk_ai_extension.verification.rules import Rules
+
+MAX_DEPTH = 200
+"""Maximum nesting of JSON that is compared value by value."""
+MAX_PIXELS = 50_000_000
+"""Maximum pixels of an image that is decoded."""
+VISIBLE = 24
+"""Difference in one channel, of 255, from which a pixel counts as different."""
+
+_NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?%?\Z")
+_MASKED = ("model_id",)
+"""Members that name objects of a kernel."""
+
+
+def close(stored: float, new: float, rules: Rules) -> bool:
+    """Return whether two numbers are equal within the tolerance; not-a-number equals itself.
+
+    >>> close(1.0, 1.000001, Rules()), close(1.0, 1.1, Rules()), close(math.nan, math.nan, Rules())
+    (True, False, True)
+    """
+    if math.isnan(stored) or math.isnan(new):
+        return math.isnan(stored) and math.isnan(new)
+    return math.isclose(stored, new, rel_tol=rules.relative, abs_tol=rules.absolute)
+
+
+def number(text: str) -> float | None:
+    """Return the number that a cell of a table shows; None for anything else.
+
+    >>> number(" 1,234.50 "), number("12%"), number("1.2.3"), number("")
+    (1234.5, 12.0, None, None)
+    """
+    text = text.strip().replace("\N{MINUS SIGN}", "-")
+    if not any(map(str.isdecimal, text)) or not _NUMBER.match(text):
+        return None
+    try:
+        return float(text.replace(",", "").rstrip("%"))
+    except ValueError:
+        return None
+
+
+def same_text_cell(stored: str, new: str, rules: Rules) -> bool:
+    """Return whether two cells of tables are equal: as numbers if both are, else as texts."""
+    if stored == new:
+        return True
+    numbers = number(stored), number(new)
+    if numbers[0] is None or numbers[1] is None:
+        return False
+    return stored.strip().endswith("%") == new.strip().endswith("%") and close(
+        numbers[0], numbers[1], rules
+    )
+
+
+def json_differences(
+    stored: Any, new: Any, rules: Rules, place: str = "$", depth: int = 0
+) -> Iterator[str]:
+    """Yield a line for each value of two JSON values that differs, with its place.
+
+    >>> list(json_differences({"a": [1, 2.0]}, {"a": [1, 2.5], "b": 0}, Rules()))
+    ['$.a[1]: 2.0 is now 2.5', '$.b: new']
+    """
+    if depth > MAX_DEPTH:
+        if stored != new:
+            yield f"{place}: differs"
+    elif isinstance(stored, dict) and isinstance(new, dict):
+        before, after = cast("dict[str, Any]", stored), cast("dict[str, Any]", new)
+        yield from _members(before, after, rules, place, depth + 1)
+    elif isinstance(stored, list) and isinstance(new, list):
+        ours, theirs = cast("list[Any]", stored), cast("list[Any]", new)
+        if len(ours) != len(theirs):
+            yield f"{place}: {len(ours)} items are now {len(theirs)}"
+        for index, (one, other) in enumerate(zip(ours, theirs, strict=False)):
+            yield from json_differences(one, other, rules, f"{place}[{index}]", depth + 1)
+    elif not _same_scalar(stored, new, rules):
+        yield f"{place}: {_short(stored)} is now {_short(new)}"
+
+
+def _members(
+    stored: dict[str, Any], new: dict[str, Any], rules: Rules, place: str, depth: int
+) -> Iterator[str]:
+    for key in (*stored, *(key for key in new if key not in stored)):
+        inside = f"{place}.{key}"
+        if key in _MASKED:
+            continue
+        if key not in new:
+            yield f"{inside}: missing"
+        elif key not in stored:
+            yield f"{inside}: new"
+        else:
+            yield from json_differences(stored[key], new[key], rules, inside, depth)
+
+
+def _same_scalar(stored: Any, new: Any, rules: Rules) -> bool:
+    if isinstance(stored, str) and isinstance(new, str):
+        return stored == new or rules.text(stored, markup=True) == rules.text(new, markup=True)
+    if isinstance(stored, bool) or isinstance(new, bool):
+        return stored is new
+    if isinstance(stored, int | float) and isinstance(new, int | float):
+        return stored == new or close(stored, new, rules)
+    return type(stored) is type(new) and stored == new
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def table_differences(stored: list[str], new: list[str], rules: Rules) -> list[str]:
+    """Return a line for each cell of two tables that differs.
+
+    Args:
+        stored: The rows of the stored table, cells separated by ``|``.
+        new: The rows of the new table.
+        rules: The tolerance of numbers.
+    """
+    found: list[str] = []
+    for row, (before, after) in enumerate(zip_longest(stored, new), 1):
+        if before is None or after is None:
+            found.append(f"row {row} is {'new' if before is None else 'missing'}")
+            continue
+        cells = _cells(before), _cells(after)
+        if len(cells[0]) != len(cells[1]):
+            found.append(f"row {row}: {len(cells[0])} cells are now {len(cells[1])}")
+            continue
+        found += [
+            f"row {row}, column {column}: {_short(one)} is now {_short(other)}"
+            for column, (one, other) in enumerate(zip(*cells, strict=True), 1)
+            if not same_text_cell(one, other, rules)
+        ]
+    return found
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip().strip("|").split("|")]
+
+
+def image_difference(stored: str, new: str, rules: Rules) -> str | None:
+    """Return how two images in base64 differ; None if they are the same within the tolerance."""
+    if stored == new:
+        return None
+    first, second = _decoded(stored), _decoded(new)
+    if first is None or second is None:
+        return "the images differ, and one of them cannot be decoded"
+    if first.size != second.size:
+        return f"{_size(first)} pixels are now {_size(second)}"
+    from PIL import Image, ImageChops  # Imported late: most notebooks need no decoding.
+
+    largest: Any = None
+    for channel in ImageChops.difference(first, second).split():
+        largest = channel if largest is None else ImageChops.lighter(largest, channel)
+    assert isinstance(largest, Image.Image)
+    counts: list[int] = largest.histogram()
+    share = sum(counts[VISIBLE:]) / (first.size[0] * first.size[1])
+    if share <= rules.image:
+        return None
+    return f"{share:.1%} of the pixels differ" if share >= 0.001 else f"{share:.2g} of the pixels"
+
+
+def _size(image: Any) -> str:
+    return f"{image.size[0]} x {image.size[1]}"
+
+
+def _decoded(data: str) -> Any:
+    """Return an image with red, green, blue and alpha; None if it is invalid or too large."""
+    import PIL.Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
+            with PIL.Image.open(io.BytesIO(base64.b64decode(data))) as picture:
+                if picture.size[0] * picture.size[1] > MAX_PIXELS:
+                    return None
+                return picture.convert("RGBA")
+    except (
+        binascii.Error,
+        ValueError,
+        OSError,
+        SyntaxError,
+        PIL.Image.DecompressionBombError,
+        PIL.Image.DecompressionBombWarning,
+    ):
+        return None

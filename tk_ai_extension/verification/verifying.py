@@ -1,0 +1,209 @@
+"""Verify a notebook: hand out its cells to run, and compare what each one printed and showed."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.model.digest import short_traceback
+from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution
+from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.verification.comparing import compare_outputs, error_line, is_error
+from tk_ai_extension.verification.hidden_state import hidden_state
+from tk_ai_extension.verification.report import CellReport, NotebookReport
+from tk_ai_extension.verification.rules import Rules
+
+_MARKER = re.compile(r"^\s*#\s*(NBVAL_[A-Z_]+|PYTEST_VALIDATE_IGNORE_OUTPUT)\s*$", re.MULTILINE)
+_BY_COMMENT: Mapping[str, str] = {
+    "NBVAL_IGNORE_OUTPUT": "nbval-ignore-output",
+    "PYTEST_VALIDATE_IGNORE_OUTPUT": "nbval-ignore-output",
+    "NBVAL_CHECK_OUTPUT": "nbval-check-output",
+    "NBVAL_RAISES_EXCEPTION": "raises-exception",
+    "NBVAL_SKIP": "nbval-skip",
+}
+
+
+def tags_of(cell: Cell) -> frozenset[str]:
+    """Return a cell's tags, and those that nbval's comments in its source stand for."""
+    stored = cell.metadata.get("tags")
+    tags = {str(tag) for tag in stored} if isinstance(stored, list) else set[str]()  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    tags |= {_BY_COMMENT[name] for name in _MARKER.findall(cell.source) if name in _BY_COMMENT}
+    if "nbval-raises-exception" in tags:
+        tags.add("raises-exception")
+    if "skip-execution" in tags:
+        tags.add("nbval-skip")
+    return frozenset(tags)
+
+
+class Verification:
+    """The verification of one notebook. The caller runs the cells and records how each of them ended.
+
+    Args:
+        snapshot: The notebook.
+        stored: The stored outputs by the keys of code cells; keys without outputs may be missing.
+        rules: What is ignored.
+
+    Attributes:
+        snapshot: The notebook.
+        cells: The cells to run, in order.
+        stopped: Why no further cell can run; empty as long as one can.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, stored: Mapping[str, Sequence[Json]], rules: Rules
+    ) -> None:
+        self.snapshot = snapshot
+        self._stored = stored
+        self._rules = rules
+        self._code = [c for c in snapshot.cells if c.type == "code" and c.source.strip()]
+        self._tags = {cell.key: tags_of(cell) for cell in self._code}
+        self._has_outputs = any(
+            cell.execution_count is not None or stored.get(cell.key) for cell in self._code
+        )
+        self.cells = [cell for cell in self._code if "nbval-skip" not in self._tags[cell.key]]
+        self.stopped = ""
+        self._ended: dict[str, Execution] = {}
+        self._reports: dict[str, CellReport] = {}
+        self._displays: dict[str, list[tuple[Cell, int]]] = {}
+        self._began = time.monotonic()
+        self._seconds: float | None = None
+
+    @property
+    def ended(self) -> Mapping[str, Execution]:
+        """How the cells ended that have run, by key."""
+        return self._ended
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since it began, up to its end."""
+        return time.monotonic() - self._began if self._seconds is None else self._seconds
+
+    def record(
+        self, cell: Cell, execution: Execution, updates: Sequence[tuple[str, Json]] = ()
+    ) -> CellReport:
+        """Compare a cell that has run.
+
+        Args:
+            cell: The cell.
+            execution: How it ended.
+            updates: New contents of displays of earlier cells, by display id.
+
+        Raises:
+            InvalidArguments: A sanitizer took too long.
+        """
+        changed: dict[str, Cell] = {}
+        for display_id, output in updates:
+            for earlier, at in self._displays.get(display_id, ()):
+                known = self._ended[earlier.key]
+                outputs = (*known.outputs[:at], output, *known.outputs[at + 1 :])
+                self._ended[earlier.key] = replace(known, outputs=outputs)
+                changed[earlier.key] = earlier
+        for earlier in changed.values():
+            self._compare(earlier)
+        self._ended[cell.key] = execution
+        for display_id, places in execution.displays.items():
+            known = self._displays.setdefault(display_id, [])
+            known += [(cell, at) for at in places if at < len(execution.outputs)]
+        self.stopped = _reason_to_stop(execution)
+        return self._compare(cell)
+
+    def end(self) -> None:
+        """Stop the clock."""
+        self._seconds = self.seconds
+
+    def report(self, kernel: str, stopped: str = "") -> NotebookReport:
+        """Return the report on the cells that have run so far.
+
+        Args:
+            kernel: The kernelspec that ran them.
+            stopped: Why the others did not run.
+        """
+        return NotebookReport(
+            notebook=self.snapshot.path,
+            revision=self.snapshot.revision,
+            cells=tuple(
+                self._reports.get(cell.key) or self._unrun(cell, stopped or self.stopped)
+                for cell in self._code
+            ),
+            findings=hidden_state(self.snapshot),
+            kernel=kernel,
+            seconds=self.seconds,
+            has_outputs=self._has_outputs,
+        )
+
+    def _compare(self, cell: Cell) -> CellReport:
+        report = self._reports[cell.key] = cell_report(
+            cell,
+            self._stored.get(cell.key, ()),
+            self._ended[cell.key],
+            self._rules,
+            self._tags[cell.key],
+            has_outputs=self._has_outputs,
+        )
+        return report
+
+    def _unrun(self, cell: Cell, why: str) -> CellReport:
+        is_skipped = "nbval-skip" in self._tags[cell.key]
+        return CellReport(
+            cell.key,
+            cell.index,
+            "skipped" if is_skipped else "not_run",
+            cell.first_line,
+            message="its tags say so" if is_skipped else why,
+        )
+
+
+def _reason_to_stop(execution: Execution) -> str:
+    """Return why no further cell can run; an empty string if one can."""
+    if execution.status in ("ok", "error", "interrupted"):
+        return ""
+    if execution.status == "timed_out" and INTERRUPT_IGNORED not in execution.message:
+        return ""
+    return execution.message or execution.status
+
+
+def cell_report(
+    cell: Cell,
+    stored: Sequence[Json],
+    execution: Execution,
+    rules: Rules,
+    tags: frozenset[str],
+    *,
+    has_outputs: bool = True,
+) -> CellReport:
+    """Return the report of a cell that has run.
+
+    Args:
+        cell: The cell.
+        stored: Its stored outputs.
+        execution: How the new run ended.
+        rules: What is ignored.
+        tags: Its tags (`tags_of`).
+        has_outputs: Whether the notebook has stored outputs at all.
+    """
+    report = partial(
+        CellReport,
+        cell.key,
+        cell.index,
+        first_line=cell.first_line,
+        seconds=execution.duration,
+    )
+    if execution.status not in ("ok", "error"):
+        message = execution.message.partition(INTERRUPT_IGNORED)[0].strip() or execution.status
+        return report("failed", message=message)
+    error = next((each for each in reversed(execution.outputs) if is_error(each)), None)
+    is_expected = "raises-exception" in tags or any(map(is_error, stored))
+    if execution.status == "error" and not is_expected:
+        shown = error or {"ename": "error", **(execution.error or {})}
+        return report("failed", message=error_line(shown), traceback=short_traceback(shown))
+    compares = has_outputs and "nbval-ignore-output" not in tags
+    if rules.lax:
+        compares = has_outputs and "nbval-check-output" in tags
+    if not compares:
+        return report("ignored" if has_outputs else "same")
+    differences = compare_outputs(stored, execution.outputs, rules)
+    return report("differs" if differences else "same", differences=differences)

@@ -1,0 +1,116 @@
+"""Write text files for a caller, with optimistic concurrency and the journal, and undo that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.errors import Conflict, FileMissing, ToolError
+from tk_ai_extension.model.operations import Action, Change
+from tk_ai_extension.workspace.journal import JournalEntry
+from tk_ai_extension.workspace.workspace import Workspace
+
+PREFIX = "file:"
+"""Prefix of the key of a whole file, which stands for a cell's key in the journal."""
+
+
+async def read(workspace: Workspace, path: str) -> str | None:
+    """Return the content of a text file; None if it does not exist.
+
+    Raises:
+        PathRefused, NotReadable.
+    """
+    try:
+        return await workspace.files.read_text(path)
+    except FileMissing:
+        return None
+
+
+async def write(
+    workspace: Workspace, caller: Caller, path: str, text: str, *, expect: str | None, tool: str
+) -> int:
+    """Write a text file and record it in the journal; return the number of the entry.
+
+    Args:
+        workspace: The workspace.
+        caller: The caller.
+        path: The path below the root.
+        text: The new content.
+        expect: The content that it must have (compare-and-set); None if it must not exist.
+        tool: The tool's name.
+
+    Raises:
+        Conflict: The file has changed.
+        ToolError: The file cannot be written. Nothing was changed.
+    """
+    if await read(workspace, path) != expect:
+        raise Conflict(f"`{path}` changed since it was read.", hint="Read it again.")
+    summary = f"{tool}: {'created' if expect is None else 'changed'} {path}"
+    entry = await workspace.journal.intend(caller, path, tool, summary)
+    try:
+        await workspace.files.write_text(path, text)
+    except ToolError as error:
+        await workspace.journal.failed(entry, error.message)
+        raise
+    await workspace.journal.done(entry, (_change(path, expect, text),))
+    return entry
+
+
+async def undo(
+    workspace: Workspace, caller: Caller, path: str, entries: Sequence[JournalEntry]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Undo writes of a text file, unless it was changed since.
+
+    Args:
+        workspace: The workspace.
+        caller: The caller.
+        path: The path below the root.
+        entries: The entries of that path, newest first.
+
+    Returns:
+        The key of the file if it was restored, and sentences that say what stays.
+
+    Raises:
+        ToolError: The file cannot be written.
+    """
+    now = before = await read(workspace, path)
+    undone: list[int] = []
+    for entry in entries:
+        for change in reversed(entry.changes):
+            if _source(change.after) != before:
+                break
+            before = _source(change.before)
+            undone.append(entry.id)
+    if not undone:
+        return (), (f"`{path}` was not reverted: it was changed since.",)
+    by = await workspace.journal.intend(
+        caller, path, "undo", f"undid changes of {path}", kind="undo"
+    )
+    try:
+        if before is None:
+            await workspace.files.remove(path)
+        else:
+            await workspace.files.write_text(path, before)
+    except ToolError as error:
+        await workspace.journal.failed(by, error.message)
+        raise
+    await workspace.journal.done(by, (_change(path, now, before),))
+    await workspace.journal.undone(list(dict.fromkeys(undone)), by)
+    left = () if len(set(undone)) == len(entries) else (f"Earlier changes of `{path}` stay.",)
+    return (PREFIX + path,), left
+
+
+def _change(path: str, before: str | None, after: str | None) -> Change:
+    action: Action = "replace"
+    if before is None or after is None:
+        action = "insert" if before is None else "delete"
+    return Change(action, PREFIX + path, 0, _content(before), _content(after))
+
+
+def _content(text: str | None) -> CellContent | None:
+    return None if text is None else CellContent("raw", text)
+
+
+def _source(content: CellContent | None) -> str | None:
+    return None if content is None else content.source

@@ -1,0 +1,77 @@
+"""Fresh kernels: each runs the cells of one notebook once, and is shut down after them."""
+
+from __future__ import annotations
+
+from tk_ai_extension.kernels.base import Kernels
+from tk_ai_extension.model.errors import LimitReached
+from tk_ai_extension.model.executions import INTERRUPT_IGNORED
+from tk_ai_extension.verification.fresh_kernel import shut_down, start_fresh
+from tk_ai_extension.workspace.runs import Run, Step
+
+MAX_FRESH = 8
+"""Maximum fresh kernels of a server."""
+
+
+class FreshKernels:
+    """The fresh kernels of a workspace.
+
+    Args:
+        kernels: Starts and stops kernels.
+        max_kernels: Maximum kernels at a time.
+    """
+
+    def __init__(self, kernels: Kernels, *, max_kernels: int = MAX_FRESH) -> None:
+        self._kernels = kernels
+        self._max = max_kernels
+        self._count = 0
+
+    async def start(self, name: str | None, path: str) -> str:
+        """Start a kernel for a notebook and return its id. Call `stop` afterwards.
+
+        Raises:
+            LimitReached: Too many fresh kernels are running.
+            KernelspecNotFound, KernelStartFailed, SandboxUnavailable.
+        """
+        if self._count >= self._max:
+            raise LimitReached(f"{self._max} notebooks already run in a kernel of their own.")
+        self._count += 1
+        try:
+            return await start_fresh(self._kernels, name, path)
+        except BaseException:
+            self._count -= 1
+            raise
+
+    async def stop(self, kernel_id: str) -> None:
+        """Shut a kernel down. To be called once."""
+        self._count -= 1
+        await shut_down(self._kernels, kernel_id)
+
+    async def kill(self, kernel_id: str) -> None:
+        """Shut a kernel down that ignored an interrupt; its run then ends and calls `stop`."""
+        await shut_down(self._kernels, kernel_id)
+
+
+class FreshKernelSupervisor:
+    """Shuts the kernel of one run down at its end (`workspace.runs.RunSupervisor`)."""
+
+    def __init__(self, fresh: FreshKernels) -> None:
+        self._fresh = fresh
+
+    async def before_step(self, run: Run, step: Step) -> None:
+        """Do nothing: the kernel is ready."""
+
+    async def after_step(self, run: Run, step: Step) -> bool:
+        """Stop the run if its kernel cannot run further cells. No step runs again."""
+        ended = step.execution
+        is_stuck = step.status == "timed_out" and ended and INTERRUPT_IGNORED in ended.message
+        if is_stuck or step.status not in ("ok", "error", "interrupted", "timed_out"):
+            run.stopped = (ended.message if ended else "") or str(step.status)
+        return False
+
+    async def on_interrupt_ignored(self, run: Run) -> None:
+        """Kill the kernel of a cancelled run."""
+        await self._fresh.kill(run.kernel_id)
+
+    async def on_end(self, run: Run) -> None:
+        """Shut the kernel down."""
+        await self._fresh.stop(run.kernel_id)
