@@ -40,6 +40,13 @@ def test_the_front_end_is_built_and_small() -> None:
     assert sum(scripts.values()) < LIMIT
 
 
+def test_jupyterlab_finds_the_built_extension() -> None:
+    """It looks in a global object, whose name a minifier may shorten as if it were ours."""
+    (entry,) = (LABEXTENSION / "static").glob("remoteEntry.*.js")
+    text = entry.read_text(encoding="utf-8")
+    assert re.search(r"""\b_JUPYTERLAB\b[^;]{0,80}\[["']tk-ai-extension["']\]=""", text)
+
+
 def test_the_front_end_has_the_version_of_the_package() -> None:
     package = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))
     assert package["version"] == tk_ai_extension.__version__
