@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -36,6 +38,9 @@ shared = partial(pytest_asyncio.fixture, loop_scope="session")
 OpenLab = Callable[..., Awaitable[Lab]]
 
 PASSED = pytest.StashKey[bool]()
+
+CLOSE = 10
+"""Seconds that a browser may take to close."""
 
 POLLING = 50
 """Milliseconds between two looks at what a test waits for in a page."""
@@ -93,9 +98,11 @@ class Chromium:
         return self._browser
 
     async def close(self) -> None:
-        """Ends it."""
+        """Ends it; one that does not answer ends with Playwright's driver."""
         if self._browser is not None:
-            await self._browser.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE):
+                    await self._browser.close()
 
 
 @shared(scope="session")

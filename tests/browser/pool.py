@@ -7,6 +7,7 @@ cannot be removed from a page makes it load again; what cannot be removed from a
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -26,6 +27,8 @@ from tk_ai_extension.testing.scripted_model import MODEL, MessagesRequest, Scrip
 
 MOST = 3
 """So many servers are kept by a worker; the one that was not used for the longest time ends."""
+CLOSE = 10
+"""Seconds that a page may take to close."""
 USED = "used"
 """The folder to which notebooks of tests before are moved: what is known of them goes along."""
 
@@ -362,8 +365,9 @@ class Pool:
 
     async def _end(self, key: Any) -> None:
         lab, stack = self._labs.pop(key)
-        with suppress(PlaywrightError):
-            await lab.close_page()
+        with suppress(PlaywrightError, TimeoutError):
+            async with asyncio.timeout(CLOSE):
+                await lab.close_page()
         await stack.aclose()
 
 
