@@ -87,21 +87,29 @@ async def test_settings_and_keys_of_the_spawner_hold_for_its_users(hub: Hub) -> 
 @pytest.mark.proves("hub:nb")
 async def test_nb_works_with_a_token_of_the_hub(hub: Hub, tmp_path: Path) -> None:
     token = await hub.token_of("bob", "access:servers!user=bob")
-    nb = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tk_ai_extension.cli"),
-        *("open", "command.ipynb", "--server", hub.server("bob")),
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "JUPYTER_TOKEN": token,
-            "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"),
-            "JUPYTER_DATA_DIR": str(tmp_path / "data"),
-        },
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    out, _ = await nb.communicate()
-    assert nb.returncode == 0, out.decode()
+    environment = {
+        **os.environ,
+        "JUPYTER_TOKEN": token,
+        "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"),
+        "JUPYTER_DATA_DIR": str(tmp_path / "data"),
+    }
+
+    async def nb(*arguments: str) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tk_ai_extension.cli", *arguments),
+            cwd=tmp_path,
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await process.communicate()
+        assert process.returncode == 0, out.decode()
+
+    try:
+        await nb("open", "command.ipynb", "--server", hub.server("bob"))
+    finally:
+        # The project's own server, which relays.
+        await nb("shutdown")
     assert (hub.work("bob") / "command.ipynb").exists()
 
 
