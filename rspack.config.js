@@ -12,16 +12,13 @@ module.exports = {
     minimizer: [
       new SwcJsMinimizerRspackPlugin({
         minimizerOptions: {
-          module: true,
-          compress: { passes: 6, ecma: 2020, unsafe_arrows: true, unsafe_methods: true },
+          compress: { passes: 3, ecma: 2020, unsafe_arrows: true, unsafe_methods: true },
           // Private members of our own classes get short names; those of JupyterLab's keep theirs.
           mangle: {
             props: {
               regex: '^_[a-z]',
               reserved: ['_n', '_trusted', '_handleError', '_raiseConflict']
-            },
-            // The global object in which JupyterLab looks for the extension.
-            reserved: ['_JUPYTERLAB']
+            }
           },
           format: { comments: false, ecma: 2020 }
         }

@@ -165,3 +165,13 @@ def test_the_sentences_that_the_front_end_translates_are_the_servers() -> None:
     assert (
         typescript.SENTENCES_TARGET.read_text(encoding="utf-8") == typescript.generate_sentences()
     )
+
+
+def test_no_key_of_a_settings_schema_occurs_twice() -> None:
+    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        keys = [key for key, _ in pairs]
+        assert len(keys) == len(set(keys)), keys
+        return dict(pairs)
+
+    for path in (ROOT / "schema").glob("*.json"):
+        json.loads(path.read_text("utf-8"), object_pairs_hook=unique)

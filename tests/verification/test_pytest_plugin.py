@@ -27,7 +27,7 @@ def write(folder: Path, name: str, source: str, text: str) -> None:
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-v", *words],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", *words],
         cwd=folder,
         capture_output=True,
         text=True,
