@@ -36,7 +36,7 @@ def text(result: types.CallToolResult) -> str:
 async def test_an_agent_opens_edits_and_runs(nb: Nb) -> None:
     nb.notebook("a.ipynb", "x = 6 * 7")
     async with connected(nb) as client:
-        assert len((await client.list_tools()).tools) == 35
+        assert len((await client.list_tools()).tools) == 36
         await client.call_tool("use_notebook", {"notebook": "a.ipynb"})
         ran = await client.call_tool("execute_cell", {"cell": 0})
         assert not ran.is_error
