@@ -8,7 +8,7 @@
 .DEFAULT_GOAL := help
 
 PYTHON  ?= python3
-WORKERS ?= 4
+WORKERS ?= 3
 TESTS   ?= tests
 
 VENV := .venv

@@ -251,8 +251,15 @@ def in_order(events: list[Event]) -> list[Any]:
         left_out = ("cost_usd", "session_cost_usd", "seconds", "time", "entry")
         data = {name: each for name, each in event.data.items() if name not in left_out}
         if event.kind != "tool_progress":
-            key = str(data.get("call", event.turn))
-            groups.setdefault(key, []).append([event.kind, data])
+            group = groups.setdefault(str(data.get("call", event.turn)), [])
+            if event.kind == "text" and group and group[-1][0] == "text":
+                # How a text is cut into events is a matter of time.
+                before = group[-1][1]
+                if before["block"] == data["block"]:
+                    assert data["start"] == before["start"] + len(before["text"])
+                    before["text"] += data["text"]
+                    continue
+            group.append([event.kind, data])
     return list(groups.values())
 
 
