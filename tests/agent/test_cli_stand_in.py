@@ -305,8 +305,8 @@ RANDOM = re.compile(
 
 
 def plain(values: list[Any], name: str) -> list[Any]:
-    """The same with random ids numbered as they come, and without durations and the notebook's name."""
+    """The same with random ids numbered as they come, without what is measured and the notebook's name."""
     names: dict[str, str] = {}
     text = json.dumps(values, sort_keys=True).replace(f"{name}.ipynb", "a.ipynb")
-    text = re.sub(r'\d+(\.\d+)? s\b|(?<="duration": )[\d.]+', "0", text)
+    text = re.sub(r'\d+(\.\d+)? (s|MB|% CPU)\b|(?<="duration": )[\d.]+', "0", text)
     return json.loads(RANDOM.sub(lambda found: names.setdefault(found[0], f"#{len(names)}"), text))
