@@ -87,8 +87,7 @@ async def run_plan(context: ToolContext, plan: NotebookRunPlan, tool: str) -> Ex
     workspace = context.workspace
     name = plan.kernel_name or plan.snapshot.kernel_name
     # The kernel first: if it does not start, nothing is changed.
-    kernel_id = await workspace.fresh.start(name, plan.snapshot.path)
-    try:
+    async with workspace.fresh.handed_over(name, plan.snapshot.path) as kernel_id:
         snapshot = await _prepared(context, plan, tool)
         cells = runnable(snapshot)
         may_fail = {cell.key for cell in cells if "raises-exception" in tags_of(cell)}
@@ -105,9 +104,6 @@ async def run_plan(context: ToolContext, plan: NotebookRunPlan, tool: str) -> Ex
             tool=tool,
             supervisor=NotebookRunSupervisor(workspace.fresh, report),
         )
-    except BaseException:
-        await workspace.fresh.stop(kernel_id)
-        raise
     run.report = report
     result = await follow(context, run, plan.wait, total_cells=len(snapshot.cells))
     result.notices += plan.notices

@@ -93,8 +93,8 @@ async def verify(context: ToolContext, plan: VerificationPlan, tool: str) -> Exe
     """Run the planned cells in a fresh kernel and compare their outputs."""
     workspace, snapshot = context.workspace, plan.snapshot
     stored = await stored_outputs(plan.document, snapshot)
-    kernel_id = await workspace.fresh.start(plan.kernel_name or snapshot.kernel_name, snapshot.path)
-    try:
+    name = plan.kernel_name or snapshot.kernel_name
+    async with workspace.fresh.handed_over(name, snapshot.path) as kernel_id:
         kernel = (await workspace.kernels.info(kernel_id)).name
         report = VerificationRun(Verification(snapshot, stored, plan.rules), kernel)
         run = workspace.executions.start(
@@ -108,9 +108,6 @@ async def verify(context: ToolContext, plan: VerificationPlan, tool: str) -> Exe
             tool=tool,
             supervisor=VerificationSupervisor(workspace.fresh, report),
         )
-    except BaseException:
-        await workspace.fresh.stop(kernel_id)
-        raise
     run.report = report
     return await follow(context, run, plan.wait, total_cells=len(snapshot.cells))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.model.executions import INTERRUPT_IGNORED
@@ -39,6 +42,22 @@ class FreshKernels:
             return await start_fresh(self._kernels, name, path)
         except BaseException:
             self._count -= 1
+            raise
+
+    @asynccontextmanager
+    async def handed_over(self, name: str | None, path: str) -> AsyncGenerator[str]:
+        """Start a kernel for a run that is started in the block, and then stops it at its end.
+
+        An exception in the block stops the kernel.
+
+        Raises:
+            LimitReached, KernelspecNotFound, KernelStartFailed, SandboxUnavailable: As `start`.
+        """
+        kernel_id = await self.start(name, path)
+        try:
+            yield kernel_id
+        except BaseException:
+            await self.stop(kernel_id)
             raise
 
     async def stop(self, kernel_id: str) -> None:
