@@ -48,12 +48,7 @@ async def write(
         raise Conflict(f"`{path}` changed since it was read.", hint="Read it again.")
     summary = f"{tool}: {'created' if expect is None else 'changed'} {path}"
     entry = await workspace.journal.intend(caller, path, tool, summary)
-    try:
-        await workspace.files.write_text(path, text)
-    except ToolError as error:
-        await workspace.journal.failed(entry, error.message)
-        raise
-    await workspace.journal.done(entry, (_change(path, expect, text),))
+    await _carry_out(workspace, entry, path, expect, text)
     return entry
 
 
@@ -87,18 +82,25 @@ async def undo(
     by = await workspace.journal.intend(
         caller, path, "undo", f"undid changes of {path}", kind="undo"
     )
-    try:
-        if before is None:
-            await workspace.files.remove(path)
-        else:
-            await workspace.files.write_text(path, before)
-    except ToolError as error:
-        await workspace.journal.failed(by, error.message)
-        raise
-    await workspace.journal.done(by, (_change(path, now, before),))
+    await _carry_out(workspace, by, path, now, before)
     await workspace.journal.undone(list(dict.fromkeys(undone)), by)
     left = () if len(set(undone)) == len(entries) else (f"Earlier changes of `{path}` stay.",)
     return (PREFIX + path,), left
+
+
+async def _carry_out(
+    workspace: Workspace, entry: int, path: str, before: str | None, after: str | None
+) -> None:
+    """Write a text file, or remove it if there is to be none, and end the journal's entry."""
+    try:
+        if after is None:
+            await workspace.files.remove(path)
+        else:
+            await workspace.files.write_text(path, after)
+    except ToolError as error:
+        await workspace.journal.failed(entry, error.message)
+        raise
+    await workspace.journal.done(entry, (_change(path, before, after),))
 
 
 def _change(path: str, before: str | None, after: str | None) -> Change:
