@@ -179,9 +179,8 @@ export function addCommands(
     trans.__('Run from the Top and Compare'),
     trans.__('Does it run from the top? In a new kernel, compared with the stored outputs'),
     async panel => {
-      const { contents, serverSettings } = app.serviceManager;
       const { verify } = await import(/* webpackChunkName: "notebook" */ './verification');
-      await verify(panel, contents.localPath(panel.context.path), serverSettings, trans);
+      await verify(panel, contents.localPath(panel.context.path), settings, trans);
     },
     codeCheckIcon
   );
