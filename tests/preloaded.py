@@ -24,6 +24,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -84,7 +85,7 @@ class Preloaded:
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     @classmethod
-    def start(cls) -> Preloaded:
+    def start(cls, environment: Mapping[str, str]) -> Preloaded:
         """Start the process; it ends with this one."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -92,6 +93,7 @@ class Preloaded:
             process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM, str(theirs.fileno()), " " * 1000],
                 cwd=Path(__file__).parent.parent,
+                env=environment,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )
@@ -119,8 +121,10 @@ class Popen(subprocess.Popen[Any]):
     """`subprocess.Popen`, which forks what is preloaded."""
 
     preloaded: ClassVar[Preloaded | None] = None
+    environment: ClassVar[dict[str, str]] = {}
+    """What the preloaded process is started with, whatever a test has set by then."""
     interpreter: ClassVar[dict[str, str]] = {}
-    """What the preloaded process was started with."""
+    """What it reads before it runs anything."""
     _starting: ClassVar[threading.Lock] = threading.Lock()
 
     def _execute_child(self, *arguments: Any) -> None:
@@ -135,8 +139,8 @@ class Popen(subprocess.Popen[Any]):
         if is_plain:
             with self._starting:
                 if Popen.preloaded is None:
-                    Popen.interpreter = for_interpreter(os.environ)
-                    Popen.preloaded = Preloaded.start()
+                    Popen.interpreter = for_interpreter(Popen.environment)
+                    Popen.preloaded = Preloaded.start(Popen.environment)
         is_plain &= for_interpreter(environment) == Popen.interpreter
         if Popen.preloaded is None or not (is_plain and Path(folder).is_dir()):
             super()._execute_child(*arguments)  # type: ignore[misc]
@@ -161,6 +165,7 @@ class Popen(subprocess.Popen[Any]):
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fork what is preloaded, in this process, until the test ends."""
     if sys.platform == "linux":
+        Popen.environment = dict(os.environ)
         monkeypatch.setattr(subprocess, "Popen", Popen)
         monkeypatch.setattr(launcher, "Popen", Popen)
 

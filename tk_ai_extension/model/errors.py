@@ -99,7 +99,7 @@ def is_out_of_files(error: BaseException | None) -> bool:
         number = getattr(error, "errno", None)
         if number in (errno.EMFILE, errno.ENFILE) or "Too many open files" in str(error):
             return True
-        error = error.__cause__
+        error = error.__cause__ or error.__context__
     return False
 
 

@@ -136,7 +136,7 @@ def _write_error(path: str, error: HTTPError) -> ToolError:
 def _error(path: str, error: HTTPError) -> ToolError:
     """Translate an error of the contents manager."""
     shown = path or "the root"
-    if is_out_of_files(error.__context__):
+    if is_out_of_files(error):
         return TooManyOpenFiles(f"`{shown}` cannot be read: {error.log_message or error.reason}.")
     if error.status_code == 404:
         return FileMissing(f"There is nothing at `{shown}`.")

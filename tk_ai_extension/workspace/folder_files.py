@@ -7,7 +7,14 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from tk_ai_extension.model.errors import FileMissing, NotReadable, PathRefused
+from tk_ai_extension.model.errors import (
+    FileMissing,
+    NotReadable,
+    PathRefused,
+    ToolError,
+    TooManyOpenFiles,
+    is_out_of_files,
+)
 from tk_ai_extension.workspace.files import FileEntry, no_notebook
 from tk_ai_extension.workspace.paths import contain, folder_path, is_contained
 
@@ -98,7 +105,9 @@ def _entry(folder: str, entry: os.DirEntry[str]) -> FileEntry:
     return FileEntry(path, kind, None if kind == "directory" else found.st_size, found.st_mtime)
 
 
-def _refusal(path: str, error: OSError) -> FileMissing | NotReadable | PathRefused:
+def _refusal(path: str, error: OSError) -> ToolError:
+    if is_out_of_files(error):
+        return TooManyOpenFiles(f"`{path}` cannot be opened: {error.strerror}.")
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return FileMissing(f"`{path}` does not exist.")
     if isinstance(error, IsADirectoryError):

@@ -22,6 +22,8 @@ from tk_ai_extension.model.errors import (
     NotebookNotFound,
     NotReadable,
     SaveFailed,
+    TooManyOpenFiles,
+    is_out_of_files,
 )
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import FileChanged
@@ -363,7 +365,8 @@ def _read_errors(path: str) -> Generator[None]:
     except IsADirectoryError as error:
         raise NotANotebook(f"{path} is a folder.") from error
     except OSError as error:
-        raise NotReadable(f"{path} cannot be read: {error.strerror or error}.") from error
+        kind = TooManyOpenFiles if is_out_of_files(error) else NotReadable
+        raise kind(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 class _Anchor:
