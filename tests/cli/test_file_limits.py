@@ -75,7 +75,9 @@ def test_a_full_disk_under_the_host_is_reported_loses_nothing_and_passes(nb: Nb)
 def test_too_many_open_files_are_reported_and_pass(nb: Nb) -> None:
     # A kernel may start, and its sockets may not open: then it does not answer.
     config = Path(nb.environment["JUPYTER_CONFIG_DIR"]) / "jupyter_server_config.json"
-    config.write_text(json.dumps({"TkAIExtensionApp": {"kernel_start_timeout": 3}}), encoding="utf-8")
+    config.write_text(
+        json.dumps({"TkAIExtensionApp": {"kernel_start_timeout": 3}}), encoding="utf-8"
+    )
     nb.notebook("a.ipynb", "6 * 7")
     nb.notebook("b.ipynb", "1")
     nb("open", "a.ipynb")
