@@ -42,11 +42,16 @@ FORKED = {
 IMPORTED = (
     *("ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "ipykernel.inprocess"),
     *("IPython.core.completer", "IPython.core.magics", "IPython.core.history", "jedi"),
-    *("ipykernel.comm", "ipykernel.datapub", "comm", "debugpy"),
+    *("IPython.core.completerlib", "IPython.core.debugger", "IPython.extensions.storemagic"),
+    *("stack_data", "pygments.formatters.terminal256", "IPython.core.logger", "faulthandler"),
+    *("ipykernel.comm", "ipykernel.datapub", "ipykernel.debugger", "comm"),
     *("jupyter_server.serverapp", "jupyter_server_terminals", "terminado", "notebook_shim"),
     *("jupyter_server_nbmodel", "jupyter_server_fileid.extension", "jupyter_server_ydoc.app"),
     *("jupyterlab.labapp", "jupyterlab.extensions", "jupyterlab_server.handlers", "jupyter_lsp"),
-    *("httpcore", "anyio._backends._asyncio", "notebook.app"),
+    *("jupyter_server.kernelspecs.handlers", "jupyter_server.nbconvert.handlers", "jinja2.ext"),
+    *("jupyter_server.view.handlers", "ipykernel.kernelspec", "nbconvert.exporters", "babel.dates"),
+    *("claude_agent_sdk", "jupyter_lsp.virtual_documents_shadow"),
+    *("httpcore", "anyio._backends._asyncio", "tornado.platform.asyncio", "notebook.app"),
 )
 """What has been imported: what is not installed is left out."""
 
@@ -202,10 +207,12 @@ def preload() -> None:
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
     # At each start, JupyterLab asks yarn for the registry of packages that it never installs here, and
-    # jupyter-lsp asks npm for a folder of language servers: two node processes.
+    # jupyter-lsp asks npm for a folder of language servers; for each page, JupyterLab asks for node's
+    # version, as if it were to be built: node processes all three.
     with contextlib.suppress(ImportError):
         commands: Any = importlib.import_module("jupyterlab.commands")
         commands._yarn_config = lambda _: {"yarn config": {}}
+        commands._node_check = lambda _: None
     with contextlib.suppress(ImportError):
         types: Any = importlib.import_module("jupyter_lsp.types")
         types.LanguageServerManagerAPI._npm_prefix = lambda *_: None

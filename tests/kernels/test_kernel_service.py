@@ -15,6 +15,7 @@ import pytest
 from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 
 from tests.kernels.conftest import TIMEOUTS, Server
+from tests.stopped_processes import stop_process
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model.errors import (
@@ -158,7 +159,7 @@ async def test_a_kernel_that_lives_and_does_not_answer_is_busy_and_not_dead(
     kernel_id = await harmed()
     pid = server.manager.get_kernel(kernel_id).provisioner.pid
     # Before anybody asks for it here: from then on it is being connected.
-    os.kill(pid, signal.SIGSTOP)
+    stop_process(pid)
     kernels = JupyterKernels(server.manager, server.app.kernel_spec_manager, ready_timeout=0.5)
     bench = ExecutorBench(kernels, server.manager, "direct", kernel_id, harmed, server.request)
     with pytest.raises(KernelBusy):

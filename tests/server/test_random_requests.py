@@ -36,7 +36,7 @@ ENDLESS = "follow_chat"
 """Its answer to the id of a chat has no end. Schemathesis knows such ids from the answers of other
 operations, and would read until the test's time is over: this one is asked alone."""
 
-OPERATIONS = 16
+OPERATIONS = 8
 """So many operations, picked at random, are asked in a normal run; the soak asks all of them."""
 
 GENERATED = 8_000

@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from tests.harness import ALICE, BOB
+from tests.stopped_processes import stop_process
 from tk_ai_extension.model.errors import (
     ExecutionNotFound,
     InvalidArguments,
@@ -176,9 +177,8 @@ async def test_a_kernel_whose_process_is_stopped_is_not_called_interrupted(harne
     assert (await harness.call("execute_ipython", code="1")).status == "ok"
     (kernel_id,) = harness.workspace.kernels.ids()
     pid = (await harness.workspace.kernels.info(kernel_id)).pid
-    os.kill(pid, signal.SIGSTOP)
+    stop_process(pid)
     try:
-        await asyncio.to_thread(os.waitpid, pid, os.WUNTRACED)
         with pytest.raises(KernelBusy, match="SIGSTOP"):
             await harness.call("interrupt_kernel")
         assert (await harness.call("get_kernel_status")).kernel.state == "stopped"

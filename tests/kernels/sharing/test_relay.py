@@ -18,6 +18,7 @@ from jupyter_client.session import Session
 
 from tests.kernels.guests import DEADLINE, run, until, write_connection
 from tests.kernels.sharing.conftest import Launch, Owner, start_kernel
+from tests.stopped_processes import stop_process
 from tk_ai_extension.kernels.sharing.relay import PROMPT_INTERVAL, Relay
 from tk_ai_extension.kernels.sharing.share import Connection, Share
 from tk_ai_extension.testing.faults import RUN_FOREVER
@@ -288,7 +289,7 @@ async def test_the_queue_for_a_kernel_that_does_not_answer_is_bounded(
     monkeypatch.setattr("tk_ai_extension.kernels.sharing.relay.MAX_QUEUED_BYTES", 20_000)
     info = write_connection(tmp_path / "front.json")
     relay = Relay(Connection.read(tmp_path / "front.json"), owner.share)
-    os.kill(owner.manager.provisioner.process.pid, signal.SIGSTOP)
+    stop_process(owner.manager.provisioner.process.pid)
     relay.open()
     relaying = asyncio.ensure_future(relay.run())
     context = zmq.asyncio.Context()
