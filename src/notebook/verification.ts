@@ -5,6 +5,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 
 import { ApiError, requestJson } from '../api/client';
+import type { SentenceInfo } from '../api/events';
+import { say, sayProblem } from '../api/sentences';
 import { numberOf } from '../common/position';
 
 /** A cell that fails, differs, or was not run. */
@@ -13,6 +15,7 @@ export interface ICellProblem {
   index: number;
   status: 'differs' | 'failed' | 'not_run';
   message: string;
+  sentence?: SentenceInfo;
   diff?: string;
 }
 
@@ -25,7 +28,7 @@ export interface IVerified {
     number: number;
     total: number;
     problems: ICellProblem[];
-    hidden_state: { cell: string; index: number; message: string }[];
+    hidden_state: { cell: string; index: number; message: string; sentence?: SentenceInfo }[];
   };
 }
 
@@ -75,7 +78,7 @@ export async function verify(
     Notification.dismiss(shown);
     Notification.error(
       error instanceof ApiError
-        ? `${error.problem.message} ${error.problem.hint}`.trim()
+        ? sayProblem(error.problem, trans).join(' ').trim()
         : String(error),
       { autoClose: false }
     );
@@ -130,19 +133,20 @@ function show(
       body.node.append(lines);
     }
   };
-  for (const { cell, index, status: state, message, diff } of problems) {
+  for (const { cell, index, status: state, message, sentence, diff } of problems) {
     const position = numberOf(index);
+    const what = say(message, sentence, trans);
     add(
       cell,
       index,
       state === 'failed'
-        ? trans.__('Cell %1 failed: %2', position, message)
-        : trans.__('Cell %1 has other outputs: %2', position, message),
+        ? trans.__('Cell %1 failed: %2', position, what)
+        : trans.__('Cell %1 has other outputs: %2', position, what),
       diff
     );
   }
-  for (const { cell, index, message } of hidden_state) {
-    add(cell, index, message);
+  for (const { cell, index, message, sentence } of hidden_state) {
+    add(cell, index, say(message, sentence, trans));
   }
   void dialog.launch();
 }

@@ -218,3 +218,13 @@ def test_the_detector_counts_messages_that_were_not_received() -> None:
     assert detector.count("s_2_5", begins_request=False) is None, "a subprocess counts for itself"
     assert detector.count("s_1_15", begins_request=True) == begin + 1, "its reply is expected"
     assert detector.count("e7a1c2d0-not-numbered", begins_request=False) is None
+
+
+@pytest.mark.proves("exec:complete")
+async def test_text_for_a_pager_is_an_output_and_known_as_such(run: ExecutionListener) -> None:
+    data = {"text/plain": "Signature: print()"}
+    page, other = {"source": "page", "data": data}, {"source": "set_next_input", "text": "1"}
+    run.on_reply({**OK, "payload": [page, other, "broken"]})
+    execution = await ended(run)
+    assert execution.pages == (data,)
+    assert [each["data"] for each in execution.outputs] == [data]

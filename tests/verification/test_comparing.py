@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.sentences import SentenceInfo, sentence_info
 from tk_ai_extension.verification.comparing import compare_outputs
 from tk_ai_extension.verification.rules import Rules, Sanitizer, sanitizers_in
 from tk_ai_extension.verification.values import number
@@ -83,6 +84,19 @@ SAME: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         [display(application_json={"a": [1, {"b": 0.1}]})],
         [display(application_json={"a": [1.0, {"b": 0.10000000001}]})],
     ),
+    "the name of an object that is shown as an image": (
+        [display(image_png=image(), text_plain="<matplotlib.figure.Figure at 0x7f1234>")],
+        [display(image_png=image(), text_plain="<Figure size 640x480 with 1 Axes>")],
+    ),
+    "the id of a display": (
+        [result("<DisplayHandle display_id=07fc47b2ef652ccb70addeee3eb0981a>")],
+        [result("<DisplayHandle display_id=c99f325d80c32bae5c74a1c208532047>")],
+    ),
+    "white space at the ends of lines of HTML": (
+        [display(text_html="<pre> a \n\n  b</pre>")],
+        [display(text_html="<pre> a\n \n  b</pre>\n\n")],
+    ),
+    "the end of LaTeX": ([display(text_latex="$x$")], [display(text_latex="$x$\n")]),
     "a widget": (
         [display(**{"application_vnd.jupyter.widget-view__json": {"model_id": "1"}})],
         [display(**{"application_vnd.jupyter.widget-view__json": {"model_id": "2"}})],
@@ -110,6 +124,23 @@ DIFFERENT: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = {
     "a stream that is new": ([], [stream("b\n")], "stdout is new"),
     "a stream that is missing": ([stream("w", "stderr")], [], "stderr is missing"),
     "another stream": ([stream("a")], [stream("a", "stderr")], "stdout is missing"),
+    "the text beside an image": (
+        [display(image_png=image(), text_plain="x**2")],
+        [display(image_png=image(), text_plain="x**3")],
+        "text/plain differs",
+    ),
+    "the name of an object without an image": (
+        [result("<Figure size 640x480>")],
+        [result("<Figure size 640x481>")],
+        "text/plain differs",
+    ),
+    "an id of 32 digits": ([result("0" * 32)], [result("1" * 32)], "text/plain differs"),
+    "the end of a stream": ([stream("a")], [stream("a\n")], "stdout differs"),
+    "an indent in HTML": (
+        [display(text_html="<pre>a</pre>")],
+        [display(text_html="<pre> a</pre>")],
+        "text/html differs",
+    ),
     "a space": ([result("a  b")], [result("a b")], "text/plain differs"),
     "a result": ([result("1")], [result("2")], "text/plain differs"),
     "a result that is missing": ([result("1")], [], "text/plain is missing"),
@@ -198,6 +229,27 @@ def test_a_difference_has_a_diff_of_what_was_compared() -> None:
         [stream("a\nb at 0x12345\n")], [stream("a\nc at 0x99999\n")], Rules()
     )
     assert found.lines() == ["@@ -1,2 +1,2 @@", " a", "-b at 0xADDRESS", "+c at 0xADDRESS"]
+
+
+def test_a_difference_of_json_has_a_diff_in_no_language() -> None:
+    before = [display(application_json={"a": 1, "b": [1, 2], "c": 3})]
+    after = [display(application_json={"a": 2, "b": [1], "d": 4})]
+    (found,) = compare_outputs(before, after, Rules())
+    assert found.lines() == ["-$.a: 1", "+$.a: 2", "-len($.b): 2", "+len($.b): 1", "-$.c", "+$.d"]
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_every_message_has_a_code_by_which_it_is_translated(name: str) -> None:
+    before, after, _ = DIFFERENT[name]
+    for found in (
+        *compare_outputs(before, after, Rules()),
+        *compare_outputs(after, before, Rules()),
+    ):
+        info = sentence_info(found.message)
+        assert info is not None
+        assert "detail" not in info.parameters or isinstance(
+            info.parameters["detail"], SentenceInfo
+        )
 
 
 def test_times_are_ignored_on_request_only() -> None:

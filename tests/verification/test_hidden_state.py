@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.model.sentences import sentence_info
 from tk_ai_extension.verification.hidden_state import hidden_state
 
 pytestmark = pytest.mark.proves("verify:hidden-state")
@@ -21,7 +22,9 @@ def notebook(
 
 
 def messages(*sources: str, **options: object) -> list[str]:
-    return [each.message for each in hidden_state(notebook(*sources, **options))]  # type: ignore[arg-type]
+    found = [each.message for each in hidden_state(notebook(*sources, **options))]  # type: ignore[arg-type]
+    assert None not in map(sentence_info, found)
+    return list(map(str, found))
 
 
 @pytest.mark.parametrize(

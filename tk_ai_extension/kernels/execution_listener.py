@@ -7,11 +7,12 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from tk_ai_extension.kernels.base_connection import Ending
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES, OUTPUT_MESSAGES, OutputCollector
 from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.executions import (
     INTERRUPT_IGNORED,
     EndStatus,
@@ -384,9 +385,8 @@ class ExecutionListener:
 
     def _add_pages(self, reply: Mapping[str, Any]) -> None:
         """Add the text that IPython's ``name?`` sends to a pager, as JupyterLab does."""
-        for page in reply.get("payload") or ():
-            if isinstance(page, dict) and page.get("source") == "page":  # pyright: ignore[reportUnknownMemberType]
-                self._collector.add("display_data", page)  # pyright: ignore[reportUnknownArgumentType]
+        for page in _pages(reply):
+            self._collector.add("display_data", page)
 
     def _execution(self, status: EndStatus) -> Execution:
         error: Json | None = None
@@ -407,4 +407,12 @@ class ExecutionListener:
             backend=self._backend,
             dropped=self._collector.dropped,
             displays=self._collector.displays,
+            pages=tuple(encodable(page.get("data")) for page in _pages(reply)),
         )
+
+
+def _pages(reply: Mapping[str, Any]) -> list[Json]:
+    """Return the parts of a reply that IPython sends to a pager."""
+    parts = cast("list[Any]", reply.get("payload") or [])
+    pages = [cast("Json", part) for part in parts if isinstance(part, dict)]
+    return [page for page in pages if page.get("source") == "page"]

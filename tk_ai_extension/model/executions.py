@@ -86,6 +86,7 @@ class Execution:
         backend: The executor that ran it: ``stack`` or ``direct``.
         dropped: Characters of output that exceeded the limit and were dropped.
         displays: The indices of the outputs with each display id.
+        pages: The MIME bundles among the outputs that a front end may show in a pager instead.
     """
 
     status: EndStatus
@@ -99,6 +100,7 @@ class Execution:
     backend: str = ""
     dropped: int = 0
     displays: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    pages: tuple[Json, ...] = ()
 
 
 ExecutionEvent = Started | OutputsChanged | StatusEvent | InputRequested | Execution

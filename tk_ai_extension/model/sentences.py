@@ -264,6 +264,42 @@ _ROUTES: Final = {
 }
 """Why a route refuses a request, and what to do."""
 
+_VERIFICATION: Final = {
+    "output_differs": "{what} differs",
+    "output_new": "{what} is new",
+    "output_missing": "{what} is missing",
+    "output_detail": "{what}: {detail}",
+    "output_details": "{what}: {detail} and {more} more",
+    "exception_differs": "the exception differs",
+    "exception_elsewhere": "the exception has another place",
+    "differences_two": "{first}; {second}",
+    "value_changed": "{place}: {stored} is now {new}",
+    "value_differs": "{place}: differs",
+    "value_missing": "{place}: missing",
+    "value_new": "{place}: new",
+    "items_changed": "{place}: {stored} items are now {new}",
+    "row_new": "row {row} is new",
+    "row_missing": "row {row} is missing",
+    "row_cells_changed": "row {row}: {stored} cells are now {new}",
+    "table_cell_changed": "row {row}, column {column}: {stored} is now {new}",
+    "image_broken": "the images differ, and one of them cannot be decoded",
+    "image_resized": "{stored} pixels are now {new}",
+    "image_changed": "{share} of the pixels differ",
+    "hidden_order": "Cell {cell} [{run}] ran before cell {above} [{run_above}].",
+    "hidden_gap": (
+        "Cell {cell} [{run}]: {count} run is not in the notebook, after cell {above} [{run_above}].",
+        "Cell {cell} [{run}]: {count} runs are not in the notebook, after cell {above} [{run_above}].",
+    ),
+    "hidden_gap_first": (
+        "Cell {cell} [{run}]: {count} run is not in the notebook, before it.",
+        "Cell {cell} [{run}]: {count} runs are not in the notebook, before it.",
+    ),
+    "hidden_undefined": "Cell {cell} uses {names}, which no cell defines.",
+    "hidden_later": "Cell {cell} uses {names}, which only cell {places} below defines.",
+    "names_more": "{names} and {more} more",
+}
+"""What a verification found: differences of outputs, and hidden state."""
+
 SENTENCES: Final[Mapping[str, str | tuple[str, str]]] = {
     **_STEPS,
     **_PROGRESS,
@@ -272,6 +308,7 @@ SENTENCES: Final[Mapping[str, str | tuple[str, str]]] = {
     **_KEYS,
     **_CONNECTION,
     **_ROUTES,
+    **_VERIFICATION,
 }
 """By its code what a sentence is in English; of one with a ``count`` the singular and the plural."""
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
 from typing import Literal
 
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.sentences import Sentence, SentenceInfo, sentence_info
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.verification.report import CellReport, NotebookReport
 from tk_ai_extension.workspace.runs import Run
@@ -25,6 +28,8 @@ class CellProblem(BaseModel):
     index: int
     status: Literal["differs", "failed", "not_run"]
     message: str
+    sentence: SentenceInfo | None = None
+    """The message for a front end that translates it."""
     diff: str = ""
     """The beginning of a unified diff, or of the traceback."""
 
@@ -36,6 +41,7 @@ class HiddenState(BaseModel):
     cell: str
     index: int
     message: str
+    sentence: SentenceInfo | None = None
 
 
 class VerificationSummary(BaseModel):
@@ -60,6 +66,8 @@ async def summarize(context: ToolContext, run: Run, report: VerificationRun) -> 
         text = f"Cell {number} of {total} code cells is {run.current.status}."
         return VerificationSummary(status="running", text=text, total=total, number=number)
     finished = report.finished
+    # Agents read the English text only.
+    said = sentence_info if context.caller.interface == "rest" else _no_sentence
     bad = [cell for cell in finished.cells if cell.is_bad]
     lines = [finished.summary]
     for cell in bad[:MAX_CELLS]:
@@ -74,9 +82,15 @@ async def summarize(context: ToolContext, run: Run, report: VerificationRun) -> 
         text=text,
         total=total,
         number=number,
-        problems=[_problem(cell) for cell in finished.cells if cell.is_bad],
+        problems=[_problem(cell, said) for cell in finished.cells if cell.is_bad],
         hidden_state=[
-            HiddenState(kind=each.kind, cell=each.cell, index=each.index, message=each.message)
+            HiddenState(
+                kind=each.kind,
+                cell=each.cell,
+                index=each.index,
+                message=each.message,
+                sentence=said(each.message),
+            )
             for each in finished.findings
         ],
         artifact=artifact,
@@ -92,14 +106,24 @@ def _position(run: Run) -> int:
     return run.steps.index(run.current) + 1 if run.steps else 0
 
 
-def _problem(cell: CellReport) -> CellProblem:
+def _no_sentence(_message: str) -> None:
+    return None
+
+
+def _two(first: str, second: str) -> str:
+    return Sentence("differences_two", first=first, second=second)
+
+
+def _problem(cell: CellReport, said: Callable[[str], SentenceInfo | None]) -> CellProblem:
     messages = [cell.message] if cell.status == "failed" else [d.message for d in cell.differences]
+    message = reduce(_two, messages)
     shown = [line.removeprefix("  ") for line in cell.as_lines(LINES) if line.startswith("  ")]
     return CellProblem(
         cell=cell.cell,
         index=cell.index,
         status="failed" if cell.status == "failed" else "differs",
-        message="; ".join(messages),
+        message=message,
+        sentence=said(message),
         diff="\n".join(shown[: 2 * LINES]),
     )
 

@@ -14,8 +14,10 @@ from tk_ai_extension.model.digest import sanitise
 from tk_ai_extension.model.htmltext import html_text
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import bundle_of, stream_text, traceback_of
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.verification.rules import Rules
 from tk_ai_extension.verification.values import (
+    as_diff,
     image_difference,
     json_differences,
     table_differences,
@@ -32,6 +34,10 @@ IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp")
 VIEWS = ("application/vnd.jupyter.widget-view+json",)
 """Outputs that name objects of a kernel; only their presence is compared."""
 _MARKUP = ("text/html", "image/svg+xml", "application/javascript")
+_SOURCES = (*_MARKUP, "text/latex")
+"""Types in which white space at the end of a line is invisible."""
+_REPR = re.compile(r"\s*<.*>\s*", re.DOTALL)
+_LINE_ENDS = re.compile(r"[ \t]+$|\s+\Z", re.MULTILINE)
 _TABLE = re.compile(r"<table\b", re.IGNORECASE)
 _FRAME = re.compile(r"^Cell In\[\d+\], line (\d+)", re.MULTILINE)
 _PLACES = (
@@ -47,14 +53,14 @@ class Difference:
     Attributes:
         kind: What was compared.
         what: The stream, the MIME type, or ``error``.
-        message: One line that says how it differs.
+        message: How it differs, in one line.
         stored: The stored output as text, if it is one.
         new: The new output as text.
     """
 
     kind: Kind
     what: str
-    message: str
+    message: Sentence
     stored: str = ""
     new: str = ""
 
@@ -107,6 +113,11 @@ def _displays(outputs: Sequence[Json]) -> list[Json]:
     return [output for output in outputs if output.get("output_type") != "stream"]
 
 
+def count_displays(outputs: Sequence[Json]) -> int:
+    """Return how many displays, results and exceptions there are."""
+    return len(_displays(outputs))
+
+
 def _texts(what: str, stored: str, new: str, rules: Rules) -> Iterator[Difference]:
     before, after = rules.text(stored), rules.text(new)
     if before == after:
@@ -114,14 +125,14 @@ def _texts(what: str, stored: str, new: str, rules: Rules) -> Iterator[Differenc
     if not before or not after:
         yield _alone(what, before or None, after or None)
         return
-    yield Difference("text", what, f"{what} differs", before, after)
+    yield Difference("text", what, Sentence("output_differs", what=what), before, after)
 
 
 def _alone(what: str, stored: str | None, new: str | None) -> Difference:
     """Return the difference of an output that only one side has."""
     if stored is None:
-        return Difference("new", what, f"{what} is new", "", new or "")
-    return Difference("missing", what, f"{what} is missing", stored, "")
+        return Difference("new", what, Sentence("output_new", what=what), "", new or "")
+    return Difference("missing", what, Sentence("output_missing", what=what), stored, "")
 
 
 def _outputs(stored: Json | None, new: Json | None, rules: Rules) -> Iterator[Difference]:
@@ -168,13 +179,13 @@ def _as_text(output: Json) -> str:
 def _errors(stored: Json, new: Json, rules: Rules) -> Iterator[Difference]:
     lines = [_without_places(rules.text(error_line(each))) for each in (stored, new)]
     if lines[0] != lines[1]:
-        yield Difference("error", "error", "the exception differs", lines[0], lines[1])
+        yield Difference("error", "error", Sentence("exception_differs"), lines[0], lines[1])
         return
     frames = [_FRAME.findall(sanitise("\n".join(traceback_of(each)))) for each in (stored, new)]
     # Older versions of IPython name the frames in other ways: these are not compared.
     if frames[0] and frames[1] and frames[0] != frames[1]:
         texts = ["\n".join(f"line {line}" for line in each) for each in frames]
-        yield Difference("error", "error", "the exception has another place", texts[0], texts[1])
+        yield Difference("error", "error", Sentence("exception_elsewhere"), texts[0], texts[1])
 
 
 def _without_places(text: str) -> str:
@@ -192,6 +203,8 @@ def _bundles(stored: Json, new: Json, rules: Rules) -> Iterator[Difference]:
             continue
         if mime == "text/plain" and any(view in stored and view in new for view in VIEWS):
             continue
+        if mime == "text/plain" and _is_shown_as_image(stored, new):
+            continue
         if mime not in stored or mime not in new:
             value = sanitise(_joined(stored.get(mime, new.get(mime))))[:2_000]
             shown = "" if mime in IMAGES else value
@@ -202,16 +215,26 @@ def _bundles(stored: Json, new: Json, rules: Rules) -> Iterator[Difference]:
         yield from differences
 
 
+def _is_shown_as_image(stored: Json, new: Json) -> bool:
+    """Whether both sides are an image whose text is only the name of its object, as ``<Figure ...>``."""
+    return any(mime in stored and mime in new for mime in IMAGES) and all(
+        _REPR.fullmatch(_joined(each.get("text/plain"))) for each in (stored, new)
+    )
+
+
 def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[Difference]:
     if mime in IMAGES:
         pair = ["".join(_joined(each).split()) for each in (stored, new)]
         if (how := image_difference(pair[0], pair[1], rules)) is not None:
-            yield Difference("image", mime, f"{mime}: {how}")
+            yield Difference("image", mime, Sentence("output_detail", what=mime, detail=how))
         return
     if mime == "application/json" or mime.endswith("+json"):
-        listed = _listed(json_differences(stored, new, rules))
-        if listed:
-            yield Difference("data", mime, f"{mime}: {listed[0]}", "", "\n".join(listed))
+        found = list(islice(json_differences(stored, new, rules), MAX_LISTED + 1))
+        if found:
+            lines = [line for each in found[:MAX_LISTED] for line in as_diff(each)]
+            lines += ["..."] * (len(found) > MAX_LISTED)
+            message = Sentence("output_detail", what=mime, detail=found[0])
+            yield Difference("data", mime, message, "", "\n".join(lines))
         return
     texts = _joined(stored), _joined(new)
     if mime == "text/html" and _is_table(*texts):
@@ -219,8 +242,10 @@ def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[Differen
         return
     markup = mime in _MARKUP
     before, after = (rules.text(sanitise(each), markup=markup) for each in texts)
+    if mime in _SOURCES:
+        before, after = (_LINE_ENDS.sub("", each) for each in (before, after))
     if before != after:
-        yield Difference("text", mime, f"{mime} differs", before, after)
+        yield Difference("text", mime, Sentence("output_differs", what=mime), before, after)
 
 
 def _is_table(*values: Any) -> bool:
@@ -231,16 +256,13 @@ def _tables(stored: str, new: str, rules: Rules) -> Iterator[Difference]:
     rows = [rules.text(html_text(each), markup=True).splitlines() for each in (stored, new)]
     found = table_differences(rows[0], rows[1], rules)
     if found:
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        message = f"text/html: {found[0]}{more}"
+        what, more = "text/html", len(found) - 1
+        message = (
+            Sentence("output_details", what=what, detail=found[0], more=more)
+            if more
+            else Sentence("output_detail", what=what, detail=found[0])
+        )
         yield Difference("table", "text/html", message, "\n".join(rows[0]), "\n".join(rows[1]))
-
-
-def _listed(lines: Iterator[str]) -> list[str]:
-    listed = list(islice(lines, MAX_LISTED))
-    if next(lines, None) is not None:
-        listed.append("...")
-    return listed
 
 
 def _joined(value: Any) -> str:

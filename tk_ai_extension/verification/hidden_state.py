@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.names import Names, names_of
+from tk_ai_extension.model.sentences import Sentence
 
 FindingKind = Literal["order", "gap", "undefined", "later"]
 
@@ -52,14 +53,14 @@ class Finding:
             only a cell below defines.
         cell: The cell's key.
         index: Its index.
-        message: The finding as a sentence; positions count from 1.
+        message: The finding; positions count from 1.
         names: The names concerned.
     """
 
     kind: FindingKind
     cell: str
     index: int
-    message: str
+    message: Sentence
     names: tuple[str, ...] = ()
 
 
@@ -85,18 +86,29 @@ def _order(cells: Sequence[Cell]) -> Iterable[Finding]:
                 "order",
                 cell.key,
                 cell.index,
-                f"Cell {cell.index + 1} [{count}] ran before cell {before.index + 1} [{last}].",
+                Sentence(
+                    "hidden_order",
+                    cell=cell.index + 1,
+                    run=count,
+                    above=before.index + 1,
+                    run_above=last,
+                ),
             )
         elif count > last + 1:
-            missing = count - last - 1
-            runs = "1 run is" if missing == 1 else f"{missing} runs are"
-            where = "before it" if before is None else f"after cell {before.index + 1} [{last}]"
-            yield Finding(
-                "gap",
-                cell.key,
-                cell.index,
-                f"Cell {cell.index + 1} [{count}]: {runs} not in the notebook, {where}.",
+            missing, number = count - last - 1, cell.index + 1
+            message = (
+                Sentence("hidden_gap_first", cell=number, run=count, count=missing)
+                if before is None
+                else Sentence(
+                    "hidden_gap",
+                    cell=number,
+                    run=count,
+                    count=missing,
+                    above=before.index + 1,
+                    run_above=last,
+                )
             )
+            yield Finding("gap", cell.key, cell.index, message)
         before, last = cell, count
 
 
@@ -130,7 +142,7 @@ def _names(cells: Sequence[Cell]) -> Iterable[Finding]:
                 "undefined",
                 cell.key,
                 cell.index,
-                f"Cell {number} uses {_listed(nowhere)}, which no cell defines.",
+                Sentence("hidden_undefined", cell=number, names=_listed(nowhere)),
                 nowhere,
             )
         if later:
@@ -140,7 +152,7 @@ def _names(cells: Sequence[Cell]) -> Iterable[Finding]:
                 "later",
                 cell.key,
                 cell.index,
-                f"Cell {number} uses {_listed(later)}, which only cell {where} below defines.",
+                Sentence("hidden_later", cell=number, names=_listed(later), places=where),
                 later,
             )
         known |= names.defines | set(later) | set(nowhere)
@@ -148,7 +160,8 @@ def _names(cells: Sequence[Cell]) -> Iterable[Finding]:
 
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(f"`{name}`" for name in names[:5])
-    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+    more = len(names) - 5
+    return Sentence("names_more", names=shown, more=more) if more > 0 else shown
 
 
 def _defines_anything(source: str) -> bool:

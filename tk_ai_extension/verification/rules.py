@@ -55,6 +55,7 @@ _ALWAYS: Final = (
     # The files that ipykernel and IPython name for a cell.
     Sanitizer(r"""[^\s'"<>]*ipykernel_\d+[/\\]\d+\.py(?::\d+)?""", "CELL"),
     Sanitizer(r"<ipython-input-\d+-[0-9a-f]+>", "CELL"),
+    Sanitizer(r"\bdisplay_id=[0-9a-f]{32}\b", "display_id=ID"),
 )
 
 _MARKUP: Final = (

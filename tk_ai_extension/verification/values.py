@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any, cast
 
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.verification.rules import Rules
 
 MAX_DEPTH = 200
@@ -66,41 +67,54 @@ def same_text_cell(stored: str, new: str, rules: Rules) -> bool:
 
 def json_differences(
     stored: Any, new: Any, rules: Rules, place: str = "$", depth: int = 0
-) -> Iterator[str]:
-    """Yield a line for each value of two JSON values that differs, with its place.
+) -> Iterator[Sentence]:
+    """Yield a sentence for each value of two JSON values that differs, with its place.
 
     >>> list(json_differences({"a": [1, 2.0]}, {"a": [1, 2.5], "b": 0}, Rules()))
     ['$.a[1]: 2.0 is now 2.5', '$.b: new']
     """
     if depth > MAX_DEPTH:
         if stored != new:
-            yield f"{place}: differs"
+            yield Sentence("value_differs", place=place)
     elif isinstance(stored, dict) and isinstance(new, dict):
         before, after = cast("dict[str, Any]", stored), cast("dict[str, Any]", new)
         yield from _members(before, after, rules, place, depth + 1)
     elif isinstance(stored, list) and isinstance(new, list):
         ours, theirs = cast("list[Any]", stored), cast("list[Any]", new)
         if len(ours) != len(theirs):
-            yield f"{place}: {len(ours)} items are now {len(theirs)}"
+            yield Sentence("items_changed", place=place, stored=len(ours), new=len(theirs))
         for index, (one, other) in enumerate(zip(ours, theirs, strict=False)):
             yield from json_differences(one, other, rules, f"{place}[{index}]", depth + 1)
     elif not _same_scalar(stored, new, rules):
-        yield f"{place}: {_short(stored)} is now {_short(new)}"
+        yield Sentence("value_changed", place=place, stored=_short(stored), new=_short(new))
 
 
 def _members(
     stored: dict[str, Any], new: dict[str, Any], rules: Rules, place: str, depth: int
-) -> Iterator[str]:
+) -> Iterator[Sentence]:
     for key in (*stored, *(key for key in new if key not in stored)):
         inside = f"{place}.{key}"
         if key in _MASKED:
             continue
         if key not in new:
-            yield f"{inside}: missing"
+            yield Sentence("value_missing", place=inside)
         elif key not in stored:
-            yield f"{inside}: new"
+            yield Sentence("value_new", place=inside)
         else:
             yield from json_differences(stored[key], new[key], rules, inside, depth)
+
+
+def as_diff(difference: Sentence) -> Iterator[str]:
+    """Yield a difference of `json_differences` as lines of a diff, in no language.
+
+    >>> list(as_diff(next(json_differences({"a": 1}, {"a": 2}, Rules()))))
+    ['-$.a: 1', '+$.a: 2']
+    """
+    shown = difference.parameters
+    place = f"len({shown['place']})" if difference.code == "items_changed" else str(shown["place"])
+    for sign, side, absent in (("-", "stored", "value_new"), ("+", "new", "value_missing")):
+        if difference.code != absent:
+            yield f"{sign}{place}: {shown[side]}" if side in shown else f"{sign}{place}"
 
 
 def _same_scalar(stored: Any, new: Any, rules: Rules) -> bool:
@@ -118,25 +132,35 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def table_differences(stored: list[str], new: list[str], rules: Rules) -> list[str]:
-    """Return a line for each cell of two tables that differs.
+def table_differences(stored: list[str], new: list[str], rules: Rules) -> list[Sentence]:
+    """Return a sentence for each cell of two tables that differs.
 
     Args:
         stored: The rows of the stored table, cells separated by ``|``.
         new: The rows of the new table.
         rules: The tolerance of numbers.
     """
-    found: list[str] = []
+    found: list[Sentence] = []
     for row, (before, after) in enumerate(zip_longest(stored, new), 1):
         if before is None or after is None:
-            found.append(f"row {row} is {'new' if before is None else 'missing'}")
+            found.append(
+                Sentence("row_new", row=row) if before is None else Sentence("row_missing", row=row)
+            )
             continue
         cells = _cells(before), _cells(after)
         if len(cells[0]) != len(cells[1]):
-            found.append(f"row {row}: {len(cells[0])} cells are now {len(cells[1])}")
+            found.append(
+                Sentence("row_cells_changed", row=row, stored=len(cells[0]), new=len(cells[1]))
+            )
             continue
         found += [
-            f"row {row}, column {column}: {_short(one)} is now {_short(other)}"
+            Sentence(
+                "table_cell_changed",
+                row=row,
+                column=column,
+                stored=_short(one),
+                new=_short(other),
+            )
             for column, (one, other) in enumerate(zip(*cells, strict=True), 1)
             if not same_text_cell(one, other, rules)
         ]
@@ -147,15 +171,15 @@ def _cells(row: str) -> list[str]:
     return [cell.strip() for cell in row.strip().strip("|").split("|")]
 
 
-def image_difference(stored: str, new: str, rules: Rules) -> str | None:
+def image_difference(stored: str, new: str, rules: Rules) -> Sentence | None:
     """Return how two images in base64 differ; None if they are the same within the tolerance."""
     if stored == new:
         return None
     first, second = _decoded(stored), _decoded(new)
     if first is None or second is None:
-        return "the images differ, and one of them cannot be decoded"
+        return Sentence("image_broken")
     if first.size != second.size:
-        return f"{_size(first)} pixels are now {_size(second)}"
+        return Sentence("image_resized", stored=_size(first), new=_size(second))
     from PIL import Image, ImageChops  # Imported late: most notebooks need no decoding.
 
     largest: Any = None
@@ -166,7 +190,9 @@ def image_difference(stored: str, new: str, rules: Rules) -> str | None:
     share = sum(counts[VISIBLE:]) / (first.size[0] * first.size[1])
     if share <= rules.image:
         return None
-    return f"{share:.1%} of the pixels differ" if share >= 0.001 else f"{share:.2g} of the pixels"
+    return Sentence(
+        "image_changed", share=f"{share:.1%}" if share >= 0.001 else f"{100 * share:.2g}%"
+    )
 
 
 def _size(image: Any) -> str:

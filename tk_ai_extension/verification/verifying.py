@@ -12,7 +12,12 @@ from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.digest import short_traceback
 from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.verification.comparing import compare_outputs, error_line, is_error
+from tk_ai_extension.verification.comparing import (
+    compare_outputs,
+    count_displays,
+    error_line,
+    is_error,
+)
 from tk_ai_extension.verification.hidden_state import hidden_state
 from tk_ai_extension.verification.report import CellReport, NotebookReport
 from tk_ai_extension.verification.rules import Rules
@@ -96,7 +101,13 @@ class Verification:
             InvalidArguments: A sanitizer took too long.
         """
         changed: dict[str, Cell] = {}
-        for display_id, output in updates:
+        # A display with the id of an earlier one replaces that one, too.
+        shared = [
+            (display_id, execution.outputs[places[-1]])
+            for display_id, places in execution.displays.items()
+            if places and places[-1] < len(execution.outputs)
+        ]
+        for display_id, output in (*updates, *shared):
             for earlier, at in self._displays.get(display_id, ()):
                 known = self._ended[earlier.key]
                 outputs = (*known.outputs[:at], output, *known.outputs[at + 1 :])
@@ -205,5 +216,16 @@ def cell_report(
         compares = has_outputs and "nbval-check-output" in tags
     if not compares:
         return report("ignored" if has_outputs else "same")
-    differences = compare_outputs(stored, execution.outputs, rules)
+    differences = compare_outputs(stored, _comparable(stored, execution), rules)
     return report("differs" if differences else "same", differences=differences)
+
+
+def _comparable(stored: Sequence[Json], execution: Execution) -> Sequence[Json]:
+    """Return the outputs of a run, without the text for a pager where it is not stored.
+
+    JupyterLab stores what ``name?`` shows; nbclient and Jupyter Notebook 6 do not.
+    """
+    new = execution.outputs
+    if not execution.pages or count_displays(stored) >= count_displays(new):
+        return new
+    return [each for each in new if each.get("data") not in execution.pages]

@@ -1,0 +1,54 @@
+"""What a verification makes of the outputs of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.verification.test_comparing import display, result
+from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.model.executions import Execution
+from tk_ai_extension.verification.rules import Rules
+from tk_ai_extension.verification.verifying import Verification
+
+pytestmark = pytest.mark.proves("verify:compare")
+
+PAGE = {"text/plain": "Signature: print()"}
+
+
+def verification(*stored: list[dict[str, Any]]) -> Verification:
+    """The verification of a notebook with these outputs."""
+    cells = tuple(
+        Cell(at, f"cell-{at}", "code", "code", execution_count=1) for at in range(len(stored))
+    )
+    outputs = {f"cell-{at}": each for at, each in enumerate(stored)}
+    return Verification(Snapshot("a.ipynb", cells, {}), outputs, Rules())
+
+
+@pytest.mark.parametrize(
+    ("stored", "status"),
+    [
+        ([], "same"),
+        ([result("1")], "same"),
+        ([result("1"), display(text_plain="Signature: print()")], "same"),
+        ([result("1"), display(text_plain="Signature: input()")], "differs"),
+        ([result("2")], "differs"),
+    ],
+)
+def test_text_for_a_pager_is_compared_where_it_is_stored(
+    stored: list[dict[str, Any]], status: str
+) -> None:
+    made = verification([result("0")], stored)
+    new = ([result("1")] if stored else []) + [{"output_type": "display_data", "data": PAGE}]
+    report = made.record(made.cells[1], Execution("ok", tuple(new), pages=(PAGE,)))
+    assert report.status == status
+
+
+def test_a_display_with_the_id_of_an_earlier_one_replaces_it() -> None:
+    done = [display(text_plain="10/10")]
+    made = verification(done, done)
+    begun = (display(text_plain="0/10"),)
+    assert made.record(made.cells[0], Execution("ok", begun, displays={"bar": (0,)})).is_bad
+    made.record(made.cells[1], Execution("ok", tuple(done), displays={"bar": (0,)}))
+    assert [each.status for each in made.report("python3").cells] == ["same", "same"]
