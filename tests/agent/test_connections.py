@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tornado.httpserver import HTTPServer
@@ -416,11 +415,3 @@ async def test_a_cancelled_test_stores_nothing(tmp_path: Path) -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(mine.connect(new), 0.2)
     assert (await mine.connection())["stored"] is None
-
-
-def test_hosts_of_no_proxy_are_asked_directly() -> None:
-    direct: Any = connection_check._is_direct
-    assert direct("127.0.0.1", "")
-    assert direct("a.corp.example", "other, .corp.example")
-    assert direct("a.corp.example", "*")
-    assert not direct("evilcorp.example", "corp.example")

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.cases import Cases
-from tk_ai_extension.agent.claude import direct
 from tk_ai_extension.agent.claude.direct import DirectModels
+from tk_ai_extension.agent.claude.messages_api import VERSION
 from tk_ai_extension.agent.claude.providers import Provider, ProviderSettings, choose
 from tk_ai_extension.agent.claude.sources import Given
 from tk_ai_extension.agent.code_prompts import Prompt
@@ -84,7 +84,7 @@ async def test_a_prompt_is_sent_as_the_messages_api_has_it(
     }
     headers = {name.lower(): value for name, value in request.headers.items()}
     assert headers["x-api-key"] == model.environment["ANTHROPIC_API_KEY"]
-    assert headers["anthropic-version"] == direct.VERSION
+    assert headers["anthropic-version"] == VERSION
     assert headers["x-team"] == "notebooks"
 
 
@@ -152,21 +152,3 @@ async def test_a_provider_without_an_endpoint_says_so() -> None:
             await Bench(environment).models.find(fast=True)
         assert raised.value.hint
     assert await Bench({}).models.find(fast=True) is None
-
-
-@pytest.mark.parametrize(
-    ("url", "values", "proxy"),
-    [
-        ("https://api.example", {}, None),
-        ("https://api.example", {"HTTPS_PROXY": "http://proxy:1"}, "http://proxy:1"),
-        ("http://api.example", {"HTTPS_PROXY": "http://proxy:1"}, None),
-        ("https://api.example", {"all_proxy": "http://proxy:2"}, "http://proxy:2"),
-        ("https://api.example", {"HTTPS_PROXY": "http://proxy:1", "NO_PROXY": ".example"}, None),
-        ("https://api.example", {"https_proxy": "http://proxy:1", "no_proxy": "*"}, None),
-        ("https://api.example", {"https_proxy": "http://p:1", "no_proxy": "other"}, "http://p:1"),
-    ],
-)
-def test_the_proxy_is_that_of_the_providers_variables(
-    url: str, values: dict[str, str], proxy: str | None
-) -> None:
-    assert direct._proxy(url, values) == proxy

@@ -6,26 +6,15 @@ the host and a status; neither the key nor an answer's body is in them.
 
 from __future__ import annotations
 
-import http.client
-import json
 import socket
 import ssl
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, cast
-from urllib.error import HTTPError, URLError
-from urllib.request import (
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    OpenerDirector,
-    ProxyHandler,
-    Request,
-    build_opener,
-)
+from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.agent.claude.connection_store import is_storable
-from tk_ai_extension.agent.claude.sources import KEYS, OAUTH, host_of
+from tk_ai_extension.agent.claude.messages_api import Endpoint, error_of, json_of
+from tk_ai_extension.agent.claude.sources import ADDRESS, OAUTH, host_of
 from tk_ai_extension.model.agent_errors import (
     InvalidConnection,
     KeyRefused,
@@ -41,21 +30,22 @@ from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import Sentence
 
+if TYPE_CHECKING:
+    import httpx2
+
 TIMEOUT = 15.0
 """Seconds until an answer."""
 MAX_BYTES = 1_000_000
 """Maximum size of an answer that is read."""
 MAX_MODELS = 60
 """Maximum models that are offered."""
-VERSION = "2023-06-01"
-OAUTH_BETA = "oauth-2025-04-20"
 SMALL = "claude-haiku-4-5"
 """Model of the test, where the provider lists none and the user named none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a connection is tested, and with what.
+class Attempt:
+    """What is tested, and how.
 
     Attributes:
         base_url: The address, without ``/v1``.
@@ -94,7 +84,7 @@ class Checked:
     model: str
 
 
-def check(endpoint: Endpoint) -> Checked:
+def check(attempt: Attempt) -> Checked:
     """Test a connection. Blocks.
 
     Raises:
@@ -108,22 +98,22 @@ def check(endpoint: Endpoint) -> Checked:
         ModelBusy: It is busy.
         ModelFailed: It failed.
     """
-    names = endpoint.names if endpoint.secret else ("",)
+    names = attempt.names if attempt.secret else ("",)
     for name in names:
         try:
-            return _check(endpoint, name)
+            return _check(attempt, name)
         except KeyRefused:
             if name == names[-1]:
                 raise
     raise AssertionError("No way to send the secret.")
 
 
-def _check(endpoint: Endpoint, name: str) -> Checked:
-    models = _list(endpoint, name)
-    model = endpoint.model or _cheapest(models) or (SMALL if name == OAUTH else "")
+def _check(attempt: Attempt, name: str) -> Checked:
+    models = _list(attempt, name)
+    model = attempt.model or _cheapest(models) or (SMALL if name == OAUTH else "")
     if not model:
         raise InvalidConnection(
-            Sentence("test_model_needed", host=endpoint.host),
+            Sentence("test_model_needed", host=attempt.host),
             hint=Sentence("test_model_needed_hint"),
             field="model",
         )
@@ -132,20 +122,20 @@ def _check(endpoint: Endpoint, name: str) -> Checked:
         "max_tokens": 1,
         "messages": [{"role": "user", "content": "Answer with one word: ready?"}],
     }
-    status, answer = _ask(endpoint, name, "/v1/messages", body)
+    status, answer = _ask(attempt, name, "/v1/messages", body)
     # Claude Code's own tokens are made for its program: whether they are known is all that this shows.
     known = name == OAUTH and status in (400, 403, 404)
     if not known and not (status == 200 and answer.get("type") == "message"):
-        raise _error(endpoint, status, answer, model)
+        raise _error(attempt, status, answer, model)
     return Checked(name, models, model)
 
 
-def _list(endpoint: Endpoint, name: str) -> tuple[str, ...]:
+def _list(attempt: Attempt, name: str) -> tuple[str, ...]:
     """Return the models that a provider lists; none where it has no list."""
-    status, answer = _ask(endpoint, name, "/v1/models?limit=100")
+    status, answer = _ask(attempt, name, "/v1/models?limit=100")
     # 403: a token that may send messages only.
     if status == 401:
-        raise _error(endpoint, status, answer)
+        raise _error(attempt, status, answer)
     listed: Any = answer.get("data") if status == 200 else None
     if not isinstance(listed, list):
         return ()
@@ -160,94 +150,42 @@ def _cheapest(models: tuple[str, ...]) -> str:
 
 
 def _ask(
-    endpoint: Endpoint, name: str, path: str, body: Mapping[str, Any] | None = None
-) -> tuple[int, dict[str, Any]]:
+    attempt: Attempt, name: str, path: str, body: Mapping[str, Any] | None = None
+) -> tuple[int, Json]:
     """Send one request; return the status and the JSON object, empty for any other body."""
-    headers = {"anthropic-version": VERSION, "Accept": "application/json"}
-    if name == KEYS[0]:
-        headers["x-api-key"] = endpoint.secret
-    elif name:
-        headers["Authorization"] = f"Bearer {endpoint.secret}"
-    if name == OAUTH:
-        headers["anthropic-beta"] = OAUTH_BETA
-    if body is not None:
-        headers["Content-Type"] = "application/json"
-    data = None if body is None else json.dumps(body).encode()
-    # The scheme was checked.
-    request = Request(endpoint.base_url + path, data, headers)  # noqa: S310
-    try:
-        with _opener(endpoint).open(request, timeout=endpoint.timeout) as response:
-            return response.status, _object(response.read(MAX_BYTES))
-    except HTTPError as error:
-        with error:
-            return error.code, _object(_read(error))
-    except TimeoutError:
-        raise _timeout(endpoint) from None
-    except URLError as error:
-        if isinstance(error.reason, TimeoutError):
-            raise _timeout(endpoint) from None
-        raise _unreachable(endpoint, _why(error.reason)) from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        # Not chained: the request with its key is not in a traceback.
-        raise _unreachable(endpoint, _why(error)) from None
-
-
-def _read(error: HTTPError) -> bytes:
-    try:
-        return error.read(MAX_BYTES)
-    except (OSError, http.client.HTTPException):
-        return b""
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    """Answers of a redirect are the answer: a key does not follow it."""
-
-    def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
-        """Return no request."""
-
-
-def _opener(endpoint: Endpoint) -> OpenerDirector:
-    said = endpoint.network
-    context = ssl.create_default_context(
-        cafile=said.get("SSL_CERT_FILE") or None, capath=said.get("SSL_CERT_DIR") or None
-    )
-    if said.get("NODE_EXTRA_CA_CERTS"):
-        # As Node.js does, without a file that cannot be read.
-        with suppress(OSError):
-            context.load_verify_locations(said["NODE_EXTRA_CA_CERTS"])
-    proxies = {
-        scheme: said.get(f"{scheme}_proxy") or said.get(f"{scheme.upper()}_PROXY") or ""
-        for scheme in ("http", "https")
+    values = {
+        **attempt.network,
+        ADDRESS: attempt.base_url,
+        **({name: attempt.secret} if name else {}),
     }
-    if _is_direct(endpoint.host, said.get("no_proxy") or said.get("NO_PROXY") or ""):
-        proxies = {}
-    used = {scheme: proxy for scheme, proxy in proxies.items() if proxy}
-    return build_opener(ProxyHandler(used), HTTPSHandler(context=context), _NoRedirects)
+    client = Endpoint.of(values).open(attempt.timeout)
+    import httpx2
 
-
-def _is_direct(host: str, without: str) -> bool:
-    """Whether a host is asked without a proxy: this machine, and those of ``NO_PROXY``."""
-    names = ["localhost", "127.0.0.1", "::1", *(name.strip() for name in without.split(","))]
-    suffixes = [name.removeprefix("*").removeprefix(".") for name in names if name]
-    return any(not s or host == s or host.endswith(f".{s}") for s in suffixes)
-
-
-def _object(data: bytes) -> dict[str, Any]:
+    method = "GET" if body is None else "POST"
     try:
-        found = json.loads(data)
-    except ValueError:
-        return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        with client, client.stream(method, path, json=body) as response:
+            return response.status_code, json_of(_read(response)) or {}
+    except httpx2.TimeoutException:
+        raise _timeout(attempt) from None
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        # Not chained: the request with its key is not in a traceback.
+        raise _unreachable(attempt, _why(error)) from None
 
 
-def _error(
-    endpoint: Endpoint, status: int, answer: Mapping[str, Any], model: str = ""
-) -> ToolError:
+def _read(response: httpx2.Response) -> bytes:
+    """Return the beginning of an answer."""
+    received = bytearray()
+    for chunk in response.iter_bytes():
+        received += chunk
+        if len(received) > MAX_BYTES:
+            break
+    return bytes(received)
+
+
+def _error(attempt: Attempt, status: int, answer: Json, model: str = "") -> ToolError:
     """Return the error for an answer of the provider."""
-    host = endpoint.host
-    found: Any = answer.get("error")
-    details = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    kind, text = str(details.get("type", "")), str(details.get("message", ""))
+    host = attempt.host
+    kind, text = error_of(answer)
     if status == 402 or kind == "billing_error" or "credit balance" in text:
         return NoCredit(Sentence("credit_missing", host=host))
     match status:
@@ -272,31 +210,36 @@ def _error(
             )
 
 
-def _timeout(endpoint: Endpoint) -> ProviderTimeout:
-    seconds = f"{endpoint.timeout:g}"
+def _timeout(attempt: Attempt) -> ProviderTimeout:
+    seconds = f"{attempt.timeout:g}"
     return ProviderTimeout(
-        Sentence("provider_timeout", host=endpoint.host, seconds=seconds), field="base_url"
+        Sentence("provider_timeout", host=attempt.host, seconds=seconds), field="base_url"
     )
 
 
-def _unreachable(endpoint: Endpoint, why: str) -> ProviderUnreachable:
+def _unreachable(attempt: Attempt, why: str) -> ProviderUnreachable:
     return ProviderUnreachable(
-        Sentence("provider_unreachable", host=endpoint.host, why=why), field="base_url"
+        Sentence("provider_unreachable", host=attempt.host, why=why), field="base_url"
     )
 
 
-def _why(error: object) -> str:
+def _why(error: BaseException) -> str:
     """Describe an error of the network by its kind: its text may hold the address with a password."""
-    match error:
+    import httpx2
+
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    match cause or error:
         case socket.gaierror():
             return "the name is unknown"
         case ssl.SSLError():
             return "its certificate is not trusted"
         case ConnectionRefusedError():
             return "the connection was refused"
-        case http.client.HTTPException() | ValueError():
-            return "the answer is not HTTP"
         case OSError():
             return "there is no network connection to it"
+        case httpx2.ProtocolError() | httpx2.DecodingError():
+            return "the answer is not HTTP"
         case _:
             return "the connection failed"

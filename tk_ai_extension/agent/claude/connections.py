@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import NoReturn, TypeVar
 from urllib.parse import urlsplit
 
-from tk_ai_extension.agent.claude.connection_check import Checked, Endpoint, check
+from tk_ai_extension.agent.claude.connection_check import Attempt, Checked, check
 from tk_ai_extension.agent.claude.connection_store import Connection, is_storable
+from tk_ai_extension.agent.claude.messages_api import ANTHROPIC
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.claude.sources import (
     ADDRESS,
@@ -27,7 +28,6 @@ from tk_ai_extension.agent.models import NewConnection, StoredConnection
 from tk_ai_extension.model.agent_errors import InvalidConnection
 from tk_ai_extension.model.sentences import Sentence
 
-ANTHROPIC = "https://api.anthropic.com"
 BEDROCK_KEY = "AWS_BEARER_TOKEN_BEDROCK"
 
 _T = TypeVar("_T")
@@ -62,7 +62,7 @@ def tested(
         _invalid("secret")
     names = {"anthropic": KEYS[:1], "oauth": (OAUTH,)}.get(new.provider, KEYS)
     proxies = {name: value for name, value in network.items() if matches(name, NETWORK)}
-    found = check(Endpoint(address, secret, names, new.model, proxies))
+    found = check(Attempt(address, secret, names, new.model, proxies))
     return _values(new, address, secret, found), found.models
 
 

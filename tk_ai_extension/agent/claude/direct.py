@@ -8,29 +8,20 @@ model. Here one connection is kept open. Address, key, proxy and certificates ar
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Final
 
+from tk_ai_extension.agent.claude.messages_api import Endpoint, error_of, json_of
 from tk_ai_extension.agent.claude.providers import CLAUDE_MODELS, Provider
-from tk_ai_extension.agent.claude.sources import ADDRESS
 from tk_ai_extension.agent.claude.translator import provider_error
 from tk_ai_extension.agent.code_assistant import CodeAnswer
 from tk_ai_extension.agent.code_prompts import Prompt
-from tk_ai_extension.agent.imports import gc_paused
 from tk_ai_extension.model.agent_errors import ModelFailed, ModelSilent, NoDirectModel
-from tk_ai_extension.model.encoding import loads
 from tk_ai_extension.model.sentences import Sentence
 
 if TYPE_CHECKING:
     import httpx2
 
-ANTHROPIC: Final = "https://api.anthropic.com"
-VERSION: Final = "2023-06-01"
-"""Version of the Messages API."""
 FAST: Final = "haiku"
 """The alias of the model that completes code, where a chat may choose it."""
 CONNECT: Final = 10.0
@@ -38,16 +29,6 @@ CONNECT: Final = 10.0
 
 DIRECT: Final = ("anthropic", "compatible")
 """The providers whose keys are good for the Messages API itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Endpoint:
-    """Where requests go, and how: what a connection is made from."""
-
-    url: str
-    headers: tuple[tuple[str, str], ...]
-    proxy: str | None
-    certificates: tuple[str, ...]
 
 
 class _Connection:
@@ -82,10 +63,10 @@ class _Connection:
         except httpx2.HTTPError as error:
             said = self._redact(str(error) or type(error).__name__)
             raise provider_error(None, said, again) from error
-        found = _json(response.content)
+        found = json_of(response.content)
         if response.is_success and found is not None:
             return found
-        said = _message(found) or response.reason_phrase
+        said = error_of(found)[1] or response.reason_phrase
         status = None if response.is_success else response.status_code
         raise provider_error(status, self._redact(said).rstrip(".")[:500], again)
 
@@ -99,7 +80,7 @@ class DirectModels:
 
     def __init__(self, provider: Callable[[], Awaitable[Provider]]) -> None:
         self._provider = provider
-        self._endpoint: _Endpoint | None = None
+        self._endpoint: Endpoint | None = None
         self._http: httpx2.AsyncClient | None = None
         self._connecting = asyncio.Lock()
         self._names: dict[str, str] = {}
@@ -128,11 +109,11 @@ class DirectModels:
             await self._http.aclose()
 
     async def _connected(self, provider: Provider) -> _Connection:
-        endpoint = _endpoint_of(provider)
+        endpoint = Endpoint.of(provider.environment)
         async with self._connecting:
             if self._http is None or endpoint != self._endpoint:
                 await self.close()
-                self._http = await asyncio.to_thread(_client, endpoint)
+                self._http = await asyncio.to_thread(endpoint.open_async, CONNECT)
                 self._endpoint, self._names = endpoint, {}
             return _Connection(self._http, provider.redact)
 
@@ -188,91 +169,3 @@ class DirectModel:
             input_tokens=int(usage.get("input_tokens") or 0),
             output_tokens=int(usage.get("output_tokens") or 0),
         )
-
-
-def _json(content: bytes) -> dict[str, Any] | None:
-    """Return a JSON object; None if the content is none."""
-    try:
-        found = loads(content)
-    except ValueError:
-        return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
-
-
-def _message(found: dict[str, Any] | None) -> str:
-    """Return what a provider says about an error; empty if it says nothing."""
-    error: Any = (found or {}).get("error")
-    said = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else error
-    return str(said or "")
-
-
-def _endpoint_of(provider: Provider) -> _Endpoint:
-    values = provider.environment
-    url = values.get(ADDRESS) or ANTHROPIC
-    headers = {"anthropic-version": VERSION}
-    if key := values.get("ANTHROPIC_API_KEY"):
-        headers["x-api-key"] = key
-    if token := values.get("ANTHROPIC_AUTH_TOKEN"):
-        headers["authorization"] = f"Bearer {token}"
-    for line in values.get("ANTHROPIC_CUSTOM_HEADERS", "").splitlines():
-        name, colon, value = line.partition(":")
-        if colon:
-            headers[name.strip()] = value.strip()
-    files = (values.get("NODE_EXTRA_CA_CERTS"), values.get("SSL_CERT_FILE"))
-    return _Endpoint(
-        url.rstrip("/"),
-        tuple(headers.items()),
-        _proxy(url, values),
-        tuple(file for file in files if file),
-    )
-
-
-def _proxy(url: str, values: Mapping[str, str]) -> str | None:
-    """Return the proxy for an address, as the variables of the provider name it."""
-    parts = urlsplit(url)
-
-    def value(name: str) -> str:
-        return values.get(name) or values.get(name.upper()) or ""
-
-    excluded = value("no_proxy")
-    if _is_excluded(parts.hostname or "", excluded):
-        return None
-    return value(f"{parts.scheme}_proxy") or value("all_proxy") or None
-
-
-def _is_excluded(host: str, listed: str) -> bool:
-    """Whether a host is reached without the proxy, by the value of NO_PROXY.
-
-    >>> _is_excluded("api.corp.example", "localhost, .corp.example")
-    True
-    >>> _is_excluded("api.anthropic.com", "localhost, .corp.example")
-    False
-    """
-    names = [name.strip().lower().removeprefix("*").lstrip(".") for name in listed.split(",")]
-    return "*" in listed.replace(" ", "").split(",") or any(
-        name and (host == name or host.endswith(f".{name}")) for name in names
-    )
-
-
-def _client(endpoint: _Endpoint) -> httpx2.AsyncClient:
-    """Return the client for an endpoint; imports and reads files."""
-    with gc_paused():
-        import_module("httpx2")
-    import httpx2
-
-    return httpx2.AsyncClient(
-        base_url=endpoint.url,
-        headers=endpoint.headers,
-        proxy=endpoint.proxy,
-        verify=_context(endpoint.certificates) if endpoint.url.startswith("https:") else False,
-        timeout=httpx2.Timeout(None, connect=CONNECT),
-        # What counts are the provider's variables, not the server's own environment.
-        trust_env=False,
-    )
-
-
-def _context(certificates: tuple[str, ...]) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    for file in certificates:
-        context.load_verify_locations(cafile=file)
-    return context
