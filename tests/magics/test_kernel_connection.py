@@ -17,9 +17,7 @@ from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUs
 
 pytestmark = pytest.mark.proves("threat:kernel-pass")
 
-PRINT_CREDENTIALS = (
-    "import os, json; print(json.dumps([os.environ['TK_AI_SOCKET'], os.environ['TK_AI_PASS']]))"
-)
+PRINT_CREDENTIALS = "import os, json; print(json.dumps([os.environ['TK_AI_SOCKET'], os.environ['TK_AI_CREDENTIAL']]))"
 
 FROM_A_CHILD = """\
 import os, subprocess, sys
@@ -49,7 +47,7 @@ async def ask(address: str, **question: Any) -> dict[str, Any]:
 
 @pytest.fixture
 async def credentials(harness: NotebookHarness, notebook: str) -> tuple[str, str]:
-    """The socket of a notebook's kernel, and its pass."""
+    """The socket of a notebook's kernel, and its credential."""
     address, shown = json.loads(
         (await (await harness.open(notebook)).run(PRINT_CREDENTIALS)).printed
     )
@@ -59,13 +57,14 @@ async def credentials(harness: NotebookHarness, notebook: str) -> tuple[str, str
 @pytest.mark.skipif(
     sys.platform != "linux", reason="the system does not say who is at the other end"
 )
-async def test_a_pass_is_good_in_its_own_kernel_alone(
+async def test_a_credential_is_good_in_its_own_kernel_alone(
     harness: NotebookHarness, model: ScriptedModel, credentials: tuple[str, str]
 ) -> None:
     address, shown = credentials
-    for given in ("", "guessed", shown):
-        answer = await ask(address, **{"pass": given}, message="Hello.")
-        assert answer["error"]["code"] == "permission_denied", given
+    for name in ("credential", "pass"):
+        for given in ("", "guessed", shown):
+            answer = await ask(address, **{name: given}, message="Hello.")
+            assert answer["error"]["code"] == "permission_denied", given
     assert stat.S_IMODE(Path(address).parent.stat().st_mode) == 0o700
     assert model.requests == []
 
@@ -78,7 +77,7 @@ async def test_a_child_process_of_a_kernel_may_ask(
     assert (await person.run(FROM_A_CHILD)).printed == "Hello, child.\n\n"
 
 
-async def test_a_pass_ends_with_its_kernel_and_a_restart_gives_a_new_one(
+async def test_a_credential_ends_with_its_kernel_and_a_restart_gives_a_new_one(
     harness: NotebookHarness, extension: Any, notebook: str
 ) -> None:
     person = await harness.open(notebook)
@@ -86,10 +85,10 @@ async def test_a_pass_ends_with_its_kernel_and_a_restart_gives_a_new_one(
     await extension.workspace.kernels.restart(person.kernel_id)
     again = await harness.person(person.kernel_id)
     assert json.loads((await again.run(PRINT_CREDENTIALS)).printed) not in ([address, shown], [])
-    refused = await ask(address, **{"pass": shown}, message="Hello.")
+    refused = await ask(address, credential=shown, message="Hello.")
     assert "does not know this credential" in refused["error"]["message"]
     await extension.workspace.kernels.shutdown(person.kernel_id)
-    assert extension.services.kernel_chat._passes == {}
+    assert extension.services.kernel_chat._credentials == {}
 
 
 @pytest.mark.proves("threat:secrets")
@@ -209,6 +208,7 @@ async def test_the_socket_goes_with_the_server(extension: Any) -> None:
     variables = await server.issue("a kernel")
     address = variables["TK_AI_SOCKET"]
     assert variables["TK_AI_LINE"] == address
+    assert variables["TK_AI_PASS"] == variables["TK_AI_CREDENTIAL"]
     folder = Path(address).parent
     assert [each.name for each in folder.iterdir()] == ["chat.sock"]
     await server.close()

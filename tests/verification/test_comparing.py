@@ -88,6 +88,14 @@ SAME: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         [display(image_png=image(), text_plain="<matplotlib.figure.Figure at 0x7f1234>")],
         [display(image_png=image(), text_plain="<Figure size 640x480 with 1 Axes>")],
     ),
+    "the name of an object beside its HTML": (
+        [display(text_html="<b>a</b>", text_plain="<IPython.core.display.HTML at 0x7f1234>")],
+        [display(text_html="<b>a</b>", text_plain="<IPython.core.display.HTML object>")],
+    ),
+    "the name of an object on one side": (
+        [display(image_png=image())],
+        [display(image_png=image(), text_plain="<Figure size 640x480 with 1 Axes>")],
+    ),
     "the id of a display": (
         [result("<DisplayHandle display_id=07fc47b2ef652ccb70addeee3eb0981a>")],
         [result("<DisplayHandle display_id=c99f325d80c32bae5c74a1c208532047>")],
@@ -128,6 +136,11 @@ DIFFERENT: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = {
         [display(image_png=image(), text_plain="x**2")],
         [display(image_png=image(), text_plain="x**3")],
         "text/plain differs",
+    ),
+    "the text beside an image on one side": (
+        [display(image_png=image())],
+        [display(image_png=image(), text_plain="x**3")],
+        "text/plain is new",
     ),
     "the name of an object without an image": (
         [result("<Figure size 640x480>")],

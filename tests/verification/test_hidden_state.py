@@ -75,6 +75,8 @@ def test_the_sentences_count_cells_from_one() -> None:
         # Whatever IPython defines.
         (["print(_, __, _3, _i, _i7, In, Out, _oh, get_ipython(), __name__); display(1)"], []),
         (["%matplotlib inline\n!ls\nfiles = !ls\nlen(files)"], []),
+        (["ls", "pwd \nx = 1", "x"], []),
+        (["ls.x"], ["Cell 1 uses `ls`, which no cell defines."]),
         (["%time x = 1", "x"], []),
         (["%%time\nx = 1", "x"], []),
         (["%%capture caught\nprint(1)", "caught"], []),

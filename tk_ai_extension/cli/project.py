@@ -11,11 +11,12 @@ import socket
 import stat
 import struct
 
+from tk_ai_extension.kernels.sandbox.lookup import FOLDER, SETTINGS, requires_sandbox
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FOLDER = ".nb"
 KERNELS = "kernels"
 """The folder in ``.nb`` with the connection files of kernels."""
 HOST_LOCK = "host.lock"
@@ -30,8 +31,6 @@ SERVER = "server.json"
 """Private file with the server's process id and token."""
 NOTE = ".process"
 """Suffix of files of running kernels."""
-SETTINGS = "project.json"
-"""File with the setting whether kernels run in a sandbox."""
 OWN_FILES = (
     os.path.join(KERNELS, BINDINGS),
     HOST_LOCK,
@@ -107,18 +106,7 @@ class Project:
 
     def has_sandbox(self) -> bool:
         """Whether ``.nb`` requires a sandbox for kernels, or cannot be read."""
-        try:
-            with open(os.path.join(self.folder, SETTINGS), "rb") as file:
-                known = json.load(file)
-        except FileNotFoundError:
-            return False
-        except (OSError, ValueError):
-            return True
-        match known:
-            case {"sandbox": False}:
-                return False
-            case _:
-                return True
+        return requires_sandbox(self.folder)
 
     def problem(self) -> str:
         """Why ``.nb`` cannot be trusted, one sentence; empty if it can."""

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 ADDRESS_VARIABLES = ("TK_AI_SOCKET", "TK_AI_LINE")
-PASS_VARIABLE = "TK_AI_PASS"  # noqa: S105 - the name of a variable
-"""Variables that the server sets in its kernels' environments; ``TK_AI_LINE`` is deprecated."""
+CREDENTIAL_VARIABLES = ("TK_AI_CREDENTIAL", "TK_AI_PASS")
+"""Variables that the server sets in its kernels' environments; the second ones are deprecated."""
 
 MIN_TIMEOUT = 0.001
 """Seconds. A socket timeout of 0 would make the socket non-blocking."""
@@ -57,7 +57,7 @@ class ServerConnection:
     """Connection for one question. The server stops the turn if it is closed early.
 
     Args:
-        environment: Environment variables that hold the server's address and the pass.
+        environment: Environment variables that hold the server's address and the credential.
 
     Raises:
         TkError: The kernel has no server address, or the server does not answer.
@@ -67,7 +67,7 @@ class ServerConnection:
         address = next(filter(None, map(environment.get, ADDRESS_VARIABLES)), None)
         if not address:
             raise TkError(NO_CONNECTION, NO_CONNECTION_HINT, code="no_connection")
-        self._pass = environment.get(PASS_VARIABLE, "")
+        self._credential = next(filter(None, map(environment.get, CREDENTIAL_VARIABLES)), "")
         self._socket = socket.socket(socket.AF_UNIX)
         self._received = b""
         try:
@@ -88,7 +88,8 @@ class ServerConnection:
 
     def ask(self, **question: Any) -> None:
         """Send the question. Call it once."""
-        self.send({**question, "pass": self._pass})
+        # A server of the previous release reads `pass`.
+        self.send({**question, "credential": self._credential, "pass": self._credential})
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a message as a line of JSON.

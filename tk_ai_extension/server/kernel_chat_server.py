@@ -36,8 +36,10 @@ SOCKET = "TK_AI_SOCKET"
 """Environment variable of a kernel with the socket's address."""
 DEPRECATED_SOCKET = "TK_AI_LINE"
 """The same, for a `%tk` of the previous release."""
-PASS = "TK_AI_PASS"  # noqa: S105 - the name of a variable
+CREDENTIAL = "TK_AI_CREDENTIAL"
 """Environment variable with the kernel's credential."""
+DEPRECATED_CREDENTIAL = "TK_AI_PASS"
+"""The same, for a `%tk` of the previous release."""
 
 MAX_LINE = 4_000_000
 """Maximum length of a line from a kernel, in bytes."""
@@ -97,7 +99,7 @@ class KernelChatServer:
     def __init__(self, answer: Answer, process_of: Callable[[str], Awaitable[int | None]]) -> None:
         self._answer = answer
         self._process_of = process_of
-        self._passes: dict[str, str] = {}
+        self._credentials: dict[str, str] = {}
         self._listener = SocketListener("chat.sock", self._accept, MAX_LINE)
 
     async def issue(self, kernel_id: str) -> Mapping[str, str]:
@@ -112,12 +114,15 @@ class KernelChatServer:
             path = None
         if path is None:
             return {}
-        self._passes[kernel_id] = secrets.token_urlsafe(24)
-        return {SOCKET: str(path), DEPRECATED_SOCKET: str(path), PASS: self._passes[kernel_id]}
+        credential = self._credentials[kernel_id] = secrets.token_urlsafe(24)
+        return {
+            **dict.fromkeys((SOCKET, DEPRECATED_SOCKET), str(path)),
+            **dict.fromkeys((CREDENTIAL, DEPRECATED_CREDENTIAL), credential),
+        }
 
     def revoke(self, kernel_id: str) -> None:
         """Revoke the credential of an ended kernel."""
-        self._passes.pop(kernel_id, None)
+        self._credentials.pop(kernel_id, None)
 
     async def close(self) -> None:
         """Cancel all questions and remove the socket."""
@@ -153,11 +158,12 @@ class KernelChatServer:
             PermissionDenied: the credential is unknown, or another kernel's.
             KernelNotFound.
         """
-        shown = str(question.pop("pass", "")).encode()
+        deprecated = question.pop("pass", "")  # of a `%tk` of the previous release
+        shown = str(question.pop("credential", deprecated)).encode()
         kernel_id = next(
             (
                 kernel_id
-                for kernel_id, known in self._passes.items()
+                for kernel_id, known in self._credentials.items()
                 if secrets.compare_digest(known.encode(), shown)
             ),
             None,

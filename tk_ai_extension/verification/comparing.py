@@ -203,7 +203,7 @@ def _bundles(stored: Json, new: Json, rules: Rules) -> Iterator[Difference]:
             continue
         if mime == "text/plain" and any(view in stored and view in new for view in VIEWS):
             continue
-        if mime == "text/plain" and _is_shown_as_image(stored, new):
+        if mime == "text/plain" and _is_only_named(stored, new):
             continue
         if mime not in stored or mime not in new:
             value = sanitise(_joined(stored.get(mime, new.get(mime))))[:2_000]
@@ -215,11 +215,11 @@ def _bundles(stored: Json, new: Json, rules: Rules) -> Iterator[Difference]:
         yield from differences
 
 
-def _is_shown_as_image(stored: Json, new: Json) -> bool:
-    """Whether both sides are an image whose text is only the name of its object, as ``<Figure ...>``."""
-    return any(mime in stored and mime in new for mime in IMAGES) and all(
-        _REPR.fullmatch(_joined(each.get("text/plain"))) for each in (stored, new)
-    )
+def _is_only_named(stored: Json, new: Json) -> bool:
+    """Whether the text on both sides is the name of an object that they show, as ``<Figure ...>``."""
+    texts = (each.get("text/plain") for each in (stored, new))
+    is_shown = any(mime in new for mime in stored if mime != "text/plain")
+    return is_shown and all(text is None or _REPR.fullmatch(_joined(text)) for text in texts)
 
 
 def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[Difference]:

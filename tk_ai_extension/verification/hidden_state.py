@@ -34,6 +34,10 @@ _HISTORY = re.compile(r"_+\Z|_\d+\Z|_i+\Z|_i\d+\Z|_[dio]h\Z")
 _CODE_MAGIC = re.compile(r"^([ \t]*)%(?:time|prun|memit|mprun)[ \t]+(?!-)", re.MULTILINE)
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)[ \t]*(.*)")
 _PYTHON_MAGICS = frozenset({"time", "capture", "prun", "memit", "mprun", "snakeviz", "tk"})
+_MAGIC_LINE = re.compile(
+    r"^(?:ls|ll|pwd|who|whos|lsmagic|quickref|magic|hist|history)[ \t]*$", re.MULTILINE
+)
+"""Lines that are magics without their ``%``."""
 _ANY_NAMES = re.compile(
     r"\bimport[ \t]+\*|^[ \t]*%(?:pylab|run|store|load|loadpy|px|sql|reload_kedro|cd\b.*;)\b"
     r"|\bexec\s*\(|\bglobals\s*\(\s*\)|\blocals\s*\(\s*\)|\brun_(?:cell|line|cell_magic|line_magic)\s*\("
@@ -182,7 +186,7 @@ def _analysed(source: str) -> Names | None:
         if magic[1] == "capture":
             captured = frozenset(re.findall(r"(?<!-)\b[A-Za-z_]\w*", magic[2])[:1])
         source = source[magic.end() :]
-    names = names_of(_CODE_MAGIC.sub(r"\1", source))
+    names = names_of(_MAGIC_LINE.sub("pass", _CODE_MAGIC.sub(r"\1", source)))
     if names is None:
         return None
     return Names(names.defines | captured, names.uses, names.deferred)

@@ -110,12 +110,12 @@ async def test_only_what_the_agent_needs_is_in_its_environment(open_acp: OpenAcp
         "OWN_KEY": "canary-1",
         "ANTHROPIC_API_KEY": "canary-2",
         "JUPYTER_TOKEN": "canary-3",
-        "TK_AI_PASS": "canary-4",
+        "TK_AI_CREDENTIAL": "canary-4",
         "HTTPS_PROXY": "",
     }
     said = json.loads(await open_acp(environment=given, variables=("OWN_*",)).text("env"))
     assert {"OWN_KEY", "HTTPS_PROXY", "PATH", "HOME"} <= set(said["variables"])
-    assert not {"ANTHROPIC_API_KEY", "JUPYTER_TOKEN", "TK_AI_PASS"} & set(said["variables"])
+    assert not {"ANTHROPIC_API_KEY", "JUPYTER_TOKEN", "TK_AI_CREDENTIAL"} & set(said["variables"])
 
 
 async def test_it_works_in_an_empty_folder_of_its_own(acp: AcpTalk) -> None:

@@ -1,28 +1,40 @@
-"""Report whether ``nb`` sandboxes a folder's kernels, for code that would trust the folder's content."""
+"""Read the setting whether a project's kernels run in a sandbox.
+
+Only fast imports: thin commands use this module.
+"""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import os
 
-SETTINGS = Path(".nb", "project.json")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOLDER = ".nb"
+"""Folder of a project with `nb`'s state."""
+SETTINGS = "project.json"
+"""File in `FOLDER` with the setting whether kernels run in a sandbox."""
 
 
 def has_sandbox(folder: Path) -> bool:
-    """Return whether sandboxed code can write a folder: its project, or one above, has a sandbox.
-
-    Settings that cannot be read count as asking for a sandbox.
-    """
+    """Return whether sandboxed code can write a folder: its project, or one above, has a sandbox."""
     inside = folder.resolve()
-    return any(_asks_for_sandbox(each / SETTINGS) for each in (inside, *inside.parents))
+    return any(requires_sandbox(os.path.join(each, FOLDER)) for each in (inside, *inside.parents))
 
 
-def _asks_for_sandbox(file: Path) -> bool:
+def requires_sandbox(folder: str) -> bool:
+    """Return whether the settings in a project's `FOLDER` require a sandbox for kernels.
+
+    Settings that cannot be read count as requiring one; missing ones do not.
+    """
     try:
-        known = json.loads(file.read_bytes())
+        with open(os.path.join(folder, SETTINGS), "rb") as file:
+            known = json.load(file)
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return True
     match known:
         case {"sandbox": False}:
