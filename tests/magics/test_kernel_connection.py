@@ -17,7 +17,10 @@ from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUs
 
 pytestmark = pytest.mark.proves("threat:kernel-pass")
 
-PRINT_CREDENTIALS = "import os, json; print(json.dumps([os.environ['TK_AI_SOCKET'], os.environ['TK_AI_CREDENTIAL']]))"
+PRINT_CREDENTIALS = """\
+import os, json
+print(json.dumps([os.environ['TK_AI_SOCKET'], os.environ['TK_AI_CREDENTIAL']]))
+"""
 
 FROM_A_CHILD = """\
 import os, subprocess, sys

@@ -205,17 +205,19 @@ async def test_unsaved_work_in_a_tab_that_is_offline_is_left_alone(harness: TabH
 @pytest.mark.usefixtures("short_grace")
 async def test_a_person_gives_up_what_a_tab_held_that_crashed(harness: TabHarness) -> None:
     document = await harness.document()
-    assert (await harness.ask("GET", "")).json() == {"lost": []}
+    assert (await harness.ask("GET")).json() == {"disconnected": []}
     await harness.person.type(PATH, 0, " typed")
     await document.read()
-    assert (await harness.ask("DELETE", f"?notebook={PATH}")).status_code == 404
+    assert (await harness.ask("DELETE")).status_code == 404
     await harness.page.cut()
     with pytest.raises(TabOffline, match=r"was lost \d+ s ago") as raised:
         await document.apply([Replace("bbbb2222", "x")])
-    assert "DELETE /api/tk-ai/tabs/lost" in raised.value.hint
-    [lost] = (await harness.ask("GET", "")).json()["lost"]
-    assert (lost["notebook"], lost["seconds"] > 0) == (PATH, True)
-    assert (await harness.ask("DELETE", f"?notebook={PATH}")).json() == {"given_up": PATH}
+    assert "DELETE /api/tk-ai/tabs/disconnected" in raised.value.hint
+    # The old name of the route has the old names of the members, for a release.
+    for name, member in (("disconnected", "disconnected"), ("lost", "lost")):
+        [tab] = (await harness.ask("GET", name)).json()[member]
+        assert (tab["notebook"], tab["seconds"] > 0) == (PATH, True)
+    assert (await harness.ask("DELETE")).json() == {"discarded": PATH}
     await document.apply([Replace("aaaa1111", "x")])
     assert sources(harness.on_disk()) == ["x", "b"]
     # It was not gone for good: its person is asked, by an error here and by JupyterLab there.

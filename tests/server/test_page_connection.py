@@ -240,10 +240,10 @@ async def test_only_whose_tab_was_lost_can_give_up_what_it_held(
     channel.disconnect(page, connection, left=False)
     with pytest.raises(TabOffline):
         await channel.find("n.ipynb")
-    assert channel.lost("bob") == {}
-    assert not channel.give_up("bob", "n.ipynb")
-    assert list(channel.lost(page.user)) == ["n.ipynb"]
-    assert channel.give_up(page.user, "n.ipynb")
+    assert channel.disconnected("bob") == {}
+    assert not channel.discard("bob", "n.ipynb")
+    assert list(channel.disconnected(page.user)) == ["n.ipynb"]
+    assert channel.discard(page.user, "n.ipynb")
     assert await channel.find("n.ipynb") is None
 
 
@@ -278,8 +278,10 @@ async def test_lost_pages_take_no_place_are_bounded_and_expire(
             )
             channel.disconnect(page, connection, left=False)
             await until(lambda: not channel._grace)
-            assert len(channel.lost("ann")) <= 5
-        assert sorted(channel.lost("ann")) == [f"{number}.ipynb" for number in range(35, 40)]
+            assert len(channel.disconnected("ann")) <= 5
+        assert sorted(channel.disconnected("ann")) == [
+            f"{number}.ipynb" for number in range(35, 40)
+        ]
         # Others connect, and another user's lost page is not given up for this one's.
         connections = [FakeConnection() for _ in range(3)]
         pages = [
@@ -293,8 +295,8 @@ async def test_lost_pages_take_no_place_are_bounded_and_expire(
         # One that comes back in time keeps what it has.
         back = channel.connect("ann", f"page{39:012}", FakeConnection())
         freed.clear()
-        await until(lambda: not channel.lost("ann") and not channel._grace and bool(freed))
-        await until(lambda: not channel.lost("bob"))
+        await until(lambda: not channel.disconnected("ann") and not channel._grace and bool(freed))
+        await until(lambda: not channel.disconnected("bob"))
     assert {f"{number}.ipynb" for number in range(35, 39)} | {"bob.ipynb"} <= set(freed)
     assert [tab.path for tab in back.tabs.values()] == ["39.ipynb"]
     assert set(channel._pages) == {

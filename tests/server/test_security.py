@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from getpass import getuser
+from http import HTTPStatus
 from http.cookies import SimpleCookie
 from itertools import product
 from typing import Any, ClassVar
@@ -13,21 +15,31 @@ import nbformat
 import pytest
 from jupyter_server.auth import Authorizer
 from tornado.httpclient import HTTPClientError, HTTPResponse
+from tornado.web import HTTPError, MissingArgumentError
 from traitlets.config import Config
 
 from tests.server.conftest import Ask
+from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.sentences import SENTENCES, Sentence
+from tk_ai_extension.server.handlers.handler import ROUTE_ERRORS, RouteError, refusal
 from tk_ai_extension.server.handlers.routes import ROUTES
+from tk_ai_extension.server.handlers.tabs import DEPRECATED_ROUTES, SOCKETS
+from tk_ai_extension.server.handlers.upgrades import UPGRADE_ROUTES
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
-def _paths() -> list[str]:
-    """An address for each route."""
-    patterns = [pattern.replace("(?:/.*)?", "/nothing") for pattern, _ in ROUTES]
-    return [re.sub(r"\(.*?\)", "list_kernels", pattern).replace("\\", "") for pattern in patterns]
+def _path(pattern: str) -> str:
+    """An address of a route."""
+    named = pattern.replace("(?:/.*)?", "/nothing")
+    return re.sub(r"\(.*?\)", "list_kernels", named).replace("\\", "")
 
 
-PATHS = _paths()
+PATHS = [_path(pattern) for pattern, _ in ROUTES]
+ALL_PATHS = [
+    *PATHS,
+    *(_path(pattern) for pattern, _ in (*SOCKETS, *UPGRADE_ROUTES, *DEPRECATED_ROUTES)),
+]
 ORIGINS = ("http://evil.example", "https://evil.example:8888", "null")
 HOSTS = ("evil.example", "evil.example:8888", "10.0.0.1")
 
@@ -47,6 +59,46 @@ def _error(response: HTTPResponse) -> dict[str, Any]:
     error = error.get("data", {}).get("error", error)  # as JSON-RPC wraps it
     assert set(error) >= {"code", "message", "hint", "retryable"}
     return error
+
+
+REFUSALS = {"internal_error", *(code for code, _ in ROUTE_ERRORS.values())}
+
+
+def _has_codes(error: dict[str, Any]) -> bool:
+    """Whether an error can be told by its code, and translated unless a tool raised it."""
+    if error["code"] not in REFUSALS:
+        return error["code"] in {each.code for each in _errors(ToolError)}
+    return all(
+        error[name]["code"] in {*SENTENCES, f"hint_{error['code']}"}
+        for name in ("sentence", "hint_sentence")
+    )
+
+
+def _errors(kind: type[ToolError]) -> Iterator[type[ToolError]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _errors(each)
+
+
+@pytest.mark.proves("rest:errors")
+@pytest.mark.parametrize("status", [each for each in HTTPStatus if each >= 400])
+def test_every_status_is_an_error_with_codes_whoever_raises_it(status: HTTPStatus) -> None:
+    raised: list[BaseException | None] = [
+        None,
+        ValueError("why"),
+        HTTPError(status),
+        HTTPError(status, "why %s", "not"),
+        HTTPError(status, "100 %"),
+        MissingArgumentError("name"),
+        RouteError(status, Sentence("body_not_json")),
+    ]
+    for error in raised:
+        found = refusal(status, error)
+        assert _has_codes(found), error
+        assert found["code"] in REFUSALS
+        assert (found["code"] == "internal_error") == (status >= 500 and status != 503)
+    assert refusal(status, raised[3])["message"].endswith(": why not.")
+    assert refusal(status, raised[-1])["message"] == "The body must be JSON."
 
 
 def _sent(cookies: SimpleCookie) -> str:
@@ -72,6 +124,36 @@ async def test_no_route_answers_without_a_token(ask: Ask) -> None:
                 assert error["hint_sentence"]["code"] == "unauthenticated_hint"
                 assert "token" in error["message"]
             assert b'"tools"' not in response.body
+
+
+@pytest.mark.proves("rest:errors")
+async def test_every_error_of_every_route_has_codes(
+    ask: Ask, jp_auth_header: dict[str, str]
+) -> None:
+    wrong: list[tuple[bytes, dict[str, str]]] = [
+        (b"", {}),
+        (b"", {"Authorization": "token wrong"}),
+        (b"", {**jp_auth_header, "Origin": "http://evil.example"}),
+        (b"", {**jp_auth_header, "Host": "evil.example"}),
+        (b"", {**jp_auth_header, "Upgrade": "websocket"}),
+        (b"text", {**jp_auth_header, "Content_Type": "text/plain"}),
+        (b"{", jp_auth_header),
+        (b"[]", jp_auth_header),
+    ]
+    for path, method, (body, headers) in product(
+        ALL_PATHS, ("GET", "POST", "PUT", "DELETE"), wrong
+    ):
+        response = await ask(method, path, body, **headers)
+        # What MCP's SDK refuses is an error of JSON-RPC, which has a number as its code.
+        is_rpc = path == "api/tk-ai/mcp" and response.code not in (401, 403, 405, 415)
+        if is_rpc and response.code >= 400:
+            assert isinstance(json.loads(response.body)["error"]["code"], int)
+        elif response.code >= 400:
+            assert _has_codes(_error(response)), (method, path, body, headers, response.body)
+    for path in ("api/tk-ai/tabs?client=12345678", "api/tk-ai/commands", "api/tk-ai/mcp/stdio"):
+        response = await ask("GET", path, **jp_auth_header)
+        assert (response.code, _error(response)["code"]) == (426, "upgrade_required")
+        assert response.headers["Upgrade"] in _error(response)["message"]
 
 
 @pytest.mark.proves("threat:csrf", "mcp:auth")

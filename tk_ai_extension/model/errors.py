@@ -333,7 +333,7 @@ class TabOffline(ToolError):
     default_hint = (
         "Try again when the tab is connected. If the tab was closed for good, its unsaved changes are "
         "lost: its user opens the notebook in JupyterLab, or sends "
-        "`DELETE /api/tk-ai/tabs/lost?notebook=PATH`, to release the notebook."
+        "`DELETE /api/tk-ai/tabs/disconnected?notebook=PATH`, to release the notebook."
     )
 
 

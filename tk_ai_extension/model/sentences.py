@@ -231,12 +231,12 @@ _ROUTES: Final = {
     "body_not_json": "The body must be JSON.",
     "changes_of_another": "Some of these changes are another user's.",
     "changes_of_another_hint": "Undo your own changes only.",
+    "disconnected_tab_missing": "You have no disconnected tab with unsaved changes of {path}.",
+    "disconnected_tab_missing_hint": "GET this route lists your disconnected tabs.",
     "events_after": "`after` is not an event number.",
     "events_after_hint": "Omit it for the first page.",
     "format_unknown": "Unknown format `{format}`.",
     "format_unknown_hint": "Use markdown or notebook.",
-    "lost_tab_missing": "You have no lost tab with unsaved changes of {path}.",
-    "lost_tab_missing_hint": "GET this route lists your lost tabs.",
     "method_missing": "There is no {method} at {path}.",
     "notebook_missing": "`notebook` is missing.",
     "notebook_missing_hint": "Give the notebook's path.",
@@ -244,7 +244,10 @@ _ROUTES: Final = {
         "Pages of this origin may not call the server ({origin}); TkAIExtensionApp.allowed_origins "
         "lists others that may."
     ),
+    "page_name_invalid": "The parameter `client`, the page's name, is missing or invalid.",
+    "read_denied": "You are not allowed to read.",
     "request_failed": "The request failed with status {status}.",
+    "request_failed_why": "The request failed with status {status}: {why}.",
     "route_missing": "There is nothing at {path}.",
     "streams_many": "You have {count} event streams open.",
     "streams_many_hint": (
@@ -263,7 +266,9 @@ _ROUTES: Final = {
     ),
     "too_large_hint": "Send less, or raise TkAIExtensionApp.max_body.",
     "unauthenticated_hint": "Send the server's token: `Authorization: token TOKEN`.",
-    "unavailable_hint": "The server is stopping.",
+    "unavailable_hint": "Try again when the server has started.",
+    "upgrade_missing": "This route requires the header `Upgrade: {protocol}`.",
+    "upgrade_required_hint": "Use a client that can upgrade a connection: `nb` or a page of JupyterLab.",
     "unsupported_media_type_hint": "Send JSON, with `Content-Type: application/json`.",
 }
 """Why a route refuses a request, and what to do."""

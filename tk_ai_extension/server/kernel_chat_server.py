@@ -141,7 +141,7 @@ class KernelChatServer:
         except ToolError as error:
             await connection.send({"error": error.as_dict()})
         except HTTPError as error:
-            await connection.send({"error": ToolError(str(error.log_message)).as_dict()})
+            await connection.send({"error": ToolError(str(error.get_message())).as_dict()})
         except Exception as error:
             logger.exception("A question of a cell failed")
             failed = InternalError(f"The question failed: {type(error).__name__}: {error}")

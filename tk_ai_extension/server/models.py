@@ -376,18 +376,18 @@ UndoneChanges = TypedDict("UndoneChanges", {"undone": list[TakenBack]})
 
 
 class DisconnectedTab(TypedDict):
-    """A notebook that waits for a lost tab with unsaved changes.
+    """A notebook that waits for a disconnected tab with unsaved changes.
 
     Attributes:
-        seconds: Seconds since the tab was lost.
+        seconds: Seconds since the tab was disconnected.
     """
 
     notebook: str
     seconds: float
 
 
-DisconnectedTabList = TypedDict("DisconnectedTabList", {"lost": list[DisconnectedTab]})
-GivenUp = TypedDict("GivenUp", {"given_up": str})
+DisconnectedTabList = TypedDict("DisconnectedTabList", {"disconnected": list[DisconnectedTab]})
+DiscardedTab = TypedDict("DiscardedTab", {"discarded": str})
 
 # --- answers: requests for permission
 

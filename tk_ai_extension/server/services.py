@@ -18,6 +18,7 @@ from tornado.web import HTTPError
 from tk_ai_extension.agent.imports import gc_paused
 from tk_ai_extension.model.callers import owner
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.bridge import AsgiExchange
 from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.kernel_chat_server import JsonLineConnection, KernelChatServer
@@ -296,7 +297,7 @@ class Services:
 
     def _check_open(self) -> None:
         if self._closing:
-            raise HTTPError(503, "The server is stopping.")
+            raise HTTPError(503, "%s", Sentence("stopping"))
 
     async def _prepare(self) -> None:
         await asyncio.sleep(SETTLING)

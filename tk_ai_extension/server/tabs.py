@@ -356,8 +356,8 @@ class Tabs:
 
     # --- lost pages
 
-    def lost(self, user: str) -> dict[str, float]:
-        """Return the notebooks that wait for a user's lost tabs with unsaved changes, with the seconds."""
+    def disconnected(self, user: str) -> dict[str, float]:
+        """Return the notebooks that wait for disconnected tabs of a user, with the seconds since then."""
         now = time.monotonic()
         found: dict[str, float] = {}
         for _, page in self._lost_pages():
@@ -365,9 +365,9 @@ class Tabs:
                 found[tab.path] = max(now - page.away_since, found.get(tab.path, 0.0))
         return found
 
-    def give_up(self, user: str, path: str) -> bool:
-        """Discard the unsaved changes of a user's lost tabs of a notebook; return whether there were any."""
-        if path not in self.lost(user):
+    def discard(self, user: str, path: str) -> bool:
+        """Discard the unsaved changes of a user's disconnected tabs; return whether there were any."""
+        if path not in self.disconnected(user):
             return False
         self._release({path}, user=user)
         self._notify(self._opened, {path})

@@ -39,17 +39,18 @@ ROUTE_ERRORS: dict[int, tuple[str, str]] = {
     406: ("not_acceptable", Sentence("not_acceptable_hint")),
     413: ("too_large", Sentence("too_large_hint")),
     415: ("unsupported_media_type", Sentence("unsupported_media_type_hint")),
+    426: ("upgrade_required", Sentence("upgrade_required_hint")),
     503: ("unavailable", Sentence("unavailable_hint")),
 }
 """Code and hint by HTTP status, for requests that are refused before they reach a tool."""
 
 
 class RouteError(HTTPError):
-    """A refused request; an `HTTPError` keeps its message only as a format."""
+    """A refused request, with a message that has a code."""
 
     def __init__(self, status: int, message: Sentence) -> None:
+        # As an argument: tornado makes a text of the format.
         super().__init__(status, "%s", message)
-        self.message = message
 
 
 class _StalePage(HTTPError):
@@ -95,8 +96,69 @@ def allowed(action: Action) -> Callable[[Method], Method]:
     return decorate
 
 
+def refusal(status: int, error: BaseException | None) -> Json:
+    """Return the typed error for a request that was refused before it reached a tool.
+
+    Args:
+        status: The HTTP status.
+        error: What was raised; also by Jupyter, whose messages are in English only.
+    """
+    server_error = ("internal_error", Sentence("internal_error_hint"))
+    code, hint = ROUTE_ERRORS.get(status, server_error if status >= 500 else ROUTE_ERRORS[400])
+    if isinstance(error, _StalePage):
+        hint = error.hint
+    message: str = Sentence("request_failed", status=status)
+    if isinstance(error, HTTPError):
+        said = [each for each in error.args if isinstance(each, Sentence)]
+        why = error.get_message()
+        if said:
+            message = said[0]
+        elif why:
+            message = Sentence("request_failed_why", status=status, why=why)
+    sentences = sentences_of(message, hint)
+    return {
+        "code": code,
+        "message": message,
+        "hint": hint,
+        "retryable": status == 503,
+        **sentences,
+    }
+
+
+class TypedErrorHandler(JupyterHandler):
+    """Responds with typed errors, as JSON, whoever raises them."""
+
+    def write_json(self, value: Any) -> None:
+        """Respond with JSON."""
+        self.set_header("Content-Type", "application/json")
+        self.finish(dumps(value))  # pyright: ignore[reportUnknownMemberType]
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Respond with a typed error."""
+        error: Any = (kwargs.get("exc_info") or (None, None))[1]
+        if status_code == 401:
+            self.set_header("WWW-Authenticate", 'Bearer realm="Jupyter Server"')
+        if isinstance(error, ToolError):
+            self.set_status(error.status)
+            found = error_info(error)
+        else:
+            found = refusal(status_code, error)
+        self.write_json(self.error_body(found))
+
+    def error_body(self, error: Json) -> Json:
+        """Return the error as the route sends it: code, message, hint, retryable."""
+        return {"error": error}
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        """Log typed errors without a traceback."""
+        if isinstance(value, ToolError) and value.status < 500:
+            self.log.debug("%s %s: %s", self.request.method, self.request.path, value.message)
+        else:
+            super().log_exception(typ, value, tb)
+
+
 @stream_request_body
-class TkAIHandler(APIHandler):
+class TkAIHandler(TypedErrorHandler, APIHandler):
     """A route of the extension.
 
     In addition to Jupyter's checks (Host, token or cookie, XSRF), it checks before reading the body:
@@ -224,56 +286,14 @@ class TkAIHandler(APIHandler):
         """Write a chunk of the response; `flush` sends it."""
         self.write(piece)  # pyright: ignore[reportUnknownMemberType]
 
-    def write_json(self, value: Any) -> None:
-        """Respond with JSON."""
-        self.set_header("Content-Type", "application/json")
-        self.finish(dumps(value))
-
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Respond with a typed error."""
-        error: Any = (kwargs.get("exc_info") or (None, None))[1]
-        if status_code == 401:
-            self.set_header("WWW-Authenticate", 'Bearer realm="Jupyter Server"')
-        elif status_code == 405:
+        if status_code == 405:
             self.set_header("Allow", ", ".join(self.methods()))
         if not self._is_prepared:
             # Tornado closes the connection if it has not read the body.
             self.set_header("Connection", "close")
-        if isinstance(error, ToolError):
-            self.set_status(error.status)
-            self.write_json(self.error_body(error_info(error)))
-            return
-        fallback = ("internal_error", Sentence("internal_error_hint"))
-        code, hint = ROUTE_ERRORS.get(status_code, fallback)
-        if isinstance(error, _StalePage):
-            hint = error.hint
-        if isinstance(error, RouteError):
-            message = error.message
-        else:
-            known = error.get_message() if isinstance(error, HTTPError) else None
-            message = known or Sentence("request_failed", status=status_code)
-        self.write_json(
-            self.error_body(
-                {
-                    "code": code,
-                    "message": message,
-                    "hint": hint,
-                    "retryable": status_code == 503,
-                    **sentences_of(message, hint),
-                }
-            )
-        )
-
-    def error_body(self, error: Json) -> Json:
-        """Return the error as the route sends it: code, message, hint, retryable."""
-        return {"error": error}
-
-    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """Log typed errors without a traceback."""
-        if isinstance(value, ToolError) and value.status < 500:
-            self.log.debug("%s %s: %s", self.request.method, self.request.path, value.message)
-        else:
-            super().log_exception(typ, value, tb)
+        super().write_error(status_code, **kwargs)
 
     def options(self, *_args: Any, **_kwargs: Any) -> None:
         """Respond to a CORS preflight request."""

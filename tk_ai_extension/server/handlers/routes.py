@@ -59,7 +59,7 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/changes", ChangesHandler),
     (r"api/tk-ai/changes/cells", ChangedCellsHandler),
     (r"api/tk-ai/changes/undo", ChangesUndoHandler),
-    (r"api/tk-ai/tabs/lost", DisconnectedTabsHandler),
+    (r"api/tk-ai/tabs/disconnected", DisconnectedTabsHandler),
     (r"api/tk-ai/permissions", PermissionsHandler),
     (r"api/tk-ai/permissions/([^/]+)", PermissionHandler),
     (r"api/tk-ai/openapi\.json", OpenAPIHandler),

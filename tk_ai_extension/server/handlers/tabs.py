@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.base.handlers import JupyterHandler
-from tornado.web import HTTPError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, NotebookNotFound
@@ -17,7 +16,10 @@ from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.handler import (
     RESOURCE,
     SETTINGS_KEY,
+    RouteError,
     TkAIHandler,
+    TypedErrorHandler,
+    allowed,
     is_origin_allowed,
 )
 from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation
@@ -26,7 +28,7 @@ from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
     from tk_ai_extension.model.json_values import Json
-    from tk_ai_extension.server.models import DisconnectedTabList, GivenUp
+    from tk_ai_extension.server.models import DiscardedTab, DisconnectedTab, DisconnectedTabList
     from tk_ai_extension.server.page_channels import PageChannel, PageChannels
     from tk_ai_extension.server.services import Services
 
@@ -49,7 +51,7 @@ GOING_AWAY = (1000, 1001)
 """Close codes of a page that is closed or reloaded, or that disconnects on purpose."""
 
 
-class TabsHandler(WebSocketHandler, JupyterHandler):
+class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
     """The connection of one page; see `server.tabs` and `server.channel`."""
 
     auth_resource = RESOURCE
@@ -103,20 +105,41 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
         """Open the connection for users with the action `read`.
 
         Raises:
-            HTTPError: 403 without a login or the action `read`, or from a foreign origin; 400 without
-                a page name.
+            RouteError: 403 without a login or the action `read`, or from a foreign origin; 400 without
+                a page name; 426 without the headers of a WebSocket.
         """
         user = self.current_user
         if user is None:
-            raise HTTPError(403, "A token or a login is required.")
+            raise RouteError(403, Sentence("token_missing"))
         if not is_origin_allowed(self, self.services.settings.allowed_origins):
-            raise HTTPError(403, "Pages of this origin may not call the server.")
+            raise RouteError(403, Sentence("origin_refused", origin=str(self.get_origin())))
         if not await self._may("read"):
-            raise HTTPError(403, "You are not allowed to read.")
+            raise RouteError(403, Sentence("read_denied"))
         self._may_write = await self._may("write")
         if not 8 <= len(self.get_query_argument("client", "")) <= MAX_NAME:
-            raise HTTPError(400, "The parameter `client`, the page's name, is missing or invalid.")
+            raise RouteError(400, Sentence("page_name_invalid"))
+        # Tornado answers these without a code.
+        if not self._is_upgrade():
+            raise RouteError(426, Sentence("upgrade_missing", protocol="websocket"))
         await super().get(*args, **kwargs)
+
+    def _is_upgrade(self) -> bool:
+        """Whether the request has the headers of a WebSocket (RFC 6455, 4.2.1)."""
+        headers = self.request.headers
+        connection = {each.strip().lower() for each in headers.get("Connection", "").split(",")}
+        return (
+            headers.get("Upgrade", "").lower() == "websocket"
+            and "upgrade" in connection
+            and headers.get("Sec-WebSocket-Version") in ("7", "8", "13")
+            and bool(headers.get("Sec-WebSocket-Key"))
+        )
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Send an error; a 426 names the protocol (RFC 9110, 15.5.22)."""
+        if status_code == 426:
+            self.set_header("Upgrade", "websocket")
+            self.set_header("Sec-WebSocket-Version", "13")
+        super().write_error(status_code, **kwargs)
 
     def open(self, *_args: Any, **_kwargs: Any) -> None:
         """Register the page's connection."""
@@ -191,19 +214,23 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
 
 
 class DisconnectedTabsHandler(TkAIHandler):
-    """Notebooks that wait for lost tabs with unsaved changes."""
+    """Notebooks that wait for disconnected tabs with unsaved changes."""
 
-    @operation("read", "list_lost_tabs")
+    @operation("read", "list_disconnected_tabs")
     async def get(self) -> DisconnectedTabList:
-        """List your notebooks that wait for lost tabs with unsaved changes."""
-        lost = cast("Tabs", self.settings[TABS_KEY]).lost(username(self)).items()
-        return {
-            "lost": [{"notebook": path, "seconds": round(age, 1)} for path, age in sorted(lost)]
-        }
+        """List your notebooks that wait for disconnected tabs with unsaved changes."""
+        return {"disconnected": self._waiting()}
 
-    @operation("write", "give_up_lost_tabs", NOTEBOOK)
-    async def delete(self) -> GivenUp:
-        """Discard the unsaved changes of your lost tabs of a notebook, and use its file again."""
+    @operation("write", "discard_disconnected_tab", NOTEBOOK)
+    async def delete(self) -> DiscardedTab:
+        """Discard the unsaved changes of your disconnected tabs of a notebook; use its file again."""
+        return {"discarded": await self._discard()}
+
+    def _waiting(self) -> list[DisconnectedTab]:
+        found = cast("Tabs", self.settings[TABS_KEY]).disconnected(username(self)).items()
+        return [{"notebook": path, "seconds": round(age, 1)} for path, age in sorted(found)]
+
+    async def _discard(self) -> str:
         named = self.get_query_argument("notebook", "")
         if not named:
             raise InvalidArguments(
@@ -211,12 +238,32 @@ class DisconnectedTabsHandler(TkAIHandler):
             )
         await self.services.ready()
         path = self.services.workspace.contain(named)
-        if not cast("Tabs", self.settings[TABS_KEY]).give_up(username(self), path):
+        if not cast("Tabs", self.settings[TABS_KEY]).discard(username(self), path):
             raise NotebookNotFound(
-                Sentence("lost_tab_missing", path=path), hint=Sentence("lost_tab_missing_hint")
+                Sentence("disconnected_tab_missing", path=path),
+                hint=Sentence("disconnected_tab_missing_hint"),
             )
-        return {"given_up": path}
+        return path
+
+
+class LostTabsHandler(DisconnectedTabsHandler):
+    """The same under the names of the previous release; deprecated."""
+
+    @allowed("read")
+    async def get(self) -> None:
+        """List your notebooks that wait for disconnected tabs with unsaved changes."""
+        self.write_json({"lost": self._waiting()})
+
+    @allowed("write")
+    async def delete(self) -> None:
+        """Discard the unsaved changes of your disconnected tabs of a notebook; use its file again."""
+        self.write_json({"given_up": await self._discard()})
 
 
 SOCKETS: tuple[tuple[str, type[TabsHandler]], ...] = ((r"api/tk-ai/tabs", TabsHandler),)
 """Patterns below ``base_url`` of WebSockets, like `handlers.routes.ROUTES`."""
+
+DEPRECATED_ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
+    (r"api/tk-ai/tabs/lost", LostTabsHandler),
+)
+"""Routes that a later release removes, like `handlers.routes.ROUTES` and before them."""

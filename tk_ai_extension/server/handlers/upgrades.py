@@ -15,7 +15,6 @@ from uuid import uuid4
 
 from tornado.ioloop import PeriodicCallback
 from tornado.iostream import IOStream, StreamClosedError
-from tornado.web import HTTPError
 from tornado.websocket import WebSocketProtocol13
 
 from tk_ai_extension.cli.connecting import PROTOCOLS, TOKEN_HEADER
@@ -33,7 +32,8 @@ from tk_ai_extension.cli.websocket import (
 )
 from tk_ai_extension.cli.wire import LONGEST_LINE
 from tk_ai_extension.model.callers import Caller, checked_key
-from tk_ai_extension.server.handlers.handler import TkAIHandler, allowed
+from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.server.handlers.handler import RouteError, TkAIHandler, allowed
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class UpgradeHandler(TkAIHandler):
             pings: Whether a WebSocket is pinged, since proxies drop idle connections.
 
         Raises:
-            HTTPError: 426, the request has no such upgrade.
+            RouteError: 426, the request has no such upgrade.
         """
         headers = self.request.headers
         protocol = headers.get("Upgrade", "").lower()
@@ -189,9 +189,7 @@ class UpgradeHandler(TkAIHandler):
             and headers.get("Sec-WebSocket-Protocol") == PROTOCOLS[0]
         )
         if protocol not in PROTOCOLS and not is_websocket:
-            raise HTTPError(
-                426, f"This route requires `Upgrade: {PROTOCOLS[0]}`; it is used by `nb`."
-            )
+            raise RouteError(426, Sentence("upgrade_missing", protocol=PROTOCOLS[0]))
         self.update_api_activity()
         task = asyncio.current_task()
         assert task is not None
