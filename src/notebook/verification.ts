@@ -77,9 +77,7 @@ export async function verify(
   } catch (error) {
     Notification.dismiss(shown);
     Notification.error(
-      error instanceof ApiError
-        ? sayProblem(error.problem, trans).join(' ').trim()
-        : String(error),
+      error instanceof ApiError ? sayProblem(error.problem, trans).join(' ').trim() : String(error),
       { autoClose: false }
     );
   }

@@ -35,7 +35,7 @@ _CODE_MAGIC = re.compile(r"^([ \t]*)%(?:time|prun|memit|mprun)[ \t]+(?!-)", re.M
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)[ \t]*(.*)")
 _PYTHON_MAGICS = frozenset({"time", "capture", "prun", "memit", "mprun", "snakeviz", "tk"})
 _MAGIC_LINE = re.compile(
-    r"^(?:ls|ll|pwd|who|whos|lsmagic|quickref|magic|hist|history)[ \t]*$", re.MULTILINE
+    r"^(?:ls|ll|pwd|who(?:s)?|lsmagic|quickref|magic|hist|history)[ \t]*$", re.MULTILINE
 )
 """Lines that are magics without their ``%``."""
 _ANY_NAMES = re.compile(
