@@ -22,7 +22,7 @@ LATER = {
     "diff-editor": 20_000,
     "notebook": 4_000,
     "self-test": 5_000,
-    "sentences": 6_500,
+    "sentences": 7_000,
 }
 """How the chunks are named that load later, and the bytes of each: when somebody connects a model, when a
 cell's diff or prompt is first shown, when a file is attached, code is completed or a command on cells or a

@@ -65,7 +65,7 @@ REFUSALS = {"internal_error", *(code for code, _ in ROUTE_ERRORS.values())}
 
 
 def _has_codes(error: dict[str, Any]) -> bool:
-    """Whether an error can be told by its code, and translated unless a tool raised it."""
+    """Whether an error is known by its code, and translated unless a tool raised it."""
     if error["code"] not in REFUSALS:
         return error["code"] in {each.code for each in _errors(ToolError)}
     return all(
@@ -82,7 +82,7 @@ def _errors(kind: type[ToolError]) -> Iterator[type[ToolError]]:
 
 @pytest.mark.proves("rest:errors")
 @pytest.mark.parametrize("status", [each for each in HTTPStatus if each >= 400])
-def test_every_status_is_an_error_with_codes_whoever_raises_it(status: HTTPStatus) -> None:
+def test_every_status_is_an_error_with_codes(status: HTTPStatus) -> None:
     raised: list[BaseException | None] = [
         None,
         ValueError("why"),

@@ -74,7 +74,7 @@ async def test_what_it_found_is_sent_with_codes_to_front_ends_only(interface):
     (problem,), (hidden,) = found.problems, found.hidden_state
     assert problem.message == "stdout differs; stdout is missing"
     assert hidden.message == "Cell 2 [1] ran before cell 1 [2]."
-    codes = [each.sentence and each.sentence.code for each in (problem, hidden)]
+    codes = [each.sentence and each.sentence["code"] for each in (problem, hidden)]
     assert codes == (["differences_two", "hidden_order"] if interface == "rest" else [None, None])
 
 

@@ -9,7 +9,8 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.model.sentences import Sentence, SentenceInfo, sentence_info
+from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.sentences import Sentence, sentence_info
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.verification.report import CellReport, NotebookReport
 from tk_ai_extension.workspace.runs import Run
@@ -28,8 +29,8 @@ class CellProblem(BaseModel):
     index: int
     status: Literal["differs", "failed", "not_run"]
     message: str
-    sentence: SentenceInfo | None = None
-    """The message for a front end that translates it."""
+    sentence: Json | None = None
+    """Code and parameters of the message, for a front end that translates it."""
     diff: str = ""
     """The beginning of a unified diff, or of the traceback."""
 
@@ -41,7 +42,8 @@ class HiddenState(BaseModel):
     cell: str
     index: int
     message: str
-    sentence: SentenceInfo | None = None
+    sentence: Json | None = None
+    """Code and parameters of the message, for a front end that translates it."""
 
 
 class VerificationSummary(BaseModel):
@@ -67,7 +69,7 @@ async def summarize(context: ToolContext, run: Run, report: VerificationRun) -> 
         return VerificationSummary(status="running", text=text, total=total, number=number)
     finished = report.finished
     # Agents read the English text only.
-    said = sentence_info if context.caller.interface == "rest" else _no_sentence
+    said = _sentence if context.caller.interface == "rest" else _no_sentence
     bad = [cell for cell in finished.cells if cell.is_bad]
     lines = [finished.summary]
     for cell in bad[:MAX_CELLS]:
@@ -106,6 +108,11 @@ def _position(run: Run) -> int:
     return run.steps.index(run.current) + 1 if run.steps else 0
 
 
+def _sentence(message: str) -> Json | None:
+    info = sentence_info(message)
+    return None if info is None else info.as_dict()
+
+
 def _no_sentence(_message: str) -> None:
     return None
 
@@ -114,7 +121,7 @@ def _two(first: str, second: str) -> str:
     return Sentence("differences_two", first=first, second=second)
 
 
-def _problem(cell: CellReport, said: Callable[[str], SentenceInfo | None]) -> CellProblem:
+def _problem(cell: CellReport, said: Callable[[str], Json | None]) -> CellProblem:
     messages = [cell.message] if cell.status == "failed" else [d.message for d in cell.differences]
     message = reduce(_two, messages)
     shown = [line.removeprefix("  ") for line in cell.as_lines(LINES) if line.startswith("  ")]

@@ -126,7 +126,7 @@ def refusal(status: int, error: BaseException | None) -> Json:
 
 
 class TypedErrorHandler(JupyterHandler):
-    """Responds with typed errors, as JSON, whoever raises them."""
+    """Responds with typed errors, as JSON, whether a tool or Jupyter raises them."""
 
     def write_json(self, value: Any) -> None:
         """Respond with JSON."""
