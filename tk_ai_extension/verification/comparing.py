@@ -36,8 +36,6 @@ VIEWS = ("application/vnd.jupyter.widget-view+json",)
 _MARKUP = ("text/html", "image/svg+xml", "application/javascript")
 _SOURCES = (*_MARKUP, "text/latex")
 """Types in which white space at the end of a line is invisible."""
-_REPR = re.compile(r"\s*<.*>\s*", re.DOTALL)
-_LINE_ENDS = re.compile(r"[ \t]+$|\s+\Z", re.MULTILINE)
 _TABLE = re.compile(r"<table\b", re.IGNORECASE)
 _FRAME = re.compile(r"^Cell In\[\d+\], line (\d+)", re.MULTILINE)
 _PLACES = (
@@ -217,9 +215,13 @@ def _bundles(stored: Json, new: Json, rules: Rules) -> Iterator[Difference]:
 
 def _is_only_named(stored: Json, new: Json) -> bool:
     """Whether the text on both sides is the name of an object that they show, as ``<Figure ...>``."""
-    texts = (each.get("text/plain") for each in (stored, new))
+    texts = [_joined(each["text/plain"]).strip() for each in (stored, new) if "text/plain" in each]
     is_shown = any(mime in new for mime in stored if mime != "text/plain")
-    return is_shown and all(text is None or _REPR.fullmatch(_joined(text)) for text in texts)
+    return is_shown and all(text.startswith("<") and text.endswith(">") for text in texts)
+
+
+def _without_line_ends(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.splitlines()).rstrip()
 
 
 def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[Difference]:
@@ -243,7 +245,7 @@ def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[Differen
     markup = mime in _MARKUP
     before, after = (rules.text(sanitise(each), markup=markup) for each in texts)
     if mime in _SOURCES:
-        before, after = (_LINE_ENDS.sub("", each) for each in (before, after))
+        before, after = (_without_line_ends(each) for each in (before, after))
     if before != after:
         yield Difference("text", mime, Sentence("output_differs", what=mime), before, after)
 
