@@ -158,7 +158,6 @@ async def test_a_kernel_that_lives_and_does_not_answer_is_busy_and_not_dead(
 ) -> None:
     kernel_id = await harmed()
     pid = server.manager.get_kernel(kernel_id).provisioner.pid
-    # Before anybody asks for it here: from then on it is being connected.
     stop_process(pid)
     kernels = JupyterKernels(server.manager, server.app.kernel_spec_manager, ready_timeout=0.5)
     bench = ExecutorBench(kernels, server.manager, "direct", kernel_id, harmed, server.request)
