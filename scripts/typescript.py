@@ -2,7 +2,8 @@
 
     python scripts/typescript.py
 
-writes `src/api/models.ts`, and `codeModels.ts`, `connectionModels.ts`, `sentenceTable.ts` beside it;
+writes `src/api/models.ts`, and `changeModels.ts`, `codeModels.ts`, `connectionModels.ts`,
+`sentenceTable.ts` beside it;
 `tests/test_frontend.py` fails where they are not what this makes.
 """
 
@@ -31,6 +32,7 @@ from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcom
 
 API = Path(__file__).parent.parent / "src" / "api"
 TARGET = API / "models.ts"
+CHANGES_TARGET = API / "changeModels.ts"
 CODE_TARGET = API / "codeModels.ts"
 CONNECTION_TARGET = API / "connectionModels.ts"
 SENTENCES_TARGET = API / "sentenceTable.ts"
@@ -39,16 +41,22 @@ SENT: tuple[Any, ...] = (
     models.EventHead,
     *models.CHAT_EVENTS,
     models.Activity,
-    models.ChangeList,
-    models.ChatChanges,
     models.ChatInfo,
     models.ErrorInfo,
     ModelsInfo,
     models.PermissionEvent,
     CellRun,
-    models.UndoneChanges,
 )
 """The models that the page reads, with all that they refer to."""
+
+CHANGES: tuple[Any, ...] = (
+    models.ChangeList,
+    models.ChatChanges,
+    models.NetChanges,
+    models.UndoneChanges,
+    models.UndoneTurn,
+)
+"""The models of changes, with what they refer to beyond `SENT`."""
 
 CODE: tuple[Any, ...] = (models.CompletedCode, models.EditedCell)
 """The models of code that the page asks for."""
@@ -98,6 +106,13 @@ def generate() -> str:
 def generate_code() -> str:
     """The module of code that the page asks for."""
     return "".join([HEAD, *_declarations(CODE, {})])
+
+
+def generate_changes() -> str:
+    """The module of changes to notebooks."""
+    known, found = definitions(SENT), definitions(CHANGES)
+    own = [_declared(name, found[name], {}) for name in sorted(found.keys() - known.keys())]
+    return "".join([HEAD, "\nimport type { TakenBack } from './models';\n\n", *own])
 
 
 def generate_connection() -> str:
@@ -244,6 +259,7 @@ def _quoted(text: str) -> str:
 
 if __name__ == "__main__":
     TARGET.write_text(generate(), encoding="utf-8")
+    CHANGES_TARGET.write_text(generate_changes(), encoding="utf-8")
     CONNECTION_TARGET.write_text(generate_connection(), encoding="utf-8")
     CODE_TARGET.write_text(generate_code(), encoding="utf-8")
     SENTENCES_TARGET.write_text(generate_sentences(), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import type { Mode } from './models';
 
+export type * from './changeModels';
 export type * from './models';
 
 /** The permission modes, from the strictest. */

@@ -85,48 +85,6 @@ export interface CellRun {
   data?: readonly unknown[];
   events?: readonly Readonly<Record<string, unknown>>[];
 }
-/** A change to a notebook. */
-export interface ChangeInfo {
-  /** The change's number, for undo. */
-  entry: number;
-  time: number;
-  author: string;
-  tool: string;
-  /** The turn of a chat. */
-  turn: string | null;
-  /** Whether an agent of yours made it. */
-  yours: boolean;
-  summary: string;
-  cells: readonly ChangedCell[];
-}
-export interface ChangeList {
-  changes: readonly ChangeInfo[];
-}
-/** A cell of a change. */
-export interface ChangedCell {
-  cell: string;
-  action: 'insert' | 'replace' | 'delete' | 'move' | 'outputs';
-  /** Unified diff of its source. */
-  diff: string;
-  truncated: boolean;
-}
-/** A change of a chat that was not undone. */
-export interface ChatChange {
-  /** As the event `cell_change` names it. */
-  entry: number;
-  turn: string | null;
-  /** Its path now. */
-  notebook: string;
-  time: number;
-  /** The cells whose change was not undone. */
-  cells: readonly string[];
-}
-/** The changes of a chat that were not undone. */
-export interface ChatChanges {
-  changes: readonly ChatChange[];
-  /** Earlier changes are not listed. */
-  since: number;
-}
 /** A chat. */
 export interface ChatInfo {
   id: string;
@@ -345,6 +303,12 @@ export interface ProposalStep {
   /** The title by its code; None where it has none. */
   sentence: SentenceInfo | null;
 }
+/** The chat was restored to before this turn: it and all later turns are replaced. */
+export interface RestoredEvent extends EventHead {
+  kind: 'restored';
+  /** What was undone in each notebook, and what stays. */
+  notebooks: readonly TakenBack[];
+}
 /** A request to the model failed and is retried. */
 export interface RetriedEvent extends EventHead {
   kind: 'retry';
@@ -388,6 +352,12 @@ export interface SentenceInfo {
   /** What stands in it: texts, numbers, or a sentence within it. */
   parameters: Readonly<Record<string, unknown>>;
 }
+/** The queued message of this turn was given to the running turn, which answers it. */
+export interface SteeredEvent extends EventHead {
+  kind: 'steered';
+  /** The running turn. */
+  into: string;
+}
 /** The result of an undo in one notebook. */
 export interface TakenBack {
   /** The path. */
@@ -396,6 +366,8 @@ export interface TakenBack {
   cells: readonly string[];
   /** Sentences that say which changes stay, and why. */
   left: readonly string[];
+  /** The keys of the cells of these changes, as far as they are known. */
+  stayed: readonly string[];
 }
 /** A piece of Claude's text. */
 export interface TextDeltaEvent extends EventHead {
@@ -413,6 +385,17 @@ export interface ThinkingDeltaEvent extends EventHead {
   block: number;
   start: number;
   text: string;
+}
+/** An item of the agent's to-do list. */
+export interface TodoItem {
+  text: string;
+  status: 'pending' | 'in_progress' | 'completed';
+}
+/** The agent's to-do list of the turn, as it is now. */
+export interface TodoListedEvent extends EventHead {
+  kind: 'todo_list';
+  /** All items, in order. */
+  items: readonly TodoItem[];
 }
 /** A call has ended. */
 export interface ToolAnsweredEvent extends EventHead {
@@ -451,9 +434,6 @@ export interface ToolProgressedEvent extends EventHead {
   message: string;
   sentence: SentenceInfo | null;
 }
-export interface UndoneChanges {
-  undone: readonly TakenBack[];
-}
 /** Usage of the turn. */
 export interface UsedEvent extends EventHead {
   kind: 'usage';
@@ -488,6 +468,9 @@ export type ChatEvent =
   | PlannedEvent
   | PlanSettledEvent
   | CellChangedEvent
+  | RestoredEvent
+  | SteeredEvent
+  | TodoListedEvent
   | UsedEvent
   | RetriedEvent
   | NoticedEvent

@@ -18,6 +18,7 @@ from tk_ai_extension.agent.events import (
     Retried,
     TextDelta,
     ThinkingDelta,
+    TodoListed,
     ToolAnswered,
     ToolCalled,
     Used,
@@ -81,6 +82,7 @@ AgentEvent = (
     | ToolCalled
     | ToolAnswered
     | Retried
+    | TodoListed
     | Used
     | Checkpoint
     | Working
@@ -235,6 +237,17 @@ class AgentSession(Protocol):
 
         Raises:
             AgentDied: The agent has ended and no event is left.
+        """
+        ...
+
+    async def steer(self, content: Sequence[ContentBlock]) -> bool:
+        """Add a message to the running turn; return whether the turn will answer it.
+
+        Called at any time. An agent that cannot do it, or has no running turn, returns False and
+        does nothing.
+
+        Raises:
+            AgentDied: The agent has ended.
         """
         ...
 

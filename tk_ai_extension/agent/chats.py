@@ -14,14 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
-from tk_ai_extension.agent.events import Done, Event, Failed, PlanSettled
-from tk_ai_extension.agent.log import ChatLog
+from tk_ai_extension.agent.chat_changes import ChatChanges, caller_of
+from tk_ai_extension.agent.chat_logs import ChatLogs
+from tk_ai_extension.agent.events import Event, PlanSettled
 from tk_ai_extension.agent.requests import AskingCell, ChatRequest, Message, PlanAnswer
 from tk_ai_extension.agent.services import ChatServices
 from tk_ai_extension.agent.session import ChatSession
 from tk_ai_extension.agent.transcripts import MAX_CHAT, Chat, storable
 from tk_ai_extension.model.agent_errors import (
-    AgentDied,
     AgentUnavailable,
     ChatElsewhere,
     PlanNotFound,
@@ -30,8 +30,7 @@ from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, PermissionDenied, ToolError
 from tk_ai_extension.model.sentences import Sentence
-from tk_ai_extension.workspace.journal import Touched
-from tk_ai_extension.workspace.undo_entries import TakenBack, undo_entries
+from tk_ai_extension.workspace.undo_entries import TakenBack
 
 logger = logging.getLogger(__name__)
 
@@ -61,9 +60,10 @@ class Chats:
     def __init__(self, services: ChatServices) -> None:
         self._services = services
         self._transcripts = services.transcripts
+        self.changes = ChatChanges(services.workspace, services.transcripts)
+        """What the chats changed."""
         self._live: dict[str, ChatSession] = {}
-        # Event logs of chats that have a session or a follower.
-        self._logs: WeakValueDictionary[str, ChatLog] = WeakValueDictionary()
+        self._logs = ChatLogs(services.transcripts)
         # Held while a chat is opened or closed.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # Sessions that are closing: their last events have to be saved first.
@@ -123,7 +123,7 @@ class Chats:
         """
         services = self._services
         chat = await self.get(user, chat_id)
-        await self._saved(chat.id)
+        await self._logs.save(chat.id)
         plan = await self._transcripts.plan(chat.id)
         if plan is None or plan.turn != answer.plan:
             raise PlanNotFound(Sentence("plan_missing"))
@@ -172,7 +172,7 @@ class Chats:
             ChatNotFound.
         """
         chat = await self.get(user, chat_id)
-        await self._saved(chat.id)
+        await self._logs.save(chat.id)
         return await self._transcripts.events(chat.id, after)
 
     async def page(self, user: str, chat_id: str, after: int = 0) -> tuple[list[Event], bool]:
@@ -182,7 +182,7 @@ class Chats:
             ChatNotFound.
         """
         chat = await self.get(user, chat_id)
-        await self._saved(chat.id)
+        await self._logs.save(chat.id)
         events = await self._transcripts.page(chat.id, after)
         return events, bool(events) and events[-1].id < await self._transcripts.last(chat.id)
 
@@ -198,9 +198,9 @@ class Chats:
         chat = await self.get(user, chat_id)
         async with self._lock(chat.id):
             await self._until_ended(chat.id)
-            log = await self._log(chat.id)
+            log = await self._logs.of(chat.id)
             if chat.id not in self._live:
-                await self._close_interrupted_turns(chat, log)
+                await self._logs.close_interrupted_turns(chat, log)
         if not 0 <= after <= log.last:
             raise InvalidArguments(
                 f"This chat has no event {after} yet.",
@@ -247,33 +247,45 @@ class Chats:
         cells: frozenset[str] | None = None,
         onwards: bool = False,
     ) -> list[TakenBack]:
-        """Undo a turn's changes that nobody has edited since; in each notebook all or none.
-
-        Args:
-            user: The owner of the chat.
-            chat_id: The chat.
-            turn: The turn.
-            cells: Keys of the cells to undo; None for all.
-            onwards: Also undo what the chat changed after that turn.
+        """Undo a turn's changes; see `ChatChanges.undo_turn`.
 
         Raises:
             ChatNotFound, NothingToUndo, or an error of the notebook.
         """
-        caller = _caller(await self.get(user, chat_id))
-        workspace = self._services.workspace
-        entries = await workspace.journal.undoable(caller, None, turn=turn)
-        if entries and onwards:
-            entries = await workspace.journal.undoable(caller, None, since=entries[-1].id - 1)
-        return await undo_entries(workspace, caller, entries, cells=cells, of="of a turn")
+        chat = await self.get(user, chat_id)
+        await self._logs.save(chat.id)
+        return await self.changes.undo_turn(chat, turn, cells=cells, onwards=onwards)
 
-    async def standing(self, user: str, chat_id: str) -> list[Touched]:
-        """List the chat's changes that nobody has undone, newest first.
+    async def restore(self, user: str, chat_id: str, turn: str) -> list[TakenBack]:
+        """Restore a chat and its notebooks to before a turn.
+
+        The turn and all later ones are stopped, their changes are undone unless somebody edited the
+        cell since, and the agent forgets them. They stay in the chat as replaced turns.
+
+        Raises:
+            ChatNotFound, ChatElsewhere.
+            InvalidArguments: the chat has no such turn, or it was already replaced or restored.
+        """
+        chat = await self.get(user, chat_id)
+        async with self._replacing.setdefault(chat.id, asyncio.Lock()):
+            session, replaced = await self._stop_from(chat, turn, chat.notebook)
+            try:
+                return await self._undo_from(chat, session, replaced)
+            finally:
+                if (live := self._live.get(chat.id)) is not None and not live.busy:
+                    self._on_idle(live)
+
+    async def steer(self, user: str, chat_id: str, turn: str) -> bool:
+        """Give a queued message to the running turn; return whether the agent took it.
+
+        A message that it does not take stays queued.
 
         Raises:
             ChatNotFound.
         """
-        caller = _caller(await self.get(user, chat_id))
-        return await self._services.workspace.journal.touched(caller)
+        chat = await self.get(user, chat_id)
+        live = self._live.get(chat.id)
+        return live is not None and await live.steer(turn)
 
     async def renamed(self, old: str, new: str) -> None:
         """Handle the rename of a notebook or of a folder above notebooks."""
@@ -303,18 +315,45 @@ class Chats:
         """
         # Of two messages that replace one turn, the second fails.
         async with self._replacing.setdefault(chat.id, asyncio.Lock()):
-            await self._saved(chat.id)
-            turns = await self._transcripts.turns(chat.id)
-            if turn not in turns:
-                raise InvalidArguments(
-                    f"The chat has no turn `{turn[:80]}` to replace.",
-                    hint="Another message may have replaced it: reload the chat.",
-                )
-            replaced = tuple(turns[turns.index(turn) :])
-            session = await self._open(chat, message.notebook)
-            for each in replaced:
-                await session.stop(each)
+            session, replaced = await self._stop_from(chat, turn, message.notebook)
+            if message.request.undo_replaced:
+                await self._undo_from(chat, session, replaced)
             return await self._send(chat, replace(message, replaces=replaced))
+
+    async def _stop_from(
+        self, chat: Chat, turn: str, notebook: str | None
+    ) -> tuple[ChatSession, tuple[str, ...]]:
+        """Stop a turn and those after it; return the chat's session and these turns.
+
+        Raises:
+            InvalidArguments: the chat has no such turn, or it was already replaced.
+            ChatNotFound, ChatElsewhere, LimitReached.
+        """
+        await self._logs.save(chat.id)
+        turns = await self._transcripts.turns(chat.id)
+        if turn not in turns:
+            raise InvalidArguments(
+                f"The chat has no turn `{turn[:80]}` to replace.",
+                hint="Another message may have replaced it: reload the chat.",
+            )
+        replaced = tuple(turns[turns.index(turn) :])
+        session = await self._open(chat, notebook)
+        for each in replaced:
+            await session.stop(each)
+        return session, replaced
+
+    async def _undo_from(
+        self, chat: Chat, session: ChatSession, replaced: tuple[str, ...]
+    ) -> list[TakenBack]:
+        """Undo what replaced turns changed, and publish it, so that they are forgotten."""
+        for each in replaced:
+            await session.until_ended(each)
+        await session.log.save()
+        taken = await self.changes.undo_from(chat, replaced[0])
+        # The session may have been released when its last turn was stopped.
+        session = await self._open(chat, chat.notebook)
+        session.restored(replaced, taken)
+        return taken
 
     async def _send(
         self, chat: Chat, message: Message, answer: PlanSettled | None = None
@@ -343,11 +382,10 @@ class Chats:
             # The agent's session may have received its id after the chat was read.
             chat = await self._transcripts.get(chat.user, chat.id)
             await self._transcripts.delete(chat)
-            if (log := self._logs.pop(chat.id, None)) is not None:
-                await log.close()
+            await self._logs.remove(chat.id)
         if chat.session is not None:
             await self._services.forget(chat.session)
-        self._services.workspace.forget(_caller(chat))
+        self._services.workspace.forget(caller_of(chat))
 
     async def _open(self, chat: Chat, notebook: str | None) -> ChatSession:
         """Return the session of a chat for a message that is sent without any await in between.
@@ -378,11 +416,6 @@ class Chats:
         """Whether a turn of a chat is running or queued in this server."""
         return (live := self._live.get(chat_id)) is not None and live.busy
 
-    async def _saved(self, chat_id: str) -> None:
-        """Wait until the transcript has all events of this server."""
-        if (log := self._logs.get(chat_id)) is not None:
-            await log.save()
-
     def _on_idle(self, session: ChatSession) -> None:
         """Release the chat of an idle session to other servers."""
         self._releasing.spawn(self._release(session), "tk-ai chat rests")
@@ -393,7 +426,7 @@ class Chats:
             *(session.close("The server stopped.") for session in sessions), *self._ending.values()
         )
         await self._releasing.join()
-        await asyncio.gather(*(log.close() for log in list(self._logs.values())))
+        await self._logs.close()
         await self._transcripts.close()
 
     async def _current(self, chat: Chat) -> ChatSession:
@@ -408,8 +441,8 @@ class Chats:
         await self._until_ended(chat.id)
         # The agent's session may have got its id since the chat was looked up.
         chat = await self._transcripts.get(chat.user, chat.id)
-        log = await self._log(chat.id)
-        await self._end_interrupted_turns(chat.id, log)
+        log = await self._logs.of(chat.id)
+        await self._logs.end_interrupted_turns(chat.id, log)
         plan = await self._transcripts.plan(chat.id)
         forgotten = await self._transcripts.forgotten(chat.id)
         if self._closing is not None:
@@ -438,38 +471,10 @@ class Chats:
     def _lock(self, chat_id: str) -> asyncio.Lock:
         return self._locks.setdefault(chat_id, asyncio.Lock())
 
-    async def _log(self, chat_id: str) -> ChatLog:
-        """Return the event log of a chat; the caller holds its lock."""
-        last = await self._transcripts.last(chat_id)
-        if (log := self._logs.get(chat_id)) is None:
-            self._logs[chat_id] = log = ChatLog(chat_id, self._transcripts, last)
-        log.catch_up(last)
-        return log
-
     async def _until_ended(self, chat_id: str) -> None:
         """Wait until a closing session of a chat has closed."""
         if (ending := self._ending.get(chat_id)) is not None:
             await asyncio.wait((ending,))
-
-    async def _close_interrupted_turns(self, chat: Chat, log: ChatLog) -> None:
-        """End interrupted turns of a chat in which no server is running a turn."""
-        if not await self._transcripts.unended(chat.id):
-            return
-        try:
-            await self._transcripts.claim(chat)
-        except ChatElsewhere:
-            # A turn without an end is running there.
-            return
-        await self._end_interrupted_turns(chat.id, log)
-        await log.save()
-        await self._transcripts.release(chat.id)
-
-    async def _end_interrupted_turns(self, chat_id: str, log: ChatLog) -> None:
-        """Add the missing end to turns of a server that was killed."""
-        await log.save()
-        for turn in await self._transcripts.unended(chat_id):
-            log.add(turn, Failed.of(AgentDied(Sentence("server_stopped_turn"))))
-            log.add(turn, Done("failed"))
 
     def _make_room(self) -> None:
         if len(self._live) < self._services.settings.max_live:
@@ -493,8 +498,3 @@ class Chats:
                 del self._ending[session.id]
 
         task.add_done_callback(left)
-
-
-def _caller(chat: Chat) -> Caller:
-    """Return a chat as a caller outside of any turn, for a person's own actions on its changes."""
-    return Caller(user=chat.user, key=chat.id, interface="chat", name=chat.user)

@@ -14,6 +14,7 @@ from tk_ai_extension.model.error_info import error_info
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import SentenceInfo
+from tk_ai_extension.workspace.undo_entries import TakenBack
 
 End = Literal["done", "stopped", "failed"]
 """How a turn ended."""
@@ -251,6 +252,53 @@ class CellChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Restored:
+    """The chat was restored to before this turn: it and all later turns are replaced.
+
+    Attributes:
+        notebooks: What was undone in each notebook, and what stays.
+    """
+
+    kind: ClassVar[str] = "restored"
+
+    notebooks: list[TakenBack]
+
+
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """The queued message of this turn was given to the running turn, which answers it.
+
+    Attributes:
+        into: The running turn.
+    """
+
+    kind: ClassVar[str] = "steered"
+
+    into: str
+
+
+@dataclass(frozen=True, slots=True)
+class TodoItem:
+    """An item of the agent's to-do list."""
+
+    text: str
+    status: Literal["pending", "in_progress", "completed"]
+
+
+@dataclass(frozen=True, slots=True)
+class TodoListed:
+    """The agent's to-do list of the turn, as it is now.
+
+    Attributes:
+        items: All items, in order.
+    """
+
+    kind: ClassVar[str] = "todo_list"
+
+    items: list[TodoItem]
+
+
+@dataclass(frozen=True, slots=True)
 class Used:
     """Usage of the turn.
 
@@ -348,6 +396,9 @@ EventPayload = (
     | Planned
     | PlanSettled
     | CellChanged
+    | Restored
+    | Steered
+    | TodoListed
     | Used
     | Retried
     | Noticed

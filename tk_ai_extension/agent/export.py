@@ -73,12 +73,13 @@ def _replaced(events: Sequence[Event]) -> set[str]:
     counting: list[str] = []
     found: set[str] = set()
     for event in events:
-        if event.kind == "message":
+        if event.kind in ("message", "restored"):
             # Missing in transcripts of older versions.
-            replaces = event.data.get("replaces")
+            replaces = event.data.get("replaces") if event.kind == "message" else event.turn
             if replaces in counting:
                 found.update(counting[counting.index(replaces) :])
                 del counting[counting.index(replaces) :]
+        if event.kind == "message":
             counting.append(event.turn)
     return found
 

@@ -127,6 +127,8 @@ class ChatRequest(_Strict):
     replaces: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     """The turn of the chat that it replaces: Claude continues from before it. Running turns of
     the chat are stopped; changes of the replaced turns to notebooks are kept."""
+    undo_replaced: bool = False
+    """With `replaces`: undo what the replaced turns changed, as a restore does."""
     latest: bool = False
     """Without `chat`: continue the newest one whose last message was about this notebook (or,
     without `notebook`, about none), if there is one."""
@@ -139,6 +141,8 @@ class ChatRequest(_Strict):
             raise PydanticCustomError("empty_message", "`message` is empty")
         if self.replaces is not None and self.chat is None:
             raise PydanticCustomError("no_chat", "`replaces` requires `chat`")
+        if self.undo_replaced and self.replaces is None:
+            raise PydanticCustomError("no_turn", "`undo_replaced` requires `replaces`")
         return self
 
 

@@ -32,13 +32,16 @@ from tk_ai_extension.agent.events import (
     Noticed,
     Planned,
     PlanSettled,
+    Restored,
     Retried,
     Sent,
+    Steered,
 )
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.requests import Message
 from tk_ai_extension.agent.services import ChatServices
 from tk_ai_extension.agent.transcripts import Chat
+from tk_ai_extension.agent.turn_queue import TurnQueue
 from tk_ai_extension.agent.turns import Turn
 from tk_ai_extension.mcp.descriptions import error_content
 from tk_ai_extension.model.agent_errors import (
@@ -50,6 +53,7 @@ from tk_ai_extension.model.agent_errors import (
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InternalError, LimitReached, ToolError
 from tk_ai_extension.model.sentences import Sentence, sentence_info
+from tk_ai_extension.workspace.undo_entries import TakenBack
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +98,7 @@ class ChatSession:
         self._replaced = tuple(forgotten)
         self._on_idle = on_idle
         self._on_expired = on_expired
-        self._waiting: asyncio.Queue[Turn] = asyncio.Queue()
+        self._waiting = TurnQueue()
         self._turn: Turn | None = None
         self._agent: AgentSession | None = None
         self._provider: ModelProvider | None = None
@@ -106,7 +110,7 @@ class ChatSession:
     @property
     def busy(self) -> bool:
         """Whether a turn is running or queued."""
-        return self._turn is not None or not self._waiting.empty()
+        return self._turn is not None or len(self._waiting) > 0
 
     @property
     def notebooks(self) -> set[str]:
@@ -130,7 +134,7 @@ class ChatSession:
         """
         if answer is not None and answer.plan != self._plan:
             raise PlanNotFound(Sentence("plan_missing"))
-        if self._waiting.qsize() >= MAX_TURNS:
+        if len(self._waiting) >= MAX_TURNS:
             raise LimitReached(Sentence("messages_many", count=MAX_TURNS))
         turn_id = secrets.token_hex(6)
         caller = Caller(
@@ -152,7 +156,7 @@ class ChatSession:
                 self._services.workspace.policy.mode(caller),
                 message.model,
                 [attachment.label for attachment in message.request.attachments],
-                self._waiting.qsize() + (self._turn is not None),
+                len(self._waiting) + (self._turn is not None),
                 message.request.active_cell,
                 message.replaces[0] if message.replaces else None,
             )
@@ -160,7 +164,7 @@ class ChatSession:
         if self._plan is not None:
             turn.publish(answer or PlanSettled(self._plan, "passed"))
             self._plan = None
-        self._waiting.put_nowait(turn)
+        self._waiting.put(turn)
         return turn_id
 
     async def stop(
@@ -173,13 +177,9 @@ class ChatSession:
             why: Reason for the results of the running calls, a sentence.
         """
         stopped = False
-        waiting = [self._waiting.get_nowait() for _ in range(self._waiting.qsize())]
-        for turn in waiting:
-            if only in (None, turn.id):
-                stopped = True
-                turn.publish(Done("stopped"))
-            else:
-                self._waiting.put_nowait(turn)
+        for turn in self._waiting.take_all(only):
+            stopped = True
+            turn.publish(Done("stopped"))
         turn = self._turn
         if turn is not None and only in (None, turn.id):
             stopped = True
@@ -197,6 +197,48 @@ class ChatSession:
             self._on_idle(self)
         return stopped
 
+    async def until_ended(self, turn_id: str) -> None:
+        """Wait until a turn does not run any more and its changes are in the journal."""
+        if self._turn is not None and self._turn.id == turn_id:
+            await self._turn.ended.wait()
+
+    def restored(self, turns: Sequence[str], notebooks: Sequence[TakenBack]) -> None:
+        """Forget turns whose changes were undone, and publish it; they do not run any more."""
+        self._replaced += tuple(turns)
+        if self._plan in turns:
+            self._plan = None
+        self.log.add(turns[0], Restored(list(notebooks)))
+
+    async def steer(self, turn_id: str) -> bool:
+        """Give a queued message to the agent of the running turn; return whether it took it.
+
+        A message about another notebook, or one that replaces turns, is not given. What is not taken
+        stays queued at its place.
+        """
+        running, agent = self._turn, self._agent
+        queued = self._waiting.find(turn_id)
+        if running is None or agent is None or queued is None or not _continues(queued, running):
+            return False
+        message = queued.message
+        services = self._services
+        blocks = await content(services.workspace, services.registry, running.caller, message)
+        # Meanwhile it may have begun, or another caller has given it.
+        is_queued = self._waiting.find(turn_id) is queued
+        if self._turn is not running or not is_queued or running.stopped is not None:
+            return False
+        place = self._waiting.take(queued)
+        try:
+            taken = await agent.steer(blocks)
+        except AgentDied as error:
+            logger.info("%s", error.message)
+            taken = False
+        if not taken:
+            self._waiting.put(queued, place)
+            return False
+        queued.publish(Steered(running.id))
+        queued.publish(Done("done"))
+        return True
+
     async def close(self, why: str) -> None:
         """Stop the running turn, close the agent and flush the log."""
         await self.stop(why=why)
@@ -213,7 +255,7 @@ class ChatSession:
                 async with asyncio.timeout(self._services.settings.idle):
                     turn = await self._waiting.get()
             except TimeoutError:
-                if self._waiting.empty():
+                if not self._waiting:
                     self._on_expired(self)
                     return
                 continue
@@ -437,6 +479,16 @@ class ChatSession:
         found = self._services.workspace.turns.turn_of(token, self.user)
         assert isinstance(found, Turn)
         return found
+
+
+def _continues(queued: Turn, running: Turn) -> bool:
+    """Return whether a running turn can answer a queued message, too."""
+    message = queued.message
+    return (
+        message.notebook == running.message.notebook
+        and message.asking is None
+        and not message.replaces
+    )
 
 
 async def _provider(backend: AgentBackend) -> ModelProvider:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 
-from tk_ai_extension.agent.backend import AgentEvent, TurnEnded
+from tk_ai_extension.agent.backend import AgentEvent, ContentBlock, TurnEnded
 from tk_ai_extension.model.errors import InternalError
 
 
@@ -30,6 +30,11 @@ class TaskSession:
     async def receive(self) -> AgentEvent:
         """Return the next event."""
         return await self.events.get()
+
+    async def steer(self, content: Sequence[ContentBlock]) -> bool:
+        """Take no message into a running turn."""
+        del content
+        return False
 
     async def interrupt(self) -> None:
         """End the running turn."""

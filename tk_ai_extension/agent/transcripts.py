@@ -99,10 +99,15 @@ SELECT {_COLUMNS} FROM (
 """  # noqa: S608 (names)
 
 _ANSWERED = """
-SELECT turn, json_extract(data, '$.replaces'), turn IN (
+SELECT turn, kind, json_extract(data, '$.replaces'), turn IN (
     SELECT turn FROM events WHERE chat = ?1 AND kind IN ('text', 'thinking', 'tool_call')
 )
-FROM events WHERE chat = ?1 AND kind = 'message' ORDER BY id
+FROM events WHERE chat = ?1 AND kind IN ('message', 'restored') ORDER BY id
+"""
+
+_TURNS = """
+SELECT turn, kind, json_extract(data, '$.replaces') FROM events
+WHERE chat = ? AND kind IN ('message', 'restored') ORDER BY id
 """
 
 
@@ -314,7 +319,7 @@ class Transcripts:
         """Return the pending plan of a chat: no message was sent since it was made."""
         rows = await self._rows(
             "SELECT id, turn, time, kind, data FROM events"
-            " WHERE chat = ? AND kind IN ('plan', 'message') ORDER BY id DESC LIMIT 1",
+            " WHERE chat = ? AND kind IN ('plan', 'message', 'restored') ORDER BY id DESC LIMIT 1",
             chat_id,
         )
         for number, turn, at, kind, data in rows:
@@ -333,27 +338,33 @@ class Transcripts:
     async def turns(self, chat_id: str) -> Sequence[str]:
         """Return the turns of a chat that were not replaced, oldest first."""
         found: list[str] = []
-        for turn, replaces in await self._rows(
-            "SELECT turn, json_extract(data, '$.replaces') FROM events"
-            " WHERE chat = ? AND kind = 'message' ORDER BY id",
-            chat_id,
-        ):
-            if replaces in found:
-                del found[found.index(replaces) :]
-            found.append(turn)
+        for turn, kind, replaces in await self._rows(_TURNS, chat_id):
+            first = turn if kind == "restored" else replaces
+            if first in found:
+                del found[found.index(first) :]
+            if kind == "message":
+                found.append(turn)
         return found
+
+    async def onwards(self, chat_id: str, turn: str) -> Sequence[str]:
+        """Return a turn and all later ones of a chat, also the replaced ones, oldest first."""
+        rows = await self._rows(_TURNS, chat_id)
+        turns = [each for each, kind, _ in rows if kind == "message"]
+        return turns[turns.index(turn) :] if turn in turns else []
 
     async def forgotten(self, chat_id: str) -> Sequence[str]:
         """Return the replaced turns, if no response has begun since."""
         found: list[str] = []
         forgotten: list[str] = []
-        for turn, replaces, answered in await self._rows(_ANSWERED, chat_id):
-            if replaces in found:
-                forgotten += found[found.index(replaces) :]
-                del found[found.index(replaces) :]
-            found.append(turn)
-            if answered:
-                forgotten.clear()
+        for turn, kind, replaces, answered in await self._rows(_ANSWERED, chat_id):
+            first = turn if kind == "restored" else replaces
+            if first in found:
+                forgotten += found[found.index(first) :]
+                del found[found.index(first) :]
+            if kind == "message":
+                found.append(turn)
+                if answered:
+                    forgotten.clear()
         return forgotten
 
     async def answered(self, chat_id: str, turns: Sequence[str]) -> bool:

@@ -69,6 +69,7 @@ class Turn:
         context: The sender's context variables, which select the provider, even
             if the message was queued.
         over: Whether its end was published: no event follows it.
+        ended: Set with its end.
     """
 
     id: str
@@ -82,6 +83,7 @@ class Turn:
     calls: set[asyncio.Task[Any]] = field(default_factory=set["asyncio.Task[Any]"])
     context: Context = field(default_factory=copy_context)
     over: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
     why_stopped: str = Sentence("call_stopped_turn_over")
     _known: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     _answered: set[str] = field(default_factory=set[str])
@@ -140,6 +142,7 @@ class Turn:
                 self._known.setdefault(call, asyncio.Event()).set()
             case Done():
                 self.over = True
+                self.ended.set()
                 if asking is not None:
                     self.workspace.questions.end(asking.kernel_id, self.caller)
             case _:

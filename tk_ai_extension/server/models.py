@@ -34,6 +34,18 @@ from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.model.sentences import SentenceInfo
+from tk_ai_extension.server.turn_models import (
+    ChatChange,
+    ChatChanges,
+    Given,
+    NetChanges,
+    RequestBody,
+    Stopped,
+    StopRequest,
+    TurnRequest,
+    UndoneTurn,
+    UndoTurn,
+)
 from tk_ai_extension.tools.schemas import parsed
 from tk_ai_extension.workspace.activity import Activity
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
@@ -43,6 +55,8 @@ from tk_ai_extension.workspace.undo_entries import TakenBack
 __all__ = [
     "Activity",
     "Attachment",
+    "ChatChange",
+    "ChatChanges",
     "ChatRequest",
     "CompletedCode",
     "CompletionRequest",
@@ -50,7 +64,14 @@ __all__ = [
     "ConnectionInfo",
     "EditRequest",
     "EditedCell",
+    "Given",
+    "NetChanges",
     "PlanAnswer",
+    "StopRequest",
+    "Stopped",
+    "TurnRequest",
+    "UndoTurn",
+    "UndoneTurn",
     "parsed",
 ]
 
@@ -59,31 +80,13 @@ __all__ = [
 _Name = Annotated[str, Field(min_length=1)]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class ChatTitle(_Body):
+class ChatTitle(RequestBody):
     """The new title of a chat."""
 
     title: Annotated[str, Field(pattern=r"\S")]
 
 
-class StopRequest(_Body):
-    """The turns to stop: the running and queued ones, or one turn."""
-
-    turn: str | None = None
-
-
-class UndoTurn(_Body):
-    """The changes to undo: a turn's, of some cells or all, optionally with later turns."""
-
-    turn: str
-    cells: list[str] | None = None
-    onwards: bool = False
-
-
-class UndoChanges(_Body):
+class UndoChanges(RequestBody):
     """The changes to undo: by their numbers in a notebook, of some cells or all."""
 
     notebook: _Name
@@ -91,14 +94,14 @@ class UndoChanges(_Body):
     cells: Annotated[list[str], Field(min_length=1)] | None = None
 
 
-class PermissionAnswer(_Body):
+class PermissionAnswer(RequestBody):
     """A person's answer; with `deny` an optional message to the caller."""
 
     answer: Answer
     message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
 
 
-class TrustRequest(_Body):
+class TrustRequest(RequestBody):
     """Trust in the root folder's file of keys."""
 
     trusted: Literal[True]
@@ -290,37 +293,7 @@ class FailedTurn(TurnAnswer):
 
 
 Deleted = TypedDict("Deleted", {"deleted": str})
-Stopped = TypedDict("Stopped", {"stopped": bool})
 
-
-class ChatChange(TypedDict):
-    """A change of a chat that was not undone.
-
-    Attributes:
-        entry: As the event `cell_change` names it.
-        notebook: Its path now.
-        cells: The cells whose change was not undone.
-    """
-
-    entry: int
-    turn: str | None
-    notebook: str
-    time: float
-    cells: list[str]
-
-
-class ChatChanges(TypedDict):
-    """The changes of a chat that were not undone.
-
-    Attributes:
-        since: Earlier changes are not listed.
-    """
-
-    changes: list[ChatChange]
-    since: float
-
-
-UndoneTurn = TypedDict("UndoneTurn", {"notebooks": list[TakenBack]})
 
 # --- answers: changes to a notebook
 

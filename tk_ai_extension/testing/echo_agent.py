@@ -3,7 +3,7 @@
 Its sessions are in memory. A message is one of
 
 - ``call TOOL {"argument": …}``: it calls the tool and responds with the result;
-- ``wait``: it writes a word and runs until it is interrupted;
+- ``wait``: it writes a word and runs until it is interrupted, or given a message, which it echoes;
 - ``recall``: it responds with all messages in its history;
 - anything else: it responds with the message.
 
@@ -106,6 +106,14 @@ class EchoSession(TaskSession):
         self._call_tool = call
         self._session = session
         self._kept = kept
+        self._given: asyncio.Future[str] | None = None
+
+    async def steer(self, content: Sequence[ContentBlock]) -> bool:
+        """Take a message into a turn that waits."""
+        if self._given is None or self._given.done():
+            return False
+        self._given.set_result(_text(content))
+        return True
 
     async def send(
         self,
@@ -117,7 +125,7 @@ class EchoSession(TaskSession):
         """Begin a turn."""
         if model != MODEL:
             raise AgentDied(f"The echo has no model {model}.")
-        text = next(each.text for each in reversed(content) if isinstance(each, TextBlock))
+        text = _text(content)
         self._kept.append(text)
         self._echo.credentials.append(credential)
         self.begin(self._answer(text, credential))
@@ -130,7 +138,10 @@ class EchoSession(TaskSession):
                     await self._call(credential, tool, arguments)
                 case ["wait"]:
                     self.events.put_nowait(TextDelta(0, 0, "Waiting."))
-                    await asyncio.Event().wait()
+                    self._given = asyncio.get_running_loop().create_future()
+                    given = await self._given
+                    self._kept.append(given)
+                    self.events.put_nowait(TextDelta(1, 0, given))
                 case ["recall"]:
                     said = "\n".join(self._kept[:-1])
                     self.events.put_nowait(TextDelta(0, 0, said))
@@ -146,3 +157,7 @@ class EchoSession(TaskSession):
         result = await self._call_tool(credential.token, call, tool, given)
         texts = [each.text for each in result.content if isinstance(each, types.TextContent)]
         self.events.put_nowait(TextDelta(0, 0, "\n".join(texts)))
+
+
+def _text(content: Sequence[ContentBlock]) -> str:
+    return next(each.text for each in reversed(content) if isinstance(each, TextBlock))

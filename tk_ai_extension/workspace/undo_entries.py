@@ -27,11 +27,13 @@ class TakenBack:
         notebook: The path.
         cells: The keys of the restored cells.
         left: Sentences that say which changes stay, and why.
+        stayed: The keys of the cells of these changes, as far as they are known.
     """
 
     notebook: str
     cells: tuple[str, ...]
     left: tuple[str, ...]
+    stayed: tuple[str, ...] = ()
 
 
 async def undo_entries(
@@ -87,7 +89,7 @@ async def _undo_in_notebook(
     snapshot = await document.read()
     undo = await run_off_loop_if_large(len(snapshot.cells), partial(plan_undo, entries, snapshot))
     if not undo.operations:
-        return TakenBack(path, (), undo.left)
+        return TakenBack(path, (), undo.left, undo.stayed)
     count = len(undo.entries)
     summary = f"undid {count} change{'' if count == 1 else 's'} {of}".rstrip()
     operations = anchored(snapshot, undo.operations)
@@ -99,4 +101,4 @@ async def _undo_in_notebook(
     left = {one: others[one] for one in undo.entries if one in others}
     await editing.record_undo(workspace, caller, path, applied, whole, left=left)
     changed = dict.fromkeys(change.cell for change in applied.changes)
-    return TakenBack(path, tuple(changed), undo.left)
+    return TakenBack(path, tuple(changed), undo.left, undo.stayed)

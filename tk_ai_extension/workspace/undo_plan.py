@@ -34,11 +34,13 @@ class UndoPlan:
         operations: The operations, applied all or none.
         entries: The ids of the entries that are undone at least in part, newest first.
         left: Sentences that say which changes stay, and why.
+        stayed: The keys of the cells of these changes.
     """
 
     operations: tuple[Operation, ...]
     entries: tuple[int, ...]
     left: tuple[str, ...]
+    stayed: tuple[str, ...] = ()
 
 
 def plan_undo(entries: Sequence[JournalEntry], snapshot: Snapshot) -> UndoPlan:
@@ -54,7 +56,8 @@ def plan_undo(entries: Sequence[JournalEntry], snapshot: Snapshot) -> UndoPlan:
         if target.undo(entry.changes):
             undone.append(entry.id)
             target.left += [entry.note] if entry.note else []
-    return UndoPlan(tuple(target.operations()), tuple(undone), tuple(dict.fromkeys(target.left)))
+    left = tuple(dict.fromkeys(target.left))
+    return UndoPlan(tuple(target.operations()), tuple(undone), left, tuple(target.blocked))
 
 
 def inverse_operations(
@@ -119,7 +122,7 @@ class _Target:
         for row in self._rows:
             self._by_id[row.id or ""].append(row)
         # If a change of a cell stays, its earlier changes stay too.
-        self._blocked: set[str] = set()
+        self.blocked: dict[str, None] = {}
         # The same for all cells without an id: their positions may have shifted.
         self._numbers_blocked = False
 
@@ -128,7 +131,7 @@ class _Target:
         any_undone = False
         for change in reversed(changes):
             numbered = not _by_id(change)
-            if change.cell in self._blocked or (numbered and self._numbers_blocked):
+            if change.cell in self.blocked or (numbered and self._numbers_blocked):
                 reason: str | None = "a later change of it was not undone"
             else:
                 reason = self._undo(change)
@@ -136,7 +139,7 @@ class _Target:
                 any_undone = True
             else:
                 self.left.append(f"Cell @{change.cell} was not reverted: {reason}.")
-                self._blocked.add(change.cell)
+                self.blocked[change.cell] = None
                 self._numbers_blocked |= numbered
         return any_undone
 

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from tk_ai_extension.agent.acp.calls import CallBook, ReportedCall, mapping
 from tk_ai_extension.agent.backend import AgentEvent, Working
-from tk_ai_extension.agent.events import TextDelta, ThinkingDelta, ToolAnswered, ToolCalled, Used
+from tk_ai_extension.agent.events import (
+    TextDelta,
+    ThinkingDelta,
+    TodoItem,
+    TodoListed,
+    ToolAnswered,
+    ToolCalled,
+    Used,
+)
 
 MAX_TEXT = 20_000
 """Maximum length of the output of an agent's own tool, in characters."""
 MAX_TURN = 20_000_000
 """Maximum length of an agent's text in a turn, in characters."""
 
-_MARKS: Mapping[str, str] = {"completed": "x", "in_progress": "~"}
+MAX_TODO = 100
+"""Maximum number of items of a to-do list."""
+MAX_TODO_TEXT = 500
+"""Maximum length of an item, in characters."""
+
+
+_STATUS: Mapping[str, Literal["pending", "in_progress", "completed"]] = {
+    "pending": "pending",
+    "in_progress": "in_progress",
+    "completed": "completed",
+}
 
 
 class TooMuchText(Exception):
@@ -73,9 +91,7 @@ class Translator:
             case "agent_thought_chunk":
                 yield from self._text("thinking", _text(update.get("content")))
             case "plan":
-                self._kind = ""
-                yield from self._text("thinking", _plan(update))
-                self._kind = ""
+                yield TodoListed(_todo(update))
             case "tool_call" | "tool_call_update":
                 yield from self._call(self.calls.report(update))
             case "usage_update":
@@ -142,13 +158,14 @@ def _text(content: Any) -> str:
             return f"[{kind}]"
 
 
-def _plan(update: Mapping[str, Any]) -> str:
+def _todo(update: Mapping[str, Any]) -> list[TodoItem]:
+    """Return the items of a plan, in the protocol the agent's list of tasks."""
     entries: Any = update.get("entries") or ()
-    lines = [
-        f"- [{_MARKS.get(str(entry.get('status')), ' ')}] {entry.get('content', '')}"
-        for entry in entries
+    return [
+        TodoItem(str(entry.get("content", ""))[:MAX_TODO_TEXT], _STATUS[str(entry.get("status"))])
+        for entry in entries[:MAX_TODO]
+        if str(entry.get("status")) in _STATUS
     ]
-    return "\n".join(lines)
 
 
 def used(

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import mcp_types as types
 
@@ -166,8 +167,8 @@ class ClaudeSession:
 
     @property
     def alive(self) -> bool:
-        """Whether the process is running, as far as is known."""
-        return not self._reading.done()
+        """Whether the process is running and has no message left of an interrupted turn."""
+        return not self._reading.done() and not self._translator.abandoned
 
     async def send(
         self,
@@ -179,23 +180,32 @@ class ClaudeSession:
         """Begin a turn."""
         import claude_agent_sdk as sdk
 
-        async def message() -> AsyncIterator[Json]:
-            yield {
-                "type": "user",
-                "message": {"role": "user", "content": [_block(each) for each in content]},
-                "parent_tool_use_id": None,
-            }
-
         self._turn.token = credential.token
         self._translator = Translator(self._meter, self._redact)
         try:
             if model != self._model:
                 await self._client.set_model(model)
                 self._model = model
-            await self._client.query(message())
+            await self._client.query(_message(content))
         except sdk.ClaudeSDKError as error:
             said = self._redact(str(error))
             raise AgentDied(Sentence("agent_ended_why", why=said)) from error
+
+    async def steer(self, content: Sequence[ContentBlock]) -> bool:
+        """Add a message to the running turn."""
+        import claude_agent_sdk as sdk
+
+        if not self._translator.running:
+            return False
+        message_id = str(uuid4())
+        self._translator.steered.add(message_id)
+        try:
+            await self._client.query(_message(content, message_id))
+        except sdk.ClaudeSDKError as error:
+            self._translator.steered.discard(message_id)
+            said = self._redact(str(error))
+            raise AgentDied(Sentence("agent_ended_why", why=said)) from error
+        return True
 
     async def receive(self) -> AgentEvent:
         """Return the next event."""
@@ -207,6 +217,7 @@ class ClaudeSession:
 
     async def interrupt(self) -> None:
         """End the running turn; its result follows."""
+        self._translator.interrupted = True
         try:
             async with asyncio.timeout(STOP_TIMEOUT):
                 await self._client.interrupt()
@@ -219,7 +230,7 @@ class ClaudeSession:
     async def close(self) -> None:
         """End the process."""
         # The SDK would wait some seconds for a busy process to end by itself.
-        if self.alive and not self._unresponsive:
+        if not self._reading.done() and not self._unresponsive:
             try:
                 await self.interrupt()
             except AgentDied as error:
@@ -248,6 +259,18 @@ class ClaudeSession:
 def _import_sdk() -> None:
     with gc_paused():
         import_module("claude_agent_sdk")
+
+
+async def _message(
+    content: Sequence[ContentBlock], message_id: str | None = None
+) -> AsyncIterator[Json]:
+    """Yield the message of a person, with the id that the process repeats when it takes it."""
+    yield {
+        "type": "user",
+        "message": {"role": "user", "content": [_block(each) for each in content]},
+        "parent_tool_use_id": None,
+        **({} if message_id is None else {"uuid": message_id}),
+    }
 
 
 def _block(block: ContentBlock) -> Json:
@@ -298,6 +321,8 @@ def _options(
         env=without(os.environ, environment),
         stderr=lambda line: logger.debug("claude: %s", provider.redact(line)),
         max_buffer_size=64 << 20,
+        # Says when a message that is added to a running turn is taken.
+        extra_args={"replay-user-messages": None},
     )
 
 

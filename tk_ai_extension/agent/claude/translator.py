@@ -84,6 +84,13 @@ class Translator:
     def __init__(self, meter: CostMeter, redact: Callable[[str], str] = str) -> None:
         self._meter = meter
         self._redact = redact
+        self.steered: set[str] = set()
+        """The ids of the messages that were added to the turn and not taken yet."""
+        self.interrupted = False
+        """Whether the turn was interrupted: then the next result is its end."""
+        self.running = True
+        """Whether the turn has not ended."""
+        self._used: Used | None = None
         # Tool names of the calls so far, by call id.
         self._called: dict[str, str] = {}
         # The session's last entry, for forking it (`resume_session_at`).
@@ -94,6 +101,11 @@ class Translator:
         self._first: int | None = None
         self._numbers: dict[int, int] = {}
         self._lengths: dict[int, int] = {}
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the turn has ended without taking all messages: the process may still answer them."""
+        return not self.running and bool(self.steered)
 
     def translate(self, message: Message) -> list[AgentEvent]:
         """Return the events of a message, at least one."""
@@ -114,13 +126,18 @@ class Translator:
                         yield ToolCalled(block.id, tool, dict(block.input))
             case sdk.UserMessage(content=list(blocks)):
                 self._position = message.uuid or self._position
+                self.steered.discard(message.uuid or "")
                 for block in blocks:
                     if isinstance(block, sdk.ToolResultBlock):
                         yield self._answered(block)
             case sdk.ResultMessage():
-                yield _used(message, self._meter.turn(message))
+                self._used = _sum(self._used, _used(message, self._meter.turn(message)))
+                yield self._used
                 yield Checkpoint(message.session_id, self._position)
-                yield TurnEnded(failure(message, self._redact))
+                # A message that came too late for this answer is answered next.
+                if self.interrupted or not self.steered:
+                    self.running = False
+                    yield TurnEnded(failure(message, self._redact))
             case sdk.SystemMessage():
                 yield from _system(message.subtype, message.data)
             case _:
@@ -235,6 +252,23 @@ def _used(result: ResultMessage, cost: float | None) -> Used:
         session_cost_usd=result.total_cost_usd,
         seconds=round(result.duration_ms / 1000, 3),
         requests=result.num_turns,
+    )
+
+
+def _sum(before: Used | None, used: Used) -> Used:
+    """Return the usage of a turn with several answers."""
+    if before is None:
+        return used
+    costs = (before.cost_usd, used.cost_usd)
+    return Used(
+        input_tokens=before.input_tokens + used.input_tokens,
+        output_tokens=before.output_tokens + used.output_tokens,
+        cache_read_tokens=before.cache_read_tokens + used.cache_read_tokens,
+        cache_write_tokens=before.cache_write_tokens + used.cache_write_tokens,
+        cost_usd=None if None in costs else round(sum(each or 0.0 for each in costs), 9),
+        session_cost_usd=used.session_cost_usd,
+        seconds=round(before.seconds + used.seconds, 3),
+        requests=before.requests + used.requests,
     )
 
 

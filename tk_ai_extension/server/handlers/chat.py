@@ -33,11 +33,14 @@ if TYPE_CHECKING:
         ChatTitle,
         Deleted,
         FailedTurn,
+        Given,
+        NetChanges,
         PlanAnswer,
         Stopped,
         StopRequest,
         TrustRequest,
         TurnAnswer,
+        TurnRequest,
         UndoneTurn,
         UndoTurn,
     )
@@ -228,11 +231,52 @@ class ChatChangesHandler(TkAIHandler):
         from tk_ai_extension.workspace.journal import MAX_ENTRIES
 
         chats = await self.services.chats()
-        changes = await chats.standing(username(self), chat_id)
+        changes = await chats.changes.standing(await chats.get(username(self), chat_id))
         since = time.time() - self.services.workspace.journal.keep_days * 86_400
         if len(changes) == MAX_ENTRIES:
             since = max(since, changes[-1].time)
         return {"changes": [_standing(change) for change in changes], "since": since}
+
+
+class ChatTurnChangesHandler(TkAIHandler):
+    """The net changes of a turn."""
+
+    @operation("read", "list_turn_changes")
+    async def get(self, chat_id: str, turn: str) -> NetChanges:
+        """Compare each cell that a turn changed, from before the turn to after it.
+
+        What was undone is not listed, and neither is a cell that was added and removed again.
+        """
+        chats = await self.services.chats()
+        chat = await chats.get(username(self), chat_id)
+        return {"changes": await chats.changes.net(chat, turn)}
+
+
+class ChatRestoreHandler(TkAIHandler):
+    """Restore of a chat and its notebooks."""
+
+    @operation("write", "restore_chat")
+    async def post(self, chat_id: str, body: TurnRequest) -> UndoneTurn:
+        """Restore the chat and its notebooks to before a turn.
+
+        The turn and all later ones are stopped, their changes are undone, and Claude forgets them. A
+        cell that somebody edited since stays: ``stayed`` and ``left`` list them.
+        """
+        chats = await self.services.chats()
+        return {"notebooks": await chats.restore(username(self), chat_id, body.turn)}
+
+
+class ChatSteerHandler(TkAIHandler):
+    """A queued message for the running turn."""
+
+    @operation("execute", "steer_chat")
+    async def post(self, chat_id: str, body: TurnRequest) -> Given:
+        """Give the queued message of a turn to the running turn.
+
+        A message that the agent cannot take now stays queued: ``{"given": false}``.
+        """
+        chats = await self.services.chats()
+        return {"given": await chats.steer(username(self), chat_id, body.turn)}
 
 
 class ChatUndoHandler(TkAIHandler):

@@ -1,0 +1,94 @@
+"""What the turns of a chat changed: the changes that stand, and their undo."""
+
+from __future__ import annotations
+
+from tk_ai_extension.agent.transcripts import Chat, Transcripts
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.errors import NothingToUndo, ToolError
+from tk_ai_extension.workspace.journal import JournalEntry, Touched
+from tk_ai_extension.workspace.net_changes import NetChange, net_changes
+from tk_ai_extension.workspace.undo_entries import TakenBack, undo_entries
+from tk_ai_extension.workspace.workspace import Workspace
+
+
+class ChatChanges:
+    """The changes of chats to notebooks and files.
+
+    Args:
+        workspace: The workspace with the journal.
+        transcripts: The stored chats.
+    """
+
+    def __init__(self, workspace: Workspace, transcripts: Transcripts) -> None:
+        self._workspace = workspace
+        self._transcripts = transcripts
+
+    async def standing(self, chat: Chat) -> list[Touched]:
+        """List the chat's changes that nobody has undone, newest first."""
+        return await self._workspace.journal.touched(caller_of(chat))
+
+    async def net(self, chat: Chat, turn: str) -> list[NetChange]:
+        """Return what a turn changed by cell, from before the turn to after it.
+
+        What was undone is not included.
+        """
+        caller = caller_of(chat)
+        return net_changes(await self._workspace.journal.undoable(caller, None, turn=turn))
+
+    async def undo_turn(
+        self,
+        chat: Chat,
+        turn: str,
+        *,
+        cells: frozenset[str] | None = None,
+        onwards: bool = False,
+    ) -> list[TakenBack]:
+        """Undo a turn's changes that nobody has edited since; in each notebook all or none.
+
+        Args:
+            chat: The chat.
+            turn: The turn.
+            cells: Keys of the cells to undo; None for all.
+            onwards: Also undo what the chat changed after that turn.
+
+        Raises:
+            NothingToUndo, or an error of the notebook.
+        """
+        caller = caller_of(chat)
+        if onwards:
+            entries = await self._onwards(chat, turn)
+        else:
+            entries = await self._workspace.journal.undoable(caller, None, turn=turn)
+        return await undo_entries(self._workspace, caller, entries, cells=cells, of="of a turn")
+
+    async def undo_from(self, chat: Chat, turn: str) -> list[TakenBack]:
+        """Undo what a turn and all later ones changed, as far as possible.
+
+        In each notebook all or none of it is undone, except cells that somebody edited since. An error of
+        one notebook is the reason why its changes stay.
+        """
+        entries = await self._onwards(chat, turn)
+        taken: list[TakenBack] = []
+        for path in dict.fromkeys(entry.path for entry in entries):
+            of_path = [entry for entry in entries if entry.path == path]
+            try:
+                taken += await undo_entries(
+                    self._workspace, caller_of(chat), of_path, of="of a turn and those after it"
+                )
+            except NothingToUndo:
+                continue
+            except ToolError as error:
+                stayed = dict.fromkeys(each.cell for one in of_path for each in one.changes)
+                taken.append(TakenBack(path, (), (error.message,), tuple(stayed)))
+        return taken
+
+    async def _onwards(self, chat: Chat, turn: str) -> list[JournalEntry]:
+        """Return the entries of a turn and of all later ones, newest first."""
+        turns = frozenset(await self._transcripts.onwards(chat.id, turn))
+        entries = await self._workspace.journal.undoable(caller_of(chat), None)
+        return [entry for entry in entries if entry.turn in turns]
+
+
+def caller_of(chat: Chat) -> Caller:
+    """Return a chat as a caller outside of any turn, for a person's own actions on its changes."""
+    return Caller(user=chat.user, key=chat.id, interface="chat", name=chat.user)
