@@ -233,7 +233,7 @@ class CliStandIn(Transport):
                 elif message["request"]["subtype"] == "initialize":
                     await self._initialize(message["request_id"])
                 else:
-                    _refuse(message["request"]["subtype"])
+                    raise NotPlayedError(message["request"]["subtype"])
         except Exception as error:  # noqa: BLE001 (the SDK raises it)
             message = f"The stand-in for the CLI does not play this: {error!r}"
             self._outgoing.put_nowait(CLIConnectionError(message))
@@ -263,7 +263,7 @@ class CliStandIn(Transport):
 
     async def _answer_or_stop(self, message: Json) -> None:
         turn = self._turn = Turn()
-        self._answering = asyncio.create_task(self._answer(message["message"]["content"]))
+        self._answering = asyncio.create_task(self._answer(message))
         if self._has_interrupt:
             self._has_interrupt = False
             self._answering.cancel()
@@ -282,7 +282,7 @@ class CliStandIn(Transport):
             self._result(turn.text)
         self._system("session_state_changed", state="idle")
 
-    async def _answer(self, content: Any) -> None:
+    async def _answer(self, message: Json) -> None:
         self._system("session_state_changed", state="running")
         if not self._tools:
             self._notify("notifications/initialized")
@@ -290,7 +290,9 @@ class CliStandIn(Transport):
             listed = (await self._mcp("tools/list"))["result"]["tools"]
             self._tools = {f"mcp__{name}__{tool['name']}": tool for tool in listed}
         self._system("init", tools=list(self._tools), model=self._options.model)
-        self._session.add("user", content)
+        self._session.add("user", message["message"]["content"])
+        if "uuid" in message:
+            self._say("user", uuid=message["uuid"], message=message["message"])
         while await self._ask():
             await self._collect()
 
@@ -494,7 +496,3 @@ def _content(block: Json) -> Json:
         source = {"type": "base64", "media_type": block["mimeType"], "data": block["data"]}
         return {"type": "image", "source": source}
     return {"type": "text", "text": block["text"]}
-
-
-def _refuse(what: str) -> None:
-    raise NotPlayedError(what)

@@ -120,6 +120,21 @@ async def queued(scene: Scene) -> None:
     await rest(second)
 
 
+async def steered(scene: Scene) -> None:
+    """A queued message is given to the running turn, which answers both."""
+    held = Held(Answer.of("First."))
+    scene.model.add(held, Answer.of("Second."), Answer.of("Third."))
+    first = await scene.send("One.")
+    async with asyncio.timeout(WITHIN):
+        await held.held.wait()
+    second = await scene.send("Two.")
+    assert await scene.talk.chats.steer(USER, first.chat, second.turn)
+    held.go_on.set()
+    assert (await rest(first))[-1].data["text"] == "First.Second."
+    assert [event.kind for event in await rest(second)][-2:] == ["steered", "done"]
+    await scene.say("Three.")
+
+
 async def refused(scene: Scene) -> None:
     """An error of the API that is not asked again after; then the chat goes on."""
     scene.model.add(Failure(402, "billing_error", "No money."), Answer.of("Here."))
@@ -212,7 +227,7 @@ async def branches(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "scripts",
     [
-        (words, queued, refused, stopped_in_text),
+        (words, queued, steered, refused, stopped_in_text),
         (calls, permissions, pictures, stopped_in_a_call),
         (branches,),
     ],

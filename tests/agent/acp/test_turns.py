@@ -58,7 +58,14 @@ async def test_a_denied_call_changes_nothing_and_the_agent_reads_why(
 
 async def test_a_plan_is_shown_and_an_update_of_tomorrow_is_ignored(acp: AcpTalk) -> None:
     events = await acp.say("plan", mode="plan")
-    assert of_kind(events, "thinking")[0]["text"] == "- [x] Look\n- [ ] Act"
+    assert of_kind(events, "todo_list") == [
+        {
+            "items": [
+                {"text": "Look", "status": "completed"},
+                {"text": "Act", "status": "pending"},
+            ]
+        }
+    ]
     assert of_kind(events, "plan")[0]["text"] == "Planned."
 
 
