@@ -60,7 +60,9 @@ export interface NetChange {
   before: string;
   /** The source before and after; empty where there was or is no cell. */
   after: string;
-  /** Whether a source is too long and left out. */
+  /** The removed and added lines, as the event `cell_change` has them. */
+  diff: string;
+  /** Whether a source is too long: then these three are empty. */
   truncated: boolean;
 }
 /** What a turn changed, by cell. */

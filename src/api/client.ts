@@ -9,8 +9,11 @@ import type {
   ErrorInfo,
   Mode,
   ModelsInfo,
+  NetChange,
+  NetChanges,
   SentEvent,
-  TakenBack
+  TakenBack,
+  UndoneTurn
 } from './events';
 import { firstEvent } from './sse';
 
@@ -31,6 +34,8 @@ export interface IMessage {
   model?: string;
   /** The turn that it replaces. */
   replaces?: string;
+  /** Whether the changes of the replaced turns are undone. */
+  undo_replaced?: boolean;
 }
 
 /** Answer to a plan: approve it in a mode, or describe changes to it. */
@@ -73,9 +78,9 @@ export class ChatApi {
     return (await this._json<{ chats: ChatInfo[] }>('GET', 'chats')).chats;
   }
 
-  async chat(id: string): Promise<{ chat: ChatInfo; events: ChatEvent[] }> {
+  /** Return a chat with its events after one. */
+  async chat(id: string, after = 0): Promise<{ chat: ChatInfo; events: ChatEvent[] }> {
     const events: ChatEvent[] = [];
-    let after = 0;
     for (;;) {
       const page = await this._json<{ chat: ChatInfo; events: ChatEvent[]; next: number | null }>(
         'GET',
@@ -118,6 +123,21 @@ export class ChatApi {
   /** Undo entries of the journal in these cells of a notebook. */
   async undo(notebook: string, entries: number[], cells: string[]): Promise<TakenBack[]> {
     return undo(this._settings, notebook, entries, cells);
+  }
+
+  /** Restore a chat and its notebooks to before a turn. */
+  async restore(id: string, turn: string): Promise<readonly TakenBack[]> {
+    return (await this._json<UndoneTurn>('POST', `chats/${id}/restore`, { turn })).notebooks;
+  }
+
+  /** Give a queued message to the running turn. Return whether the agent took it. */
+  async steer(id: string, turn: string): Promise<boolean> {
+    return (await this._json<{ given: boolean }>('POST', `chats/${id}/steer`, { turn })).given;
+  }
+
+  /** Return what a turn changed by cell, without what is undone. */
+  async netChanges(id: string, turn: string): Promise<readonly NetChange[]> {
+    return (await this._json<NetChanges>('GET', `chats/${id}/changes/${turn}`)).changes;
   }
 
   /** Return the changes of a chat that are not undone. */

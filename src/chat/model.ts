@@ -3,7 +3,7 @@ import { type ISignal, Signal } from '@lumino/signaling';
 
 import type { IChannel } from '../api/channel';
 import { ApiError, type ChatApi, type IMessage, type IUndo, type PlanAnswer } from '../api/client';
-import type { Answer, ChatEvent, TakenBack } from '../api/events';
+import type { Answer, ChatEvent, NetChange, TakenBack } from '../api/events';
 import { reduce } from '../state/reduce';
 import { type AppStore, type IOpenChat, NEW_CHAT, openChat, without } from '../state/app';
 import { EMPTY, isBusy, type ITurn } from '../state/chat';
@@ -11,7 +11,16 @@ import { EMPTY, isBusy, type ITurn } from '../state/chat';
 /** The routes that a chat needs. */
 export type Routes = Pick<
   ChatApi,
-  'answer' | 'answerPlan' | 'changes' | 'chat' | 'send' | 'stop' | 'undo'
+  | 'answer'
+  | 'answerPlan'
+  | 'changes'
+  | 'chat'
+  | 'netChanges'
+  | 'restore'
+  | 'send'
+  | 'steer'
+  | 'stop'
+  | 'undo'
 >;
 
 /**
@@ -138,6 +147,28 @@ export class ChatModel {
     return undone;
   }
 
+  /** Restore the chat to before a turn. Return null on an error, which is in `problem`. */
+  async restore(turn: string): Promise<readonly TakenBack[] | null> {
+    const undone = await this._try(async id => {
+      const taken = await this._api.restore(id, turn);
+      // An idle chat is not subscribed.
+      await this._read(id);
+      return taken;
+    });
+    await this.readJournal();
+    return undone;
+  }
+
+  /** Give a queued message to the running turn. Return whether the agent took it. */
+  async steer(turn: string): Promise<boolean> {
+    return (await this._try(id => this._api.steer(id, turn))) === true;
+  }
+
+  /** Return the net changes of a turn; null on an error. */
+  async netChanges(turn: string): Promise<readonly NetChange[] | null> {
+    return this._try(id => this._api.netChanges(id, turn));
+  }
+
   /** Reconnect now. */
   reconnect(): void {
     this._channel.retry();
@@ -192,7 +223,7 @@ export class ChatModel {
   /** Read past events. Concurrent calls share one request. */
   private _read(id: string): Promise<void> {
     const read = async (): Promise<void> => {
-      const { events } = await this._api.chat(id);
+      const { events } = await this._api.chat(id, this.state.last);
       // The channel may have delivered newer events by now.
       this._set({ ...reduce(this.state, events), loaded: true });
     };

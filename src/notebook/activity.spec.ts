@@ -41,7 +41,7 @@ class Server implements Routes {
         )
       }))
       .filter(change => change.cells.length > 0);
-    return Promise.resolve([{ notebook, cells, left: this.left }]);
+    return Promise.resolve([{ notebook, cells, left: this.left, stayed: [] }]);
   }
 
   emit(kind: Activity['kind'], ...cells: string[]): void {

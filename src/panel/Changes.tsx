@@ -1,7 +1,7 @@
-import { useEffect, useRef, useState } from 'react';
+import { useCallback, useEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
-import type { CellChangedEvent } from '../api/events';
+import type { CellChangedEvent, NetChange } from '../api/events';
 import { sayProblem } from '../api/sentences';
 import { leftIn, leftNote, undoOf } from '../changes/pending';
 import { type ICellReview, keepingTurn, reviewOf } from '../changes/turnReview';
@@ -10,7 +10,7 @@ import { NOTHING_KEPT } from '../state/keptChanges';
 import { tally } from '../common/diff';
 import { cellName, numberOf } from '../common/position';
 import { Button } from './Button';
-import { ChangeLines } from './CodeLines';
+import { NetDiff } from './NetDiff';
 import { useChat, useSelector, useServices } from './services';
 import type { ITurnActions } from './Turn';
 import { Fold } from './Fold';
@@ -19,17 +19,26 @@ interface IChangesProps {
   turn: ITurn;
   /** The chat's key in the store. */
   chat: string;
-  onUndo: ITurnActions['undo'];
+  actions: ITurnActions;
+}
+
+/** The net changes by notebook and cell. */
+type Net = ReadonlyMap<string, NetChange>;
+
+function keyOf({ notebook, cell }: { notebook: string; cell: string }): string {
+  return `${notebook}\n${cell}`;
 }
 
 /** The cells that a turn changed, with buttons to keep or undo all or single ones. */
-export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | null {
+export function Changes({ turn, chat, actions }: IChangesProps): JSX.Element | null {
   const { reviews, trans } = useServices();
   const journal = useChat(chat, ({ journal }) => journal);
   const problem = useChat(chat, ({ problem }) => problem);
   const keptOf = useSelector(({ kept }) => kept);
   const [note, setNote] = useState('');
   const [failed, setFailed] = useState(false);
+  const [net, setNet] = useState<Net | null>(null);
+  const [all, setAll] = useState(false);
   const group = useRef<HTMLDivElement>(null);
   // The pressed button is removed: keep the keyboard focus in the group.
   const stay = (): void => group.current?.focus({ preventScroll: true });
@@ -40,10 +49,26 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
       void reviews.load(path);
     }
   }, [notebooks, reviews]);
+  const load = useCallback(async () => {
+    const found = await actions.netChanges(turn);
+    setNet(found && new Map(found.map(each => [keyOf(each), each])));
+  }, [actions, turn]);
+  const isRepeated = cells.some(each => each.status === 'open' && each.pending.length > 1);
+  // With several changes of a cell, only the server knows what is left of them.
+  const needsNet = isRepeated || net !== null;
+  useEffect(() => {
+    if (needsNet) {
+      void load();
+    }
+    // Read again after an undo.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [isRepeated, journal, load]);
   if (cells.length === 0) {
     return null;
   }
-  const open = cells.filter(each => each.status === 'open');
+  const open = cells.filter(
+    each => each.status === 'open' && (each.pending.length < 2 || net?.has(keyOf(each)) !== false)
+  );
   const kept = cells.filter(each => each.status === 'kept');
   const undone = cells.filter(each => each.status === 'undone');
 
@@ -53,7 +78,7 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
     let left = 0;
     for (const path of new Set(which.map(each => each.notebook))) {
       const pending = which.filter(each => each.notebook === path).flatMap(each => each.pending);
-      const found = await onUndo(path, undoOf(pending));
+      const found = await actions.undo(path, undoOf(pending));
       if (found === null) {
         setFailed(true);
         return;
@@ -96,6 +121,11 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
           <>
             <Button onClick={keep}>{trans.__('Keep')}</Button>
             <Button onClick={() => void undo(open)}>{trans.__('Undo')}</Button>
+            {open.length > 1 && (
+              <Button aria-expanded={all} onClick={() => setAll(!all)}>
+                {all ? trans.__('Hide all') : trans.__('Show all')}
+              </Button>
+            )}
           </>
         )}
         {open.length === 0 && shown > 0 && decided.length > 0 && (
@@ -108,7 +138,14 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
         </div>
       )}
       {open.map(each => (
-        <CellChanges key={each.cell} review={each} onUndo={() => void undo([each])} />
+        <CellChanges
+          key={keyOf(each)}
+          review={each}
+          net={net?.get(keyOf(each)) ?? null}
+          open={all}
+          onOpen={load}
+          onUndo={() => void undo([each])}
+        />
       ))}
     </div>
   );
@@ -116,14 +153,21 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
 
 interface IProps {
   review: ICellReview;
+  /** Its net change; null until it is loaded. */
+  net: NetChange | null;
+  /** Whether its diff is shown initially. */
+  open: boolean;
+  /** Loads the net changes. */
+  onOpen: () => Promise<void>;
   onUndo: () => void;
 }
 
-function CellChanges({ review, onUndo }: IProps): JSX.Element {
+function CellChanges({ review, net, open, onOpen, onUndo }: IProps): JSX.Element {
   const { notebook: context, trans } = useServices();
   const { changes, notebook, cell } = review;
   const [first, last] = [changes[0] as CellChangedEvent, changes.at(-1) as CellChangedEvent];
-  const { added, removed } = tally(changes.map(change => change.diff));
+  const { added, removed } = tally(net ? [net.diff] : changes.map(change => change.diff));
+  const action = net?.action ?? first.action;
   const number = numberOf(last.index);
   const words: Record<CellChangedEvent['action'], string> = {
     insert: trans.__('New cell %1', number),
@@ -135,9 +179,10 @@ function CellChanges({ review, onUndo }: IProps): JSX.Element {
   return (
     <Fold
       className="tk-CellChange"
+      open={open}
       summary={
         <>
-          <span className="tk-CellChange-title">{words[first.action]}</span>
+          <span className="tk-CellChange-title">{words[action]}</span>
           <span className="tk-Call-tally">
             <span className="tk-mod-added">+{added}</span>{' '}
             <span className="tk-mod-removed">−{removed}</span>
@@ -147,9 +192,7 @@ function CellChanges({ review, onUndo }: IProps): JSX.Element {
     >
       {() => (
         <>
-          {changes.map(change => (
-            <ChangeLines key={change.entry} change={change} />
-          ))}
+          <NetDiff net={net} changes={changes} onOpen={onOpen} />
           <div className="tk-CellChange-actions">
             <Button onClick={() => void context.reveal(notebook, cell)}>{trans.__('Show')}</Button>
             <Button onClick={onUndo}>{trans.__('Undo this cell')}</Button>

@@ -1,4 +1,4 @@
-import { useMemo } from 'react';
+import { lazy, Suspense, useMemo } from 'react';
 import type { JSX } from 'react';
 
 import type { AppStore, IPanelState } from '../state/app';
@@ -6,10 +6,15 @@ import { AgentRequests } from './AgentRequests';
 import { Composer } from './Composer';
 import type { PanelController } from './controller';
 import { Header } from './Header';
-import { History } from './History';
 import { type IPanelServices, ServicesProvider, useSelector, useServices } from './services';
 import { Transcript } from './Transcript';
 import type { ITurnActions } from './Turn';
+
+const History = lazy(() =>
+  import(/* webpackChunkName: "history" */ './History').then(({ History: loaded }) => ({
+    default: loaded
+  }))
+);
 
 interface IProps {
   /** The state. */
@@ -50,7 +55,11 @@ function Column({ controller, panel }: IColumnProps): JSX.Element {
       withdraw: turn => void controller.chat.stop(turn.id),
       resend: (turn, change) => void controller.resend(turn, change),
       answer: (request, answer, message) => controller.chat.answer(request, answer, message),
-      undo: (notebook, undo) => controller.chat.undo(notebook, undo)
+      undo: (notebook, undo) => controller.chat.undo(notebook, undo),
+      restore: turn => controller.restoreTo(turn),
+      steer: turn => controller.chat.steer(turn.id),
+      netChanges: turn => controller.chat.netChanges(turn.id),
+      suggest: (text, about) => controller.write(text, about)
     }),
     [controller]
   );
@@ -63,12 +72,14 @@ function Column({ controller, panel }: IColumnProps): JSX.Element {
         onNew={() => controller.open(null)}
       />
       {panel.showsHistory ? (
-        <History
-          chat={panel.chat}
-          onOpen={id => controller.open(id)}
-          onClose={() => controller.closeHistory()}
-          onRemoved={id => controller.removed(id)}
-        />
+        <Suspense fallback={<div className="tk-History" />}>
+          <History
+            chat={panel.chat}
+            onOpen={id => controller.open(id)}
+            onClose={() => controller.closeHistory()}
+            onRemoved={id => controller.removed(id)}
+          />
+        </Suspense>
       ) : (
         <Transcript
           key={panel.generation}

@@ -1,4 +1,12 @@
-import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
+import {
+  Fragment,
+  Suspense,
+  useCallback,
+  useEffect,
+  useLayoutEffect,
+  useRef,
+  useState
+} from 'react';
 import type { JSX } from 'react';
 
 import { isBusy, type ITurn } from '../state/chat';
@@ -8,6 +16,7 @@ import { Fold } from './Fold';
 import { Problem } from './Problem';
 import { EmptyChat } from './EmptyChat';
 import { type ITurnActions, Turn } from './Turn';
+import { RestoredNote } from './turnParts';
 
 /** The number of latest turns that are rendered until the person shows earlier ones. */
 const SHOWN = 20;
@@ -58,7 +67,7 @@ export function Transcript(props: IProps): JSX.Element {
             </button>
           )}
           {turns.length === 0 && loaded && <EmptyChat onStart={props.onStart} />}
-          {stretches(turns.slice(-shown)).map(stretch => {
+          {stretches(turns.slice(-shown).filter(turn => !turn.steered)).map(stretch => {
             const [first] = stretch;
             const rendered = stretch.map(turn => (
               <Turn
@@ -71,13 +80,20 @@ export function Transcript(props: IProps): JSX.Element {
               />
             ));
             return first?.replaced === true ? (
-              <Fold
-                key={first.id}
-                className="tk-Replaced"
-                summary={trans._n('%1 replaced message', '%1 replaced messages', stretch.length)}
-              >
-                {() => rendered}
-              </Fold>
+              <Fragment key={first.id}>
+                <Fold
+                  className="tk-Replaced"
+                  summary={trans._n('%1 replaced message', '%1 replaced messages', stretch.length)}
+                >
+                  {() => rendered}
+                </Fold>
+                <Suspense fallback={null}>
+                  {stretch.map(
+                    ({ id, restored }) =>
+                      restored !== null && <RestoredNote key={id} notebooks={restored} />
+                  )}
+                </Suspense>
+              </Fragment>
             ) : (
               rendered
             );

@@ -1,20 +1,29 @@
-import { copyIcon, editIcon } from '@jupyterlab/ui-components';
-import { memo } from 'react';
+import { copyIcon, editIcon, undoIcon } from '@jupyterlab/ui-components';
+import { memo, Suspense, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { IUndo } from '../api/client';
-import type { Answer, Mode, TakenBack } from '../api/events';
+import type { Answer, Mode, NetChange, TakenBack } from '../api/events';
 import { say } from '../api/sentences';
 import { doing, dollars, duration, tokens } from '../chat/describe';
 import { type Item, isUnsent, type ITurn, waits } from '../state/chat';
+import type { IAbout } from '../state/compose';
 import { Button } from './Button';
 import { CallCard } from './CallCard';
-import { Changes } from './Changes';
 import { copyText } from './clipboard';
 import { useSelector, useServices } from './services';
 import { Markdown } from './Markdown';
 import { Problem } from './Problem';
 import { ToolButton } from './ToolButton';
+import { RestoreQuestion, TodoList, TurnEnd } from './turnParts';
+
+/** How a message is sent again. */
+export interface IResend {
+  text?: string;
+  mode?: Mode;
+  /** Set to replace the turn: whether its changes are undone. */
+  again?: 'keep' | 'undo';
+}
 
 export interface ITurnActions {
   /** Puts a message into the message box to edit it. */
@@ -26,11 +35,19 @@ export interface ITurnActions {
   /** Withdraws a queued message. */
   withdraw: (turn: ITurn) => void;
   /** Sends the same message again, or another one about the same notebook. */
-  resend: (turn: ITurn, change?: { text?: string; mode?: Mode }) => void;
+  resend: (turn: ITurn, change?: IResend) => void;
   /** Answers a permission request. */
   answer: (request: string, answer: Answer, message?: string) => Promise<void>;
   /** Undoes changes in a notebook. Resolves with null on an error. */
   undo: (notebook: string, undo: IUndo) => Promise<readonly TakenBack[] | null>;
+  /** Restores the chat and its notebooks to before the turn. Resolves with whether it was done. */
+  restore: (turn: ITurn) => Promise<boolean>;
+  /** Gives a queued message to the running turn. Resolves with whether the agent took it. */
+  steer: (turn: ITurn) => Promise<boolean>;
+  /** Returns its net changes by cell; null on an error. */
+  netChanges: (turn: ITurn) => Promise<readonly NetChange[] | null>;
+  /** Puts a text into the message box, with cells that it is about. */
+  suggest: (text: string, about: IAbout | null) => void;
 }
 
 interface IProps {
@@ -49,6 +66,7 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
   const continueText = useContinueText();
   const agent = useSelector(({ models }) => models?.agents?.[turn.model.replace(/:.*/, '')]);
   const last = lastWords(turn);
+  const [restores, setRestores] = useState(false);
   return (
     <div
       className="tk-Turn"
@@ -60,11 +78,18 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
         <div className="tk-Who">
           {trans.__('You')}
           {!turn.replaced && (
-            <ToolButton
-              icon={editIcon}
-              label={trans.__('Edit and send again')}
-              onClick={() => actions.edit(turn)}
-            />
+            <>
+              <ToolButton
+                icon={editIcon}
+                label={trans.__('Edit and send again')}
+                onClick={() => actions.edit(turn)}
+              />
+              <ToolButton
+                icon={undoIcon}
+                label={trans.__('Restore to here')}
+                onClick={() => setRestores(true)}
+              />
+            </>
           )}
         </div>
         <div className="tk-Said-text">{turn.text}</div>
@@ -77,7 +102,14 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
           ))}
         </div>
       </div>
-      {(waits(turn) || isUnsent(turn)) && <Queued turn={turn} actions={actions} />}
+      <Suspense fallback={null}>
+        {restores && !turn.replaced && (
+          <RestoreQuestion turn={turn} actions={actions} onClose={() => setRestores(false)} />
+        )}
+      </Suspense>
+      {(waits(turn) || isUnsent(turn)) && (
+        <Queued turn={turn} actions={actions} canSteer={agent === undefined} />
+      )}
       <div className="tk-Answer" hidden={waits(turn) || isUnsent(turn)}>
         <div className="tk-Who">
           {agent ?? trans.__('Claude')}
@@ -97,6 +129,9 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
             open={props.preferThinking}
           />
         ))}
+        <Suspense fallback={null}>
+          {turn.todo.length > 0 && <TodoList items={turn.todo} />}
+        </Suspense>
         {turn.end === null && <Doing turn={turn} />}
         {turn.error !== null && (
           <Problem
@@ -113,7 +148,9 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
         {turn.end === 'done' && turn.plans && !turn.replaced && (
           <Plan turn={turn} actions={actions} />
         )}
-        {turn.end !== null && <Changes turn={turn} chat={chat} onUndo={actions.undo} />}
+        <Suspense fallback={null}>
+          {turn.end !== null && <TurnEnd turn={turn} chat={chat} actions={actions} />}
+        </Suspense>
         {props.showCost && turn.usage !== null && turn.end !== null && <Cost turn={turn} />}
       </div>
     </div>
@@ -142,6 +179,12 @@ function Part({ item, onAnswer, open }: IPartProps): JSX.Element {
       return <div className="tk-Notice">{say(item.text, item.sentence, trans)}</div>;
     case 'call':
       return <CallCard call={item} onAnswer={onAnswer} />;
+    case 'said':
+      return (
+        <div className="tk-Said">
+          <div className="tk-Said-text">{item.text}</div>
+        </div>
+      );
   }
 }
 
@@ -156,8 +199,18 @@ function Doing({ turn }: { turn: ITurn }): JSX.Element {
 }
 
 /** The status of a message that is queued, or was withdrawn from the queue. */
-function Queued({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
+function Queued({
+  turn,
+  actions,
+  canSteer
+}: {
+  turn: ITurn;
+  actions: ITurnActions;
+  /** Whether the agent takes messages into a running turn. */
+  canSteer: boolean;
+}): JSX.Element {
   const { trans } = useServices();
+  const [isLate, setLate] = useState(false);
   return (
     <div className="tk-Ending">
       <span className="tk-Doing">
@@ -166,7 +219,14 @@ function Queued({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.
       {isUnsent(turn) ? (
         <Button onClick={() => actions.resend(turn)}>{trans.__('Send')}</Button>
       ) : (
-        <Button onClick={() => actions.withdraw(turn)}>{trans.__('Remove')}</Button>
+        <>
+          {canSteer && !isLate && (
+            <Button onClick={() => void actions.steer(turn).then(given => setLate(!given))}>
+              {trans.__('Send now')}
+            </Button>
+          )}
+          <Button onClick={() => actions.withdraw(turn)}>{trans.__('Remove')}</Button>
+        </>
       )}
     </div>
   );
@@ -235,7 +295,8 @@ function keyOf(item: Item, place: number): string {
     case 'call':
       return item.id;
     case 'notice':
-      return `notice ${place}`;
+    case 'said':
+      return `${item.kind} ${place}`;
     default:
       return `block ${item.block}`;
   }

@@ -25,6 +25,7 @@ import {
 } from '../state/compose';
 import { type Found, isRefused } from './attachments';
 import type { IPanelServices } from './services';
+import type { IResend } from './Turn';
 
 /** The initial state of a panel. */
 const FIRST: IPanelState = {
@@ -237,6 +238,30 @@ export class PanelController {
     );
   }
 
+  /**
+   * Restore the chat and its notebooks to before a turn, and put its message into the message box.
+   *
+   * @returns Whether it was done. While it is done, another request is ignored.
+   */
+  async restoreTo(turn: ITurn): Promise<boolean> {
+    if (this._restoring) {
+      return false;
+    }
+    this._restoring = true;
+    const { chat } = this;
+    const undone = await chat.restore(turn.id);
+    this._restoring = false;
+    if (undone === null) {
+      return false;
+    }
+    undone.forEach(each => this._services.reviews.notifyUndone(each.notebook));
+    if (this._chat === chat) {
+      this.edit(turn);
+      this.composeNew();
+    }
+    return true;
+  }
+
   /** Make the draft a new message. */
   composeNew(): void {
     this._write(asNew(this.compose), true);
@@ -253,14 +278,16 @@ export class PanelController {
    * Only the page that sent a message has its attachments. Others put it into the message box, and
    * show a notice.
    */
-  async resend(turn: ITurn, change: { text?: string; mode?: Mode } = {}): Promise<void> {
+  async resend(turn: ITurn, change: IResend = {}): Promise<void> {
     const sent = this._chat.sent(turn.id);
     if (change.mode !== undefined) {
       this.choose({ mode: change.mode });
     }
     if (sent === null && change.text === undefined && turn.attachments.length > 0) {
       this.edit(turn);
-      this.composeNew();
+      if (change.again === undefined) {
+        this.composeNew();
+      }
       return;
     }
     const { model } = this._options;
@@ -273,7 +300,9 @@ export class PanelController {
         : { attachments: sent.attachments }),
       message: change.text ?? turn.text,
       mode: change.mode ?? turn.mode,
-      ...(model === '' ? {} : { model })
+      ...(model === '' ? {} : { model }),
+      ...(change.again === undefined ? {} : { replaces: turn.id }),
+      ...(change.again === 'undo' ? { undo_replaced: true } : {})
     };
     this._wantsFocus.emit();
     await this._send(chat => chat.send(message));
@@ -404,6 +433,7 @@ export class PanelController {
   private _chat: ChatModel;
   private _begun = false;
   private _replacing = false;
+  private _restoring = false;
   private _disposed = false;
   private _shown = new Signal<this, string | null>(this);
   private _wantsFocus = new Signal<this, void>(this);

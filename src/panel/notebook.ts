@@ -161,6 +161,19 @@ export class NotebookContext {
     }
   }
 
+  /** Return those of some cells of the current notebook that have code and were not run. */
+  unrun(ids: readonly string[]): string[] {
+    return this._models
+      .filter(
+        cell =>
+          ids.includes(cell.id) &&
+          cell.type === 'code' &&
+          cell.sharedModel.source.trim() !== '' &&
+          (cell as ICodeCellModel).executionCount === null
+      )
+      .map(({ id }) => id);
+  }
+
   /** Insert code as a new cell below the active one, without running it. */
   insertCell(source: string): void {
     this._within(content => {

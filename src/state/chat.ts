@@ -11,6 +11,8 @@ import type {
   Picture,
   Proposal,
   SentenceInfo,
+  TakenBack,
+  TodoItem,
   UsedEvent
 } from '../api/events';
 
@@ -72,7 +74,13 @@ export interface ICall {
   result: IResult | null;
 }
 
-export type Item = IText | INotice | ICall;
+/** A message that was given to the running turn. */
+export interface ISaid {
+  kind: 'said';
+  text: string;
+}
+
+export type Item = IText | INotice | ICall | ISaid;
 
 /** A pending retry of a request to the model. */
 export interface IRetry {
@@ -104,8 +112,14 @@ export interface ITurn {
   end: End | null;
   /** Whether it has a plan that needs an answer. */
   plans: boolean;
-  /** Whether it was replaced by a later message, and is not in Claude's context any more. */
+  /** Whether it was replaced or restored, and is not in Claude's context any more. */
   replaced: boolean;
+  /** What was undone when the chat was restored to before it; null if it was not. */
+  restored: readonly TakenBack[] | null;
+  /** The agent's to-do list. */
+  todo: readonly TodoItem[];
+  /** Whether its message was given to the turn before it, which answers it. */
+  steered: boolean;
 }
 
 /** Return whether a message is queued. */

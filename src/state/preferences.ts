@@ -7,6 +7,7 @@ export interface IPreferences {
   sendWith: 'Enter' | 'Accel Enter';
   activeCell: boolean;
   starters: boolean;
+  nextSteps: boolean;
   showThinking: boolean;
   showCost: boolean;
   notify: boolean;
@@ -19,6 +20,7 @@ export const DEFAULTS: IPreferences = {
   sendWith: 'Enter',
   activeCell: true,
   starters: true,
+  nextSteps: true,
   showThinking: false,
   showCost: true,
   notify: true,

@@ -29,8 +29,17 @@ export function reduce(state: IChatState, events: readonly ChatEvent[]): IChatSt
     }
     const place = places.get(event.kind === 'plan_settled' ? event.plan : event.turn);
     const turn = place === undefined ? undefined : turns[place];
-    if (place !== undefined && turn !== undefined) {
-      turns[place] = turnAfter(turn, event);
+    if (place === undefined || turn === undefined) {
+      continue;
+    }
+    turns[place] = turnAfter(turn, event);
+    const into = event.kind === 'steered' ? places.get(event.into) : undefined;
+    if (into !== undefined) {
+      const running = turns[into] as ITurn;
+      turns[into] = { ...running, items: [...running.items, { kind: 'said', text: turn.text }] };
+    }
+    for (let later = place; event.kind === 'restored' && later < turns.length; later++) {
+      turns[later] = { ...(turns[later] as ITurn), replaced: true };
     }
   }
   return { last, turns };
@@ -54,7 +63,10 @@ function begun(event: Extract<ChatEvent, { kind: 'message' }>): ITurn {
     error: null,
     end: null,
     plans: false,
-    replaced: false
+    replaced: false,
+    restored: null,
+    todo: [],
+    steered: false
   };
 }
 
@@ -149,6 +161,12 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
       return { ...turn, plans: true };
     case 'plan_settled':
       return { ...turn, plans: false };
+    case 'restored':
+      return { ...turn, restored: event.notebooks };
+    case 'steered':
+      return { ...turn, steered: true };
+    case 'todo_list':
+      return { ...turn, todo: event.items };
     case 'done':
       return {
         ...turn,

@@ -12,6 +12,7 @@ import type {
   ChatChanges,
   ChatEvent,
   ChatInfo,
+  NetChange,
   PermissionEvent,
   PermissionInfo
 } from '../api/events';
@@ -103,6 +104,14 @@ export class Stage {
   readonly revealed: string[] = [];
   readonly plans: unknown[] = [];
 
+  readonly restored: string[] = [];
+  readonly steered: string[] = [];
+
+  /** The net changes of each turn, and whether the agent takes a message into a running one. */
+  net: NetChange[] = [];
+  steers = true;
+  /** The changed cells that were not run. */
+  unrun: string[] = [];
   /** The chats of the server, and the events of each. */
   chats: ChatInfo[] = [];
   past: ChatEvent[] = [];
@@ -188,6 +197,16 @@ export class Stage {
         this.given.push([id, given, message]);
         await this.taking();
       },
+      restore: async (_, turn) => {
+        this.restored.push(turn);
+        await this.taking();
+        return [];
+      },
+      steer: (_, turn) => {
+        this.steered.push(turn);
+        return Promise.resolve(this.steers);
+      },
+      netChanges: () => Promise.resolve(this.net),
       stop: (_, turn) => Promise.resolve(void this.stopped.push(turn)),
       undo: (_, entries, cells) => {
         this.undone.push({ entries, cells });
@@ -218,6 +237,7 @@ export class Stage {
       }),
       files: () => Promise.resolve([]),
       sourceOf: () => 'print(1)',
+      unrun: () => this.unrun,
       mimeOf: () => null,
       reveal: (_, cell) => Promise.resolve(void this.revealed.push(cell))
     };

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.operations import Action, Change
+from tk_ai_extension.workspace.editing import line_diff
 from tk_ai_extension.workspace.journal import JournalEntry
 
 MAX_SOURCE = 400_000
@@ -24,7 +25,8 @@ class NetChange:
         index: Its index after the last change; before it, if it was deleted.
         cell_type: code, markdown or raw.
         before, after: The source before and after; empty where there was or is no cell.
-        truncated: Whether a source is too long and left out.
+        diff: The removed and added lines, as the event `cell_change` has them.
+        truncated: Whether a source is too long: then these three are empty.
     """
 
     notebook: str
@@ -34,6 +36,7 @@ class NetChange:
     cell_type: str
     before: str
     after: str
+    diff: str
     truncated: bool
 
 
@@ -63,14 +66,16 @@ def _net(path: str, changes: Sequence[Change]) -> NetChange | None:
         return None
     sources = ["" if each is None else each.source for each in (before, after)]
     truncated = max(map(len, sources)) > MAX_SOURCE
+    if truncated:
+        sources = ["", ""]
     return NetChange(
         path,
         last.cell,
         action,
         last.index,
         content.type,
-        "" if truncated else sources[0],
-        "" if truncated else sources[1],
+        *sources,
+        line_diff(*sources),
         truncated,
     )
 
