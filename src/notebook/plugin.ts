@@ -15,6 +15,7 @@ import { addErrorButtons } from './errorButtons';
 import { markCells, showRunning } from './decorations';
 import { ChatOpener } from './chatOpener';
 import { ChangesApi } from './changesApi';
+import { addFollow } from './followCommand';
 import { inlineProvider } from './inlineProvider';
 import { ReviewItem, RunningItem } from './toolbar';
 
@@ -98,12 +99,13 @@ const notebook: JupyterFrontEndPlugin<void> = {
   id: 'tk-ai-extension:notebook',
   description: 'Asks Claude about cells: in menus, in the toolbar, below an error, at the cursor.',
   autoStart: true,
-  requires: [IChatOpener, INotebookTracker],
+  requires: [IChatOpener, INotebookTracker, IActivities],
   optional: [ITranslator, ICommandPalette, ICompletionProviderManager, ISettingRegistry],
   activate: (
     app: JupyterFrontEnd,
     chat: IChatOpener,
     notebooks: INotebookTracker,
+    found: IActivities,
     translator: ITranslator | null,
     palette: ICommandPalette | null,
     completions: ICompletionProviderManager | null,
@@ -112,6 +114,7 @@ const notebook: JupyterFrontEndPlugin<void> = {
     const trans = (translator ?? nullTranslator).load('tk-ai-extension');
     addCommands(app, notebooks, chat, palette, trans);
     const settings = registry?.load(notebook.id);
+    addFollow(app, notebooks, found, settings, palette, trans);
     completions?.registerInlineProvider(inlineProvider(app, notebooks, settings, trans));
     const { contents } = app.serviceManager;
     eachNotebook(notebooks, panel => {
