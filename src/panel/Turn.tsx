@@ -144,12 +144,10 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
             }
           />
         )}
-        {turn.end === 'stopped' && !turn.replaced && <Stopped turn={turn} actions={actions} />}
-        {turn.end === 'done' && turn.plans && !turn.replaced && (
-          <Plan turn={turn} actions={actions} />
-        )}
         <Suspense fallback={null}>
-          {turn.end !== null && <TurnEnd turn={turn} chat={chat} actions={actions} />}
+          {turn.end !== null && (
+            <TurnEnd turn={turn} chat={chat} actions={actions} continueText={continueText} />
+          )}
         </Suspense>
         {props.showCost && turn.usage !== null && turn.end !== null && <Cost turn={turn} />}
       </div>
@@ -238,37 +236,6 @@ function useContinueText(): string {
   const tour = useSelector(state => state.models?.provider === 'tour');
   // The tour's keyword: not translated.
   return tour ? 'continue' : trans.__('Continue.');
-}
-
-function Stopped({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
-  const { trans } = useServices();
-  const continueText = useContinueText();
-  return (
-    <div className="tk-Ending">
-      <span>{trans.__('Stopped. Changes made so far were kept.')}</span>
-      <Button onClick={() => actions.resend(turn, { text: continueText })}>
-        {trans.__('Continue')}
-      </Button>
-      <Button onClick={() => actions.resend(turn)}>{trans.__('Retry')}</Button>
-    </div>
-  );
-}
-
-/** Buttons to approve a plan or to change it. */
-function Plan({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
-  const { trans } = useServices();
-  return (
-    <div className="tk-Ending">
-      <span>{trans.__('This is a plan. Nothing was changed.')}</span>
-      <Button primary onClick={() => actions.approve(turn, 'edit')}>
-        {trans.__('Approve')}
-      </Button>
-      <Button onClick={() => actions.approve(turn, 'ask')}>
-        {trans.__('Approve, but ask each time')}
-      </Button>
-      <Button onClick={() => actions.revise(turn)}>{trans.__('Change the plan…')}</Button>
-    </div>
-  );
 }
 
 function Cost({ turn }: { turn: ITurn }): JSX.Element | null {

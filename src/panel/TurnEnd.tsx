@@ -21,17 +21,63 @@ interface IProps {
   actions: ITurnActions;
 }
 
-/** The changes of a turn, and what can be done next. */
-export function TurnEnd({ turn, chat, actions }: IProps): JSX.Element {
+interface IEndProps extends IProps {
+  /** The message that asks the agent to continue. */
+  continueText: string;
+}
+
+/** How a turn ended, its changes, and what can be done next. */
+export function TurnEnd(props: IEndProps): JSX.Element {
+  const { turn, chat, actions, continueText } = props;
   const isLast = useChat(
     chat,
     state => !isBusy(state) && state.turns.findLast(each => !each.replaced)?.id === turn.id
   );
   return (
     <>
-      <Changes turn={turn} chat={chat} actions={actions} />
-      {isLast && turn.end === 'done' && <Again turn={turn} chat={chat} actions={actions} />}
+      {turn.end === 'stopped' && !turn.replaced && (
+        <Stopped turn={turn} actions={actions} continueText={continueText} />
+      )}
+      {turn.end === 'done' && turn.plans && !turn.replaced && (
+        <Plan turn={turn} actions={actions} />
+      )}
+      <Changes {...props} />
+      {isLast && turn.end === 'done' && <Again {...props} />}
     </>
+  );
+}
+
+function Stopped({
+  turn,
+  actions,
+  continueText
+}: Pick<IEndProps, 'turn' | 'actions' | 'continueText'>): JSX.Element {
+  const { trans } = useServices();
+  return (
+    <div className="tk-Ending">
+      <span>{trans.__('Stopped. Changes made so far were kept.')}</span>
+      <Button onClick={() => actions.resend(turn, { text: continueText })}>
+        {trans.__('Continue')}
+      </Button>
+      <Button onClick={() => actions.resend(turn)}>{trans.__('Retry')}</Button>
+    </div>
+  );
+}
+
+/** Buttons to approve a plan or to change it. */
+function Plan({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
+  const { trans } = useServices();
+  return (
+    <div className="tk-Ending">
+      <span>{trans.__('This is a plan. Nothing was changed.')}</span>
+      <Button primary onClick={() => actions.approve(turn, 'edit')}>
+        {trans.__('Approve')}
+      </Button>
+      <Button onClick={() => actions.approve(turn, 'ask')}>
+        {trans.__('Approve, but ask each time')}
+      </Button>
+      <Button onClick={() => actions.revise(turn)}>{trans.__('Change the plan…')}</Button>
+    </div>
   );
 }
 
