@@ -238,6 +238,7 @@ export class Stage {
       files: () => Promise.resolve([]),
       sourceOf: () => 'print(1)',
       unrun: () => this.unrun,
+      attachableOf: () => [],
       mimeOf: () => null,
       reveal: (_, cell) => Promise.resolve(void this.revealed.push(cell))
     };

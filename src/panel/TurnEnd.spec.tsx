@@ -1,0 +1,260 @@
+import { act, cleanup, fireEvent, screen, within } from '@testing-library/react';
+
+import { unreachable } from '../api/client';
+import type { ModelsInfo, NetChange } from '../api/events';
+import { DEFAULTS } from '../state/preferences';
+import { CALL, CHANGE, DONE, RESULT, type Payload } from '../testing/events';
+import { Stage } from '../testing/panel';
+import { box } from '../testing/screen';
+
+const STOPPED = { kind: 'done', end: 'stopped', text: '' } as const;
+
+const press = (name: string): boolean => fireEvent.click(screen.getByRole('button', { name }));
+const has = (name: string): boolean => screen.queryByRole('button', { name }) !== null;
+const chips = (): (string | null)[] => {
+  const group = screen.queryByRole('group', { name: 'Suggested next steps' });
+  return group === null
+    ? []
+    : within(group)
+        .getAllByRole('button')
+        .map(each => each.textContent);
+};
+
+const change = (some: object): Payload => ({ ...CHANGE, ...some }) as Payload;
+const net = (some: Partial<NetChange>): NetChange => ({
+  notebook: 'a.ipynb',
+  cell: 'z',
+  action: 'insert',
+  index: 2,
+  cell_type: 'code',
+  before: '',
+  after: 'x = 2',
+  diff: '+x = 2',
+  truncated: false,
+  ...some
+});
+
+/** Runs a turn that changes cells; its changes are in the journal. */
+async function worked(stage: Stage, ...changes: Payload[]): Promise<void> {
+  await stage.say('Work.');
+  stage.journal = {
+    changes: changes.map((each, place) => {
+      const { entry, cell } = each as unknown as { entry: number; cell: string };
+      return { entry, turn: 't', notebook: 'a.ipynb', time: place + 1, cells: [cell] };
+    }),
+    since: 0
+  };
+  await stage.happens(CALL, ...changes, RESULT, DONE);
+}
+
+afterEach(() => {
+  cleanup();
+  document.body.replaceChildren();
+  jest.restoreAllMocks();
+});
+
+describe('Restore to here', () => {
+  const taken = [{ notebook: 'a.ipynb', cells: ['y'], left: ['Cell @x stays.'], stayed: ['x'] }];
+
+  it('asks first, restores once, and puts the message into the box', async () => {
+    const stage = new Stage();
+    await worked(stage, CHANGE);
+    press('Restore to here');
+    await stage.settle();
+    expect(document.activeElement?.textContent).toBe('Restore');
+    fireEvent.keyDown(document.activeElement as HTMLElement, { key: 'Escape' });
+    expect([has('Restore'), stage.restored]).toEqual([false, []]);
+
+    let answered = (): void => undefined;
+    stage.taking = () => new Promise(resolve => (answered = resolve));
+    press('Restore to here');
+    await stage.settle();
+    press('Restore');
+    press('Restore');
+    await stage.settle();
+    stage.past = [
+      { kind: 'restored', notebooks: taken, id: 99, number: 99, turn: 't', time: 0 }
+    ];
+    await act(async () => Promise.resolve(answered()));
+    await stage.settle();
+    expect(stage.restored).toEqual(['t']);
+    expect(box().value).toBe('Work.');
+    expect(screen.getByText('1 replaced message')).toBeTruthy();
+    const note = screen.getByText(/Restored to before this message/);
+    expect(note.textContent).toContain('1 cell was restored. 1 cell stays as it is');
+    fireEvent.click(within(note).getByRole('button', { name: 'Cell 1' }));
+    expect(stage.revealed).toEqual(['x']);
+    stage.taking = () => Promise.resolve();
+    // Sent as a new message: the chat is before the other one already.
+    await stage.say('Work better.', 'u');
+    expect(stage.sent.at(-1)).not.toHaveProperty('replaces');
+  });
+
+  it('leaves the message where it is if the server refuses', async () => {
+    const stage = new Stage();
+    await worked(stage, CHANGE);
+    stage.taking = () => Promise.reject(unreachable());
+    press('Restore to here');
+    await stage.settle();
+    press('Restore');
+    await stage.settle();
+    expect(screen.getByText('The server cannot be reached.')).toBeTruthy();
+    expect([box().value, screen.queryByText('1 replaced message')]).toEqual(['', null]);
+  });
+});
+
+describe('Try again', () => {
+  it.each([
+    ['Undo and try again', { replaces: 't', undo_replaced: true }],
+    ['Keep and try again', { replaces: 't' }]
+  ])('asks about the changes: %s', async (name, expected) => {
+    const stage = new Stage();
+    await worked(stage, CHANGE);
+    press('Try again');
+    expect(stage.sent).toHaveLength(1);
+    expect(document.activeElement?.textContent).toBe('Undo and try again');
+    press(name);
+    await stage.settle();
+    const { chat, ...again } = stage.sent[1] ?? { message: '' };
+    expect([chat, again]).toEqual(['c', { ...stage.sent[0], ...expected }]);
+  });
+
+  it('does not ask without changes, and is at the last answer only', async () => {
+    const stage = new Stage();
+    await stage.say('One.');
+    await stage.happens(DONE);
+    await stage.say('Two.', 'u');
+    expect(has('Try again')).toBe(false);
+    await stage.happens(DONE);
+    press('Try again');
+    await stage.settle();
+    expect(stage.sent.at(-1)).toMatchObject({ message: 'Two.', replaces: 'u' });
+    expect(stage.sent.at(-1)).not.toHaveProperty('undo_replaced');
+  });
+});
+
+describe('a message for a running turn', () => {
+  it('is given to it, and is shown within its answer', async () => {
+    const stage = new Stage();
+    await stage.say('Count.');
+    await stage.queue('Faster.', 'u', 1);
+    stage.steers = false;
+    press('Send now');
+    await stage.settle();
+    // The agent did not take it: it is queued as before.
+    expect([stage.steered, has('Send now'), has('Remove')]).toEqual([['u'], false, true]);
+    stage.turn('u');
+    await stage.happens({ kind: 'steered', into: 't' }, DONE);
+    const messages = screen.getAllByRole('group', { name: 'Message' });
+    expect(messages).toHaveLength(1);
+    expect(messages[0]?.querySelector('.tk-Answer')?.textContent).toContain('Faster.');
+    expect(has('Remove')).toBe(false);
+  });
+
+  it('stays queued with an agent that takes none', async () => {
+    const models = { models: [], agents: { m: 'Gemini' } } as unknown as ModelsInfo;
+    const stage = new Stage({ models });
+    stage.api.models = () => Promise.resolve(models);
+    await stage.say('Count.');
+    await stage.queue('Faster.', 'u', 1);
+    expect([has('Send now'), has('Remove')]).toEqual([false, true]);
+  });
+});
+
+describe('the to-do list of a turn', () => {
+  it('is updated in place', async () => {
+    const stage = new Stage();
+    await stage.say('Work.');
+    const item = (text: string, status: 'pending' | 'in_progress' | 'completed') => ({
+      text,
+      status
+    });
+    await stage.happens({
+      kind: 'todo_list',
+      items: [item('Look', 'in_progress'), item('Act', 'pending')]
+    });
+    await stage.happens({
+      kind: 'todo_list',
+      items: [item('Look', 'completed'), item('Act', 'in_progress')]
+    });
+    const list = screen.getByRole('list', { name: 'To-do list' });
+    const read = within(list)
+      .getAllByRole('listitem')
+      .map(each => [within(each).getByRole('img').ariaLabel ?? '', each.textContent]);
+    expect(read.map(([, text]) => text)).toEqual(['✓ Look', '▸ Act']);
+    expect(within(list).getByRole('img', { name: 'Done' })).toBeTruthy();
+    expect(within(list).getByRole('img', { name: 'In progress' })).toBeTruthy();
+  });
+});
+
+describe('the changes of a turn', () => {
+  const again = change({ action: 'replace', entry: 8, diff: '-x = 1\n+x = 2' });
+  const back = change({ action: 'replace', cell: 'y', entry: 9, diff: '-a\n+b' });
+  const forth = change({ action: 'replace', cell: 'y', entry: 10, diff: '-b\n+a' });
+
+  it('are one diff by cell, without what came to nothing', async () => {
+    const stage = new Stage();
+    stage.net = [net({})];
+    await worked(stage, CHANGE, again, back, forth);
+    const changes = screen.getByRole('group', { name: 'Changes' });
+    expect(within(changes).getByText('1 cell changed')).toBeTruthy();
+    const cells = changes.querySelectorAll('details');
+    expect(cells).toHaveLength(1);
+    expect(cells[0]?.querySelector('summary')?.textContent).toBe('New cell 3+1 −0');
+    const fold = cells[0] as HTMLDetailsElement;
+    fold.open = true;
+    fireEvent(fold, new Event('toggle'));
+    await stage.settle();
+    expect(fold.querySelectorAll('.tk-Line-text')).toHaveLength(1);
+    fireEvent.click(within(fold).getByRole('button', { name: 'Undo this cell' }));
+    await stage.settle();
+    expect(stage.undone).toEqual([{ entries: [7, 8], cells: ['z'] }]);
+  });
+
+  it('can be shown all at once', async () => {
+    const stage = new Stage();
+    const other = change({ action: 'replace', cell: 'y', entry: 9, diff: '-a\n+b' });
+    await worked(stage, CHANGE, other);
+    press('Show all');
+    await stage.settle();
+    const changes = screen.getByRole('group', { name: 'Changes' });
+    expect([...changes.querySelectorAll('details')].map(each => each.open)).toEqual([true, true]);
+    press('Hide all');
+    expect([...changes.querySelectorAll('details')].map(each => each.open)).toEqual([false, false]);
+  });
+});
+
+describe('suggested next steps', () => {
+  const failed = { id: 'y', index: 1, line: 'df.plot()' };
+
+  it('follow from what the turn left, and fill the message box', async () => {
+    const stage = new Stage({}, null, failed);
+    stage.unrun = ['z', 'y'];
+    await worked(stage, CHANGE);
+    expect(chips()).toEqual(['Fix cell 2', 'Run the changed cell', 'Explain the changes']);
+    press('Fix cell 2');
+    await stage.settle();
+    expect([box().value, stage.sent.length]).toEqual(['Fix cell 2', 1]);
+  });
+
+  it('are about the notebook of the turn only, and not shown if nothing is left', async () => {
+    const stage = new Stage({}, null, failed);
+    await stage.say('Hello.');
+    await stage.happens(DONE);
+    expect(chips()).toEqual(['Fix cell 2']);
+    cleanup();
+    const nothing = new Stage();
+    await nothing.say('Hello.');
+    await nothing.happens(DONE);
+    expect(chips()).toEqual([]);
+  });
+
+  it('can be switched off, and are not shown after a stop', async () => {
+    const stage = new Stage({ preferences: { ...DEFAULTS, nextSteps: false } }, null, failed);
+    await worked(stage, CHANGE);
+    expect([chips(), has('Try again')]).toEqual([[], true]);
+    await stage.say('More.', 'u');
+    await stage.happens(STOPPED);
+    expect([chips(), has('Try again'), has('Retry')]).toEqual([[], false, true]);
+  });
+});
