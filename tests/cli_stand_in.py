@@ -233,7 +233,7 @@ class CliStandIn(Transport):
                 elif message["request"]["subtype"] == "initialize":
                     await self._initialize(message["request_id"])
                 else:
-                    raise NotPlayedError(message["request"]["subtype"])
+                    raise NotPlayedError(message["request"]["subtype"])  # noqa: TRY301
         except Exception as error:  # noqa: BLE001 (the SDK raises it)
             message = f"The stand-in for the CLI does not play this: {error!r}"
             self._outgoing.put_nowait(CLIConnectionError(message))

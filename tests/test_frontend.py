@@ -27,8 +27,9 @@ LATER = {
     "turn": 5_000,
 }
 """How the chunks are named that load later, and the bytes of each: when somebody connects a model, when a
-cell's diff or prompt is first shown, when the chats are listed, when a turn has ended, when a file is attached, code is completed or a command on cells or a
-notebook is first used, once JupyterLab is up, and where its language is not English."""
+cell's diff or prompt is first shown, when the chats are listed, when a file is attached, code is completed
+or a command on cells or a notebook is first used, once JupyterLab is up, where its language is not English,
+and when a turn has ended."""
 
 
 def test_the_front_end_is_built_and_small() -> None:

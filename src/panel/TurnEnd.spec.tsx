@@ -149,6 +149,9 @@ describe('a message for a running turn', () => {
     expect(messages).toHaveLength(1);
     expect(messages[0]?.querySelector('.tk-Answer')?.textContent).toContain('Faster.');
     expect(has('Remove')).toBe(false);
+    stage.turn('t');
+    await stage.happens(DONE);
+    expect(has('Try again')).toBe(true);
   });
 
   it('stays queued with an agent that takes none', async () => {

@@ -31,7 +31,8 @@ export function TurnEnd(props: IEndProps): JSX.Element {
   const { turn, chat, actions, continueText } = props;
   const isLast = useChat(
     chat,
-    state => !isBusy(state) && state.turns.findLast(each => !each.replaced)?.id === turn.id
+    state => !isBusy(state) &&
+      state.turns.findLast(each => !each.replaced && !each.steered)?.id === turn.id
   );
   return (
     <>

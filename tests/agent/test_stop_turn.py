@@ -107,7 +107,7 @@ async def test_the_changes_of_a_stopped_call_are_reported(talk: Talk, harness: T
     assert answer["structured"]["error"]["code"] == "stopped"
     (change,) = of_kind(events, "cell_change")
     assert (change["call"], change["action"]) == (answer["call"], "insert")
-    standing = await talk.chats.standing(USER, begun.chat)
+    standing = await talk.chats.changes.standing(await talk.chats.get(USER, begun.chat))
     assert [(each.entry, each.cells) for each in standing] == [(change["entry"], (change["cell"],))]
 
 

@@ -84,9 +84,12 @@ class ChatChanges:
 
     async def _onwards(self, chat: Chat, turn: str) -> list[JournalEntry]:
         """Return the entries of a turn and of all later ones, newest first."""
-        turns = frozenset(await self._transcripts.onwards(chat.id, turn))
-        entries = await self._workspace.journal.undoable(caller_of(chat), None)
-        return [entry for entry in entries if entry.turn in turns]
+        journal, caller = self._workspace.journal, caller_of(chat)
+        entries: list[JournalEntry] = []
+        # By turn: one query returns a bounded number of entries.
+        for each in await self._transcripts.onwards(chat.id, turn):
+            entries += await journal.undoable(caller, None, turn=each)
+        return sorted(entries, key=lambda entry: entry.id, reverse=True)
 
 
 def caller_of(chat: Chat) -> Caller:

@@ -255,7 +255,7 @@ class ChatTurnChangesHandler(TkAIHandler):
 class ChatRestoreHandler(TkAIHandler):
     """Restore of a chat and its notebooks."""
 
-    @operation("write", "restore_chat")
+    @operation("execute", "restore_chat")
     async def post(self, chat_id: str, body: TurnRequest) -> UndoneTurn:
         """Restore the chat and its notebooks to before a turn.
 

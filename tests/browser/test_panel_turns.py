@@ -1,0 +1,61 @@
+"""What a person does with a turn: follow it, steer it, look at its one diff, and go back to before it."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.axe import panel_violations
+from tests.browser.lab import Lab, write_notebook
+from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
+
+
+@pytest.mark.proves("ext:panel")
+async def test_a_turn_is_steered_reviewed_as_one_diff_and_restored(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    write_notebook(lab.server.root / "sales.ipynb", *(f"x{n} = {n}" for n in range(60)))
+    held = Held(Answer.of("One, two, three, four, five, six, seven, eight."), after=4)
+    model.add(
+        Answer.of(
+            ToolUse("read_cell", {"cell": 55}),
+            ToolUse("overwrite_cell", {"cell": 55, "source": "half = 1"}),
+            ToolUse("overwrite_cell", {"cell": 55, "source": "whole = 2"}),
+        ),
+        held,
+        Answer.of("Faster, then."),
+    )
+    await lab.open("sales.ipynb")
+    await lab.show_panel()
+    await lab.mode.select_option("auto")
+    await lab.command("tk-ai:follow-agent")
+    await lab.say("Change it.")
+    cell = lab.page.locator(".jp-Notebook .jp-Cell", has_text="whole = 2")
+    await expect(cell).to_be_in_viewport()
+    await expect(lab.log.get_by_text("One,")).to_be_visible()
+    await lab.say("Faster!")
+    await lab.panel.get_by_role("button", name="Send now").click()
+    await expect(lab.panel.get_by_role("button", name="Send now")).to_have_count(0)
+    held.go_on.set()
+    await expect(lab.log.get_by_text("Faster, then.")).to_be_visible()
+    await expect(lab.panel.get_by_role("group", name="Message", exact=True)).to_have_count(1)
+
+    changes = lab.panel.get_by_role("group", name="Changes")
+    await expect(changes.get_by_text("1 cell changed")).to_be_visible()
+    await changes.locator("summary").click()
+    diff = changes.locator(".cm-editor").first
+    await expect(diff).to_be_visible()
+    await expect(changes.get_by_text("x55 = 55")).to_be_visible()
+    await expect(changes.get_by_text("half = 1")).to_have_count(0)
+    await expect(lab.panel.get_by_role("button", name="Run the changed cell")).to_be_visible()
+    await lab.panel.get_by_role("button", name="Restore to here").click()
+    restore = lab.panel.get_by_role("button", name="Restore", exact=True)
+    await expect(restore).to_be_focused()
+    assert await panel_violations(lab) == []
+    await restore.press("Enter")
+
+    await expect(lab.panel.get_by_text("Restored to before this message.")).to_be_visible()
+    await expect(lab.message_box).to_have_value("Change it.")
+    await expect(cell).to_have_count(0)
+    await expect(lab.panel.get_by_text("1 replaced message")).to_be_visible()
+    assert await panel_violations(lab) == []
