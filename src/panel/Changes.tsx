@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useRef, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { CellChangedEvent, NetChange } from '../api/events';
@@ -38,6 +38,7 @@ export function Changes({ turn, chat, actions }: IChangesProps): JSX.Element | n
   const [note, setNote] = useState('');
   const [failed, setFailed] = useState(false);
   const [net, setNet] = useState<Net | null>(null);
+  const [opened, setOpened] = useState(false);
   const [all, setAll] = useState(false);
   const group = useRef<HTMLDivElement>(null);
   // The pressed button is removed: keep the keyboard focus in the group.
@@ -49,20 +50,16 @@ export function Changes({ turn, chat, actions }: IChangesProps): JSX.Element | n
       void reviews.load(path);
     }
   }, [notebooks, reviews]);
-  const load = useCallback(async () => {
-    const found = await actions.netChanges(turn);
-    setNet(found && new Map(found.map(each => [keyOf(each), each])));
-  }, [actions, turn]);
-  const isRepeated = cells.some(each => each.status === 'open' && each.pending.length > 1);
   // With several changes of a cell, only the server knows what is left of them.
-  const needsNet = isRepeated || net !== null;
+  const needsNet = opened || cells.some(each => each.status === 'open' && each.pending.length > 1);
   useEffect(() => {
     if (needsNet) {
-      void load();
+      void actions
+        .netChanges(turn)
+        .then(found => setNet(found && new Map(found.map(each => [keyOf(each), each]))));
     }
-    // Read again after an undo.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [isRepeated, journal, load]);
+    // Read again after an undo, which changes the journal.
+  }, [needsNet, journal, actions, turn]);
   if (cells.length === 0) {
     return null;
   }
@@ -143,7 +140,7 @@ export function Changes({ turn, chat, actions }: IChangesProps): JSX.Element | n
           review={each}
           net={net?.get(keyOf(each)) ?? null}
           open={all}
-          onOpen={load}
+          onOpen={() => setOpened(true)}
           onUndo={() => void undo([each])}
         />
       ))}
@@ -158,7 +155,7 @@ interface IProps {
   /** Whether its diff is shown initially. */
   open: boolean;
   /** Loads the net changes. */
-  onOpen: () => Promise<void>;
+  onOpen: () => void;
   onUndo: () => void;
 }
 

@@ -12,7 +12,7 @@ interface IProps {
   /** The single changes, which are shown until then. */
   changes: readonly CellChangedEvent[];
   /** Loads the net change. */
-  onOpen: () => Promise<void>;
+  onOpen: () => void;
 }
 
 /** What a turn did to a cell, as one diff in the merge view; as plain lines until it is loaded. */
@@ -21,8 +21,8 @@ export function NetDiff({ net, changes, onOpen }: IProps): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const [merged, setMerged] = useState(false);
   useEffect(() => {
-    void onOpen();
-    // Loaded once; it is loaded again when the journal changes.
+    onOpen();
+    // Once: it is loaded again when the journal changes.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, []);
   useEffect(() => {

@@ -20,7 +20,7 @@ const chips = (): (string | null)[] => {
         .map(each => each.textContent);
 };
 
-const change = (some: object): Payload => ({ ...CHANGE, ...some }) as Payload;
+const change = (some: object): Payload => ({ ...CHANGE, ...some });
 const net = (some: Partial<NetChange>): NetChange => ({
   notebook: 'a.ipynb',
   cell: 'z',
@@ -72,10 +72,11 @@ describe('Restore to here', () => {
     press('Restore');
     press('Restore');
     await stage.settle();
-    stage.past = [
-      { kind: 'restored', notebooks: taken, id: 99, number: 99, turn: 't', time: 0 }
-    ];
-    await act(async () => Promise.resolve(answered()));
+    stage.past = [{ kind: 'restored', notebooks: taken, id: 99, number: 99, turn: 't', time: 0 }];
+    await act(async () => {
+      answered();
+      await Promise.resolve();
+    });
     await stage.settle();
     expect(stage.restored).toEqual(['t']);
     expect(box().value).toBe('Work.');

@@ -31,7 +31,8 @@ export function TurnEnd(props: IEndProps): JSX.Element {
   const { turn, chat, actions, continueText } = props;
   const isLast = useChat(
     chat,
-    state => !isBusy(state) &&
+    state =>
+      !isBusy(state) &&
       state.turns.findLast(each => !each.replaced && !each.steered)?.id === turn.id
   );
   return (
@@ -205,7 +206,9 @@ export function RestoredNote({ notebooks }: { notebooks: readonly TakenBack[] })
   const nameOf = (notebook: string, cell: string): string => {
     const here = seen?.notebook === notebook ? context.cells : [];
     const index = here.findIndex(({ id }) => id === cell);
-    return index < 0 ? trans.__('%1 in %2', `@${cell.slice(0, 8)}`, notebook) : cellName(index, trans);
+    return index < 0
+      ? trans.__('%1 in %2', `@${cell.slice(0, 8)}`, notebook)
+      : cellName(index, trans);
   };
   return (
     <div className="tk-Notice" role="status">
