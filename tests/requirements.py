@@ -199,6 +199,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("rest:errors", "project", "an error has the status and the code of its class, never 500 for bad input, and nothing changed"),
     Requirement("rest:base-url", "project", "every route honours the server's `base_url`"),
     Requirement("rest:chat", "project", "the routes of the chat: message, stop, permissions, chats, undo, export, models"),
+    Requirement("rest:restore", "project", "one request restores a chat and its notebooks to before a turn; of several at once one does it; a cell that somebody edited since stays and is listed; the agent forgets the turn and those after it"),
+    Requirement("rest:steer", "project", "a queued message is given to the running turn, once, and the turn answers both; what the agent does not take stays queued at its place"),
     # -- Code as a person types --
     Requirement("code:completion", "project", "a completion is the text at the cursor alone, from the cells above and the text on both sides of the cursor, all bounded; nothing is written"),
     Requirement("code:variables", "project", "a completion knows names, types and shapes of the kernel's variables, never their values; a kernel that runs code is not asked, and one in which nothing ran since is not asked again"),

@@ -22,7 +22,7 @@ def inserts(source: str) -> str:
     return f'call insert_cell {{"source": "{source}"}}'
 
 
-@pytest.mark.proves("rest:chat")
+@pytest.mark.proves("rest:restore")
 async def test_a_chat_and_its_notebook_are_restored_once(talk: Talk, harness: ToolHarness) -> None:
     harness.write("a.ipynb", "a = 1")
     fields = {"notebook": "a.ipynb", "mode": "auto"}
@@ -74,6 +74,7 @@ async def test_a_chat_and_its_notebook_are_restored_once(talk: Talk, harness: To
     assert (await talk.say("recall", chat=chat))[-1].data["text"] == ""
 
 
+@pytest.mark.proves("rest:restore", "rest:steer")
 async def test_a_turn_is_tried_again_without_its_changes_and_a_running_one_is_steered(
     talk: Talk, harness: ToolHarness
 ) -> None:

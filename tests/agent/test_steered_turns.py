@@ -11,6 +11,8 @@ from tk_ai_extension.agent.backend import TurnEnded
 from tk_ai_extension.agent.claude.translator import CostMeter, Translator
 from tk_ai_extension.agent.events import Used
 
+pytestmark = pytest.mark.proves("rest:steer")
+
 
 def result(cost: float) -> sdk.ResultMessage:
     """The result of an answer; the cost is the session's so far."""

@@ -64,18 +64,20 @@ def _net(path: str, changes: Sequence[Change]) -> NetChange | None:
     content = after or before
     if action is None or content is None:
         return None
-    sources = ["" if each is None else each.source for each in (before, after)]
-    truncated = max(map(len, sources)) > MAX_SOURCE
+    old = "" if before is None else before.source
+    new = "" if after is None else after.source
+    truncated = max(len(old), len(new)) > MAX_SOURCE
     if truncated:
-        sources = ["", ""]
+        old = new = ""
     return NetChange(
         path,
         last.cell,
         action,
         last.index,
         content.type,
-        *sources,
-        line_diff(*sources),
+        old,
+        new,
+        line_diff(old, new),
         truncated,
     )
 
