@@ -310,6 +310,9 @@ class ChatSession:
             )
             self._replaced = ()
             ended = await self._listen(agent, turn)
+            if not agent.alive:
+                # It may still answer a message that the stopped turn has not taken.
+                await self._close_agent()
         except ToolError as error:
             # Its further events would be taken for the next turn's.
             await self._close_agent()
