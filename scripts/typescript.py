@@ -2,8 +2,8 @@
 
     python scripts/typescript.py
 
-writes `src/api/models.ts`, and `codeModels.ts`, `connectionModels.ts`, `sentenceTable.ts` beside it;
-`tests/test_frontend.py` fails where they are not what this makes.
+writes `src/api/models.ts`, and `codeModels.ts`, `connectionModels.ts`, `contextModels.ts`,
+`sentenceTable.ts` beside it; `tests/test_frontend.py` fails where they are not what this makes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
@@ -32,6 +32,7 @@ from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcom
 API = Path(__file__).parent.parent / "src" / "api"
 TARGET = API / "models.ts"
 CODE_TARGET = API / "codeModels.ts"
+CONTEXT_TARGET = API / "contextModels.ts"
 CONNECTION_TARGET = API / "connectionModels.ts"
 SENTENCES_TARGET = API / "sentenceTable.ts"
 
@@ -52,6 +53,13 @@ SENT: tuple[Any, ...] = (
 
 CODE: tuple[Any, ...] = (models.CompletedCode, models.EditedCell)
 """The models of code that the page asks for."""
+
+CONTEXT: tuple[Any, ...] = (
+    *get_args(models.Attachment),
+    models.VariableList,
+    models.VariablePreview,
+)
+"""The models of what a person adds to a message."""
 
 EVENTS = [event.__name__ for event in models.CHAT_EVENTS]
 HEAD_FIELDS: dict[str, Any] = definitions(SENT)["EventHead"]["properties"]
@@ -98,6 +106,12 @@ def generate() -> str:
 def generate_code() -> str:
     """The module of code that the page asks for."""
     return "".join([HEAD, *_declarations(CODE, {})])
+
+
+def generate_context() -> str:
+    """The module of what a person adds to a message."""
+    kinds = [each.__name__ for each in get_args(models.Attachment)]
+    return "".join([HEAD, *_declarations(CONTEXT, {}), _union("Attachment", kinds)])
 
 
 def generate_connection() -> str:
@@ -245,5 +259,6 @@ def _quoted(text: str) -> str:
 if __name__ == "__main__":
     TARGET.write_text(generate(), encoding="utf-8")
     CONNECTION_TARGET.write_text(generate_connection(), encoding="utf-8")
+    CONTEXT_TARGET.write_text(generate_context(), encoding="utf-8")
     CODE_TARGET.write_text(generate_code(), encoding="utf-8")
     SENTENCES_TARGET.write_text(generate_sentences(), encoding="utf-8")

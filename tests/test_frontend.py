@@ -157,6 +157,7 @@ def test_private_members_of_others_keep_their_names_in_the_bundle() -> None:
 def test_the_types_of_what_the_server_sends_are_those_of_its_models() -> None:
     assert typescript.TARGET.read_text(encoding="utf-8") == typescript.generate()
     assert typescript.CODE_TARGET.read_text(encoding="utf-8") == typescript.generate_code()
+    assert typescript.CONTEXT_TARGET.read_text(encoding="utf-8") == typescript.generate_context()
     connection = typescript.CONNECTION_TARGET.read_text(encoding="utf-8")
     assert connection == typescript.generate_connection()
 

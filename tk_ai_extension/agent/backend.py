@@ -15,6 +15,7 @@ import mcp_types as types
 from tk_ai_extension.agent.actions import AgentAction
 from tk_ai_extension.agent.events import (
     Discarded,
+    Noticed,
     Retried,
     TextDelta,
     ThinkingDelta,
@@ -81,6 +82,7 @@ AgentEvent = (
     | ToolCalled
     | ToolAnswered
     | Retried
+    | Noticed
     | Used
     | Checkpoint
     | Working
@@ -224,6 +226,21 @@ class AgentSession(Protocol):
                 the turn is stopped or has ended; a call without it, or later, is refused.
 
         Raises:
+            AgentDied: The agent has ended.
+        """
+        ...
+
+    async def compact(self, *, model: str, credential: TurnCredential) -> None:
+        """Begin a turn in which the agent replaces its history by a summary.
+
+        Called after the previous turn has ended. `Used.compacts` says whether it is possible.
+
+        Args:
+            model: As for `send`.
+            credential: As for `send`.
+
+        Raises:
+            CannotCompact: The agent has no such command.
             AgentDied: The agent has ended.
         """
         ...

@@ -23,7 +23,7 @@ from tk_ai_extension.agent.backend import (
     TurnEnded,
     Working,
 )
-from tk_ai_extension.agent.context import content, instructions
+from tk_ai_extension.agent.context import MessageContent, content, instructions
 from tk_ai_extension.agent.events import (
     Began,
     Done,
@@ -257,15 +257,18 @@ class ChatSession:
         if message.notebook is not None:
             await self._bind(turn.caller, message.notebook)
         agent = await self._ready(turn)
-        blocks = await content(services.workspace, services.registry, turn.caller, message)
+        shown = MessageContent((), ())
+        if message.request.command is None:
+            shown = await content(services.workspace, services.registry, turn.caller, message)
+        for notice in shown.notices:
+            turn.publish(Noticed(notice, sentence_info(notice)))
         if turn.stopped is not None:
             return "stopped"
         try:
-            await agent.send(
-                blocks,
-                model=message.model,
-                credential=turn.begin(),
-            )
+            if message.request.command == "compact":
+                await agent.compact(model=message.model, credential=turn.begin())
+            else:
+                await agent.send(shown.blocks, model=message.model, credential=turn.begin())
             self._replaced = ()
             ended = await self._listen(agent, turn)
         except ToolError as error:

@@ -34,6 +34,7 @@ from tk_ai_extension.server.handlers.rest import (
     ToolsHandler,
 )
 from tk_ai_extension.server.handlers.tabs import DisconnectedTabsHandler
+from tk_ai_extension.server.handlers.variables import VariableHandler
 
 ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/mcp", McpHandler),
@@ -60,6 +61,7 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/changes/cells", ChangedCellsHandler),
     (r"api/tk-ai/changes/undo", ChangesUndoHandler),
     (r"api/tk-ai/tabs/disconnected", DisconnectedTabsHandler),
+    (r"api/tk-ai/variables/([^/]+)", VariableHandler),
     (r"api/tk-ai/permissions", PermissionsHandler),
     (r"api/tk-ai/permissions/([^/]+)", PermissionHandler),
     (r"api/tk-ai/openapi\.json", OpenAPIHandler),
