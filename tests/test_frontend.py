@@ -19,13 +19,14 @@ LIMIT = 60_000
 
 LATER = {
     "connect": 8_000,
+    "context": 7_000,
     "diff-editor": 20_000,
     "notebook": 4_000,
     "self-test": 5_000,
     "sentences": 7_000,
 }
-"""How the chunks are named that load later, and the bytes of each: when somebody connects a model, when a
-cell's diff or prompt is first shown, when a file is attached, code is completed or a command on cells or a
+"""How the chunks are named that load later, and the bytes of each: when somebody connects a model, when
+something is pointed at by @ or the model's context is known, when a cell's diff or prompt is first shown, when a file is attached, code is completed or a command on cells or a
 notebook is first used, once JupyterLab is up, and where its language is not English."""
 
 

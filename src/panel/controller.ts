@@ -20,6 +20,7 @@ import {
   MAX_ATTACHED,
   messageAbout,
   messageOf,
+  needsNotebook,
   NOTHING,
   settled
 } from '../state/compose';
@@ -178,6 +179,16 @@ export class PanelController {
   }
 
   /**
+   * Let the agent replace its history of the chat by a summary.
+   *
+   * @param text - The text of this turn in the chat.
+   */
+  async compact(text: string): Promise<void> {
+    const message = messageOf({ ...BLANK, text }, null, { ...this._options, activeCell: false });
+    await this._send(chat => chat.send({ ...message, command: 'compact' }));
+  }
+
+  /**
    * Send a text without changing the draft.
    *
    * @param text - The text.
@@ -318,7 +329,7 @@ export class PanelController {
       .slice(MAX_ATTACHED)
       .map(each => ({ name: each.label, why: 'many' }) as const);
     this._set({ refused: [...found.filter(isRefused), ...many] });
-    const cells = some.some(each => each.attachment.kind === 'cell');
+    const cells = some.some(needsNotebook);
     this.change(
       {
         attached: attached.slice(0, MAX_ATTACHED),
