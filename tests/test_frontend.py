@@ -26,8 +26,9 @@ LATER = {
     "sentences": 7_000,
 }
 """How the chunks are named that load later, and the bytes of each: when somebody connects a model, when
-something is pointed at by @ or the model's context is known, when a cell's diff or prompt is first shown, when a file is attached, code is completed or a command on cells or a
-notebook is first used, once JupyterLab is up, and where its language is not English."""
+something is pointed at by @ or the model's context is known, when a cell's diff or prompt is first shown,
+when a file is attached, code is completed or a command on cells or a notebook is first used, once
+JupyterLab is up, and where its language is not English."""
 
 
 def test_the_front_end_is_built_and_small() -> None:

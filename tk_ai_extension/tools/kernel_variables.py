@@ -295,7 +295,8 @@ def column_of(name, dtype, values):
 
 
 def label_of(value):
-    text = value if type(value) is str else text_of(value, 1)
+    shows = type(value) is str or root_of(type(value)) in ("pandas", *PLAIN)
+    text = str(value) if shows else text_of(value, 1)
     return text if len(text) <= MAX_VALUE else text[:MAX_VALUE] + "..."
 
 
@@ -311,7 +312,7 @@ def preview(variables, name):
         number = min(shape[1], MAX_COLUMNS)
         series = [head.iloc[:, place] for place in range(number)]
         index = [label_of(each) for each in head.index.tolist()]
-        names = head.columns[:number].tolist()
+        names = list(head.columns[:number])
         columns = [column_of(n, s.dtype, s.tolist()) for n, s in zip(names, series)]  # noqa: B905
     else:
         index = [str(number) for number in range(len(head))]
