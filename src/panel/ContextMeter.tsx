@@ -49,7 +49,7 @@ export function ContextMeter({ controller, turns }: IContextMeterProps): JSX.Ele
     <span className={full ? 'tk-Context tk-mod-full' : 'tk-Context'}>
       {percent === null ? (
         <span title={said} aria-label={said} role="img">
-          {tokens(used)}
+          {trans.__('Context: %1', tokens(used))}
         </span>
       ) : (
         <span

@@ -23,7 +23,7 @@ describe('the meter of the context', () => {
 
   it('shows tokens alone for a model of an unknown size, and no button if the agent has no command', async () => {
     await used({ context_tokens: 12_345, context_window: null, compacts: false });
-    expect(screen.getByRole('img', { name: /12.3k tokens/ }).textContent).toBe('12.3k');
+    expect(screen.getByRole('img', { name: /12.3k tokens/ }).textContent).toBe('Context: 12.3k');
     expect(screen.queryByRole('button', { name: 'Compact' })).toBeNull();
   });
 

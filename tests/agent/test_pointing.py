@@ -26,6 +26,7 @@ name = {CLOSE * 1_000!r}
 left = 1
 {CLOSE.strip("<>/ ").split()[0].lower()} = 2"""
 
+LOOP = "import time\nwhile True: time.sleep(0.01)"
 SELECTED = {"kind": "selection", "text": f"chosen {CLOSE}", "first_line": 3, "last_line": 7}
 CELL = "cella000"
 
@@ -39,10 +40,10 @@ async def say(talk: Talk, *attachments: dict[str, Any]) -> tuple[str, list[dict[
 
 
 @pytest.mark.proves("ui:point-at")
-async def test_each_goes_along_within_its_bounds_or_is_named(
+async def test_each_goes_along_within_its_bounds_or_is_named_and_a_busy_kernel_is_not_waited_for(
     talk: Talk, harness: ToolHarness
 ) -> None:
-    harness.write("a.ipynb", FAILING, "quiet = 1", VARIABLES)
+    harness.write("a.ipynb", FAILING, "quiet = 1", VARIABLES, LOOP)
     folder = harness.root / "data"
     folder.mkdir()
     for number in range(300):
@@ -91,19 +92,13 @@ async def test_each_goes_along_within_its_bounds_or_is_named(
     ]
     assert "Attached variable left: No variable `left`." in seen
 
-
-@pytest.mark.proves("ui:point-at")
-async def test_a_busy_kernel_is_not_waited_for(talk: Talk, harness: ToolHarness) -> None:
-    harness.write("a.ipynb", "import time\nwhile True: time.sleep(0.01)")
-    await harness.call("use_notebook", notebook="a.ipynb")
     busy = asyncio.Event()
     stop = harness.workspace.kernels.subscribe(lambda event: event.state == "busy" and busy.set())
-    running = asyncio.create_task(harness.call("execute_cell", cell=0, notebook="a.ipynb"))
+    running = asyncio.create_task(harness.call("execute_cell", cell=3, notebook="a.ipynb"))
     async with asyncio.timeout(20):
         await busy.wait()
     stop()
-    variables = [{"kind": "variable", "name": name} for name in ("x", "y")]
-    seen, notices = await say(talk, *variables)
+    seen, notices = await say(talk, *({"kind": "variable", "name": name} for name in "xy"))
     assert [notice["sentence"]["code"] for notice in notices] == ["attached_kernel_busy"] * 2
     assert seen.count(": The kernel is running code.") == 2
     assert not running.done()

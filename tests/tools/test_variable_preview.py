@@ -25,6 +25,7 @@ class DataFrame:
     @property
     def shape(self): return (len(self.values[0]), len(self.names))
     def head(self, rows): assert rows == 5; return self
+    def to_string(self, **options): return 'a table'
     iloc = property(Places)
     columns = property(lambda self: List(self.names))
     index = property(lambda self: List(range(min(5, self.shape[0]))))
