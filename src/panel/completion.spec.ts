@@ -32,18 +32,18 @@ describe('what is offered', () => {
   });
 
   it.each([
-    [[40, 40], { Cell: 10, file: 10 }],
-    [[40, 2], { Cell: 18, file: 2 }],
+    [[40, 40], { near: 10, file: 10 }],
+    [[40, 2], { near: 18, file: 2 }],
     [[0, 40], { file: 20 }]
-  ])('has a share of each list of %j', ([cells, files], shares) => {
-    const offered = together(options('Cell', cells ?? 0), options('file', files ?? 0));
+  ])('has a share of each list of %j', ([near, files], shares) => {
+    const offered = together(options('near', near ?? 0), options('file', files ?? 0));
     const count: Record<string, number> = {};
     for (const { label } of offered) {
       const name = label.split(' ')[0] ?? '';
       count[name] = (count[name] ?? 0) + 1;
     }
     expect(count).toEqual(shares);
-    expect(offered[0]?.label).toBe(cells === 0 ? 'file 0' : 'Cell 0');
+    expect(offered[0]?.label).toBe(near === 0 ? 'file 0' : 'near 0');
   });
 });
 

@@ -89,7 +89,9 @@ describe('the chip of a variable', () => {
     const toggle = button('Preview sales');
     fireEvent.click(toggle);
     await stage.settle();
-    expect(String((asked.mock.calls as string[][])[0]?.[0])).toMatch(/variables\/sales\?notebook=a.ipynb$/);
+    expect(String((asked.mock.calls as string[][])[0]?.[0])).toMatch(
+      /variables\/sales\?notebook=a.ipynb$/
+    );
     const shown = within(screen.getByRole('region', { name: 'Preview of sales' }));
     expect(shown.getByRole('columnheader').textContent).toBe('<b>price</b>int64');
     expect(shown.getAllByRole('row').map(row => row.textContent)).toEqual([

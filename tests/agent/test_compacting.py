@@ -11,7 +11,14 @@ from typing import Any
 import claude_agent_sdk as sdk
 import pytest
 
-from tk_ai_extension.agent.backend import AgentEvent, Checkpoint, TextBlock, TurnEnded
+from tk_ai_extension.agent.backend import (
+    COMPACTING,
+    AgentEvent,
+    Checkpoint,
+    TextBlock,
+    TurnEnded,
+    Working,
+)
 from tk_ai_extension.agent.claude.client import ClaudeSession, _TurnToken
 from tk_ai_extension.agent.claude.translator import CostMeter, Translator
 from tk_ai_extension.agent.events import Noticed, Used
@@ -109,6 +116,13 @@ def test_a_chat_that_could_not_be_compacted_says_why_without_secrets() -> None:
     assert ended.error is not None
     assert ended.error.message == "The chat could not be compacted: No messages to compact with …."
     assert events(message, result())[-1] == TurnEnded()
+
+
+def test_a_summary_may_take_longer_than_an_answer() -> None:
+    """Also where the CLI compacts by itself, it streams nothing until the summary is there."""
+    status = sdk.SystemMessage("status", {"status": "compacting"})
+    assert events(status) == [Working(COMPACTING)]
+    assert events(sdk.SystemMessage("status", {"status": "requesting"})) == [Working()]
 
 
 class Client:

@@ -34,6 +34,10 @@ STOP_TIMEOUT = 5.0
 """Grace period, in seconds, for an agent to end a turn, or itself, when it is interrupted."""
 
 
+COMPACTING = 600.0
+"""Additional seconds for an agent to compact its history, during which it reports nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class TextBlock:
     """Text in a message to an agent."""
@@ -61,7 +65,13 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """The agent is working and has nothing to show; restarts the idle timeout."""
+    """The agent is working and has nothing to show; restarts the idle timeout.
+
+    Attributes:
+        seconds: How much longer than usual it may have nothing to show from now on.
+    """
+
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

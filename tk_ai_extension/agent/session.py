@@ -332,7 +332,7 @@ class ChatSession:
                 case _:
                     turn.receive(event)
             idle_timeout = self._services.settings.silence
-            if isinstance(event, Retried):
+            if isinstance(event, Retried | Working):
                 idle_timeout += event.seconds
 
     # -- the agent

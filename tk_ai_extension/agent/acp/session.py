@@ -25,6 +25,7 @@ from tk_ai_extension.agent.acp.process import AgentProcess
 from tk_ai_extension.agent.acp.translator import TooMuchText, Translator, used
 from tk_ai_extension.agent.acp.transport import PipeTransport
 from tk_ai_extension.agent.backend import (
+    COMPACTING,
     STOP_TIMEOUT,
     AgentEvent,
     Checkpoint,
@@ -32,6 +33,7 @@ from tk_ai_extension.agent.backend import (
     SessionConfig,
     TextBlock,
     TurnEnded,
+    Working,
 )
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
@@ -164,6 +166,7 @@ class AcpSession:
         if not self._compacts:
             raise CannotCompact(Sentence("compact_unsupported", agent=self._title))
         self._prompt_with([{"type": "text", "text": f"/{COMPACT}"}], credential)
+        self._emit(Working(COMPACTING))
 
     def _prompt_with(self, blocks: list[dict[str, Any]], credential: TurnCredential) -> None:
         self._turn = _Turn(credential.token, Translator(self._tools), self._cost)

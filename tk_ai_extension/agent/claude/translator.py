@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from tk_ai_extension.agent.backend import AgentEvent, Checkpoint, TurnEnded, Working
+from tk_ai_extension.agent.backend import COMPACTING, AgentEvent, Checkpoint, TurnEnded, Working
 from tk_ai_extension.agent.events import (
     Discarded,
     Noticed,
@@ -250,6 +250,8 @@ class Translator:
 def _system(subtype: str, data: Mapping[str, Any]) -> Iterator[AgentEvent]:
     if subtype == "init" and data.get("session_id"):
         yield Checkpoint(str(data["session_id"]))
+    elif subtype == "status" and data.get("status") == "compacting":
+        yield Working(COMPACTING)
     elif subtype == "api_retry":
         status = data.get("error_status")
         yield Retried(
