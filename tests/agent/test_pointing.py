@@ -11,6 +11,7 @@ from tests.agent.conftest import Talk, of_kind
 from tests.harness import ToolHarness
 from tk_ai_extension.agent import context
 from tk_ai_extension.agent.requests import MAX_SELECTION, parse_request
+from tk_ai_extension.kernels.base import KernelEvent
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.testing.scripted_model import Answer
 
@@ -82,18 +83,24 @@ async def test_each_goes_along_within_its_bounds_or_is_named_and_a_busy_kernel_i
         {"kind": "output", "cell": "cellb000"},
         {"kind": "error", "cell": "cellb000"},
         {"kind": "error", "cell": "gone"},
+        {"kind": "cell", "cell": "gone"},
         {"kind": "variable", "name": "left"},
         {"kind": "folder", "path": "nowhere"},
         {"kind": "file", "path": "nowhere.txt"},
     )
     assert [notice["sentence"]["code"] for notice in notices] == [
-        *("attached_output_gone", "attached_error_gone", "attached_unread"),
+        *("attached_output_gone", "attached_error_gone", "attached_unread", "attached_unread"),
         *("attached_variable_gone", "attached_unread", "attached_unread"),
     ]
     assert "Attached variable left: No variable `left`." in seen
 
     busy = asyncio.Event()
-    stop = harness.workspace.kernels.subscribe(lambda event: event.state == "busy" and busy.set())
+
+    def on_event(event: KernelEvent) -> None:
+        if event.state == "busy":
+            busy.set()
+
+    stop = harness.workspace.kernels.subscribe(on_event)
     running = asyncio.create_task(harness.call("execute_cell", cell=3, notebook="a.ipynb"))
     async with asyncio.timeout(20):
         await busy.wait()

@@ -201,7 +201,7 @@ class _ContextReader:
         try:
             match attachment:
                 case CellAttachment(cell=cell):
-                    return await self.cell("Attached cell", cell)
+                    return await self._cell("Attached cell", cell)
                 case OutputAttachment(cell=cell, output=number):
                     return await self._output(cell, number)
                 case ErrorAttachment(cell=cell):
@@ -220,25 +220,31 @@ class _ContextReader:
         except ToolError as error:
             label = attachment.label
             self.notices.append(_unread(label, error))
-            kind = "" if attachment.kind in {"output", "error"} else f"{attachment.kind} "
+            kind = "" if attachment.kind in {"cell", "output", "error"} else f"{attachment.kind} "
             return f"Attached {kind}{label}: {error.message}", ()
 
     async def cell(self, what: str, cell: str) -> _Part:
+        """Return a cell as `_cell` does, or why it cannot be read."""
+        try:
+            return await self._cell(what, cell)
+        except ToolError as error:
+            return f"{what}: {error.message}", ()
+
+    async def _cell(self, what: str, cell: str) -> _Part:
         """Return a cell with its output or error; only the name of one that is too long.
 
         Showing a part of a source would count as having read all of it.
+
+        Raises:
+            ToolError: There is no such cell or notebook.
         """
-        workspace, caller = self._context.workspace, self._context.caller
-        try:
-            snapshot = await (await workspace.open(caller, None)).read()
-            found, _ = snapshot.find(cell)
-            if len(found.source) > CELL:
-                size = f"{len(found.source):,} characters"
-                named = f"@{snapshot.short_keys[found.key]}"
-                return f"{what}: {named}, {size}; read_cell shows it.", ()
-            result = await self._registry.call("read_cell", {"cell": found.key}, self._context)
-        except ToolError as error:
-            return f"{what}: {error.message}", ()
+        snapshot = await (await self._context.workspace.open(self._context.caller, None)).read()
+        found: Cell = snapshot.find(cell)[0]
+        if len(found.source) > CELL:
+            size = f"{len(found.source):,} characters"
+            named = f"@{snapshot.short_keys[found.key]}"
+            return f"{what}: {named}, {size}; read_cell shows it.", ()
+        result = await self._registry.call("read_cell", {"cell": found.key}, self._context)
         budget = len(found.source) + CELL
         return f"{what}:\n{_cut(result.full_text(), budget)}", result.images
 

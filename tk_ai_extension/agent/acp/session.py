@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-COMPACT = "compact"
-"""The name that agents give to their command that compacts the history."""
+COMPACT = ("compact", "compress")
+"""Names that agents give to their command that compacts the history."""
 
 MAX_EVENTS = 500
 """Maximum number of events that are not received yet; then no message of the agent is read."""
@@ -125,7 +125,8 @@ class AcpSession:
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         self._turn: _Turn | None = None
         self._cost = config.cost
-        self._compacts = False
+        # The agent's command that compacts its history; None if it has none.
+        self._compact: str | None = None
         self._prompting: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks(logger)
         self._ended: str | None = None
@@ -163,9 +164,9 @@ class AcpSession:
         del model
         if not self.alive:
             raise await self.died()
-        if not self._compacts:
+        if self._compact is None:
             raise CannotCompact(Sentence("compact_unsupported", agent=self._title))
-        self._prompt_with([{"type": "text", "text": f"/{COMPACT}"}], credential)
+        self._prompt_with([{"type": "text", "text": f"/{self._compact}"}], credential)
         self._emit(Working(COMPACTING))
 
     def _prompt_with(self, blocks: list[dict[str, Any]], credential: TurnCredential) -> None:
@@ -267,7 +268,14 @@ class AcpSession:
             seconds = time.monotonic() - turn.began
             context = translator.context, translator.window
             self._events.put_nowait(
-                used(usage, self._cost, turn.cost, seconds, context, compacts=self._compacts)
+                used(
+                    usage,
+                    self._cost,
+                    turn.cost,
+                    seconds,
+                    context,
+                    compacts=self._compact is not None,
+                )
             )
         self._events.put_nowait(Checkpoint(self.checkpoint))
         self._events.put_nowait(TurnEnded(None if turn.stopped else error))
@@ -344,7 +352,8 @@ class AcpSession:
         turn, update = self._turn, mapping(given.get("update"))
         if update.get("sessionUpdate") == "available_commands_update":
             # It comes between turns, also before the session's id is known.
-            self._compacts = COMPACT in _commands(update.get("availableCommands"))
+            commands = _commands(update.get("availableCommands"))
+            self._compact = next((each for each in COMPACT if each in commands), None)
             return
         if turn is None or turn.stopped or given.get("sessionId") != self.session:
             return
