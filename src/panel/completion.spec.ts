@@ -48,6 +48,8 @@ describe('what is offered', () => {
 });
 
 describe('what the server knows', () => {
+  afterEach(() => jest.restoreAllMocks());
+
   const notebook = {
     seen: { notebook: 'a.ipynb', cell: null, selected: [] },
     cells: [],
@@ -107,6 +109,17 @@ describe('what the server knows', () => {
     expect(asked).toHaveBeenCalledTimes(1);
     await found('');
     expect(asked).toHaveBeenCalledTimes(2);
+  });
+
+  it('are searched for by the kernel if it has more than it lists', async () => {
+    const asked = answers(200, { variables: [{ name: 'n', type: 'int' }], more: 3 });
+    await found('');
+    await found('sa');
+    const bodies = (asked.mock.calls as [string, RequestInit][]).map(([, { body }]) => body);
+    expect(bodies.map(body => JSON.parse(body as string) as object)).toEqual([
+      { notebook: 'a.ipynb' },
+      { notebook: 'a.ipynb', pattern: '*sa*' }
+    ]);
   });
 
   it('are a notice while the kernel is busy, and nothing without a kernel', async () => {

@@ -7,7 +7,7 @@ import { cellName, numberOf } from '../common/position';
 import type { NotebookContext } from './notebook';
 import { cellResults, selections } from './pointing';
 import type { ICompletionPrefix, ICompletions, IOption } from './prefix';
-import { listVariables } from './variables';
+import { findVariables } from './variables';
 
 /** Maximum number of completions. */
 const OFFERED = 20;
@@ -144,7 +144,7 @@ async function variableOptions(
   }
   const { notebook } = seen;
   try {
-    const { variables } = await listVariables(contents.serverSettings, notebook, word === '');
+    const { variables } = await findVariables(contents.serverSettings, notebook, word);
     const options = variables.map(({ name, type, shape, value }) => ({
       label: name,
       note: [type, shape, value].filter(each => each != null).join(' '),

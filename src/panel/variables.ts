@@ -12,9 +12,8 @@ let last: { notebook: string; list: Promise<VariableList> } | null = null;
  * List the variables of a notebook's kernel.
  *
  * @param fresh - Whether the kernel is asked again.
- * @throws ApiError - The kernel is busy, is not a Python kernel, or does not run.
  */
-export function listVariables(
+function listVariables(
   settings: ServerConnection.ISettings,
   notebook: string,
   fresh: boolean
@@ -27,9 +26,27 @@ export function listVariables(
 }
 
 /**
+ * List the variables of a notebook's kernel; those whose names contain a word, if there are many.
+ *
+ * @throws ApiError - The kernel is busy, is not a Python kernel, or does not run.
+ */
+export async function findVariables(
+  settings: ServerConnection.ISettings,
+  notebook: string,
+  word: string
+): Promise<VariableList> {
+  const list = await listVariables(settings, notebook, word === '');
+  if ((list.more ?? 0) === 0 || !/^\w+$/.test(word)) {
+    return list;
+  }
+  const body = { notebook, pattern: `*${word}*` };
+  return requestJson(settings, 'POST', 'tools/list_variables', body);
+}
+
+/**
  * Return the columns and first rows of a variable that is a table.
  *
- * @throws ApiError - As `listVariables` does, or the variable is gone.
+ * @throws ApiError - As `findVariables` does, or the variable is gone.
  */
 export function previewVariable(
   settings: ServerConnection.ISettings,
@@ -37,5 +54,5 @@ export function previewVariable(
   name: string
 ): Promise<VariablePreview> {
   const query = `notebook=${encodeURIComponent(notebook)}`;
-  return requestJson(settings, 'GET', `variables/${name}?${query}`);
+  return requestJson(settings, 'GET', `variables/${encodeURIComponent(name)}?${query}`);
 }

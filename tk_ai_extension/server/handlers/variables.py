@@ -17,7 +17,7 @@ class VariableHandler(TkAIHandler):
     """A variable of a notebook's kernel."""
 
     @operation("read", "preview_variable", NOTEBOOK)
-    async def get(self, name: str) -> VariablePreview:
+    async def get(self, variable: str) -> VariablePreview:
         """Return the columns and first rows of a table of pandas or polars.
 
         It fails with `kernel_busy` while the kernel runs code. The variable's own code does not run.
@@ -33,4 +33,4 @@ class VariableHandler(TkAIHandler):
         from tk_ai_extension.tools.default.variables import preview_variable
 
         context = ToolContext(self.services.workspace, self.caller)
-        return await preview_variable(context, name, notebook)
+        return await preview_variable(context, variable, notebook)
