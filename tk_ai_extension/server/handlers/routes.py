@@ -20,7 +20,7 @@ from tk_ai_extension.server.handlers.chat import (
     ModelsHandler,
     TrustHandler,
 )
-from tk_ai_extension.server.handlers.code import CompletionHandler, EditHandler
+from tk_ai_extension.server.handlers.code import CompletionHandler, EditHandler, VariableHandler
 from tk_ai_extension.server.handlers.connection import ConnectionHandler
 from tk_ai_extension.server.handlers.handler import NotFoundHandler, TkAIHandler
 from tk_ai_extension.server.handlers.mcp import McpHandler
@@ -34,7 +34,6 @@ from tk_ai_extension.server.handlers.rest import (
     ToolsHandler,
 )
 from tk_ai_extension.server.handlers.tabs import DisconnectedTabsHandler
-from tk_ai_extension.server.handlers.variables import VariableHandler
 
 ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/mcp", McpHandler),
