@@ -3,8 +3,8 @@
     python scripts/typescript.py
 
 writes `src/api/models.ts`, and `changeModels.ts`, `codeModels.ts`, `connectionModels.ts`,
-`sentenceTable.ts` beside it;
-`tests/test_frontend.py` fails where they are not what this makes.
+`contextModels.ts`, `sentenceTable.ts` beside it; `tests/test_frontend.py` fails where they are not
+what this makes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
@@ -34,6 +34,7 @@ API = Path(__file__).parent.parent / "src" / "api"
 TARGET = API / "models.ts"
 CHANGES_TARGET = API / "changeModels.ts"
 CODE_TARGET = API / "codeModels.ts"
+CONTEXT_TARGET = API / "contextModels.ts"
 CONNECTION_TARGET = API / "connectionModels.ts"
 SENTENCES_TARGET = API / "sentenceTable.ts"
 
@@ -60,6 +61,13 @@ CHANGES: tuple[Any, ...] = (
 
 CODE: tuple[Any, ...] = (models.CompletedCode, models.EditedCell)
 """The models of code that the page asks for."""
+
+CONTEXT: tuple[Any, ...] = (
+    *get_args(models.Attachment),
+    models.VariableList,
+    models.VariablePreview,
+)
+"""The models of what a person adds to a message."""
 
 EVENTS = [event.__name__ for event in models.CHAT_EVENTS]
 HEAD_FIELDS: dict[str, Any] = definitions(SENT)["EventHead"]["properties"]
@@ -113,6 +121,12 @@ def generate_changes() -> str:
     known, found = definitions(SENT), definitions(CHANGES)
     own = [_declared(name, found[name], {}) for name in sorted(found.keys() - known.keys())]
     return "".join([HEAD, "\nimport type { TakenBack } from './models';\n\n", *own])
+
+
+def generate_context() -> str:
+    """The module of what a person adds to a message."""
+    kinds = [each.__name__ for each in get_args(models.Attachment)]
+    return "".join([HEAD, *_declarations(CONTEXT, {}), _union("Attachment", kinds)])
 
 
 def generate_connection() -> str:
@@ -261,5 +275,6 @@ if __name__ == "__main__":
     TARGET.write_text(generate(), encoding="utf-8")
     CHANGES_TARGET.write_text(generate_changes(), encoding="utf-8")
     CONNECTION_TARGET.write_text(generate_connection(), encoding="utf-8")
+    CONTEXT_TARGET.write_text(generate_context(), encoding="utf-8")
     CODE_TARGET.write_text(generate_code(), encoding="utf-8")
     SENTENCES_TARGET.write_text(generate_sentences(), encoding="utf-8")

@@ -228,7 +228,7 @@ class CliStandIn(Transport):
             self._session = Session.open(self._folder, options.resume, options.resume_session_at)
             while True:
                 message = await self._incoming.get()
-                if message["type"] == "user":
+                if message.get("client_composed"):  # without it, a command
                     await self._answer_or_stop(message)
                 elif message["request"]["subtype"] == "initialize":
                     await self._initialize(message["request_id"])

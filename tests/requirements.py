@@ -346,6 +346,9 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ui:question-seen", "project", "a question takes an answer once it was on the screen, in its place, for half a second; a click or key meant for the one before it answers nothing, Enter approves once, and no key gives a standing approval"),
     Requirement("ui:whole-change", "project", "a question shows all lines of a change at the panel's default width, with what changed within a line marked, and what runs verbatim"),
     Requirement("ui:deny-words", "project", "a denial may carry a note for the agent that asked"),
+    Requirement("ui:point-at", "project", "by `@` a person adds outputs, errors, variables, folders and selected text to a message: each within its bounds, as data that cannot leave its tags, without waiting for a busy kernel; what is gone when the message is sent is named in a notice and fails nothing"),
+    Requirement("ui:variable-preview", "project", "a variable that is a table shows its columns and first rows; none of the user's code runs for it"),
+    Requirement("ui:context-meter", "project", "the panel shows how much of the model's context a chat takes, as far as the agent says it, warns near the end, and compacts the chat if the agent can"),
     Requirement("ui:turn-cost", "project", "the cost of a turn is that turn's alone, also after Claude's process was started again, resumed the session, or failed to answer"),
 )
 # fmt: on

@@ -19,6 +19,7 @@ LIMIT = 60_000
 
 LATER = {
     "connect": 8_000,
+    "context": 7_000,
     "diff-editor": 20_000,
     "history": 3_000,
     "notebook": 4_000,
@@ -26,10 +27,10 @@ LATER = {
     "sentences": 7_000,
     "turn": 5_000,
 }
-"""How the chunks are named that load later, and the bytes of each: when somebody connects a model, when a
-cell's diff or prompt is first shown, when the chats are listed, when a file is attached, code is completed
-or a command on cells or a notebook is first used, once JupyterLab is up, where its language is not English,
-and when a turn has ended."""
+"""How the chunks are named that load later, and the bytes of each: when somebody connects a model, when
+something is pointed at by @ or the model's context is known, when a cell's diff or prompt is first shown,
+when the chats are listed, when a file is attached, code is completed or a command on cells or a notebook is
+first used, once JupyterLab is up, where its language is not English, and when a turn has ended."""
 
 
 def test_the_front_end_is_built_and_small() -> None:
@@ -162,6 +163,7 @@ def test_the_types_of_what_the_server_sends_are_those_of_its_models() -> None:
     assert typescript.CODE_TARGET.read_text(encoding="utf-8") == typescript.generate_code()
     changes = typescript.CHANGES_TARGET.read_text(encoding="utf-8")
     assert changes == typescript.generate_changes()
+    assert typescript.CONTEXT_TARGET.read_text(encoding="utf-8") == typescript.generate_context()
     connection = typescript.CONNECTION_TARGET.read_text(encoding="utf-8")
     assert connection == typescript.generate_connection()
 

@@ -1,6 +1,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
+import type { Attachment } from './contextModels';
 import type {
   Answer,
   ChatChanges,
@@ -17,11 +18,6 @@ import type {
 } from './events';
 import { firstEvent } from './sse';
 
-export type Attachment =
-  | { kind: 'cell'; cell: string }
-  | { kind: 'file'; path: string }
-  | { kind: 'image'; mime: string; data: string };
-
 /** The body of a request that sends a message. */
 export interface IMessage {
   message: string;
@@ -36,6 +32,8 @@ export interface IMessage {
   replaces?: string;
   /** Whether the changes of the replaced turns are undone. */
   undo_replaced?: boolean;
+  /** What the agent does instead of answering. */
+  command?: 'compact';
 }
 
 /** Answer to a plan: approve it in a mode, or describe changes to it. */

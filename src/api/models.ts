@@ -434,16 +434,12 @@ export interface ToolProgressedEvent extends EventHead {
   message: string;
   sentence: SentenceInfo | null;
 }
-/** Usage of the turn. */
+/** Usage of the turn: its tokens and their cost, and the model's context after it. */
 export interface UsedEvent extends EventHead {
   kind: 'usage';
-  /** Of the turn. */
   input_tokens: number;
-  /** Of the turn. */
   output_tokens: number;
-  /** Of the turn. */
   cache_read_tokens: number;
-  /** Of the turn. */
   cache_write_tokens: number;
   /** Cost of the turn by the model's prices; None if unknown. */
   cost_usd: number | null;
@@ -453,6 +449,12 @@ export interface UsedEvent extends EventHead {
   seconds: number;
   /** Number of requests to the model. */
   requests: number;
+  /** Tokens of the model's context that the chat takes after the turn; None if unknown. */
+  context_tokens: number | null;
+  /** Size of the model's context in tokens; None if unknown. */
+  context_window: number | null;
+  /** Whether the agent can compact the chat. */
+  compacts: boolean;
 }
 export type ChatEvent =
   | SentEvent

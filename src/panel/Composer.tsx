@@ -1,13 +1,14 @@
 import { FileDialog } from '@jupyterlab/filebrowser';
 import { closeIcon } from '@jupyterlab/ui-components';
-import { useId, useLayoutEffect, useRef, useState } from 'react';
+import { Suspense, useId, useLayoutEffect, useRef, useState } from 'react';
 import type { ClipboardEvent, JSX, KeyboardEvent } from 'react';
 
 import { attachLocalFile, attachServerFile, refusal } from './attachments';
 import { ComposerBar } from './ComposerBar';
 import { ContextChips, PlanChip } from './ContextChips';
-import { Completions, useCompleter } from './Completer';
-import type { IOption, ICompletionPrefix } from './completion';
+import { useCompleter } from './completer';
+import { Completions } from './later';
+import type { IOption, ICompletionPrefix } from './prefix';
 import { useChat, useSelector, useServices } from './services';
 import type { IPanelState } from '../state/app';
 import { isBusy } from '../state/chat';
@@ -123,7 +124,11 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
           </div>
         )}
       </div>
-      <Completions id={list} completer={completer} choose={choose} />
+      <Suspense fallback={null}>
+        {completer.options.length + completer.notice.length > 0 && (
+          <Completions id={list} completer={completer} choose={choose} />
+        )}
+      </Suspense>
       {kind === 'revise' ? (
         <PlanChip onRemove={() => controller.composeNew()} />
       ) : (
@@ -149,7 +154,7 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
         placeholder={
           kind === 'revise'
             ? trans.__('Describe the changes to the plan')
-            : trans.__('Ask Claude. @ adds a cell or file, / runs a command')
+            : trans.__('Ask Claude. @ adds context, / runs a command')
         }
         rows={1}
         autoFocus={panel.opened}

@@ -1,5 +1,5 @@
 import { runIcon, stopIcon } from '@jupyterlab/ui-components';
-import type { JSX } from 'react';
+import { type JSX, Suspense } from 'react';
 
 import { type Mode, MODES } from '../api/events';
 import { dollars, tokens } from '../chat/describe';
@@ -7,6 +7,7 @@ import { type IPanelState, modelOf, modeOf } from '../state/app';
 import { isBusy, total } from '../state/chat';
 import { useChat, useSelector, useServices } from './services';
 import type { PanelController } from './controller';
+import { ContextMeter } from './later';
 import { ToolButton } from './ToolButton';
 
 interface IProps {
@@ -67,6 +68,11 @@ export function ComposerBar({ controller, panel }: IProps): JSX.Element {
           ? [tokens(count), ...(cost === null ? [] : [dollars(cost)])].join(' · ')
           : ''}
       </span>
+      {turns.some(turn => turn.usage?.context_tokens != null) && (
+        <Suspense fallback={null}>
+          <ContextMeter controller={controller} turns={turns} />
+        </Suspense>
+      )}
       {busy && (
         <ToolButton
           icon={stopIcon}

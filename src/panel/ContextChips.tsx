@@ -6,14 +6,30 @@ import {
   codeIcon,
   editIcon,
   fileIcon,
-  imageIcon
+  folderIcon,
+  imageIcon,
+  kernelIcon,
+  textEditorIcon
 } from '@jupyterlab/ui-components';
-import type { JSX } from 'react';
+import { type JSX, type ReactNode, Suspense } from 'react';
 
 import { cellName } from '../common/position';
+import type { Attachment } from '../api/contextModels';
+import { VariablePreview } from './later';
 import { useServices } from './services';
 import { goesWith, type IDraft, type ISeen } from '../state/compose';
 import { ToolButton } from './ToolButton';
+
+const ICONS: Record<Attachment['kind'], LabIcon> = {
+  cell: codeIcon,
+  output: codeIcon,
+  error: codeIcon,
+  variable: kernelIcon,
+  file: fileIcon,
+  folder: folderIcon,
+  selection: textEditorIcon,
+  image: imageIcon
+};
 
 interface IProps {
   draft: IDraft;
@@ -71,17 +87,21 @@ export function ContextChips(props: IProps): JSX.Element {
       {draft.attached.map((each, place) => (
         <Chip
           key={place}
-          icon={{ cell: codeIcon, file: fileIcon, image: imageIcon }[each.attachment.kind]}
+          icon={ICONS[each.attachment.kind]}
           label={each.label}
           excluded={
             goesWith(each, notebook?.notebook)
               ? undefined
-              : trans.__('Not included in the message: this cell is in %1', each.notebook ?? '')
+              : trans.__('Not included in the message: it belongs to %1', each.notebook ?? '')
           }
           onRemove={() =>
             onChange({ attached: draft.attached.filter((_, other) => other !== place) })
           }
-        />
+        >
+          {each.attachment.kind === 'variable' && each.notebook !== undefined && (
+            <VariablePreview name={each.attachment.name} notebook={each.notebook} />
+          )}
+        </Chip>
       ))}
       <ToolButton icon={addIcon} label={trans.__('Attach a file')} onClick={onAttach} />
     </div>
@@ -94,9 +114,11 @@ interface IChipProps {
   /** The reason if it is not included in the message. */
   excluded?: string | undefined;
   onRemove: () => void;
+  /** More about it. */
+  children?: ReactNode;
 }
 
-function Chip({ icon, label, excluded, onRemove }: IChipProps): JSX.Element {
+function Chip({ icon, label, excluded, onRemove, children }: IChipProps): JSX.Element {
   const { trans } = useServices();
   return (
     <span
@@ -105,11 +127,13 @@ function Chip({ icon, label, excluded, onRemove }: IChipProps): JSX.Element {
     >
       <icon.react tag="span" width="12px" height="12px" />
       <span className="tk-Chip-label">{label}</span>
+      <Suspense fallback={null}>{children}</Suspense>
       <button
         type="button"
         className="tk-Chip-remove"
         aria-label={trans.__('Remove %1', label)}
         onClick={onRemove}
+        onKeyDown={({ key }) => (key === 'Backspace' || key === 'Delete') && onRemove()}
       >
         <closeIcon.react tag="span" width="10px" height="10px" />
       </button>

@@ -2,6 +2,7 @@
 
 import type { Contents } from '@jupyterlab/services';
 
+import type { ImageAttachment } from '../api/contextModels';
 import type { IAttached } from '../state/compose';
 import type { Found } from './attachments';
 
@@ -10,13 +11,15 @@ const MAX_IMAGE = 5_000_000;
 /** Maximum bytes of a text file that the server reads. */
 const MAX_FILE = 20_000_000;
 
-const IMAGE_TYPES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
+type ImageType = ImageAttachment['mime'];
+const IMAGE_TYPES: readonly ImageType[] = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 const BINARY =
   /^(audio|font|image|video)\/(?!svg)|^application\/(gzip|octet-stream|pdf|vnd\.|x-(7z|bzip|hdf|python-code|rar|tar|xz)|zip)/;
 
 /** Attach a file from outside of JupyterLab, which must be an image. */
 export async function attachLocalFile(file: File): Promise<Found> {
-  if (!IMAGE_TYPES.has(file.type)) {
+  const { type } = file;
+  if (!isImage(type)) {
     return { name: file.name, why: 'no image' };
   }
   if (file.size > MAX_IMAGE) {
@@ -28,7 +31,7 @@ export async function attachLocalFile(file: File): Promise<Found> {
     reader.onerror = () => reject(reader.error ?? new Error('unreadable'));
     reader.readAsDataURL(file);
   });
-  return imageOf(file.name, file.type, url.slice(url.indexOf(',') + 1));
+  return imageOf(file.name, type, url.slice(url.indexOf(',') + 1));
 }
 
 /** Attach a file of the server, as text or image. */
@@ -44,7 +47,7 @@ export async function attachServerFile(
     }
     // It is null if the server does not know the type.
     const mime = (mimetype as string | null) ?? '';
-    if (IMAGE_TYPES.has(mime)) {
+    if (isImage(mime)) {
       if ((size ?? 0) > MAX_IMAGE) {
         return { name, why: 'large' };
       }
@@ -66,6 +69,10 @@ export async function attachServerFile(
   }
 }
 
-function imageOf(label: string, mime: string, data: string): IAttached {
+function isImage(mime: string): mime is ImageType {
+  return (IMAGE_TYPES as readonly string[]).includes(mime);
+}
+
+function imageOf(label: string, mime: ImageType, data: string): IAttached {
   return { label, attachment: { kind: 'image', mime, data } };
 }

@@ -1,4 +1,11 @@
-import { type IOption, prefixAt, together } from './completion';
+import { ServerConnection } from '@jupyterlab/services';
+import { nullTranslator } from '@jupyterlab/translation';
+
+import { complete, together } from './completion';
+import type { NotebookContext } from './notebook';
+import { type ICompletions, type IOption, prefixAt } from './prefix';
+
+const trans = nullTranslator.load('tk-ai-extension');
 
 describe('what is being completed', () => {
   it.each([
@@ -24,9 +31,113 @@ describe('what is offered', () => {
     expect(together(options('Cell', 2), [])).toEqual(options('Cell', 2));
   });
 
-  it('leaves room for files beside many cells', () => {
-    const offered = together(options('Cell', 40), options('file', 40)).map(({ label }) => label);
-    expect(offered).toHaveLength(12);
-    expect(offered.slice(5, 7)).toEqual(['Cell 5', 'file 0']);
+  it.each([
+    [[40, 40], { near: 10, file: 10 }],
+    [[40, 2], { near: 18, file: 2 }],
+    [[0, 40], { file: 20 }]
+  ])('has a share of each list of %j', ([near, files], shares) => {
+    const offered = together(options('near', near ?? 0), options('file', files ?? 0));
+    const count: Record<string, number> = {};
+    for (const { label } of offered) {
+      const name = label.split(' ')[0] ?? '';
+      count[name] = (count[name] ?? 0) + 1;
+    }
+    expect(count).toEqual(shares);
+    expect(offered[0]?.label).toBe(near === 0 ? 'file 0' : 'near 0');
+  });
+});
+
+describe('what the server knows', () => {
+  afterEach(() => jest.restoreAllMocks());
+
+  const notebook = {
+    seen: { notebook: 'a.ipynb', cell: null, selected: [] },
+    cells: [],
+    models: [],
+    front: null,
+    activeEditor: null,
+    contents: {
+      serverSettings: { baseUrl: 'http://server/' },
+      get: (path: string) =>
+        Promise.resolve({
+          type: path === 'notes.txt/' ? 'file' : 'directory',
+          content: [
+            { path: `${path}sales.csv`, name: 'sales.csv', type: 'file' },
+            { path: `${path}old`, name: 'old', type: 'directory' }
+          ]
+        })
+    }
+  } as unknown as NotebookContext;
+
+  /** The completions of a word, once the server has answered. */
+  async function found(word: string): Promise<ICompletions> {
+    let last: ICompletions = { options: [], notice: '' };
+    complete({ sign: '@', word, start: 0 }, notebook, trans, completions => {
+      last = completions;
+    });
+    await new Promise(resolve => setTimeout(resolve));
+    return last;
+  }
+
+  const answers = (status: number, body: object): jest.SpyInstance =>
+    jest
+      .spyOn(ServerConnection, 'makeRequest')
+      .mockImplementation(() =>
+        Promise.resolve({ ok: status === 200, status, json: () => Promise.resolve(body) } as never)
+      );
+
+  it('are variables with type and shape, listed once for a word', async () => {
+    const asked = answers(200, {
+      variables: [
+        { name: 'sales', type: 'pandas.DataFrame', shape: '3x2', size: 10, value: null },
+        { name: 'n', type: 'int', value: '3' }
+      ]
+    });
+    const { options } = await found('');
+    expect(options.map(({ label, note }) => [label, note])).toEqual([
+      ['sales', 'pandas.DataFrame 3x2'],
+      ['n', 'int 3'],
+      ['sales.csv', 'File'],
+      ['old/', 'Folder']
+    ]);
+    expect(options[0]?.attached).toEqual({
+      label: 'sales',
+      notebook: 'a.ipynb',
+      attachment: { kind: 'variable', name: 'sales' }
+    });
+    expect((await found('sa')).options.map(({ label }) => label)).toEqual(['sales', 'sales.csv']);
+    expect(asked).toHaveBeenCalledTimes(1);
+    await found('');
+    expect(asked).toHaveBeenCalledTimes(2);
+  });
+
+  it('are searched for by the kernel if it has more than it lists', async () => {
+    const asked = answers(200, { variables: [{ name: 'n', type: 'int' }], more: 3 });
+    await found('');
+    await found('sa');
+    const bodies = (asked.mock.calls as [string, RequestInit][]).map(([, { body }]) => body);
+    expect(bodies.map(body => JSON.parse(body as string) as object)).toEqual([
+      { notebook: 'a.ipynb' },
+      { notebook: 'a.ipynb', pattern: '*sa*' }
+    ]);
+  });
+
+  it('are a notice while the kernel is busy, and nothing without a kernel', async () => {
+    answers(409, { error: { code: 'kernel_busy', message: 'The kernel is running code.' } });
+    expect((await found('')).notice).toBe('The kernel is busy. Its variables are not listed.');
+    answers(404, { error: { code: 'kernel_not_found', message: 'No kernel.' } });
+    expect((await found('')).notice).toBe('');
+  });
+
+  it('are a folder itself, once its files are listed', async () => {
+    answers(200, { variables: [] });
+    const { options } = await found('data/');
+    expect(options[0]).toMatchObject({
+      label: 'data/',
+      text: '@data/ ',
+      attached: { attachment: { kind: 'folder', path: 'data' } }
+    });
+    // A path below a file is no folder.
+    expect((await found('notes.txt/')).options).toEqual([]);
   });
 });

@@ -1,89 +1,165 @@
+/** Completions of a `@` or a `/`. It is loaded when the first one is typed. */
+
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { ApiError } from '../api/client';
 import { cellName, numberOf } from '../common/position';
-import type { IAttached } from '../state/compose';
 import type { NotebookContext } from './notebook';
-
-/** A completion of a `@` or a `/`. */
-export interface IOption {
-  label: string;
-  /** A note beside the label. */
-  note: string;
-  /** The text that replaces the word. */
-  text: string;
-  attached?: IAttached;
-  /** A command of the panel that is run immediately. */
-  command?: string;
-}
-
-/** The word before the cursor that is completed. */
-export interface ICompletionPrefix {
-  sign: '@' | '/';
-  word: string;
-  start: number;
-}
+import { cellResults, selections } from './pointing';
+import type { ICompletionPrefix, ICompletions, IOption } from './prefix';
+import { findVariables } from './variables';
 
 /** Maximum number of completions. */
-const OFFERED = 12;
+const OFFERED = 20;
 
-/** Return the word to complete at the cursor; null for none. */
-export function prefixAt(text: string, cursor: number): ICompletionPrefix | null {
-  const before = text.slice(0, cursor);
-  const command = /^\/(\w*)$/.exec(before);
-  if (command !== null) {
-    return { sign: '/', word: command[1] ?? '', start: 0 };
-  }
-  const reference = /(?:^|\s)@([^\s@]*)$/.exec(before);
-  return reference === null
-    ? null
-    : { sign: '@', word: reference[1] ?? '', start: cursor - (reference[1] ?? '').length - 1 };
-}
-
-/** Return the completions that need no request: commands or cells. */
-export function nearOptions(
+/**
+ * Find the completions of a word.
+ *
+ * @param onFound - Called at once with what is known, and again with what the server says.
+ */
+export function complete(
   { sign, word }: ICompletionPrefix,
   notebook: NotebookContext,
-  trans: TranslationBundle
-): IOption[] {
+  trans: TranslationBundle,
+  onFound: (found: ICompletions) => void
+): void {
   if (sign === '/') {
-    return commands(trans).filter(option => option.label.startsWith(`/${word}`));
+    const options = commands(trans).filter(option => option.label.startsWith(`/${word}`));
+    onFound({ options, notice: '' });
+    return;
   }
-  return notebook.cells
-    .map(cell => ({
-      label: cellName(cell.index, trans),
-      note: cell.line,
-      text: `@${numberOf(cell.index)} `,
-      attached: notebook.attached(cell)
-    }))
-    .filter(({ label, note }) => `${label} ${note}`.toLowerCase().includes(word.toLowerCase()));
+  const near = [
+    matching(selections(notebook, trans), word),
+    matching(cells(notebook, trans), word),
+    matching(cellResults(notebook, trans), word)
+  ];
+  let variables: readonly IOption[] = [];
+  let files: readonly IOption[] = [];
+  let notice = '';
+  const say = (): void => onFound({ options: together(...near, variables, files), notice });
+  say();
+  void fileOptions(word, notebook, trans).then(found => {
+    files = found;
+    say();
+  });
+  void variableOptions(word, notebook, trans).then(found => {
+    variables = matching(found.options, word);
+    notice = found.notice;
+    say();
+  });
 }
 
-/** Return the completions that need a request: files. */
-export async function fileOptions(
-  { sign, word }: ICompletionPrefix,
+/** Combine lists up to the maximum number, so that each has its share, and keep their order. */
+export function together(...lists: readonly (readonly IOption[])[]): IOption[] {
+  const shares = lists.map(() => 0);
+  for (let left = OFFERED, before = left + 1; left > 0 && left < before;) {
+    before = left;
+    lists.forEach((list, place) => {
+      const share = shares[place] ?? 0;
+      if (left > 0 && share < list.length) {
+        shares[place] = share + 1;
+        left--;
+      }
+    });
+  }
+  return lists.flatMap((list, place) => list.slice(0, shares[place]));
+}
+
+function matching(options: readonly IOption[], word: string): IOption[] {
+  const wanted = word.toLowerCase();
+  return options.filter(({ label, note }) => `${label} ${note}`.toLowerCase().includes(wanted));
+}
+
+function cells(notebook: NotebookContext, trans: TranslationBundle): IOption[] {
+  return notebook.cells.map(cell => ({
+    label: cellName(cell.index, trans),
+    note: cell.line,
+    text: `@${numberOf(cell.index)} `,
+    attached: notebook.attached(cell)
+  }));
+}
+
+/** Return the files and folders in the folder of a word, and the folder itself. */
+async function fileOptions(
+  word: string,
   notebook: NotebookContext,
   trans: TranslationBundle
 ): Promise<IOption[]> {
-  if (sign === '/') {
-    return [];
-  }
   const slash = word.lastIndexOf('/') + 1;
-  const paths = await notebook.files(word.slice(0, slash), word.slice(slash));
-  return paths.map(path =>
-    path.endsWith('/')
-      ? { label: path, note: trans.__('Folder'), text: `@${path}` }
-      : {
-          label: path,
-          note: trans.__('File'),
-          text: `@${path} `,
-          attached: { label: path, attachment: { kind: 'file' as const, path } }
-        }
-  );
+  const [folder, prefix] = [word.slice(0, slash), word.slice(slash)];
+  const paths = await filesIn(notebook, folder, prefix);
+  const path = folder.slice(0, -1);
+  const itself: IOption = {
+    label: folder,
+    note: trans.__('Attach the list of its files'),
+    text: `@${folder} `,
+    attached: { label: folder, attachment: { kind: 'folder', path } }
+  };
+  return [
+    ...(path !== '' && prefix === '' && paths !== null ? [itself] : []),
+    ...(paths ?? []).map(path =>
+      path.endsWith('/')
+        ? { label: path, note: trans.__('Folder'), text: `@${path}` }
+        : {
+            label: path,
+            note: trans.__('File'),
+            text: `@${path} `,
+            attached: { label: path, attachment: { kind: 'file' as const, path } }
+          }
+    )
+  ];
 }
 
-/** Combine both lists up to the maximum number. */
-export function together(near: readonly IOption[], files: readonly IOption[]): IOption[] {
-  return [...near.slice(0, OFFERED - Math.min(files.length, 6)), ...files].slice(0, OFFERED);
+/** Return the paths in a folder whose names have this prefix; null if it is not a folder. */
+async function filesIn(
+  { contents }: NotebookContext,
+  folder: string,
+  prefix: string
+): Promise<string[] | null> {
+  try {
+    const found = await contents.get(folder, { content: true });
+    if (found.type !== 'directory') {
+      return null;
+    }
+    const items = (found.content ?? []) as { path: string; name: string; type: string }[];
+    return items
+      .filter(item => item.name.toLowerCase().startsWith(prefix.toLowerCase()))
+      .map(item => (item.type === 'directory' ? `${item.path}/` : item.path));
+  } catch (error) {
+    if (error instanceof Error && 'response' in error) {
+      return null;
+    }
+    throw error;
+  }
+}
+
+/** Return the variables of the notebook's kernel, or why there are none. */
+async function variableOptions(
+  word: string,
+  { contents, seen }: NotebookContext,
+  trans: TranslationBundle
+): Promise<ICompletions> {
+  if (seen === null) {
+    return { options: [], notice: '' };
+  }
+  const { notebook } = seen;
+  try {
+    const { variables } = await findVariables(contents.serverSettings, notebook, word);
+    const options = variables.map(({ name, type, shape, value }) => ({
+      label: name,
+      note: [type, shape, value].filter(each => each != null).join(' '),
+      text: `@${name} `,
+      attached: { label: name, notebook, attachment: { kind: 'variable' as const, name } }
+    }));
+    return { options, notice: '' };
+  } catch (error) {
+    if (!(error instanceof ApiError)) {
+      throw error;
+    }
+    const busy = error.problem.code === 'kernel_busy';
+    const notice = busy ? trans.__('The kernel is busy. Its variables are not listed.') : '';
+    return { options: [], notice };
+  }
 }
 
 function commands(trans: TranslationBundle): IOption[] {

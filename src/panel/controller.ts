@@ -20,6 +20,7 @@ import {
   MAX_ATTACHED,
   messageAbout,
   messageOf,
+  needsNotebook,
   NOTHING,
   settled
 } from '../state/compose';
@@ -176,6 +177,16 @@ export class PanelController {
       message.replaces = compose.turn;
     }
     await this._sendDraft(kept ?? NOTHING, chat => chat.send(message));
+  }
+
+  /**
+   * Let the agent replace its history of the chat by a summary.
+   *
+   * @param text - The text of this turn in the chat.
+   */
+  async compact(text: string): Promise<void> {
+    const message = messageOf({ ...BLANK, text }, null, { ...this._options, activeCell: false });
+    await this._send(chat => chat.send({ ...message, command: 'compact' }));
   }
 
   /**
@@ -347,7 +358,7 @@ export class PanelController {
       .slice(MAX_ATTACHED)
       .map(each => ({ name: each.label, why: 'many' }) as const);
     this._set({ refused: [...found.filter(isRefused), ...many] });
-    const cells = some.some(each => each.attachment.kind === 'cell');
+    const cells = some.some(needsNotebook);
     this.change(
       {
         attached: attached.slice(0, MAX_ATTACHED),

@@ -1,6 +1,7 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import type { ICellModel, ICodeCellModel } from '@jupyterlab/cells';
+import type { CodeEditor } from '@jupyterlab/codeeditor';
 import type { IDocumentManager } from '@jupyterlab/docmanager';
 import {
   type INotebookTracker,
@@ -10,6 +11,7 @@ import {
 } from '@jupyterlab/notebook';
 import type { Contents } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
+import type { Widget } from '@lumino/widgets';
 
 import { cellOf, goTo } from '../notebook/cells';
 import { serverPath } from '../notebook/drives';
@@ -85,8 +87,8 @@ export class NotebookContext {
   get promptSubjects(): IPromptSubjects {
     if (this._promptSubjects === undefined) {
       this._promptSubjects = {
-        failed: failedOf(this._models, this._current?.panel.content.activeCellIndex ?? -1),
-        table: tableOf(this._models.map(cell => cell.sharedModel.source))
+        failed: failedOf(this.models, this._current?.panel.content.activeCellIndex ?? -1),
+        table: tableOf(this.models.map(cell => cell.sharedModel.source))
       };
     }
     return this._promptSubjects;
@@ -105,7 +107,22 @@ export class NotebookContext {
 
   /** The cells of the current notebook. */
   get cells(): ICellName[] {
-    return this._models.map((cell, index) => nameOf(index, cell.id, cell.sharedModel.source));
+    return this.models.map((cell, index) => nameOf(index, cell.id, cell.sharedModel.source));
+  }
+
+  /** The cell models of the current notebook. Their widgets may be created later. */
+  get models(): readonly ICellModel[] {
+    return [...(this._current?.panel.content.model?.cells ?? [])];
+  }
+
+  /** The editor of the active cell; null if it has none yet. */
+  get activeEditor(): CodeEditor.IEditor | null {
+    return this._current?.panel.content.activeCell?.editor ?? null;
+  }
+
+  /** The widget in front in the main area. */
+  get front(): Widget | null {
+    return this._app.shell.currentWidget;
   }
 
   /** The contents manager. */
@@ -145,25 +162,9 @@ export class NotebookContext {
     return this._attached(this._current?.path ?? '', index, id);
   }
 
-  /** Return the paths in a folder whose names have this prefix; none if it is not a folder. */
-  async files(folder: string, prefix: string): Promise<string[]> {
-    try {
-      const found = await this.contents.get(folder, { content: true });
-      const items = (found.content ?? []) as { path: string; name: string; type: string }[];
-      return items
-        .filter(item => item.name.toLowerCase().startsWith(prefix.toLowerCase()))
-        .map(item => (item.type === 'directory' ? `${item.path}/` : item.path));
-    } catch (error) {
-      if (error instanceof Error && 'response' in error) {
-        return [];
-      }
-      throw error;
-    }
-  }
-
   /** Return those of some cells of the current notebook that have code and were not run. */
   unrun(ids: readonly string[]): string[] {
-    return this._models
+    return this.models
       .filter(
         cell =>
           ids.includes(cell.id) &&
@@ -247,11 +248,6 @@ export class NotebookContext {
     const panel = this._shown;
     const path = panel && this._pathOf(panel);
     return panel === null || path === null ? null : { panel, path };
-  }
-
-  /** The cell models of the current notebook. Their widgets may be created later. */
-  private get _models(): readonly ICellModel[] {
-    return [...(this._current?.panel.content.model?.cells ?? [])];
   }
 
   private _pathOf({ context }: NotebookPanel): string | null {

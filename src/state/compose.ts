@@ -1,4 +1,5 @@
-import type { Attachment, IMessage } from '../api/client';
+import type { IMessage } from '../api/client';
+import type { Attachment } from '../api/contextModels';
 import type { Mode } from '../api/events';
 import type { ITurn } from './chat';
 
@@ -23,7 +24,7 @@ export interface ISeen {
 export interface IAttached {
   label: string;
   attachment: Attachment;
-  /** The notebook that an attached cell is of. */
+  /** The notebook of an attached cell, of its results, or of a variable. */
   notebook?: string;
 }
 
@@ -75,9 +76,16 @@ export const MAX_ATTACHED = 20;
 /** Maximum number of selected cells of a message. */
 const MAX_SELECTED = 100;
 
+/** Return whether an attachment belongs to the notebook of the message. */
+export function needsNotebook({ attachment }: IAttached): boolean {
+  return ('cell' in attachment && attachment.cell != null) || attachment.kind === 'variable';
+}
+
 /** Return whether an attachment fits a message about this notebook: a cell must be of the notebook. */
-export function goesWith({ attachment, notebook }: IAttached, about: string | undefined): boolean {
-  return attachment.kind !== 'cell' || (about !== undefined && (notebook ?? about) === about);
+export function goesWith(attached: IAttached, about: string | undefined): boolean {
+  return (
+    !needsNotebook(attached) || (about !== undefined && (attached.notebook ?? about) === about)
+  );
 }
 
 /** Return whether nothing was written or attached. */

@@ -55,7 +55,10 @@ const STORY = story(
     cost_usd: 0.5,
     session_cost_usd: null,
     seconds: 2,
-    requests: 2
+    requests: 2,
+    context_tokens: null,
+    context_window: null,
+    compacts: false
   },
   { kind: 'done', end: 'done', text: 'There.' }
 );

@@ -61,6 +61,22 @@ export const RESULT = {
   notices: []
 } as const;
 
+/** The usage of a turn, of a model of which nothing is known. */
+export const USAGE = {
+  kind: 'usage',
+  input_tokens: 1,
+  output_tokens: 1,
+  cache_read_tokens: 0,
+  cache_write_tokens: 0,
+  cost_usd: null,
+  session_cost_usd: null,
+  seconds: 1,
+  requests: 1,
+  context_tokens: null,
+  context_window: null,
+  compacts: false
+} as const;
+
 /** The end of a turn. */
 export const DONE = { kind: 'done', end: 'done', text: '' } as const;
 

@@ -1,6 +1,7 @@
 /** A panel with a fake server, for component tests. */
 
 import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import type { Contents } from '@jupyterlab/services';
 import { nullTranslator } from '@jupyterlab/translation';
 import { CommandRegistry } from '@lumino/commands';
 import { Widget } from '@lumino/widgets';
@@ -235,7 +236,13 @@ export class Stage {
         notebook: 'a.ipynb',
         attachment: { kind: 'cell', cell: id }
       }),
-      files: () => Promise.resolve([]),
+      models: [],
+      front: null,
+      activeEditor: null,
+      contents: {
+        serverSettings: { baseUrl: 'http://server/' },
+        get: () => Promise.resolve({ type: 'directory', content: [] })
+      } as unknown as Contents.IManager,
       sourceOf: () => 'print(1)',
       unrun: () => this.unrun,
       attachableOf: () => [],

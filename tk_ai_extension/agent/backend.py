@@ -15,6 +15,7 @@ import mcp_types as types
 from tk_ai_extension.agent.actions import AgentAction
 from tk_ai_extension.agent.events import (
     Discarded,
+    Noticed,
     Retried,
     TextDelta,
     ThinkingDelta,
@@ -32,6 +33,10 @@ from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 STOP_TIMEOUT = 5.0
 """Grace period, in seconds, for an agent to end a turn, or itself, when it is interrupted."""
+
+
+COMPACTING = 600.0
+"""Additional seconds for an agent to compact its history, during which it reports nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,13 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """The agent is working and has nothing to show; restarts the idle timeout."""
+    """The agent is working and has nothing to show; restarts the idle timeout.
+
+    Attributes:
+        seconds: How much longer than usual it may have nothing to show from now on.
+    """
+
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +94,7 @@ AgentEvent = (
     | ToolAnswered
     | Retried
     | TodoListed
+    | Noticed
     | Used
     | Checkpoint
     | Working
@@ -226,6 +238,21 @@ class AgentSession(Protocol):
                 the turn is stopped or has ended; a call without it, or later, is refused.
 
         Raises:
+            AgentDied: The agent has ended.
+        """
+        ...
+
+    async def compact(self, *, model: str, credential: TurnCredential) -> None:
+        """Begin a turn in which the agent replaces its history by a summary.
+
+        Called after the previous turn has ended. `Used.compacts` says whether it is possible.
+
+        Args:
+            model: As for `send`.
+            credential: As for `send`.
+
+        Raises:
+            CannotCompact: The agent has no such command.
             AgentDied: The agent has ended.
         """
         ...

@@ -7,21 +7,38 @@ forge, and the system prompt says that it holds no instructions. What is shown i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from tk_ai_extension.agent.backend import ContentBlock, TextBlock
 from tk_ai_extension.agent.requests import (
+    Attachment,
     CellAttachment,
     ChatRequest,
+    ErrorAttachment,
     FileAttachment,
+    FolderAttachment,
     ImageAttachment,
     Message,
     OutputAttachment,
+    SelectionAttachment,
+    VariableAttachment,
 )
 from tk_ai_extension.mcp.descriptions import INSTRUCTIONS
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import FileMissing, KernelNotFound, NotReadable, ToolError
+from tk_ai_extension.model.cells import Cell
+from tk_ai_extension.model.errors import (
+    FileMissing,
+    KernelBusy,
+    KernelNotFound,
+    NotReadable,
+    ToolError,
+    VariableNotFound,
+)
+from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.output_presentation import present
 from tk_ai_extension.tools.registry import Registry
@@ -34,6 +51,14 @@ CELL = 12_000
 """Maximum length of the active or an attached cell with its output, in characters."""
 FILE = 30_000
 """Maximum length of an attached file, in characters."""
+VARIABLE = 8_000
+"""Maximum length of an attached variable, in characters."""
+FOLDER = 10_000
+"""Maximum length of the list of an attached folder, in characters."""
+FOLDER_ITEMS = 200
+"""Maximum number of files in the list of an attached folder."""
+SELECTION = 12_000
+"""Maximum length of an attached selection of text, in characters."""
 PROJECT = 20_000
 """Maximum length of a project's instructions, in characters."""
 PICTURES = 20
@@ -93,10 +118,23 @@ async def instructions(workspace: Workspace, agent: str) -> str:
     return "\n\n".join(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class MessageContent:
+    """A message as the model gets it.
+
+    Attributes:
+        blocks: The context, the images, the text.
+        notices: What the person should know: attachments that could not be read.
+    """
+
+    blocks: Sequence[ContentBlock]
+    notices: Sequence[Sentence]
+
+
 async def content(
     workspace: Workspace, registry: Registry, caller: Caller, message: Message
-) -> list[ContentBlock]:
-    """Return the blocks of a message for the model: the context, the images, the text."""
+) -> MessageContent:
+    """Return a message for the model, with its context."""
     view = _ContextReader(registry, ToolContext(workspace, caller))
     parts = [_MODES[workspace.policy.mode(caller)]]
     if message.notebook is not None:
@@ -107,23 +145,20 @@ async def content(
             parts.append(f"The error to explain:\n{_cut(message.asking.error, CELL)}")
     pictures: list[Image] = []
     for attachment in message.request.attachments:
-        match attachment:
-            case CellAttachment(cell=cell):
-                text, images = await view.cell("Attached cell", cell)
-            case OutputAttachment(cell=cell, output=number):
-                text, images = await view.output(cell, number)
-            case FileAttachment(path=path):
-                text, images = await view.file(path), ()
-            case ImageAttachment(mime=mime, data=data):
-                text, images = "Attached picture", (Image("".join(data.split()), mime),)
+        text, images = await view.attachment(attachment)
         parts.append(text + _numbers(len(pictures), len(images)))
         pictures += images
     seen = _unforged("\n\n".join(part for part in parts if part))
-    return [
+    blocks = [
         TextBlock(f"<seen>\n{seen}\n</seen>"),
         *pictures[:PICTURES],
         TextBlock(_unforged(message.request.message)),
     ]
+    return MessageContent(blocks, view.notices)
+
+
+_Part = tuple[str, tuple[Image, ...]]
+"""Text of the context with its images."""
 
 
 def _numbers(before: int, count: int) -> str:
@@ -137,11 +172,18 @@ def _numbers(before: int, count: int) -> str:
 
 
 class _ContextReader:
-    """Reads notebooks and files as the agent's own tools do."""
+    """Reads notebooks, files and variables as the agent's own tools do.
+
+    Attributes:
+        notices: The attachments that could not be read.
+    """
 
     def __init__(self, registry: Registry, context: ToolContext) -> None:
+        self.notices: list[Sentence] = []
         self._registry = registry
         self._context = context
+        # Why the kernel gave no variable; it is not asked for the others.
+        self._busy: KernelBusy | None = None
 
     async def notebook(self, request: ChatRequest) -> list[str]:
         """Return the notebook of a message."""
@@ -154,48 +196,130 @@ class _ContextReader:
             parts.append(f"Selected cells: {', '.join(request.selected_cells)}")
         return parts
 
-    async def cell(self, what: str, cell: str) -> tuple[str, tuple[Image, ...]]:
+    async def attachment(self, attachment: Attachment) -> _Part:
+        """Return an attachment, or why it cannot be read."""
+        try:
+            match attachment:
+                case CellAttachment(cell=cell):
+                    return await self._cell("Attached cell", cell)
+                case OutputAttachment(cell=cell, output=number):
+                    return await self._output(cell, number)
+                case ErrorAttachment(cell=cell):
+                    return await self._error(cell)
+                case VariableAttachment(name=name):
+                    return await self._variable(name), ()
+                case FileAttachment(path=path):
+                    text = await self._context.workspace.files.read_text(path)
+                    return f"Attached file {path}:\n{_cut(text, FILE)}", ()
+                case FolderAttachment(path=path):
+                    return await self._folder(path), ()
+                case SelectionAttachment():
+                    return await self._selection(attachment), ()
+                case ImageAttachment(mime=mime, data=data):
+                    return "Attached picture", (Image("".join(data.split()), mime),)
+        except ToolError as error:
+            label = attachment.label
+            self.notices.append(_unread(label, error))
+            kind = "" if attachment.kind in {"cell", "output", "error"} else f"{attachment.kind} "
+            return f"Attached {kind}{label}: {error.message}", ()
+
+    async def cell(self, what: str, cell: str) -> _Part:
+        """Return a cell as `_cell` does, or why it cannot be read."""
+        try:
+            return await self._cell(what, cell)
+        except ToolError as error:
+            return f"{what}: {error.message}", ()
+
+    async def _cell(self, what: str, cell: str) -> _Part:
         """Return a cell with its output or error; only the name of one that is too long.
 
         Showing a part of a source would count as having read all of it.
+
+        Raises:
+            ToolError: There is no such cell or notebook.
         """
-        workspace, caller = self._context.workspace, self._context.caller
-        try:
-            snapshot = await (await workspace.open(caller, None)).read()
-            found, _ = snapshot.find(cell)
-            if len(found.source) > CELL:
-                size = f"{len(found.source):,} characters"
-                named = f"@{snapshot.short_keys[found.key]}"
-                return f"{what}: {named}, {size}; read_cell shows it.", ()
-            result = await self._registry.call("read_cell", {"cell": found.key}, self._context)
-        except ToolError as error:
-            return f"{what}: {error.message}", ()
+        snapshot = await (await self._context.workspace.open(self._context.caller, None)).read()
+        found: Cell = snapshot.find(cell)[0]
+        if len(found.source) > CELL:
+            size = f"{len(found.source):,} characters"
+            named = f"@{snapshot.short_keys[found.key]}"
+            return f"{what}: {named}, {size}; read_cell shows it.", ()
+        result = await self._registry.call("read_cell", {"cell": found.key}, self._context)
         budget = len(found.source) + CELL
         return f"{what}:\n{_cut(result.full_text(), budget)}", result.images
 
-    async def output(self, cell: str, number: int) -> tuple[str, tuple[Image, ...]]:
-        """Return one output of a cell; the cell's source does not count as read."""
-        workspace, caller = self._context.workspace, self._context.caller
-        try:
-            document = await workspace.open(caller, None)
-            snapshot = await document.read()
-            found, _ = snapshot.find(cell)
-            what = f"Attached output {number} of cell @{snapshot.short_keys[found.key]}"
-            stored = await document.outputs(found.key)
-            if number >= len(stored):
-                return f"{what}: the cell has {len(stored)} outputs now.", ()
-            presented = await present(self._context, stored[number : number + 1], budget=CELL)
-        except ToolError as error:
-            return f"Attached output {number} of cell {cell}: {error.message}", ()
+    async def _output(self, cell: str, number: int | None) -> _Part:
+        """Return one output of a cell, or all; the cell's source does not count as read."""
+        name, stored = await self._outputs(cell)
+        if number is None:
+            what, chosen = f"Attached outputs of cell {name}", stored
+        else:
+            what, chosen = f"Attached output {number} of cell {name}", stored[number : number + 1]
+        if not chosen:
+            self.notices.append(Sentence("attached_output_gone"))
+            return f"{what}: the cell has {len(stored)} outputs now.", ()
+        presented = await present(self._context, chosen, budget=CELL)
         return f"{what}:\n{presented.text}", presented.images
 
-    async def file(self, path: str) -> str:
-        """Return a text file."""
+    async def _error(self, cell: str) -> _Part:
+        """Return the last error among a cell's outputs."""
+        name, stored = await self._outputs(cell)
+        errors = [output for output in stored if output.get("output_type") == "error"]
+        if not errors:
+            self.notices.append(Sentence("attached_error_gone"))
+            return f"Attached error of cell {name}: the cell has no error now.", ()
+        presented = await present(self._context, errors[-1:], budget=CELL)
+        return f"Attached error of cell {name}:\n{presented.text}", ()
+
+    async def _outputs(self, cell: str) -> tuple[str, Sequence[Json]]:
+        """Return a cell's name for the agent, and its outputs.
+
+        Raises:
+            ToolError: There is no such cell or notebook.
+        """
+        document = await self._context.workspace.open(self._context.caller, None)
+        snapshot = await document.read()
+        found: Cell = snapshot.find(cell)[0]
+        return f"@{snapshot.short_keys[found.key]}", await document.outputs(found.key)
+
+    async def _variable(self, name: str) -> str:
+        """Return a variable's details; of an object only what is stored, as its code is not run.
+
+        Raises:
+            KernelBusy, VariableNotFound, ToolError.
+        """
+        if self._busy is not None:
+            raise self._busy
         try:
-            text = await self._context.workspace.files.read_text(path)
-        except ToolError as error:
-            return f"Attached file {path}: {error.message}"
-        return f"Attached file {path}:\n{_cut(text, FILE)}"
+            result = await self._registry.call("inspect_variable", {"name": name}, self._context)
+        except KernelBusy as error:
+            self._busy = error
+            raise
+        return f"Attached variable {_cut(result.full_text(), VARIABLE)}"
+
+    async def _folder(self, path: str) -> str:
+        """Return the list of a folder's files.
+
+        Raises:
+            ToolError: There is no such folder.
+        """
+        arguments = {"path": path.strip("/"), "limit": FOLDER_ITEMS}
+        result = await self._registry.call("list_files", arguments, self._context)
+        return f"Attached folder {path or 'at the root'}:\n{_cut(result.full_text(), FOLDER)}"
+
+    async def _selection(self, selection: SelectionAttachment) -> str:
+        """Return the text that a person selected, with its place."""
+        place = selection.path or ""
+        if selection.cell is not None:
+            # The text is the person's; it goes along if its cell is gone.
+            place = f"cell {selection.cell}"
+            with suppress(ToolError):
+                document = await self._context.workspace.open(self._context.caller, None)
+                snapshot = await document.read()
+                found: Cell = snapshot.find(selection.cell)[0]
+                place = f"cell @{snapshot.short_keys[found.key]}"
+        text = _cut(selection.text, SELECTION)
+        return f"Attached selection, {selection.lines} of {place}, as the person saw it:\n{text}"
 
     async def _kernel(self) -> str:
         try:
@@ -213,6 +337,17 @@ class _ContextReader:
         except ToolError as error:
             return error.message
         return _cut(result.full_text(), budget)
+
+
+def _unread(label: str, error: ToolError) -> Sentence:
+    """Return the notice of an attachment that cannot be read."""
+    match error:
+        case VariableNotFound():
+            return Sentence("attached_variable_gone", name=label)
+        case KernelBusy():
+            return Sentence("attached_kernel_busy", name=label)
+        case _:
+            return Sentence("attached_unread", what=label, why=error.message)
 
 
 def _cut(text: str, budget: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from tk_ai_extension.model.callers import Mode
@@ -18,6 +18,8 @@ MAX_ATTACHMENTS = 20
 """Maximum number of attachments of a message."""
 MAX_SELECTED = 100
 """Maximum number of selected cells of a message."""
+MAX_SELECTION = 100_000
+"""Maximum length of an attached selection of text, in characters."""
 MAX_IMAGE = 7_000_000
 """Maximum length of an attached image, in characters of base64: about 5 MB."""
 
@@ -62,17 +64,97 @@ class CellAttachment(_Strict):
 
 
 class OutputAttachment(_Strict):
-    """One output of a cell, with its image if it is one."""
+    """One output of a cell, or all, with its images."""
 
     kind: Literal["output"]
     cell: _Address
-    output: Annotated[int, Field(ge=0, le=100_000)]
-    """Index among the cell's outputs, from 0."""
+    output: Annotated[int | None, Field(ge=0, le=100_000)] = None
+    """Index among the cell's outputs, from 0; all outputs if omitted."""
 
     @property
     def label(self) -> str:
         """Short label."""
-        return f"output {self.output} of cell {self.cell}"
+        number = "" if self.output is None else f" {self.output}"
+        return f"output{number} of cell {self.cell}"
+
+
+class ErrorAttachment(_Strict):
+    """The error of a cell, with its traceback."""
+
+    kind: Literal["error"]
+    cell: _Address
+
+    @property
+    def label(self) -> str:
+        """Short label."""
+        return f"error of cell {self.cell}"
+
+
+class VariableAttachment(_Strict):
+    """A variable of the notebook's kernel: its type and value; of a table its columns and first rows."""
+
+    kind: Literal["variable"]
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    """Its name, with dots for attributes."""
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise PydanticCustomError("no_variable_name", "This is not a variable name")
+        return name
+
+    @property
+    def label(self) -> str:
+        """Short label."""
+        return self.name
+
+
+class FolderAttachment(_Strict):
+    """The list of a folder's files, without its subfolders' files."""
+
+    kind: Literal["folder"]
+    path: Annotated[str, Field(max_length=4096)]
+    """The path below the root; empty for the root."""
+
+    @property
+    def label(self) -> str:
+        """Short label."""
+        return f"{self.path.rstrip('/')}/"
+
+
+class SelectionAttachment(_Strict):
+    """Text that the person selected in a cell or a file, as it was then."""
+
+    kind: Literal["selection"]
+    text: Annotated[str, Field(min_length=1, max_length=MAX_SELECTION)]
+    cell: _Address | None = None
+    """The cell of the notebook that it is in."""
+    path: Annotated[str | None, Field(min_length=1, max_length=4096)] = None
+    """The file that it is in, if it is in no cell."""
+    first_line: Annotated[int, Field(ge=1, le=10_000_000)]
+    """Number of its first line, from 1."""
+    last_line: Annotated[int, Field(ge=1, le=10_000_000)]
+    """Number of its last line."""
+
+    @model_validator(mode="after")
+    def _check(self) -> SelectionAttachment:
+        if (self.cell is None) == (self.path is None):
+            raise PydanticCustomError("no_place", "A selection requires either `cell` or `path`")
+        if self.last_line < self.first_line:
+            raise PydanticCustomError("no_lines", "`last_line` is before `first_line`")
+        return self
+
+    @property
+    def lines(self) -> str:
+        """The numbers of its lines, for a person."""
+        first, last = self.first_line, self.last_line
+        return f"line {first}" if first == last else f"lines {first} to {last}"
+
+    @property
+    def label(self) -> str:
+        """Short label."""
+        return f"{self.lines} of {self.path or f'cell {self.cell}'}"
 
 
 class FileAttachment(_Strict):
@@ -100,7 +182,16 @@ class ImageAttachment(_Strict):
         return "picture"
 
 
-Attachment = CellAttachment | OutputAttachment | FileAttachment | ImageAttachment
+Attachment = (
+    CellAttachment
+    | OutputAttachment
+    | ErrorAttachment
+    | VariableAttachment
+    | FileAttachment
+    | FolderAttachment
+    | SelectionAttachment
+    | ImageAttachment
+)
 
 
 class ChatRequest(_Strict):
@@ -134,6 +225,9 @@ class ChatRequest(_Strict):
     without `notebook`, about none), if there is one."""
     on_disconnect: Literal["continue", "stop"] = "continue"
     """Whether a lost connection stops the turn."""
+    command: Literal["compact"] | None = None
+    """What the agent does instead of answering: `compact` replaces its history of the chat by a
+    summary. The message is shown in the chat and not sent to the agent."""
 
     @model_validator(mode="after")
     def _check(self) -> ChatRequest:
@@ -143,6 +237,12 @@ class ChatRequest(_Strict):
             raise PydanticCustomError("no_chat", "`replaces` requires `chat`")
         if self.undo_replaced and self.replaces is None:
             raise PydanticCustomError("no_turn", "`undo_replaced` requires `replaces`")
+        if self.command is not None and (
+            self.chat is None or self.replaces is not None or self.attachments
+        ):
+            raise PydanticCustomError(
+                "command_alone", "`command` requires `chat`, without `replaces` and `attachments`"
+            )
         return self
 
 

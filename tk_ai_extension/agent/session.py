@@ -17,6 +17,7 @@ from tk_ai_extension.agent.backend import (
     AgentBackend,
     AgentSession,
     Checkpoint,
+    ContentBlock,
     History,
     ModelProvider,
     SessionConfig,
@@ -41,7 +42,7 @@ from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.requests import Message
 from tk_ai_extension.agent.services import ChatServices
 from tk_ai_extension.agent.transcripts import Chat
-from tk_ai_extension.agent.turn_queue import TurnQueue
+from tk_ai_extension.agent.turn_queue import TurnQueue, can_join
 from tk_ai_extension.agent.turns import Turn
 from tk_ai_extension.mcp.descriptions import error_content
 from tk_ai_extension.model.agent_errors import (
@@ -217,18 +218,16 @@ class ChatSession:
         """
         running, agent = self._turn, self._agent
         queued = self._waiting.find(turn_id)
-        if running is None or agent is None or queued is None or not _continues(queued, running):
+        if running is None or agent is None or queued is None or not can_join(queued, running):
             return False
-        message = queued.message
-        services = self._services
-        blocks = await content(services.workspace, services.registry, running.caller, message)
+        shown = await self._content(queued, running.caller)
         # Meanwhile it may have begun, or another caller has given it.
         is_queued = self._waiting.find(turn_id) is queued
         if self._turn is not running or not is_queued or running.stopped is not None:
             return False
         place = self._waiting.take(queued)
         try:
-            taken = await agent.steer(blocks)
+            taken = await agent.steer(shown)
         except AgentDied as error:
             logger.info("%s", error.message)
             taken = False
@@ -293,21 +292,21 @@ class ChatSession:
 
     async def _answer(self, turn: Turn) -> End:
         turn.publish(Began())
-        services, message = self._services, turn.message
+        message = turn.message
         # If the previous message replaced turns and was never sent, those come first.
         self._replaced += message.replaces
         if message.notebook is not None:
             await self._bind(turn.caller, message.notebook)
         agent = await self._ready(turn)
-        blocks = await content(services.workspace, services.registry, turn.caller, message)
+        is_command = message.request.command is not None
+        shown = () if is_command else await self._content(turn, turn.caller)
         if turn.stopped is not None:
             return "stopped"
         try:
-            await agent.send(
-                blocks,
-                model=message.model,
-                credential=turn.begin(),
-            )
+            if is_command:
+                await agent.compact(model=message.model, credential=turn.begin())
+            else:
+                await agent.send(shown, model=message.model, credential=turn.begin())
             self._replaced = ()
             ended = await self._listen(agent, turn)
             if not agent.alive:
@@ -324,6 +323,14 @@ class ChatSession:
         if ended.error is not None:
             raise ended.error
         return "done"
+
+    async def _content(self, turn: Turn, caller: Caller) -> Sequence[ContentBlock]:
+        """Return the blocks of a turn's message; publish what of it could not be read."""
+        services = self._services
+        shown = await content(services.workspace, services.registry, caller, turn.message)
+        for notice in shown.notices:
+            turn.publish(Noticed(notice, sentence_info(notice)))
+        return shown.blocks
 
     async def _bind(self, caller: Caller, path: str) -> None:
         """Make the message's notebook the chat's current one, for this turn.
@@ -374,7 +381,7 @@ class ChatSession:
                 case _:
                     turn.receive(event)
             idle_timeout = self._services.settings.silence
-            if isinstance(event, Retried):
+            if isinstance(event, Retried | Working):
                 idle_timeout += event.seconds
 
     # -- the agent
@@ -482,16 +489,6 @@ class ChatSession:
         found = self._services.workspace.turns.turn_of(token, self.user)
         assert isinstance(found, Turn)
         return found
-
-
-def _continues(queued: Turn, running: Turn) -> bool:
-    """Return whether a running turn can answer a queued message, too."""
-    message = queued.message
-    return (
-        message.notebook == running.message.notebook
-        and message.asking is None
-        and not message.replaces
-    )
 
 
 async def _provider(backend: AgentBackend) -> ModelProvider:

@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 
 from tk_ai_extension.agent.backend import AgentEvent, ContentBlock, TurnEnded
+from tk_ai_extension.model.agent_errors import CannotCompact
 from tk_ai_extension.model.errors import InternalError
+from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 
 class TaskSession:
@@ -26,6 +29,11 @@ class TaskSession:
         """Answer in a task. `TurnEnded` follows, even if the task is cancelled before it starts."""
         self._answering = asyncio.create_task(answer, name="tk-ai agent")
         self._answering.add_done_callback(self._on_end)
+
+    async def compact(self, *, model: str, credential: TurnCredential) -> None:
+        """Refuse: there is no history to compact."""
+        del model, credential
+        raise CannotCompact(Sentence("compact_unsupported", agent="This agent"))
 
     async def receive(self) -> AgentEvent:
         """Return the next event."""

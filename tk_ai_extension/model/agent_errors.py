@@ -185,6 +185,14 @@ class AgentDied(ToolError):
     default_hint = "Send the message again. The chat continues where it stopped."
 
 
+class CannotCompact(ToolError):
+    """The chat's agent cannot compact its history."""
+
+    code = "cannot_compact"
+    status = 409
+    default_hint = "Start another chat."
+
+
 class AgentUnavailable(ToolError):
     """Claude's process cannot be started on this machine."""
 

@@ -100,6 +100,12 @@ _PROGRESS: Final = {
 """What a call is doing."""
 
 _NOTICES: Final = {
+    "attached_error_gone": "An attached error is gone: the cell has none now.",
+    "attached_kernel_busy": "The kernel is busy, so the variable {name} was not included.",
+    "attached_output_gone": "An attached output is gone: the cell has other outputs now.",
+    "attached_unread": "{what} was not included: {why}",
+    "attached_variable_gone": "The variable {name} does not exist any more.",
+    "compacted": "{agent} has replaced the earlier messages by a summary.",
     "forgotten": "{agent} has lost the earlier messages of this chat.",
     "session_kernel": "The `python` session's kernel {what}. Its variables are lost.",
     "recovered": (
@@ -147,6 +153,8 @@ _ERRORS: Final = {
     "chats_many": ("{count} chat is running.", "{count} chats are running."),
     "chats_many_hint": "Wait until one ends, or stop one.",
     "code_again_hint": "Try again.",
+    "compact_failed": "The chat could not be compacted: {why}.",
+    "compact_unsupported": "{agent} cannot compact a chat.",
     "code_cut": "The new source is too long for one answer of the model.",
     "code_cut_hint": "Split the cell, or ask in the chat.",
     "code_many": ("{count} request for code is running.", "{count} requests for code are running."),

@@ -7,19 +7,10 @@ since the epoch.
 
 from __future__ import annotations
 
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,
-    Union,
-    get_args,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Union, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, create_model
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, get_type_hints
 
 from tk_ai_extension.agent import events
 from tk_ai_extension.agent.code_requests import (
@@ -46,6 +37,7 @@ from tk_ai_extension.server.turn_models import (
     UndoneTurn,
     UndoTurn,
 )
+from tk_ai_extension.tools.default.variables import VariableList, VariablePreview
 from tk_ai_extension.tools.schemas import parsed
 from tk_ai_extension.workspace.activity import Activity
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
@@ -72,6 +64,8 @@ __all__ = [
     "TurnRequest",
     "UndoTurn",
     "UndoneTurn",
+    "VariableList",
+    "VariablePreview",
     "parsed",
 ]
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 
@@ -25,6 +25,7 @@ from tk_ai_extension.agent.acp.process import AgentProcess
 from tk_ai_extension.agent.acp.translator import TooMuchText, Translator, used
 from tk_ai_extension.agent.acp.transport import PipeTransport
 from tk_ai_extension.agent.backend import (
+    COMPACTING,
     STOP_TIMEOUT,
     AgentEvent,
     Checkpoint,
@@ -32,10 +33,17 @@ from tk_ai_extension.agent.backend import (
     SessionConfig,
     TextBlock,
     TurnEnded,
+    Working,
 )
-from tk_ai_extension.model.agent_errors import AgentDied, CallStopped, InvalidTurnCredential
+from tk_ai_extension.model.agent_errors import (
+    AgentDied,
+    CallStopped,
+    CannotCompact,
+    InvalidTurnCredential,
+)
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 if TYPE_CHECKING:
@@ -44,6 +52,9 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.acp.tool_socket import ToolAccess
 
 logger = logging.getLogger(__name__)
+
+COMPACT = ("compact", "compress")
+"""Names that agents give to their command that compacts the history."""
 
 MAX_EVENTS = 500
 """Maximum number of events that are not received yet; then no message of the agent is read."""
@@ -114,6 +125,8 @@ class AcpSession:
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         self._turn: _Turn | None = None
         self._cost = config.cost
+        # The agent's command that compacts its history; None if it has none.
+        self._compact: str | None = None
         self._prompting: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks(logger)
         self._ended: str | None = None
@@ -144,6 +157,19 @@ class AcpSession:
         if self.prelude:
             blocks.insert(0, {"type": "text", "text": self.prelude})
             self.prelude = ""
+        self._prompt_with(blocks, credential)
+
+    async def compact(self, *, model: str, credential: TurnCredential) -> None:
+        """Begin a turn with the agent's command that compacts its history."""
+        del model
+        if not self.alive:
+            raise await self.died()
+        if self._compact is None:
+            raise CannotCompact(Sentence("compact_unsupported", agent=self._title))
+        self._prompt_with([{"type": "text", "text": f"/{self._compact}"}], credential)
+        self._emit(Working(COMPACTING))
+
+    def _prompt_with(self, blocks: list[dict[str, Any]], credential: TurnCredential) -> None:
         self._turn = _Turn(credential.token, Translator(self._tools), self._cost)
         self._emit(Checkpoint(self.checkpoint))
         self._prompting = asyncio.create_task(
@@ -243,9 +269,19 @@ class AcpSession:
             error = failure(None, self._title, self.redact)
         translator, usage = turn.translator, mapping(result.get("usage"))
         self._cost = self._cost if translator.cost is None else translator.cost
-        if usage or translator.cost is not None:
+        if usage or translator.cost is not None or translator.context is not None:
             seconds = time.monotonic() - turn.began
-            self._events.put_nowait(used(usage, self._cost, turn.cost, seconds))
+            context = translator.context, translator.window
+            self._events.put_nowait(
+                used(
+                    usage,
+                    self._cost,
+                    turn.cost,
+                    seconds,
+                    context,
+                    compacts=self._compact is not None,
+                )
+            )
         self._events.put_nowait(Checkpoint(self.checkpoint))
         self._events.put_nowait(TurnEnded(None if turn.stopped else error))
 
@@ -318,7 +354,12 @@ class AcpSession:
     def _update(self, given: Mapping[str, Any], schema: Any) -> None:
         from pydantic import ValidationError
 
-        turn = self._turn
+        turn, update = self._turn, mapping(given.get("update"))
+        if update.get("sessionUpdate") == "available_commands_update":
+            # It comes between turns, also before the session's id is known.
+            commands = _commands(update.get("availableCommands"))
+            self._compact = next((each for each in COMPACT if each in commands), None)
+            return
         if turn is None or turn.stopped or given.get("sessionId") != self.session:
             return
         try:
@@ -376,6 +417,12 @@ class AcpSession:
             return await work
         except ToolError as error:
             raise RequestError(INVALID_PARAMS, error.as_text()) from error
+
+
+def _commands(listed: Any) -> list[Any]:
+    """Return the names in a list of an agent's commands, which is not checked."""
+    commands = cast("list[Any]", listed) if isinstance(listed, list) else []
+    return [mapping(each).get("name") for each in commands]
 
 
 def _lines(text: str, first: int | None, limit: int | None) -> str:

@@ -54,6 +54,10 @@ class Translator:
         self._total = 0
         self.cost: float | None = None
         """The cost of the session in US dollars, as last reported; None if unknown."""
+        self.context: int | None = None
+        """Tokens of the model's context that are used, as last reported; None if unknown."""
+        self.window: int | None = None
+        """Size of the model's context in tokens; None if unknown."""
 
     def translate(self, update: Mapping[str, Any]) -> list[AgentEvent]:
         """Return the events of an update, at least one.
@@ -95,7 +99,7 @@ class Translator:
             case "tool_call" | "tool_call_update":
                 yield from self._call(self.calls.report(update))
             case "usage_update":
-                self._read_cost(update)
+                self._read_usage(update)
             case _:
                 pass
 
@@ -120,7 +124,10 @@ class Translator:
         if call.ended:
             yield _answered(call)
 
-    def _read_cost(self, update: Mapping[str, Any]) -> None:
+    def _read_usage(self, update: Mapping[str, Any]) -> None:
+        used, size = update.get("used"), update.get("size")
+        if isinstance(used, int) and isinstance(size, int):
+            self.context, self.window = used, size if size > 0 else None
         cost = mapping(update.get("cost"))
         if cost.get("currency") == "USD" and isinstance(cost.get("amount"), int | float):
             self.cost = float(cost["amount"])
@@ -169,7 +176,13 @@ def _todo(update: Mapping[str, Any]) -> list[TodoItem]:
 
 
 def used(
-    usage: Mapping[str, Any], cost: float | None, before: float | None, seconds: float
+    usage: Mapping[str, Any],
+    cost: float | None,
+    before: float | None,
+    seconds: float,
+    context: tuple[int | None, int | None] = (None, None),
+    *,
+    compacts: bool = False,
 ) -> Used:
     """Return the usage of a turn.
 
@@ -178,6 +191,8 @@ def used(
         cost: The cost of the session in US dollars; None if unknown.
         before: The same before the turn.
         seconds: The duration of the turn.
+        context: Tokens of the model's context that are used, and its size; None if unknown.
+        compacts: Whether the agent can compact the chat.
     """
 
     def tokens(name: str) -> int:
@@ -193,4 +208,7 @@ def used(
         session_cost_usd=cost,
         seconds=round(seconds, 3),
         requests=0,
+        context_tokens=context[0],
+        context_window=context[1],
+        compacts=compacts,
     )

@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from mcp.server import Server
 
 logger = logging.getLogger(__name__)
+
+COMPACT = "/compact"
+"""The CLI's command that replaces its history by a summary."""
 
 START = 60.0
 """Timeout for the process to answer its start, in seconds."""
@@ -104,7 +107,8 @@ class ClaudeBackend:
         options = _options(provider, self._config, config, server)
         transport = await asyncio.to_thread(
             started_by_launcher,
-            options,
+            # It warns of a CLI that does not know the mark of `ClaudeSession.send`.
+            replace(options, verbatim_prompts=True),
             self._config.folder,
             {**inherited(os.environ), **_environment(provider, self._config)},
         )
@@ -178,15 +182,31 @@ class ClaudeSession:
         credential: TurnCredential,
     ) -> None:
         """Begin a turn."""
+        await self._begin(_message(content), model, credential)
+
+    async def compact(self, *, model: str, credential: TurnCredential) -> None:
+        """Begin a turn in which the CLI replaces its history by a summary."""
+        # Without the mark of other messages: the CLI carries the command out.
+        message = _message([TextBlock(COMPACT)], is_verbatim=False)
+        await self._begin(message, model, credential, compacts=True)
+
+    async def _begin(
+        self,
+        message: AsyncIterator[Json],
+        model: str,
+        credential: TurnCredential,
+        *,
+        compacts: bool = False,
+    ) -> None:
         import claude_agent_sdk as sdk
 
         self._turn.token = credential.token
-        self._translator = Translator(self._meter, self._redact)
+        self._translator = Translator(self._meter, self._redact, compacts=compacts)
         try:
             if model != self._model:
                 await self._client.set_model(model)
                 self._model = model
-            await self._client.query(_message(content))
+            await self._client.query(message)
         except sdk.ClaudeSDKError as error:
             said = self._redact(str(error))
             raise AgentDied(Sentence("agent_ended_why", why=said)) from error
@@ -262,13 +282,20 @@ def _import_sdk() -> None:
 
 
 async def _message(
-    content: Sequence[ContentBlock], message_id: str | None = None
+    content: Sequence[ContentBlock], message_id: str | None = None, *, is_verbatim: bool = True
 ) -> AsyncIterator[Json]:
-    """Yield the message of a person, with the id that the process repeats when it takes it."""
+    """Yield the message of a person.
+
+    Args:
+        content: Its blocks.
+        message_id: The id that the process repeats when it takes the message.
+        is_verbatim: Whether the text is delivered as written: no `@/path` in it is read, no `/cost` runs.
+    """
     yield {
         "type": "user",
         "message": {"role": "user", "content": [_block(each) for each in content]},
         "parent_tool_use_id": None,
+        **({"client_composed": True} if is_verbatim else {}),
         **({} if message_id is None else {"uuid": message_id}),
     }
 
@@ -309,7 +336,6 @@ def _options(
         permission_mode="dontAsk",
         setting_sources=[],
         system_prompt={"type": "custom", "prompt": session.instructions, "snapshot": False},
-        verbatim_prompts=True,
         include_partial_messages=True,
         model=session.model,
         thinking=None if provider.thinking else {"type": "disabled"},

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from tk_ai_extension.agent.backend import AgentEvent, Checkpoint, TurnEnded, Working
+from tk_ai_extension.agent.backend import COMPACTING, AgentEvent, Checkpoint, TurnEnded, Working
 from tk_ai_extension.agent.events import (
     Discarded,
+    Noticed,
     Retried,
     TextDelta,
     ThinkingDelta,
@@ -19,7 +21,7 @@ from tk_ai_extension.agent.tool_server import SERVER
 from tk_ai_extension.model.agent_errors import ModelBusy, ModelFailed, ModelUnauthorized, NoModel
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.model.sentences import Sentence, sentence_info
 
 if TYPE_CHECKING:
     from claude_agent_sdk import Message, ResultMessage, ToolResultBlock
@@ -58,6 +60,54 @@ class CostMeter:
         return round(total - before if before <= total else total, 9)
 
 
+class ContextMeter:
+    """Meter of the model's context at the end of a turn.
+
+    Attributes:
+        tokens: Tokens of the last request with its answer, or of the summary after compacting;
+            None if there was none.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: int | None = None
+        self._model = ""
+        self._asked = 0
+
+    def read(self, event: Mapping[str, Any]) -> None:
+        """Read an event of a streamed answer."""
+        message: Json = event.get("message") or {}
+        usage: Json = message.get("usage") or event.get("usage") or {}
+        answered = int(usage.get("output_tokens") or 0)
+        if event.get("type") == "message_start":
+            self._model = str(message.get("model", ""))
+            self._asked = _turn_tokens(usage) - answered
+        elif event.get("type") != "message_delta":
+            return
+        # Some providers count the input only at the end.
+        self.tokens = max(self._asked + answered, _turn_tokens(usage)) or None
+
+    def compacted(self, data: Mapping[str, Any]) -> None:
+        """Take the size of the summary that replaces the history."""
+        about: Json = data.get("compact_metadata") or {}
+        after = about.get("post_tokens")
+        self.tokens = after if isinstance(after, int) else None
+
+    def window(self, result: ResultMessage) -> int | None:
+        """Return the size of the model's context; None for a model that the CLI does not know.
+
+        It takes a size for each model, and marks by `costBasis` that it does not know the model
+        (measured with the CLI 2.1.332; the SDK's types do not have that field).
+        """
+        usage: Mapping[str, Any] = result.model_usage or {}
+        # Compacting streams nothing: then the session's only model counts.
+        model = self._model or (next(iter(usage)) if len(usage) == 1 else "")
+        known: Mapping[str, Any] = usage.get(model) or {}
+        window = known.get("contextWindow")
+        if known.get("costBasis") == "unknown" or not isinstance(window, int):
+            return None
+        return window
+
+
 def _turn_tokens(usage: Json) -> int:
     names = (
         "input_tokens",
@@ -79,9 +129,12 @@ class Translator:
     Args:
         meter: Measures the cost of the process's turns.
         redact: Removes secrets from a text: an API may repeat the key that it refuses.
+        compacts: Whether the turn compacts the chat.
     """
 
-    def __init__(self, meter: CostMeter, redact: Callable[[str], str] = str) -> None:
+    def __init__(
+        self, meter: CostMeter, redact: Callable[[str], str] = str, *, compacts: bool = False
+    ) -> None:
         self._meter = meter
         self._redact = redact
         self.steered: set[str] = set()
@@ -91,6 +144,11 @@ class Translator:
         self.running = True
         """Whether the turn has not ended."""
         self._used: Used | None = None
+        self._compacts = compacts
+        self._compacted = False
+        # What the CLI says instead of compacting.
+        self._said = ""
+        self._context = ContextMeter()
         # Tool names of the calls so far, by call id.
         self._called: dict[str, str] = {}
         # The session's last entry, for forking it (`resume_session_at`).
@@ -111,17 +169,20 @@ class Translator:
         """Return the events of a message, at least one."""
         return list(self._events(message)) or [Working()]
 
-    def _events(self, message: Message) -> Iterator[AgentEvent]:  # noqa: C901 (a kind each)
+    def _events(self, message: Message) -> Iterator[AgentEvent]:  # noqa: C901, PLR0912 (a kind each)
         import claude_agent_sdk as sdk
 
         match message:
             case sdk.StreamEvent():
                 if message.parent_tool_use_id is None:
+                    self._context.read(message.event)
                     yield from self._streamed(message.event)
             case sdk.AssistantMessage():
                 self._position = message.uuid or self._position
                 for block in message.content:
-                    if isinstance(block, sdk.ToolUseBlock):
+                    if isinstance(block, sdk.TextBlock):
+                        self._said = block.text
+                    elif isinstance(block, sdk.ToolUseBlock):
                         tool = self._called[block.id] = block.name.removeprefix(PREFIX)
                         yield ToolCalled(block.id, tool, dict(block.input))
             case sdk.UserMessage(content=list(blocks)):
@@ -130,18 +191,34 @@ class Translator:
                 for block in blocks:
                     if isinstance(block, sdk.ToolResultBlock):
                         yield self._answered(block)
+            case sdk.UserMessage():
+                # The CLI's own words about a command, which end its entries in the history.
+                self._position = message.uuid or self._position
             case sdk.ResultMessage():
-                self._used = _sum(self._used, _used(message, self._meter.turn(message)))
+                used = _used(message, self._meter.turn(message), self._context)
+                self._used = _sum(self._used, used)
                 yield self._used
                 yield Checkpoint(message.session_id, self._position)
                 # A message that came too late for this answer is answered next.
                 if self.interrupted or not self.steered:
                     self.running = False
-                    yield TurnEnded(failure(message, self._redact))
+                    yield TurnEnded(failure(message, self._redact) or self._not_compacted())
+            case sdk.SystemMessage(subtype="compact_boundary", data=data):
+                self._compacted = True
+                self._context.compacted(data)
+                said = Sentence("compacted", agent="Claude")
+                yield Noticed(said, sentence_info(said))
             case sdk.SystemMessage():
                 yield from _system(message.subtype, message.data)
             case _:
                 pass
+
+    def _not_compacted(self) -> ToolError | None:
+        """Return the error of a turn that should have compacted the chat and has not."""
+        if self._compacted or not self._compacts:
+            return None
+        said = self._redact(self._said.removeprefix("Error: ")).rstrip(".")[:500]
+        return ModelFailed(Sentence("compact_failed", why=said or "no summary"))
 
     def _streamed(self, event: Mapping[str, Any]) -> Iterator[AgentEvent]:
         match event.get("type"):
@@ -192,6 +269,8 @@ class Translator:
 def _system(subtype: str, data: Mapping[str, Any]) -> Iterator[AgentEvent]:
     if subtype == "init" and data.get("session_id"):
         yield Checkpoint(str(data["session_id"]))
+    elif subtype == "status" and data.get("status") == "compacting":
+        yield Working(COMPACTING)
     elif subtype == "api_retry":
         status = data.get("error_status")
         yield Retried(
@@ -237,7 +316,7 @@ def provider_error(status: int | None, said: str, hint: str | None = None) -> To
     return ModelFailed(Sentence("model_failed", why=said), hint=hint)
 
 
-def _used(result: ResultMessage, cost: float | None) -> Used:
+def _used(result: ResultMessage, cost: float | None, context: ContextMeter) -> Used:
     usage = result.usage or {}
 
     def tokens(name: str) -> int:
@@ -252,6 +331,9 @@ def _used(result: ResultMessage, cost: float | None) -> Used:
         session_cost_usd=result.total_cost_usd,
         seconds=round(result.duration_ms / 1000, 3),
         requests=result.num_turns,
+        context_tokens=context.tokens,
+        context_window=context.window(result),
+        compacts=True,
     )
 
 
@@ -260,13 +342,13 @@ def _sum(before: Used | None, used: Used) -> Used:
     if before is None:
         return used
     costs = (before.cost_usd, used.cost_usd)
-    return Used(
+    return replace(
+        used,
         input_tokens=before.input_tokens + used.input_tokens,
         output_tokens=before.output_tokens + used.output_tokens,
         cache_read_tokens=before.cache_read_tokens + used.cache_read_tokens,
         cache_write_tokens=before.cache_write_tokens + used.cache_write_tokens,
         cost_usd=None if None in costs else round(sum(each or 0.0 for each in costs), 9),
-        session_cost_usd=used.session_cost_usd,
         seconds=round(before.seconds + used.seconds, 3),
         requests=before.requests + used.requests,
     )

@@ -1,4 +1,4 @@
-"""REST routes of code for a person who types. They propose text and write nothing."""
+"""REST routes for a person who types: proposals of code, and variables. They write nothing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.handler import TkAIHandler
-from tk_ai_extension.server.handlers.operations import operation
+from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
         CompletionRequest,
         EditedCell,
         EditRequest,
+        VariablePreview,
     )
 
 T = TypeVar("T")
@@ -69,3 +72,26 @@ class EditHandler(CodeHandler):
         """
         assistant = await self.services.code_assistant()
         return await self.while_connected(assistant.edit(username(self), body))
+
+
+class VariableHandler(TkAIHandler):
+    """A variable of a notebook's kernel."""
+
+    @operation("read", "preview_variable", NOTEBOOK)
+    async def get(self, variable: str) -> VariablePreview:
+        """Return the columns and first rows of a table of pandas or polars.
+
+        It fails with `kernel_busy` while the kernel runs code. The variable's own code does not run.
+        """
+        notebook = self.get_query_argument("notebook", None)
+        if not notebook:
+            raise InvalidArguments(
+                Sentence("notebook_missing"), hint=Sentence("notebook_missing_hint")
+            )
+        await self.services.tools()
+        # Imported with the tools, in their thread.
+        from tk_ai_extension.tools.context import ToolContext
+        from tk_ai_extension.tools.default.variables import preview_variable
+
+        context = ToolContext(self.services.workspace, self.caller)
+        return await preview_variable(context, variable, notebook)

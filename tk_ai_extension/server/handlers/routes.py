@@ -23,7 +23,7 @@ from tk_ai_extension.server.handlers.chat import (
     ModelsHandler,
     TrustHandler,
 )
-from tk_ai_extension.server.handlers.code import CompletionHandler, EditHandler
+from tk_ai_extension.server.handlers.code import CompletionHandler, EditHandler, VariableHandler
 from tk_ai_extension.server.handlers.connection import ConnectionHandler
 from tk_ai_extension.server.handlers.handler import NotFoundHandler, TkAIHandler
 from tk_ai_extension.server.handlers.mcp import McpHandler
@@ -66,6 +66,7 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/changes/cells", ChangedCellsHandler),
     (r"api/tk-ai/changes/undo", ChangesUndoHandler),
     (r"api/tk-ai/tabs/disconnected", DisconnectedTabsHandler),
+    (r"api/tk-ai/variables/([^/]+)", VariableHandler),
     (r"api/tk-ai/permissions", PermissionsHandler),
     (r"api/tk-ai/permissions/([^/]+)", PermissionHandler),
     (r"api/tk-ai/openapi\.json", OpenAPIHandler),

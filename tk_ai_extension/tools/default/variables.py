@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from tk_ai_extension.model.digest import sanitise
 from tk_ai_extension.model.errors import (
@@ -164,13 +165,73 @@ async def inspect_variable(
     context: ToolContext, name: str, notebook: Notebook = None
 ) -> VariableDetail:
     """Show details of a variable: a table's head and dtypes, a function's signature and docstring."""
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise InvalidArguments(
-            f"`{name}` is not a variable name.",
-            hint="Use a variable's name, with dots for attributes.",
-        )
+    _check_name(name)
     call = {"query": "inspect", "name": name}
     found = await query_kernel(context, notebook, call, tool="inspect_variable")
     if found is None:
         raise VariableNotFound(f"No variable `{name}`.")
     return VariableDetail(name=name, type=found["type"], detail=sanitise(found["detail"]))
+
+
+class TableColumn(TypedDict):
+    """A column of a table.
+
+    Attributes:
+        type: Its dtype.
+        values: The values in the first rows, as text.
+    """
+
+    name: str
+    type: str
+    values: list[str]
+
+
+class TablePreview(TypedDict):
+    """The columns of a table with its first rows.
+
+    Attributes:
+        rows: Number of its rows.
+        columns: Number of its columns.
+        index: Labels of the first rows.
+        head: The first columns.
+    """
+
+    rows: int
+    columns: int
+    index: list[str]
+    head: list[TableColumn]
+
+
+class VariablePreview(TypedDict):
+    """A variable for a person.
+
+    Attributes:
+        table: Its columns and first rows; null if it is not a table of pandas or polars.
+    """
+
+    name: str
+    table: TablePreview | None
+
+
+async def preview_variable(context: ToolContext, name: str, notebook: str) -> VariablePreview:
+    """Return a variable for a person: of a table its columns and first rows.
+
+    Raises:
+        InvalidArguments: This is not a variable name.
+        VariableNotFound: The kernel has no such variable.
+        ToolError: As for `query_kernel`.
+    """
+    _check_name(name)
+    call = {"query": "preview", "name": name}
+    found = await query_kernel(context, notebook, call, tool="The preview of a variable")
+    if not found["found"]:
+        raise VariableNotFound(f"No variable `{name}`.")
+    return {"name": name, "table": found["table"]}
+
+
+def _check_name(name: str) -> None:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise InvalidArguments(
+            f"`{name}` is not a variable name.",
+            hint="Use a variable's name, with dots for attributes.",
+        )

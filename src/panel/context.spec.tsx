@@ -1,0 +1,125 @@
+/** What the composer loads later: the preview of a variable, and the meter of the model's context. */
+
+import { ServerConnection } from '@jupyterlab/services';
+import { act, fireEvent, screen, within } from '@testing-library/react';
+
+import { Stage } from '../testing/panel';
+import { USAGE } from '../testing/events';
+import { box, button } from '../testing/screen';
+
+describe('the meter of the context', () => {
+  const used = async (some: object): Promise<Stage> => {
+    const stage = new Stage();
+    await stage.say('Hello');
+    await stage.happens({ ...USAGE, ...some }, { kind: 'done', end: 'done', text: '' });
+    return stage;
+  };
+
+  it('is hidden while nothing is known', async () => {
+    await used({ context_tokens: null, context_window: null, compacts: true });
+    expect(screen.queryByRole('meter')).toBeNull();
+    expect(screen.queryByRole('button', { name: 'Compact' })).toBeNull();
+  });
+
+  it('shows tokens alone for a model of an unknown size, and no button if the agent has no command', async () => {
+    await used({ context_tokens: 12_345, context_window: null, compacts: false });
+    expect(screen.getByRole('img', { name: /12.3k tokens/ }).textContent).toBe('Context: 12.3k');
+    expect(screen.queryByRole('button', { name: 'Compact' })).toBeNull();
+  });
+
+  it.each([
+    [100_000, '50', false],
+    [170_000, '85', true]
+  ])('shows the share of %i tokens, and warns near the end', async (tokens, percent, warns) => {
+    await used({ context_tokens: tokens, context_window: 200_000, compacts: true });
+    const meter = screen.getByRole('meter', { name: 'Context' });
+    expect(meter.getAttribute('aria-valuenow')).toBe(percent);
+    expect(meter.getAttribute('aria-valuetext')?.includes('Compact the chat')).toBe(warns);
+  });
+
+  it('compacts the chat, without the context of a message', async () => {
+    const stage = await used({ context_tokens: 9, context_window: 10, compacts: true });
+    fireEvent.click(screen.getByRole('button', { name: 'Compact' }));
+    await stage.settle();
+    expect(stage.sent.at(-1)).toEqual({
+      chat: 'c',
+      message: 'Compact the chat',
+      mode: 'ask',
+      command: 'compact'
+    });
+  });
+
+  it('offers no compacting while a plan waits, which it would pass over', async () => {
+    const stage = await used({ context_tokens: 9, context_window: 10, compacts: true });
+    await stage.say('Plan it', 'u');
+    await stage.happens(
+      { kind: 'plan', text: '1.', notebook: null, model: 'm' },
+      { kind: 'done', end: 'done', text: '' }
+    );
+    expect(screen.getByRole('meter')).toBeTruthy();
+    expect(screen.queryByRole('button', { name: 'Compact' })).toBeNull();
+  });
+});
+
+describe('the chip of a variable', () => {
+  const attached = async (): Promise<Stage> => {
+    const stage = new Stage();
+    act(() =>
+      stage.controller.attach([
+        { label: 'sales', notebook: 'a.ipynb', attachment: { kind: 'variable', name: 'sales' } }
+      ])
+    );
+    await stage.settle();
+    return stage;
+  };
+
+  const answers = (status: number, body: object): jest.SpyInstance =>
+    jest
+      .spyOn(ServerConnection, 'makeRequest')
+      .mockImplementation(() =>
+        Promise.resolve({ ok: status === 200, status, json: () => Promise.resolve(body) } as never)
+      );
+
+  it('asks the kernel when it is opened, shows the table, and closes with Escape', async () => {
+    const head = [{ name: '<b>price</b>', type: 'int64', values: ['1', '2'] }];
+    const table = { rows: 9, columns: 1, index: ['0', '1'], head };
+    const asked = answers(200, { name: 'sales', table });
+    const stage = await attached();
+    expect(asked).not.toHaveBeenCalled();
+    const toggle = button('Preview sales');
+    fireEvent.click(toggle);
+    await stage.settle();
+    expect(String((asked.mock.calls as string[][])[0]?.[0])).toMatch(
+      /variables\/sales\?notebook=a.ipynb$/
+    );
+    const shown = within(screen.getByRole('region', { name: 'Preview of sales' }));
+    expect(shown.getByRole('columnheader').textContent).toBe('<b>price</b>int64');
+    expect(shown.getAllByRole('row').map(row => row.textContent)).toEqual([
+      '<b>price</b>int64',
+      '01',
+      '12'
+    ]);
+    fireEvent.keyDown(toggle, { key: 'Escape' });
+    expect(screen.queryByRole('region', { name: 'Preview of sales' })).toBeNull();
+    expect(document.activeElement).toBe(toggle);
+  });
+
+  it('says why there is no preview', async () => {
+    answers(409, { error: { code: 'kernel_busy', message: 'The kernel is running code.' } });
+    const stage = await attached();
+    fireEvent.click(button('Preview sales'));
+    await stage.settle();
+    const region = screen.getByRole('region', { name: 'Preview of sales' });
+    expect(region.textContent).toBe('The kernel is running code.');
+  });
+
+  it.each(['Backspace', 'Delete'])('is removed by %s, and is not sent', async key => {
+    const stage = await attached();
+    fireEvent.keyDown(button('Remove sales'), { key });
+    await stage.settle();
+    fireEvent.change(box(), { target: { value: 'Hello' } });
+    fireEvent.keyDown(box(), { key: 'Enter' });
+    await stage.settle();
+    expect(stage.sent[0]?.attachments).toBeUndefined();
+  });
+});

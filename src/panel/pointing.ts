@@ -1,0 +1,124 @@
+/** What a person can point at in the notebook and the file that they see. */
+
+import type { ICellModel, ICodeCellModel } from '@jupyterlab/cells';
+import type { CodeEditor } from '@jupyterlab/codeeditor';
+import type { IError } from '@jupyterlab/nbformat';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { Widget } from '@lumino/widgets';
+
+import type { SelectionAttachment } from '../api/contextModels';
+import { serverPath } from '../notebook/drives';
+import { cellName, numberOf } from '../common/position';
+import type { IAttached } from '../state/compose';
+import type { NotebookContext } from './notebook';
+import type { IOption } from './prefix';
+
+/** Maximum number of characters of a selection that the server accepts. */
+const MAX_SELECTION = 100_000;
+
+/** The part of a file editor that is read here. */
+interface IFileWidget {
+  context: { path: string };
+  content: { editor: CodeEditor.IEditor };
+}
+
+/** Return the outputs and errors of the cells. */
+export function cellResults(notebook: NotebookContext, trans: TranslationBundle): IOption[] {
+  const path = notebook.seen?.notebook;
+  return notebook.models.flatMap((model, index) => {
+    const error = errorOf(model);
+    if (path === undefined || !hasOutputs(model)) {
+      return [];
+    }
+    const { id } = model;
+    const number = numberOf(index);
+    const named = (label: string, text: string, attached: IAttached): IOption => ({
+      label,
+      note: model.sharedModel.source.trim().split('\n', 1)[0]?.slice(0, 80) ?? '',
+      text,
+      attached
+    });
+    const output = trans.__('Output of cell %1', number);
+    const options = [
+      named(output, `@output-${number} `, {
+        label: output,
+        notebook: path,
+        attachment: { kind: 'output', cell: id }
+      })
+    ];
+    if (error !== null) {
+      const label = trans.__('Error of cell %1: %2', number, error.ename);
+      const attachment = { kind: 'error', cell: id } as const;
+      options.unshift(named(label, `@error-${number} `, { label, notebook: path, attachment }));
+    }
+    return options;
+  });
+}
+
+/** Return the selected text of the active cell and of the file in front. */
+export function selections(notebook: NotebookContext, trans: TranslationBundle): IOption[] {
+  const found: IOption[] = [];
+  const add = (place: string, attachment: SelectionAttachment | null, path?: string): void => {
+    if (attachment !== null) {
+      const { first_line: first, last_line: last } = attachment;
+      const label =
+        first === last
+          ? trans.__('Selection, line %1 of %2', first, place)
+          : trans.__('Selection, lines %1 to %2 of %3', first, last, place);
+      const note = attachment.text.trim().slice(0, 80);
+      const attached = { label, attachment, ...(path === undefined ? {} : { notebook: path }) };
+      found.push({ label, note, text: '@selection ', attached });
+    }
+  };
+  const { front, seen, activeEditor } = notebook;
+  if (seen?.cell != null && activeEditor !== null) {
+    const { id, index } = seen.cell;
+    add(cellName(index, trans), selectionOf(activeEditor, { cell: id }), seen.notebook);
+  }
+  if (isFile(front)) {
+    const path = serverPath(notebook.contents, front.context.path);
+    if (path !== null) {
+      add(path, selectionOf(front.content.editor, { path }));
+    }
+  }
+  return found;
+}
+
+function selectionOf(
+  editor: CodeEditor.IEditor,
+  place: { cell: string } | { path: string }
+): SelectionAttachment | null {
+  const { start, end } = editor.getSelection();
+  const [from, to] = [editor.getOffsetAt(start), editor.getOffsetAt(end)];
+  const text = editor.model.sharedModel.getSource().slice(Math.min(from, to), Math.max(from, to));
+  if (text.trim() === '' || text.length > MAX_SELECTION) {
+    return null;
+  }
+  const first = Math.min(start.line, end.line) + 1;
+  const lines = text.replace(/\n$/, '').split('\n').length;
+  return { kind: 'selection', text, first_line: first, last_line: first + lines - 1, ...place };
+}
+
+function isFile(widget: Widget | null): widget is Widget & IFileWidget {
+  const content = (widget as Partial<IFileWidget> | null)?.content;
+  return typeof content === 'object' && 'editor' in content;
+}
+
+function outputsOf(model: ICellModel): ICodeCellModel['outputs'] | null {
+  return model.type === 'code' ? (model as ICodeCellModel).outputs : null;
+}
+
+function hasOutputs(model: ICellModel): boolean {
+  return (outputsOf(model)?.length ?? 0) > 0;
+}
+
+function errorOf(model: ICellModel): IError | null {
+  const outputs = outputsOf(model);
+  for (let place = (outputs?.length ?? 0) - 1; place >= 0; place--) {
+    const output = outputs?.get(place);
+    if (output?.type === 'error') {
+      return output.toJSON() as IError;
+    }
+  }
+  return null;
+}

@@ -1,0 +1,58 @@
+/** The variables of a notebook's kernel. */
+
+import type { ServerConnection } from '@jupyterlab/services';
+
+import { requestJson } from '../api/client';
+import type { VariableList, VariablePreview } from '../api/contextModels';
+
+/** The last list, which serves while a word is typed. */
+let last: { notebook: string; list: Promise<VariableList> } | null = null;
+
+/**
+ * List the variables of a notebook's kernel.
+ *
+ * @param fresh - Whether the kernel is asked again.
+ */
+function listVariables(
+  settings: ServerConnection.ISettings,
+  notebook: string,
+  fresh: boolean
+): Promise<VariableList> {
+  if (fresh || last?.notebook !== notebook) {
+    const list = requestJson<VariableList>(settings, 'POST', 'tools/list_variables', { notebook });
+    last = { notebook, list };
+  }
+  return last.list;
+}
+
+/**
+ * List the variables of a notebook's kernel; those whose names contain a word, if there are many.
+ *
+ * @throws ApiError - The kernel is busy, is not a Python kernel, or does not run.
+ */
+export async function findVariables(
+  settings: ServerConnection.ISettings,
+  notebook: string,
+  word: string
+): Promise<VariableList> {
+  const list = await listVariables(settings, notebook, word === '');
+  if ((list.more ?? 0) === 0 || !/^\w+$/.test(word)) {
+    return list;
+  }
+  const body = { notebook, pattern: `*${word}*` };
+  return requestJson(settings, 'POST', 'tools/list_variables', body);
+}
+
+/**
+ * Return the columns and first rows of a variable that is a table.
+ *
+ * @throws ApiError - As `findVariables` does, or the variable is gone.
+ */
+export function previewVariable(
+  settings: ServerConnection.ISettings,
+  notebook: string,
+  name: string
+): Promise<VariablePreview> {
+  const query = `notebook=${encodeURIComponent(notebook)}`;
+  return requestJson(settings, 'GET', `variables/${encodeURIComponent(name)}?${query}`);
+}

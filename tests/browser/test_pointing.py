@@ -1,0 +1,67 @@
+"""By @ a person points at what they see, and by the keyboard alone; the chip of a table shows it."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.axe import violations
+from tests.browser.lab import Lab, write_notebook
+from tests.browser.open_notebook import opened
+from tests.tools.test_variable_preview import PANDAS
+from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel
+
+TABLE = f"""\
+module = {{"__name__": "pandas.core"}}
+exec({PANDAS!r}, module)
+sales = module["DataFrame"](["city", "n"], ["object", "int64"], [["Bern", "Ulm"], [3, 4]])"""
+
+
+@pytest.mark.proves("ui:point-at", "ui:variable-preview")
+async def test_results_variables_and_selected_text_are_added_by_the_keyboard(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    write_notebook(lab.server.root / "a.ipynb", TABLE, "row = {}\nrow['price']")
+    model.add(Answer.of("I see."))
+    await opened(lab, "a.ipynb")
+    await lab.command("notebook:run-all-cells")
+    await expect(lab.page.locator(".jp-Notebook")).to_contain_text("KeyError")
+    editor = lab.page.locator(".jp-Notebook .cm-content").first
+    await editor.click()
+    await lab.page.keyboard.press("Control+Home")
+    await lab.page.keyboard.press("Shift+End")
+    await lab.show_panel()
+    await lab.message_box.focus()
+    goes = lab.panel.get_by_role("group", name="Included in the message")
+    keyboard, suggestions = lab.page.keyboard, lab.panel.get_by_role("listbox", name="Suggestions")
+    for word, label in (
+        ("Sel", "Selection, line 1 of Cell 1"),
+        ("Err", "Error of cell 2: KeyError"),
+        ("sales", "sales"),
+    ):
+        await keyboard.type(f"@{word}")
+        await expect(suggestions.get_by_role("option", name=label).first).to_be_visible()
+        while not await suggestions.get_by_role("option", name=label, selected=True).count():
+            await keyboard.press("ArrowDown")
+        await keyboard.press("Enter")
+        await expect(goes.get_by_role("button", name=f"Remove {label}")).to_be_visible()
+    preview = goes.get_by_role("button", name="Preview sales")
+    await preview.focus()
+    await keyboard.press("Enter")
+    shown = lab.panel.get_by_role("region", name="Preview of sales")
+    await expect(shown.get_by_role("row")).to_contain_text(["nint64", "0Bern3", "1Ulm4"])
+    assert await violations(lab.page, ".tk-Chat") == []
+    await keyboard.press("Escape")
+    await expect(shown).to_be_hidden()
+    await lab.message_box.focus()
+    await keyboard.press("Enter")
+    await expect(lab.log.get_by_text("I see.")).to_be_visible()
+    seen = model.requests[-1].prompts[-1]
+    assert "Attached selection, line 1 of cell @" in seen
+    assert seen.count(TABLE.splitlines()[0]) > 1
+    assert "KeyError: 'price'" in seen[seen.index("Attached error of cell @") :]
+    assert "Attached variable sales: pandas.DataFrame" in seen
+    # The stand-in's model is unknown: its tokens are shown, and not a share of a guessed size.
+    await expect(lab.panel.get_by_role("img", name="The chat takes")).to_be_visible()
+    await expect(lab.panel.get_by_role("button", name="Compact")).to_be_visible()
+    assert await violations(lab.page, ".tk-Chat") == []
