@@ -3,7 +3,7 @@
     python scripts/typescript.py
 
 writes `src/api/models.ts`, and `changeModels.ts`, `codeModels.ts`, `connectionModels.ts`,
-`sentenceTable.ts` beside it;
+`setupModels.ts`, `sentenceTable.ts` beside it;
 `tests/test_frontend.py` fails where they are not what this makes.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from tk_ai_extension.agent.chat_setup import ChatSetupInfo
 from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
 from tk_ai_extension.model import agent_errors
 from tk_ai_extension.model.callers import Mode
@@ -29,12 +30,14 @@ from tk_ai_extension.server import models
 from tk_ai_extension.server.openapi import definitions
 from tk_ai_extension.tools.execution_results import CellRun
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
+from tk_ai_extension.workspace.standing_approvals import StandingInfo
 
 API = Path(__file__).parent.parent / "src" / "api"
 TARGET = API / "models.ts"
 CHANGES_TARGET = API / "changeModels.ts"
 CODE_TARGET = API / "codeModels.ts"
 CONNECTION_TARGET = API / "connectionModels.ts"
+SETUP_TARGET = API / "setupModels.ts"
 SENTENCES_TARGET = API / "sentenceTable.ts"
 
 SENT: tuple[Any, ...] = (
@@ -60,6 +63,9 @@ CHANGES: tuple[Any, ...] = (
 
 CODE: tuple[Any, ...] = (models.CompletedCode, models.EditedCell)
 """The models of code that the page asks for."""
+
+SETUP: tuple[Any, ...] = (ChatSetupInfo, StandingInfo)
+"""The models of what chats are set up with."""
 
 EVENTS = [event.__name__ for event in models.CHAT_EVENTS]
 HEAD_FIELDS: dict[str, Any] = definitions(SENT)["EventHead"]["properties"]
@@ -96,7 +102,7 @@ def generate() -> str:
     names = {json.dumps(_enum(TypeAdapter(each))): name for name, each in LITERALS.items()}
     parts = [HEAD]
     for name, each in sorted(LITERALS.items()):
-        parts.append(_union(name, [_literal(value) for value in _enum(TypeAdapter(each))]))
+        parts.append(_union(name, _members(each)))
     parts += _declarations(SENT, names)
     for name, members in UNIONS.items():
         parts.append(_union(name, members))
@@ -115,6 +121,11 @@ def generate_changes() -> str:
     return "".join([HEAD, "\nimport type { TakenBack } from './models';\n\n", *own])
 
 
+def generate_setup() -> str:
+    """The module of what chats are set up with."""
+    return "".join([HEAD, *_declarations(SETUP, {})])
+
+
 def generate_connection() -> str:
     """The module of the connection, which the page reads when somebody connects a model."""
     known, found = definitions(SENT), definitions((ConnectionInfo,))
@@ -125,6 +136,14 @@ def generate_connection() -> str:
 def _declarations(sent: tuple[Any, ...], names: dict[str, str]) -> list[str]:
     """Declarations of models and of all that they refer to."""
     return [_declared(name, each, names) for name, each in sorted(definitions(sent).items())]
+
+
+def _members(literal: Any) -> list[str]:
+    """The values of a literal; those of an `Answer` by that name."""
+    values, answers = _enum(TypeAdapter(literal)), _enum(TypeAdapter(Answer))
+    if set(values) > set(answers):
+        return ["Answer", *(_literal(each) for each in values if each not in answers)]
+    return [_literal(value) for value in values]
 
 
 def _union(name: str, members: list[str]) -> str:
@@ -262,4 +281,5 @@ if __name__ == "__main__":
     CHANGES_TARGET.write_text(generate_changes(), encoding="utf-8")
     CONNECTION_TARGET.write_text(generate_connection(), encoding="utf-8")
     CODE_TARGET.write_text(generate_code(), encoding="utf-8")
+    SETUP_TARGET.write_text(generate_setup(), encoding="utf-8")
     SENTENCES_TARGET.write_text(generate_sentences(), encoding="utf-8")

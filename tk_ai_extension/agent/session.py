@@ -29,7 +29,6 @@ from tk_ai_extension.agent.events import (
     Done,
     End,
     Failed,
-    Noticed,
     Planned,
     PlanSettled,
     Restored,
@@ -37,6 +36,7 @@ from tk_ai_extension.agent.events import (
     Sent,
     Steered,
 )
+from tk_ai_extension.agent.external_tools import ExternalTools
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.requests import Message
 from tk_ai_extension.agent.services import ChatServices
@@ -52,7 +52,7 @@ from tk_ai_extension.model.agent_errors import (
 )
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InternalError, LimitReached, ToolError
-from tk_ai_extension.model.sentences import Sentence, sentence_info
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.undo_entries import TakenBack
 
 logger = logging.getLogger(__name__)
@@ -103,6 +103,8 @@ class ChatSession:
         self._agent: AgentSession | None = None
         self._provider: ModelProvider | None = None
         self._backend: AgentBackend | None = None
+        # Tools of the user's MCP servers, for the running agent.
+        self._external = ExternalTools()
         # Timeout for the agent's next event; None if none is awaited.
         self._limit: asyncio.Timeout | None = None
         self._working = asyncio.create_task(self._work(), name="tk-ai chat")
@@ -217,7 +219,7 @@ class ChatSession:
         """
         running, agent = self._turn, self._agent
         queued = self._waiting.find(turn_id)
-        if running is None or agent is None or queued is None or not _continues(queued, running):
+        if running is None or agent is None or queued is None or not running.can_answer(queued):
             return False
         message = queued.message
         services = self._services
@@ -381,9 +383,12 @@ class ChatSession:
 
     async def _ready(self, turn: Turn) -> AgentSession:
         """Return the agent, started if there is none or if the provider has changed."""
-        backend = self._services.agent_of(turn.message.model)
+        services = self._services
+        backend = services.agent_of(turn.message.model)
         provider = await asyncio.create_task(_provider(backend), context=turn.context)
         goes_on = self._agent is not None and self._agent.alive and not self._replaced
+        servers = await services.setup.servers.enabled(self.user)
+        goes_on = goes_on and self._external.configs == servers and self._external.alive
         if not (goes_on and self._provider == provider and self._backend is backend):
             await self._close_agent()
         if self._agent is None:
@@ -392,6 +397,9 @@ class ChatSession:
                 # The history is another agent's.
                 self._session = None
                 self._publish_forgotten(turn)
+            self._external = await services.setup.start_servers(servers)
+            for server, why in self._external.failures:
+                turn.notify(Sentence("server_not_started", server=server, why=why))
             config = SessionConfig(
                 provider=provider,
                 model=turn.message.model,
@@ -401,6 +409,7 @@ class ChatSession:
                 actions=TurnActions(self._turn_of),
                 history=await self._history(turn),
                 cost=await self._cost_so_far(),
+                further=self._external.described,
             )
             try:
                 self._agent = await backend.start(config)
@@ -438,8 +447,7 @@ class ChatSession:
         return History()
 
     def _publish_forgotten(self, turn: Turn) -> None:
-        said = Sentence("forgotten", agent=turn.caller.name)
-        turn.publish(Noticed(said, sentence_info(said)))
+        turn.notify(Sentence("forgotten", agent=turn.caller.name))
 
     async def _remember(self, turn: Turn, checkpoint: Checkpoint) -> None:
         left, self._session = self._session, checkpoint.session
@@ -463,15 +471,18 @@ class ChatSession:
         agent, self._agent = self._agent, None
         if agent is not None:
             await agent.close()
+        external, self._external = self._external, ExternalTools()
+        await external.close()
 
     async def _call(
         self, token: str, call: str, tool: str, arguments: Mapping[str, Any]
     ) -> types.CallToolResult:
         try:
-            turn = self._services.workspace.turns.turn_of(token, self.user)
+            turn = self._turn_of(token)
         except InvalidTurnCredential as error:
             return error_content(error)
-        return await turn.call(call, tool, arguments)
+        external = self._external if tool in self._external else None
+        return await turn.call(call, tool, arguments, registry=external)
 
     def _turn_of(self, token: str) -> Turn:
         """Return the running turn of a credential's token.
@@ -482,16 +493,6 @@ class ChatSession:
         found = self._services.workspace.turns.turn_of(token, self.user)
         assert isinstance(found, Turn)
         return found
-
-
-def _continues(queued: Turn, running: Turn) -> bool:
-    """Return whether a running turn can answer a queued message, too."""
-    message = queued.message
-    return (
-        message.notebook == running.message.notebook
-        and message.asking is None
-        and not message.replaces
-    )
 
 
 async def _provider(backend: AgentBackend) -> ModelProvider:
