@@ -29,7 +29,7 @@ const OFFERED = 12;
 /** Return the word to complete at the cursor; null for none. */
 export function prefixAt(text: string, cursor: number): ICompletionPrefix | null {
   const before = text.slice(0, cursor);
-  const command = /^\/(\w*)$/.exec(before);
+  const command = /^\/([\w.:-]*)$/.exec(before);
   if (command !== null) {
     return { sign: '/', word: command[1] ?? '', start: 0 };
   }
@@ -58,14 +58,15 @@ export function nearOptions(
     .filter(({ label, note }) => `${label} ${note}`.toLowerCase().includes(word.toLowerCase()));
 }
 
-/** Return the completions that need a request: files. */
+/** Return the completions that need a request: files, or prompts in files. */
 export async function fileOptions(
   { sign, word }: ICompletionPrefix,
   notebook: NotebookContext,
   trans: TranslationBundle
 ): Promise<IOption[]> {
   if (sign === '/') {
-    return [];
+    const { promptOptions } = await import(/* webpackChunkName: "setup" */ './setup');
+    return promptOptions(word, trans);
   }
   const slash = word.lastIndexOf('/') + 1;
   const paths = await notebook.files(word.slice(0, slash), word.slice(slash));
