@@ -3,8 +3,8 @@
     python scripts/typescript.py
 
 writes `src/api/models.ts`, and `changeModels.ts`, `codeModels.ts`, `connectionModels.ts`,
-`contextModels.ts`, `sentenceTable.ts` beside it; `tests/test_frontend.py` fails where they are not
-what this makes.
+`contextModels.ts`, `setupModels.ts`, `sentenceTable.ts` beside it; `tests/test_frontend.py` fails
+where they are not what this makes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
+from tk_ai_extension.agent.chat_setup import ChatSetupInfo
 from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
 from tk_ai_extension.model import agent_errors
 from tk_ai_extension.model.callers import Mode
@@ -29,6 +30,7 @@ from tk_ai_extension.server import models
 from tk_ai_extension.server.openapi import definitions
 from tk_ai_extension.tools.execution_results import CellRun
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
+from tk_ai_extension.workspace.standing_approvals import StandingInfo
 
 API = Path(__file__).parent.parent / "src" / "api"
 TARGET = API / "models.ts"
@@ -36,6 +38,7 @@ CHANGES_TARGET = API / "changeModels.ts"
 CODE_TARGET = API / "codeModels.ts"
 CONTEXT_TARGET = API / "contextModels.ts"
 CONNECTION_TARGET = API / "connectionModels.ts"
+SETUP_TARGET = API / "setupModels.ts"
 SENTENCES_TARGET = API / "sentenceTable.ts"
 
 SENT: tuple[Any, ...] = (
@@ -68,6 +71,10 @@ CONTEXT: tuple[Any, ...] = (
     models.VariablePreview,
 )
 """The models of what a person adds to a message."""
+
+
+SETUP: tuple[Any, ...] = (ChatSetupInfo, StandingInfo)
+"""The models of what chats are set up with."""
 
 EVENTS = [event.__name__ for event in models.CHAT_EVENTS]
 HEAD_FIELDS: dict[str, Any] = definitions(SENT)["EventHead"]["properties"]
@@ -104,7 +111,7 @@ def generate() -> str:
     names = {json.dumps(_enum(TypeAdapter(each))): name for name, each in LITERALS.items()}
     parts = [HEAD]
     for name, each in sorted(LITERALS.items()):
-        parts.append(_union(name, [_literal(value) for value in _enum(TypeAdapter(each))]))
+        parts.append(_union(name, _members(each)))
     parts += _declarations(SENT, names)
     for name, members in UNIONS.items():
         parts.append(_union(name, members))
@@ -129,6 +136,11 @@ def generate_context() -> str:
     return "".join([HEAD, *_declarations(CONTEXT, {}), _union("Attachment", kinds)])
 
 
+def generate_setup() -> str:
+    """The module of what chats are set up with."""
+    return "".join([HEAD, *_declarations(SETUP, {})])
+
+
 def generate_connection() -> str:
     """The module of the connection, which the page reads when somebody connects a model."""
     known, found = definitions(SENT), definitions((ConnectionInfo,))
@@ -139,6 +151,14 @@ def generate_connection() -> str:
 def _declarations(sent: tuple[Any, ...], names: dict[str, str]) -> list[str]:
     """Declarations of models and of all that they refer to."""
     return [_declared(name, each, names) for name, each in sorted(definitions(sent).items())]
+
+
+def _members(literal: Any) -> list[str]:
+    """The values of a literal; those of an `Answer` by that name."""
+    values, answers = _enum(TypeAdapter(literal)), _enum(TypeAdapter(Answer))
+    if set(values) > set(answers):
+        return ["Answer", *(_literal(each) for each in values if each not in answers)]
+    return [_literal(value) for value in values]
 
 
 def _union(name: str, members: list[str]) -> str:
@@ -277,4 +297,5 @@ if __name__ == "__main__":
     CONNECTION_TARGET.write_text(generate_connection(), encoding="utf-8")
     CONTEXT_TARGET.write_text(generate_context(), encoding="utf-8")
     CODE_TARGET.write_text(generate_code(), encoding="utf-8")
+    SETUP_TARGET.write_text(generate_setup(), encoding="utf-8")
     SENTENCES_TARGET.write_text(generate_sentences(), encoding="utf-8")

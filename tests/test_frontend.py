@@ -25,12 +25,14 @@ LATER = {
     "notebook": 4_000,
     "self-test": 5_000,
     "sentences": 7_000,
+    "setup": 4_500,
     "turn": 5_000,
 }
 """How the chunks are named that load later, and the bytes of each: when somebody connects a model, when
 something is pointed at by @ or the model's context is known, when a cell's diff or prompt is first shown,
 when the chats are listed, when a file is attached, code is completed or a command on cells or a notebook is
-first used, once JupyterLab is up, where its language is not English, and when a turn has ended."""
+first used, once JupyterLab is up, where its language is not English, when the setup is opened, and when a
+turn has ended."""
 
 
 def test_the_front_end_is_built_and_small() -> None:
@@ -164,6 +166,7 @@ def test_the_types_of_what_the_server_sends_are_those_of_its_models() -> None:
     changes = typescript.CHANGES_TARGET.read_text(encoding="utf-8")
     assert changes == typescript.generate_changes()
     assert typescript.CONTEXT_TARGET.read_text(encoding="utf-8") == typescript.generate_context()
+    assert typescript.SETUP_TARGET.read_text(encoding="utf-8") == typescript.generate_setup()
     connection = typescript.CONNECTION_TARGET.read_text(encoding="utf-8")
     assert connection == typescript.generate_connection()
 

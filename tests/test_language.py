@@ -62,7 +62,7 @@ EXCEPTIONS = {
     # Fields of the tabs' messages, and of a permission request: `mcp`, `rest`, `chat` or `nb`.
     "src/": [r"\bheard(?=[,:] )", r"\bface\b"],
     "tk_ai_extension/cli/permission_results.py": [r"\bface\b"],
-    "tk_ai_extension/server/models.py": [r"\bface\b"],
+    "tk_ai_extension/server/permission_models.py": [r"\bface\b"],
     # The deprecated name of `Caller.interface`.
     "tk_ai_extension/model/callers.py": [r"\bface\b"],
     "tests/tools/test_caller_identity.py": [r"\.face\b"],

@@ -22,7 +22,7 @@ BOUNDS = (
     ("workspace.seen", "MAX_CELLS"),
     ("workspace.revisions", "MAX_CHARACTERS"),
     ("workspace.permissions", "MAX_PENDING"),
-    ("workspace.permissions", "MAX_APPROVALS"),
+    ("workspace.standing_approvals", "MAX_APPROVALS"),
     ("workspace.patterns", "MAX_PATTERN"),
     ("workspace.patterns", "SECONDS"),
     ("server.files", "MAX_BYTES"),

@@ -38,6 +38,7 @@ BEHAVIOUR: Mapping[str, str] = {
     "verify": "Verification",
     "ui": "Rendering",
     "connect": "Connecting a model",
+    "chat": "Prompts and servers of one's own",
 }
 """The families on the page of requirements."""
 

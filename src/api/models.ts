@@ -1,8 +1,8 @@
 /* Written by scripts/typescript.py, from the models of the server's routes. */
-export type Answer = 'once' | 'chat' | 'notebook' | 'deny';
+export type Answer = 'once' | 'chat' | 'chat_tool' | 'notebook' | 'notebook_tool' | 'deny';
 export type Effect = 'READ' | 'WRITE' | 'EXECUTE';
 export type Mode = 'plan' | 'ask' | 'edit' | 'auto';
-export type Outcome = 'once' | 'chat' | 'notebook' | 'deny' | 'expired' | 'withdrawn';
+export type Outcome = Answer | 'expired' | 'withdrawn';
 export type StepKind =
   | 'insert'
   | 'change'

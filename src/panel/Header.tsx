@@ -1,4 +1,4 @@
-import { addIcon, historyIcon } from '@jupyterlab/ui-components';
+import { addIcon, historyIcon, settingsIcon } from '@jupyterlab/ui-components';
 import { useState } from 'react';
 import type { JSX } from 'react';
 
@@ -16,7 +16,7 @@ interface IProps {
 
 /** The title of the chat, and the buttons for the history and a new chat. */
 export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.Element {
-  const { chats, trans } = useServices();
+  const { chats, commands, trans } = useServices();
   const id = useChat(chat, ({ id }) => id);
   const named = useSelector(state => state.chats.find(each => each.id === id)?.title);
   // The id of the chat that is being renamed, since the panel may show another one meanwhile.
@@ -45,6 +45,11 @@ export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.El
           {title}
         </button>
       )}
+      <ToolButton
+        icon={settingsIcon}
+        label={trans.__('Chat setup')}
+        onClick={() => void commands.execute('tk-ai:setup')}
+      />
       <ToolButton
         icon={historyIcon}
         label={trans.__('History')}

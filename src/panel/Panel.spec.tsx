@@ -2,6 +2,7 @@ import { Notification } from '@jupyterlab/apputils';
 import { act, cleanup, fireEvent, screen, within } from '@testing-library/react';
 
 import { unreachable } from '../api/client';
+import type { Answer } from '../api/events';
 import { CALL, CHANGE, DONE, PROPOSAL, request, RESULT } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, goes, info, type, unfold } from '../testing/screen';
@@ -76,10 +77,10 @@ describe('the cards', () => {
 });
 
 describe('an approval request', () => {
-  const ask = async (): Promise<Stage> => {
+  const ask = async (answers: readonly Answer[] = ASKS.answers): Promise<Stage> => {
     const stage = new Stage();
     await stage.say('Run it.');
-    await stage.happens({ ...CALL, arguments: {} }, ASKS);
+    await stage.happens({ ...CALL, arguments: {} }, { ...ASKS, answers });
     return stage;
   };
 
@@ -129,6 +130,24 @@ describe('an approval request', () => {
     fireEvent.click(button('Approve in this chat'), { detail: 1 });
     await stage.settle();
     expect(stage.given).toEqual([['p', 'chat', undefined]]);
+  });
+
+  it.each([
+    [['once', 'chat', 'chat_tool', 'deny'] as const, 'chat', 'chat_tool'],
+    [['once', 'chat_tool', 'deny'] as const, 'chat_tool', 'chat_tool'],
+    [['once', 'chat', 'deny'] as const, 'chat', null]
+  ])('has one standing answer of %j, for all tools or one', async (answers, all, one) => {
+    const stage = await ask(answers);
+    fireEvent.click(button('Approve in this chat'));
+    await stage.settle();
+    const only = screen.queryByRole('checkbox', { name: 'Only for this tool' });
+    if (only !== null) {
+      fireEvent.click(only);
+      fireEvent.click(button('Approve in this chat'));
+      await stage.settle();
+    }
+    const given = one === null ? [all] : [all, one];
+    expect(stage.given.map(([, answer]) => answer)).toEqual(given);
   });
 
   it('is denied with a note, which Escape cancels', async () => {

@@ -10,8 +10,11 @@ import { useServices } from './services';
 import { ProposalView } from './ProposalView';
 import type { ITurnActions } from './Turn';
 
-/** The label and the tooltip of each answer. */
-export type Labels = Record<Answer, readonly [string, string]>;
+/** The label and the tooltip of each answer; an answer for one tool has the label of that for all. */
+export type Labels = Record<Exclude<Answer, `${string}_tool`>, readonly [string, string]>;
+
+/** Matches the end of an answer for one tool. */
+const NARROW = /_tool$/;
 
 /** Maximum characters of the note of a denial. */
 const MAX_NOTE = 2000;
@@ -75,6 +78,7 @@ export function QuestionCard(props: IProps): JSX.Element {
   const [armed, isArmed] = useAnswerGuard(content, answers);
   const [answered, setAnswered] = useState(false);
   const [note, setNote] = useState<string | null>(null);
+  const [only, setOnly] = useState(false);
   const pressed = useRef<Element | null>(null);
   const waiting = useId();
   // With an open note the request was seen, and the note moves its buttons.
@@ -142,6 +146,12 @@ export function QuestionCard(props: IProps): JSX.Element {
       {label}
     </Button>
   );
+  // A standing answer and its form for one tool share a place.
+  const shown = question.answers.filter(choice => {
+    const isNarrow = NARROW.test(choice);
+    const other = isNarrow ? wide(choice) : `${choice}_tool`;
+    return isNarrow === only || !(question.answers as string[]).includes(other);
+  });
   return (
     <div
       ref={card}
@@ -184,7 +194,10 @@ export function QuestionCard(props: IProps): JSX.Element {
       )}
       <div ref={answers} className="tk-Question-answers">
         {note === null ? (
-          question.answers.map(choice => button(choice, labels[choice]))
+          shown.map(choice => {
+            const [label, meaning] = labels[wide(choice)];
+            return button(choice, [label, wide(choice) === choice ? meaning : `${label}: ${tool}`]);
+          })
         ) : (
           <>
             {button('deny', [trans.__('Deny'), trans.__('Deny with this note (Enter)')])}
@@ -194,12 +207,23 @@ export function QuestionCard(props: IProps): JSX.Element {
         {note === null && question.answers.includes('deny') && (
           <Button onClick={() => setNote('')}>{trans.__('Deny with a note…')}</Button>
         )}
+        {note === null && question.answers.some(each => NARROW.test(each)) && (
+          <label>
+            <input type="checkbox" checked={only} onChange={() => setOnly(!only)} />
+            {trans.__('Only for this tool')}
+          </label>
+        )}
         <span id={waiting} hidden>
           {trans.__('Available once you have had time to read it')}
         </span>
       </div>
     </div>
   );
+}
+
+/** Return the answer for all tools. */
+function wide(choice: Answer): keyof Labels {
+  return choice.replace(NARROW, '') as keyof Labels;
 }
 
 /** Return the title of a request. */

@@ -5,8 +5,10 @@ import {
   historyIcon,
   infoIcon,
   launchIcon,
+  settingsIcon,
   stopIcon
 } from '@jupyterlab/ui-components';
+import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
@@ -24,7 +26,8 @@ export const CommandIDs = {
   ask: 'tk-ai:ask',
   question: 'tk-ai:question',
   stop: 'tk-ai:stop',
-  connect: 'tk-ai:connect'
+  connect: 'tk-ai:connect',
+  setup: 'tk-ai:setup'
 } as const;
 
 const NOTHING = { type: 'object', properties: {} } as const;
@@ -53,27 +56,7 @@ export function addCommands(
       args['isLauncher'] === true ? trans.__('Claude') : trans.__('Open Chat in a Tab'),
     caption: trans.__('Open a chat with Claude in the main area'),
     icon: args => (args['isLauncher'] === true ? chatIcon : launchIcon),
-    describedBy: {
-      args: {
-        type: 'object',
-        properties: {
-          chat: {
-            type: ['string', 'null'],
-            description: trans.__(
-              'The id of a chat; null for a new chat. Default: the current chat'
-            )
-          },
-          name: {
-            type: 'string',
-            description: trans.__('The id of the tab before a reload')
-          },
-          isLauncher: {
-            type: 'boolean',
-            description: trans.__('Whether the command is shown in the launcher')
-          }
-        }
-      }
-    },
+    describedBy: () => described('main', trans),
     execute: args => {
       const { chat, name } = args;
       const isNew = args['isLauncher'] === true || chat === null;
@@ -100,31 +83,7 @@ export function addCommands(
     label: args => (typeof args['label'] === 'string' ? args['label'] : trans.__('Ask Claude')),
     caption: trans.__('Write a message about the current notebook in the chat'),
     icon: editIcon,
-    describedBy: {
-      args: {
-        type: 'object',
-        required: ['message'],
-        properties: {
-          message: { type: 'string', description: trans.__('The message') },
-          send: {
-            type: 'boolean',
-            description: trans.__('Whether the message is sent immediately')
-          },
-          notebook: {
-            type: 'string',
-            description: trans.__(
-              'The path of the notebook that the message is about. Default: the current notebook'
-            )
-          },
-          cells: {
-            type: 'array',
-            items: { type: 'string' },
-            description: trans.__('The ids of the cells in that notebook that the message is about')
-          },
-          label: { type: 'string', description: trans.__('The label of the command') }
-        }
-      }
-    },
+    describedBy: () => described('ask', trans),
     execute: async args => {
       const { controller } = manager.beside();
       const text = typeof args['message'] === 'string' ? args['message'] : '';
@@ -156,6 +115,24 @@ export function addCommands(
       await showConnect(services);
     }
   });
+  add(CommandIDs.setup, {
+    label: trans.__('Chat Setup'),
+    caption: trans.__('Instructions, prompts, MCP servers and approvals'),
+    icon: settingsIcon,
+    execute: async () => {
+      const { showSetup } = await import(/* webpackChunkName: "setup" */ './setup');
+      await showSetup(services);
+    }
+  });
+}
+
+/** Return the arguments of a command. They are described when somebody asks for them. */
+async function described(
+  command: 'main' | 'ask',
+  trans: TranslationBundle
+): Promise<CommandRegistry.Description> {
+  const { argumentsOf } = await import(/* webpackChunkName: "setup" */ './commandArguments');
+  return { args: argumentsOf(command, trans) };
 }
 
 /** Return what a message is about; null without a notebook. */

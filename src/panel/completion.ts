@@ -5,6 +5,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { ApiError } from '../api/client';
 import { cellName, numberOf } from '../common/position';
 import type { NotebookContext } from './notebook';
+import { promptOptions } from './promptOptions';
 import { cellResults, selections } from './pointing';
 import type { ICompletionPrefix, ICompletions, IOption } from './prefix';
 import { findVariables } from './variables';
@@ -26,6 +27,9 @@ export function complete(
   if (sign === '/') {
     const options = commands(trans).filter(option => option.label.startsWith(`/${word}`));
     onFound({ options, notice: '' });
+    void promptOptions(word, trans).then(prompts => {
+      onFound({ options: [...options, ...prompts], notice: '' });
+    });
     return;
   }
   const near = [

@@ -28,7 +28,7 @@ export interface ICompletions {
 /** Return the word to complete at the cursor; null for none. */
 export function prefixAt(text: string, cursor: number): ICompletionPrefix | null {
   const before = text.slice(0, cursor);
-  const command = /^\/(\w*)$/.exec(before);
+  const command = /^\/([\w.:-]*)$/.exec(before);
   if (command !== null) {
     return { sign: '/', word: command[1] ?? '', start: 0 };
   }

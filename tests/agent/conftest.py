@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
+from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.providers import Provider
@@ -69,13 +70,14 @@ async def open_chats(
     async def provider() -> Provider:
         return Provider("compatible", model.environment, MODEL, (MODEL,))
 
-    def open_(cli: str = "", **settings: Any) -> Talk:
+    def open_(cli: str = "", setup: ChatSetup | None = None, **settings: Any) -> Talk:
         services = ChatServices(
             workspace=harness.workspace,
             registry=harness.registry,
             transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
             backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude", cli=cli), provider),
             settings=ChatSettings(**settings),
+            setup=setup or ChatSetup(),
         )
         opened.append(Talk(Chats(services), services, model))
         return opened[-1]

@@ -47,7 +47,7 @@ async def test_the_question_shows_what_will_happen_and_an_approval_lets_it(
         "a.ipynb",
     )
     assert "+x = 1" in asked["preview"]
-    assert asked["answers"] == ["once", "chat", "notebook", "deny"]
+    assert asked["answers"] == ["once", "chat", "chat_tool", "notebook", "notebook_tool", "deny"]
     assert of_kind(events, "tool_call")[0]["call"] == asked["call"]
     assert harness.sources("a.ipynb") == ["1", "x = 1"]
 

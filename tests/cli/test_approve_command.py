@@ -38,9 +38,9 @@ async def test_a_person_in_a_terminal_lets_an_agents_cell_run(nb: Nb) -> None:
         assert "wants to call execute_cell in a.ipynb" in listed
         assert "\n print(6 * 7)\n" in listed
         assert (
-            f"nb approve {request} [--for chat|notebook]\nnb approve {request} --deny [MESSAGE]"
-            in listed
-        )
+            f"nb approve {request} [--for chat|chat_tool|notebook|notebook_tool]\n"
+            f"nb approve {request} --deny [MESSAGE]"
+        ) in listed
         (waits,) = (await asyncio.to_thread(nb, "approve", "--json")).json["permissions"]
         assert waits["face"] == waits["interface"]  # the deprecated name
         assert (waits["id"], waits["interface"], waits["effect"]) == (request, "mcp", "EXECUTE")
@@ -115,6 +115,6 @@ def test_a_person_sees_the_code_and_nothing_obeys_it() -> None:
     Screen(terminal, live=True).show(PendingRequests.of([request]))
     assert re.search(r"agent 1\.0 \(mcp\) wants to call execute_ipython, \d+ s ago", terminal.text)
     assert "│  x = 1" in terminal.text
-    assert "nb approve 9c1f [--for chat]" in terminal.text
+    assert "nb approve 9c1f [--for chat|chat_tool]" in terminal.text
     assert "\x1b[2J" not in terminal.printed
     assert "\u202e" not in terminal.printed

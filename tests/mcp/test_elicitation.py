@@ -51,7 +51,9 @@ async def test_a_person_who_agrees_lets_the_call_run(connect: Connect, probe: Pr
     assert form.requested_schema["properties"]["answer"]["enum"] == [
         "once",
         "chat",
+        "chat_tool",
         "notebook",
+        "notebook_tool",
         "deny",
     ]
 

@@ -49,6 +49,9 @@ TABLE: dict[tuple[Mode, Effect], PermissionDecision] = {
     ("auto", "EXECUTE"): PermissionDecision.RUN,
 }
 
+CHAT: tuple[Answer, ...] = ("chat", "chat_tool")
+NOTEBOOK: tuple[Answer, ...] = ("notebook", "notebook_tool")
+
 
 async def check(
     policy: PermissionPolicy,
@@ -251,9 +254,9 @@ class TestApprovals:
     @pytest.mark.parametrize(
         ("caller", "notebook", "answers"),
         [
-            (ASKS, "n.ipynb", ("once", "chat", "notebook", "deny")),
-            (NO_KEY, "n.ipynb", ("once", "notebook", "deny")),
-            (ASKS, None, ("once", "chat", "deny")),
+            (ASKS, "n.ipynb", ("once", *CHAT, *NOTEBOOK, "deny")),
+            (NO_KEY, "n.ipynb", ("once", *NOTEBOOK, "deny")),
+            (ASKS, None, ("once", *CHAT, "deny")),
             (NO_KEY, None, ("once", "deny")),
         ],
     )
@@ -263,7 +266,7 @@ class TestApprovals:
         policy = PermissionPolicy()
         permission = await refused(policy, caller, notebook=notebook)
         assert policy.pending("ada")[0].answers == answers
-        all_answers: tuple[Answer, ...] = ("chat", "notebook")
+        all_answers: tuple[Answer, ...] = (*CHAT, *NOTEBOOK)
         for answer in all_answers:
             if answer not in answers:
                 with pytest.raises(InvalidArguments, match=answer):
@@ -273,6 +276,109 @@ class TestApprovals:
                         PermissionPolicy(), caller, notebook=notebook, approver=Says(answer)
                     )
         policy.answer("ada", permission, "once")
+
+
+@pytest.mark.proves("perm:tool-rules")
+class TestToolRules:
+    """Approvals of one tool."""
+
+    async def test_in_a_chat_it_covers_the_tool_and_its_effect_for_this_caller(self) -> None:
+        policy = PermissionPolicy()
+        policy.answer("ada", await refused(policy), "chat_tool")
+        await check(policy, arguments={"cell": "1"}, notebook="other.ipynb")
+        await check(policy, notebook=None)
+        await refused(policy, tool="delete_cell")
+        await refused(policy, effect="EXECUTE")
+        for caller in (SAME_USER, OTHER_USER, NO_KEY):
+            await refused(policy, caller)
+        policy.forget(ASKS)
+        await refused(policy)
+
+    async def test_in_a_notebook_it_covers_the_tool_for_this_user(self) -> None:
+        policy = PermissionPolicy()
+        policy.answer("ada", await refused(policy), "notebook_tool")
+        await check(policy, SAME_USER, arguments={"cell": "1"})
+        await refused(policy, tool="delete_cell")
+        await refused(policy, notebook="m.ipynb")
+        await refused(policy, OTHER_USER)
+        policy.renamed("n.ipynb", "m.ipynb")
+        await check(policy, notebook="m.ipynb")
+        await refused(policy, notebook="n.ipynb")
+
+    @pytest.mark.parametrize("answer", [*CHAT, *NOTEBOOK])
+    async def test_none_applies_above_the_cap_or_in_plan(self, answer: Answer) -> None:
+        policy = PermissionPolicy(cap="plan")
+        wide = PermissionPolicy()
+        wide.answer("ada", await refused(wide), answer)
+        await check(wide)
+        policy.standing = wide.standing
+        with pytest.raises(PermissionDenied):
+            await check(policy)
+        with pytest.raises(PermissionDenied):
+            await check(wide, Caller(ASKS.user, ASKS.key, mode="plan"))
+
+    @pytest.mark.parametrize("answer", [*CHAT, *NOTEBOOK])
+    async def test_each_is_listed_for_its_user_and_can_be_removed(self, answer: Answer) -> None:
+        policy = PermissionPolicy()
+        policy.answer("ada", await refused(policy), answer)
+        (listed,) = policy.standing.list("ada")
+        assert listed["tool"] == ("edit_cell" if answer.endswith("_tool") else None)
+        assert listed["notebook"] == (None if answer in CHAT else "n.ipynb")
+        assert listed["caller"] == (ASKS.key if answer in CHAT else None)
+        assert policy.standing.list("bob") == []
+        for user, name in (("bob", listed["id"]), ("ada", "none")):
+            with pytest.raises(PermissionNotFound):
+                policy.standing.remove(user, name)
+        await check(policy)
+        policy.standing.remove("ada", listed["id"])
+        assert policy.standing.list("ada") == []
+        await refused(policy)
+
+    @pytest.mark.proves("chat:servers-approval")
+    @pytest.mark.parametrize("effect", ["READ", "WRITE"])
+    async def test_a_tool_of_another_server_is_asked_about_until_it_is_approved_itself(
+        self, effect: Effect
+    ) -> None:
+        policy = PermissionPolicy()
+        policy.answer("ada", await refused(policy), "chat")
+        policy.answer("ada", await refused(policy, SAME_USER), "notebook")
+        decisions = {
+            mode: policy.decision(
+                Caller(ASKS.user, ASKS.key, mode=mode), effect, "n.ipynb", tool="s__t", scope="tool"
+            ).value
+            for mode in MODES
+        }
+        in_plan = "refuse" if effect == "WRITE" else "ask"
+        assert decisions == {"plan": in_plan, "ask": "ask", "edit": "ask", "auto": "run"}
+        approver = Says("chat_tool")
+        await policy.check(
+            ASKS,
+            "s__t",
+            effect,
+            arguments={},
+            proposal=running("x", None, None),
+            approver=approver,
+            scope="tool",
+        )
+        assert approver.shown[0].answers == ("once", "chat_tool", "deny")
+        for tool, decided in (("s__t", "run"), ("s__u", "ask"), (None, "ask")):
+            found = policy.decision(ASKS, effect, None, tool=tool, scope="tool")
+            assert found is PermissionDecision(decided)
+
+    async def test_an_agents_own_action_has_no_rule_by_its_name(self) -> None:
+        policy, approver = PermissionPolicy(), Says("once")
+        policy.answer("ada", await refused(policy), "chat_tool")
+        proposal = running("x", None, None)
+        await policy.check(
+            ASKS,
+            "edit_cell",
+            "WRITE",
+            arguments={},
+            proposal=proposal,
+            approver=approver,
+            scope="effect",
+        )
+        assert approver.shown[0].answers == ("once", "chat", "deny")
 
 
 @pytest.mark.proves("perm:approvals", "threat:other-user")

@@ -152,6 +152,8 @@ class TurnActions:
                 arguments=action.arguments,
                 proposal=action.proposal,
                 approver=turn.approver(action.call),
+                # Its name is what the agent calls it, each time.
+                scope="effect",
             )
         except (PermissionDenied, PermissionRequired) as refusal:
             summary = f"refused: {refusal.message}"

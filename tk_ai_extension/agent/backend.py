@@ -190,13 +190,14 @@ class SessionConfig:
         provider: What `AgentBackend.provider` returned last.
         model: The model of the first turn.
         instructions: The system prompt.
-        registry: The tools: all that the agent may call.
+        registry: The tools: with `further`, all that the agent may call.
         call: Carries out a call of an agent whose calls arrive in this process. It raises only
             `CancelledError`. Other agents call by MCP over HTTP, with the credential in the header
             `mcp.TURN`.
         history: History that the agent resumes.
         cost: Cost of the history in US dollars; None if unknown.
         actions: Carries out what an agent does outside the tools.
+        further: Tools of the user's MCP servers; `call` carries them out as well.
     """
 
     provider: ModelProvider
@@ -207,6 +208,12 @@ class SessionConfig:
     history: History
     cost: float | None
     actions: AgentActions = field(default_factory=NoActions)
+    further: Sequence[types.Tool] = ()
+
+    @property
+    def tool_names(self) -> list[str]:
+        """The names of all tools."""
+        return [*(tool.name for tool in self.registry), *(tool.name for tool in self.further)]
 
 
 class AgentSession(Protocol):

@@ -59,6 +59,7 @@ class Chats:
 
     def __init__(self, services: ChatServices) -> None:
         self._services = services
+        self.setup = services.setup
         self._transcripts = services.transcripts
         self.changes = ChatChanges(services.workspace, services.transcripts)
         """What the chats changed."""
@@ -94,7 +95,7 @@ class Chats:
         notebook = None if request.notebook is None else workspace.contain(request.notebook)
         if notebook is not None:
             await (await workspace.store.open(notebook)).read()
-        message = Message(request, notebook, model, asking)
+        message = Message(await self._services.expanded(user, request), notebook, model, asking)
         known = await self._known(user, request, notebook)
         if known is not None and request.replaces is not None:
             return await self._replace(known, request.replaces, message)
@@ -482,8 +483,7 @@ class Chats:
         idle = next((session for session in self._live.values() if not session.busy), None)
         if idle is None:
             raise LimitReached(
-                Sentence("chats_many", count=len(self._live)),
-                hint=Sentence("chats_many_hint"),
+                Sentence("chats_many", count=len(self._live)), hint=Sentence("chats_many_hint")
             )
         self._detach(idle)
 

@@ -108,14 +108,21 @@ _ASKING = (
 async def instructions(workspace: Workspace, agent: str) -> str:
     """Return the system prompt: the role, how the tools work, the project's instructions."""
     parts = [_PERSONA.format(agent=agent), INSTRUCTIONS]
+    found = await find_instructions(workspace)
+    if found is not None:
+        name, text = found
+        parts.append(f"Instructions of this project, from its {name}:\n\n{_cut(text, PROJECT)}")
+    return "\n\n".join(parts)
+
+
+async def find_instructions(workspace: Workspace) -> tuple[str, str] | None:
+    """Return the name and the text of the project's file of instructions; None if it has none."""
     for name in PROJECT_FILES:
         try:
-            text = await workspace.files.read_text(name)
+            return name, await workspace.files.read_text(name)
         except (FileMissing, NotReadable):
             continue
-        parts.append(f"Instructions of this project, from its {name}:\n\n{_cut(text, PROJECT)}")
-        break
-    return "\n\n".join(parts)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tk_ai_extension.agent.backend import AgentBackend
+from tk_ai_extension.agent.chat_setup import ChatSetup
+from tk_ai_extension.agent.requests import ChatRequest
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.model.agent_errors import NoModel
+from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
@@ -78,6 +81,7 @@ class ChatServices:
         backend: The agent that answers if the model is not another agent's.
         settings: Settings of chats.
         agents: Further agents.
+        setup: The prompts and MCP servers of chats.
     """
 
     workspace: Workspace
@@ -86,6 +90,7 @@ class ChatServices:
     backend: AgentBackend
     settings: ChatSettings
     agents: AgentCatalog = field(default_factory=NoAgents)
+    setup: ChatSetup = field(default_factory=ChatSetup)
 
     def agent_of(self, model: str) -> AgentBackend:
         """Return the agent that answers for a model."""
@@ -98,6 +103,26 @@ class ChatServices:
     async def forget(self, session: str) -> None:
         """Remove all data of an agent's session."""
         await self.owner_of(session).forget(session)
+
+    async def bind(self, caller: Caller, path: str) -> None:
+        """Make a message's notebook the chat's current one, for its turn.
+
+        Raises:
+            NotebookNotFound, InvalidNotebook.
+        """
+        document = await self.workspace.store.open(path)
+        await self.workspace.read(document)
+        kernel_id = await self.workspace.kernel_of(document.path)
+        self.workspace.notebooks.add(caller, None, document.path, kernel_id)
+
+    async def expanded(self, user: str, request: ChatRequest) -> ChatRequest:
+        """Return a message with the text of the prompt that it calls, if it calls one.
+
+        Raises:
+            LimitReached: The message would be too long.
+        """
+        text = await self.setup.prompts.expand(user, request.message)
+        return request if text == request.message else request.model_copy(update={"message": text})
 
     async def model(self, asked: str | None, *, usual: str = "") -> str:
         """Return the model that answers.

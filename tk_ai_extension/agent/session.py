@@ -30,7 +30,6 @@ from tk_ai_extension.agent.events import (
     Done,
     End,
     Failed,
-    Noticed,
     Planned,
     PlanSettled,
     Restored,
@@ -38,11 +37,12 @@ from tk_ai_extension.agent.events import (
     Sent,
     Steered,
 )
+from tk_ai_extension.agent.external_tools import ExternalTools
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.requests import Message
 from tk_ai_extension.agent.services import ChatServices
 from tk_ai_extension.agent.transcripts import Chat
-from tk_ai_extension.agent.turn_queue import TurnQueue, can_join
+from tk_ai_extension.agent.turn_queue import TurnQueue
 from tk_ai_extension.agent.turns import Turn
 from tk_ai_extension.mcp.descriptions import error_content
 from tk_ai_extension.model.agent_errors import (
@@ -53,7 +53,7 @@ from tk_ai_extension.model.agent_errors import (
 )
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InternalError, LimitReached, ToolError
-from tk_ai_extension.model.sentences import Sentence, sentence_info
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.undo_entries import TakenBack
 
 logger = logging.getLogger(__name__)
@@ -104,6 +104,8 @@ class ChatSession:
         self._agent: AgentSession | None = None
         self._provider: ModelProvider | None = None
         self._backend: AgentBackend | None = None
+        # Tools of the user's MCP servers, for the running agent.
+        self._external = ExternalTools()
         # Timeout for the agent's next event; None if none is awaited.
         self._limit: asyncio.Timeout | None = None
         self._working = asyncio.create_task(self._work(), name="tk-ai chat")
@@ -218,7 +220,7 @@ class ChatSession:
         """
         running, agent = self._turn, self._agent
         queued = self._waiting.find(turn_id)
-        if running is None or agent is None or queued is None or not can_join(queued, running):
+        if running is None or agent is None or queued is None or not running.can_answer(queued):
             return False
         shown = await self._content(queued, running.caller)
         # Meanwhile it may have begun, or another caller has given it.
@@ -296,7 +298,7 @@ class ChatSession:
         # If the previous message replaced turns and was never sent, those come first.
         self._replaced += message.replaces
         if message.notebook is not None:
-            await self._bind(turn.caller, message.notebook)
+            await self._services.bind(turn.caller, message.notebook)
         agent = await self._ready(turn)
         is_command = message.request.command is not None
         shown = () if is_command else await self._content(turn, turn.caller)
@@ -329,20 +331,8 @@ class ChatSession:
         services = self._services
         shown = await content(services.workspace, services.registry, caller, turn.message)
         for notice in shown.notices:
-            turn.publish(Noticed(notice, sentence_info(notice)))
+            turn.notify(notice)
         return shown.blocks
-
-    async def _bind(self, caller: Caller, path: str) -> None:
-        """Make the message's notebook the chat's current one, for this turn.
-
-        Raises:
-            NotebookNotFound, InvalidNotebook.
-        """
-        workspace = self._services.workspace
-        document = await workspace.store.open(path)
-        await workspace.read(document)
-        kernel_id = await workspace.kernel_of(document.path)
-        workspace.notebooks.add(caller, None, document.path, kernel_id)
 
     async def _listen(self, agent: AgentSession, turn: Turn) -> TurnEnded:
         """Publish what the agent reports until the turn has ended.
@@ -388,9 +378,12 @@ class ChatSession:
 
     async def _ready(self, turn: Turn) -> AgentSession:
         """Return the agent, started if there is none or if the provider has changed."""
-        backend = self._services.agent_of(turn.message.model)
+        services = self._services
+        backend = services.agent_of(turn.message.model)
         provider = await asyncio.create_task(_provider(backend), context=turn.context)
         goes_on = self._agent is not None and self._agent.alive and not self._replaced
+        servers = await services.setup.servers.enabled(self.user)
+        goes_on = goes_on and self._external.configs == servers and self._external.alive
         if not (goes_on and self._provider == provider and self._backend is backend):
             await self._close_agent()
         if self._agent is None:
@@ -399,6 +392,9 @@ class ChatSession:
                 # The history is another agent's.
                 self._session = None
                 self._publish_forgotten(turn)
+            self._external = await services.setup.start_servers(servers)
+            for server, why in self._external.failures:
+                turn.notify(Sentence("server_not_started", server=server, why=why))
             config = SessionConfig(
                 provider=provider,
                 model=turn.message.model,
@@ -408,6 +404,7 @@ class ChatSession:
                 actions=TurnActions(self._turn_of),
                 history=await self._history(turn),
                 cost=await self._cost_so_far(),
+                further=self._external.described,
             )
             try:
                 self._agent = await backend.start(config)
@@ -445,8 +442,7 @@ class ChatSession:
         return History()
 
     def _publish_forgotten(self, turn: Turn) -> None:
-        said = Sentence("forgotten", agent=turn.caller.name)
-        turn.publish(Noticed(said, sentence_info(said)))
+        turn.notify(Sentence("forgotten", agent=turn.caller.name))
 
     async def _remember(self, turn: Turn, checkpoint: Checkpoint) -> None:
         left, self._session = self._session, checkpoint.session
@@ -470,15 +466,18 @@ class ChatSession:
         agent, self._agent = self._agent, None
         if agent is not None:
             await agent.close()
+        external, self._external = self._external, ExternalTools()
+        await external.close()
 
     async def _call(
         self, token: str, call: str, tool: str, arguments: Mapping[str, Any]
     ) -> types.CallToolResult:
         try:
-            turn = self._services.workspace.turns.turn_of(token, self.user)
+            turn = self._turn_of(token)
         except InvalidTurnCredential as error:
             return error_content(error)
-        return await turn.call(call, tool, arguments)
+        external = self._external if tool in self._external else None
+        return await turn.call(call, tool, arguments, registry=external)
 
     def _turn_of(self, token: str) -> Turn:
         """Return the running turn of a credential's token.

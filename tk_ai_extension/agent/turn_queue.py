@@ -47,15 +47,3 @@ class TurnQueue:
         for turn in taken:
             self._turns.remove(turn)
         return taken
-
-
-def can_join(queued: Turn, running: Turn) -> bool:
-    """Return whether a running turn can answer a queued message, too."""
-    message = queued.message
-    return (
-        message.notebook == running.message.notebook
-        and message.asking is None
-        and message.request.command is None
-        and running.message.request.command is None
-        and not message.replaces
-    )

@@ -8,7 +8,7 @@ import time
 from collections.abc import Coroutine, Mapping
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import mcp_types as types
 
@@ -17,6 +17,7 @@ from tk_ai_extension.agent.events import (
     Discarded,
     Done,
     EventPayload,
+    Noticed,
     PermissionAsked,
     PermissionSettled,
     Sent,
@@ -39,6 +40,7 @@ from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.editing import line_diff
+from tk_ai_extension.workspace.permission_requests import Effect
 from tk_ai_extension.workspace.permissions import Approver, PermissionRequest, Reply
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 from tk_ai_extension.workspace.workspace import Workspace
@@ -50,6 +52,27 @@ KNOWN = 5.0
 
 SETTLE = 2.0
 """Grace period for the calls at the end of a turn, in seconds: a cell may ignore an interrupt."""
+
+
+class CallableTool(Protocol):
+    """A tool, as far as a turn knows it."""
+
+    @property
+    def effect(self) -> Effect:
+        """What a call can do."""
+        ...
+
+
+class CallableTools(Protocol):
+    """Tools that a turn calls: a `Registry`, or those of other servers."""
+
+    def get(self, name: str) -> CallableTool:
+        """Return the tool of that name."""
+        ...
+
+    async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> Result:
+        """Check the permission and run a tool."""
+        ...
 
 
 @dataclass
@@ -92,6 +115,21 @@ class Turn:
     _credential: TurnCredential | None = None
     # Files that an approved action of the agent's own may write, once each.
     _writes: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, "str | None"]])
+
+    def can_answer(self, queued: Turn) -> bool:
+        """Return whether this turn can answer a queued message, too."""
+        message = queued.message
+        return (
+            message.notebook == self.message.notebook
+            and message.asking is None
+            and message.request.command is None
+            and self.message.request.command is None
+            and not message.replaces
+        )
+
+    def notify(self, said: Sentence) -> None:
+        """Publish an information for the person."""
+        self.publish(Noticed(said, sentence_info(said)))
 
     def begin(self) -> TurnCredential:
         """Issue the credential of its calls, valid until the turn is stopped or settled."""
@@ -154,7 +192,7 @@ class Turn:
         tool: str,
         arguments: Mapping[str, Any],
         *,
-        registry: Registry | None = None,
+        registry: CallableTools | None = None,
         approved: bool = False,
     ) -> types.CallToolResult:
         """Carry out a call of the agent and publish its result; an error is a result as well.
@@ -233,7 +271,7 @@ class Turn:
         call: str,
         tool: str,
         arguments: Mapping[str, Any],
-        registry: Registry,
+        registry: CallableTools,
         approver: Approver,
     ) -> types.CallToolResult:
         began = time.monotonic()

@@ -21,7 +21,9 @@ logger = logging.getLogger(__name__)
 _QUESTIONS = {
     "once": "Approve once",
     "chat": "Approve in this session",
+    "chat_tool": "Approve this tool in this session",
     "notebook": "Approve in this notebook",
+    "notebook_tool": "Approve this tool in this notebook",
     "deny": "Deny",
 }
 

@@ -126,6 +126,22 @@ class ConnectForbidden(ToolError):
     default_hint = "Ask your administrator to connect a model."
 
 
+class ServersForbidden(ToolError):
+    """MCP servers of one's own are switched off here, or reserved for the user who runs the server."""
+
+    code = "servers_forbidden"
+    status = 403
+    default_hint = "Ask your administrator."
+
+
+class ServerFailed(ToolError):
+    """An MCP server of the user's did not start, has ended, or did not answer a call."""
+
+    code = "server_failed"
+    status = 502
+    default_hint = "Go on without it. The user sees their MCP servers in Chat Setup."
+
+
 class InvalidConnection(ToolError):
     """A field of the connection is missing or invalid."""
 

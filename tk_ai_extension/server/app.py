@@ -160,6 +160,12 @@ class TkAIExtensionApp(ExtensionApp):
         is shown to the user; by default, the administrator."""
     ).tag(config=True)
 
+    chat_mcp_servers = Bool(
+        True,
+        help="""Whether chats may use the MCP servers that the user who runs the server has configured, in
+        `tk-ai-extension/mcp.json` of their configuration folder.""",
+    ).tag(config=True)
+
     chat_cli = Unicode(
         help="Path of the `claude` program; by default the one of claude-agent-sdk."
     ).tag(config=True)

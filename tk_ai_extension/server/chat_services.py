@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING
 from tk_ai_extension.agent.acp.backend import AcpConfig
 from tk_ai_extension.agent.acp.catalog import AcpAgents
 from tk_ai_extension.agent.backend import AgentSession, SessionConfig
+from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.providers import Provider
+from tk_ai_extension.agent.claude.trusted_folders import user_folder
+from tk_ai_extension.agent.prompts import PromptFolders
 from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.transcripts import Transcripts
+from tk_ai_extension.agent.user_servers import UserServers
 from tk_ai_extension.server.agents import find_models
 from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.composition import root_of, state_of
+from tk_ai_extension.server.users import owner_names
 from tk_ai_extension.tools.registry import Registry
 
 if TYPE_CHECKING:
@@ -61,6 +66,7 @@ def build_chats(
         retries=app.chat_retries,
         request_timeout=app.chat_request_timeout,
     )
+    owners = owner_names(app.services.owner)
     services = ChatServices(
         workspace=components.workspace,
         registry=registry,
@@ -70,6 +76,11 @@ def build_chats(
         agents=AcpAgents(
             models.commands,
             AcpConfig(state / "acp", root if app.acp_in_project else None),
+        ),
+        setup=ChatSetup(
+            PromptFolders(root, owners=owners),
+            UserServers(user_folder(), owners, allowed=app.chat_mcp_servers),
+            state / "mcp",
         ),
     )
     return Chats(services)

@@ -25,6 +25,19 @@ from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.model.sentences import SentenceInfo
+from tk_ai_extension.server.permission_models import (
+    Answered,
+    PermissionAnswer,
+    PermissionEvent,
+    PermissionInfo,
+    PermissionList,
+    PermissionRequested,
+    PermissionSettled,
+    PermissionsWaiting,
+    StandingInfo,
+    StandingList,
+)
+from tk_ai_extension.server.setup_models import ChatSetupInfo, PromptList, ServerSwitch
 from tk_ai_extension.server.turn_models import (
     ChatChange,
     ChatChanges,
@@ -40,16 +53,17 @@ from tk_ai_extension.server.turn_models import (
 from tk_ai_extension.tools.default.variables import VariableList, VariablePreview
 from tk_ai_extension.tools.schemas import parsed
 from tk_ai_extension.workspace.activity import Activity
-from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
-from tk_ai_extension.workspace.permissions import MAX_MESSAGE
+from tk_ai_extension.workspace.permission_requests import Answer, Effect
 from tk_ai_extension.workspace.undo_entries import TakenBack
 
 __all__ = [
     "Activity",
+    "Answered",
     "Attachment",
     "ChatChange",
     "ChatChanges",
     "ChatRequest",
+    "ChatSetupInfo",
     "CompletedCode",
     "CompletionRequest",
     "ConnectRequest",
@@ -58,7 +72,18 @@ __all__ = [
     "EditedCell",
     "Given",
     "NetChanges",
+    "PermissionAnswer",
+    "PermissionEvent",
+    "PermissionInfo",
+    "PermissionList",
+    "PermissionRequested",
+    "PermissionSettled",
+    "PermissionsWaiting",
     "PlanAnswer",
+    "PromptList",
+    "ServerSwitch",
+    "StandingInfo",
+    "StandingList",
     "StopRequest",
     "Stopped",
     "TurnRequest",
@@ -86,13 +111,6 @@ class UndoChanges(RequestBody):
     notebook: _Name
     entries: Annotated[list[Annotated[int, Field(ge=0, lt=2**63)]], Field(min_length=1)]
     cells: Annotated[list[str], Field(min_length=1)] | None = None
-
-
-class PermissionAnswer(RequestBody):
-    """A person's answer; with `deny` an optional message to the caller."""
-
-    answer: Answer
-    message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
 
 
 class TrustRequest(RequestBody):
@@ -356,73 +374,7 @@ class DisconnectedTab(TypedDict):
 DisconnectedTabList = TypedDict("DisconnectedTabList", {"disconnected": list[DisconnectedTab]})
 DiscardedTab = TypedDict("DiscardedTab", {"discarded": str})
 
-# --- answers: requests for permission
-
-
-class PermissionInfo(TypedDict):
-    """A permission request.
-
-    Attributes:
-        author: Name of the caller.
-        caller: Key of a caller without a name.
-        interface: The interface of the call.
-        face: Deprecated name of `interface`.
-        proposal: The diff or the code.
-        preview: The proposal as plain text.
-        created: Seconds since the epoch.
-        within_call: Whether somebody is asked in the call's chat or by its client.
-    """
-
-    id: str
-    author: str
-    caller: str | None
-    interface: str
-    face: str
-    tool: str
-    effect: Effect
-    notebook: str | None
-    proposal: Proposal
-    preview: str
-    answers: list[Answer]
-    created: float
-    within_call: bool
-
-
-PermissionList = TypedDict("PermissionList", {"permissions": list[PermissionInfo]})
-Answered = TypedDict("Answered", {"id": str, "answer": Answer})
-
 # --- streams: the kind tells the events apart
-
-
-class PermissionsWaiting(TypedDict):
-    """The pending requests; first event of a stream."""
-
-    kind: Literal["waiting"]
-    permissions: list[PermissionInfo]
-
-
-class PermissionRequested(TypedDict):
-    """A new pending request."""
-
-    kind: Literal["asked"]
-    permission: PermissionInfo
-
-
-class PermissionSettled(TypedDict):
-    """A request is no longer pending.
-
-    Attributes:
-        outcome: The user's answer, over any interface; or it expired; or its caller disconnected.
-    """
-
-    kind: Literal["settled"]
-    id: str
-    outcome: Outcome
-
-
-PermissionEvent = Annotated[
-    PermissionsWaiting | PermissionRequested | PermissionSettled, Discriminator("kind")
-]
 
 
 class Output(TypedDict):

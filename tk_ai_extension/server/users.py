@@ -44,6 +44,15 @@ def user_of_cells(provider: IdentityProvider, runs_server: str) -> str:
     return name
 
 
+def owner_names(runs_server: str) -> frozenset[str]:
+    """Return the names of the user who runs the server, also the one that JupyterHub gives.
+
+    Args:
+        runs_server: The name of that user in the system.
+    """
+    return frozenset({runs_server, os.environ.get("JUPYTERHUB_USER") or runs_server})
+
+
 def is_shared(provider: IdentityProvider) -> bool:
     """Whether the authentication does not distinguish users, as Jupyter's own."""
     kind = type(provider)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from pydantic import BaseModel
 
@@ -164,26 +164,13 @@ class PermissionCheck:
 
     def by_arguments(self, notebook: str | None, kernel: KernelReference | None) -> Proposal:
         """Return a proposal that shows the arguments in full."""
-        title = Sentence("call_tool", tool=self._tool)
-        short: list[str] = []
-        long: list[ProposalStep] = []
-        for name, value in self._arguments.items():
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            if "\n" in text:
-                long.append(
-                    ProposalStep(
-                        "arguments", Sentence("with_argument", name=name), lines=marked(" ", text)
-                    )
-                )
-            else:
-                short.append(f"{name}: {text}")
-        lines = marked(" ", "\n".join(short)) if short else ()
-        steps = (ProposalStep("arguments", title, lines=lines), *long)
-        return Proposal(title, steps, notebook, kernel)
+        return argument_proposal(
+            Sentence("call_tool", tool=self._tool), self._arguments, notebook, kernel
+        )
 
     def _decision(self, notebook: str | None) -> PermissionDecision:
         policy = self._context.workspace.policy
-        return policy.decision(self._context.caller, self._effect, notebook)
+        return policy.decision(self._context.caller, self._effect, notebook, tool=self._tool)
 
     async def _kernel(self, path: str) -> KernelReference:
         workspace = self._context.workspace
@@ -193,11 +180,43 @@ class PermissionCheck:
         return KernelReference(kernel_id, (await workspace.kernels.info(kernel_id)).name)
 
 
+def argument_proposal(
+    title: Sentence,
+    arguments: Mapping[str, Any],
+    notebook: str | None = None,
+    kernel: KernelReference | None = None,
+) -> Proposal:
+    """Return a proposal that shows the arguments of a call in full.
+
+    Args:
+        title: What the call does.
+        arguments: The arguments, JSON values.
+        notebook: The notebook that it concerns, if any.
+        kernel: The kernel that it uses, if any.
+    """
+    short: list[str] = []
+    long: list[ProposalStep] = []
+    for name, value in arguments.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if "\n" in text:
+            long.append(
+                ProposalStep(
+                    "arguments", Sentence("with_argument", name=name), lines=marked(" ", text)
+                )
+            )
+        else:
+            short.append(f"{name}: {text}")
+    lines = marked(" ", "\n".join(short)) if short else ()
+    steps = (ProposalStep("arguments", title, lines=lines), *long)
+    return Proposal(title, steps, notebook, kernel)
+
+
 def permission_check(
     tool: CheckedTool, parsed: BaseModel, context: ToolContext
 ) -> PermissionCheck | None:
     """Return the check that a call needs; None if the caller's mode allows its effect."""
     effect = tool.effect_for(parsed)
-    if context.workspace.policy.decision(context.caller, effect, None) is PermissionDecision.RUN:
+    policy = context.workspace.policy
+    if policy.decision(context.caller, effect, None, tool=tool.name) is PermissionDecision.RUN:
         return None
     return PermissionCheck(context, tool.name, effect, parsed)

@@ -15,8 +15,12 @@ from tk_ai_extension.model.proposals import Proposal
 Effect = Literal["READ", "WRITE", "EXECUTE"]
 """The effect of a tool call."""
 
-Answer = Literal["once", "chat", "notebook", "deny"]
-"""A person's answer: approve once, in this chat, or in this notebook; or deny."""
+Answer = Literal["once", "chat", "chat_tool", "notebook", "notebook_tool", "deny"]
+"""A person's answer: approve once, in this chat, or in this notebook; or deny. Approvals in a chat or a
+notebook apply to all tools with the effect of the call; with ``_tool`` only to the tool of the call."""
+
+ApprovalScope = Literal["any", "effect", "tool"]
+"""Which standing approvals apply to a call: any, only those for all tools, or only those for the tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,8 @@ class PermissionRequest:
             notebook, kernel, cells and sources. An approval applies only to this.
         created: The time in seconds since the epoch.
         within_call: Whether a person is asked during the call, in its chat or by its client.
+        scope: Which standing approvals apply. ``effect`` for actions without a lasting name, ``tool``
+            for tools of other servers, which an approval of notebook tools must not include.
     """
 
     id: str
@@ -59,6 +65,7 @@ class PermissionRequest:
     arguments_hash: str
     created: float
     within_call: bool = False
+    scope: ApprovalScope = "any"
 
     @property
     def preview(self) -> str:
@@ -68,9 +75,12 @@ class PermissionRequest:
     @property
     def answers(self) -> tuple[Answer, ...]:
         """The valid answers: ``chat`` requires a caller with a key, ``notebook`` a notebook."""
-        chat: tuple[Answer, ...] = () if self.caller.key is None else ("chat",)
-        notebook: tuple[Answer, ...] = () if self.notebook is None else ("notebook",)
-        return ("once", *chat, *notebook, "deny")
+        answers: list[Answer] = ["once"]
+        if self.caller.key is not None:
+            answers += _scoped(self.scope, "chat", "chat_tool")
+        if self.notebook is not None:
+            answers += _scoped(self.scope, "notebook", "notebook_tool")
+        return (*answers, "deny")
 
     def as_dict(self) -> Json:
         """Return the request as JSON, for clients that show it to a person."""
@@ -92,7 +102,13 @@ class PermissionRequest:
         }
 
 
-Outcome = Literal["once", "chat", "notebook", "deny", "expired", "withdrawn"]
+def _scoped(scope: ApprovalScope, effect: Answer, tool: Answer) -> list[Answer]:
+    return [*([effect] if scope != "tool" else []), *([tool] if scope != "effect" else [])]
+
+
+Outcome = Literal[
+    "once", "chat", "chat_tool", "notebook", "notebook_tool", "deny", "expired", "withdrawn"
+]
 """Why a request is no longer pending: the user answered, it expired, or the call was cancelled."""
 
 

@@ -20,11 +20,11 @@ from tk_ai_extension.model.errors import (
     PermissionNotFound,
     PermissionRequired,
 )
-from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.permission_requests import (
     Answer,
+    ApprovalScope,
     Effect,
     Outcome,
     PermissionEvent,
@@ -32,6 +32,7 @@ from tk_ai_extension.workspace.permission_requests import (
     PermissionRequest,
     Reply,
 )
+from tk_ai_extension.workspace.standing_approvals import MAX_APPROVALS, StandingApprovals
 
 MODES: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
 """The modes, strictest first."""
@@ -44,8 +45,6 @@ MAX_PENDING = 100
 """Maximum pending requests of one user."""
 KEEP_SECONDS = 3600.0
 """Seconds until a pending request expires."""
-MAX_APPROVALS = 10_000
-"""Maximum remembered approvals. The oldest is forgotten first; then the person is asked again."""
 
 
 class PermissionDecision(Enum):
@@ -110,7 +109,7 @@ class PermissionPolicy:
     Args:
         cap: The most permissive mode for any caller.
         max_pending: Maximum pending requests of one user.
-        max_approvals: Maximum remembered approvals of each kind.
+        max_approvals: Maximum remembered approvals, and maximum standing ones.
         keep_seconds: Seconds until a pending request expires.
         where: Where people answer, for the hint of the error; ``{id}`` is replaced by the request's
             id.
@@ -135,9 +134,7 @@ class PermissionPolicy:
         self._asking: dict[str, asyncio.Future[Reply]] = {}
         # Answers for one exact call (identity, hash), consumed when the call is repeated.
         self._once: OrderedDict[tuple[str, str], Reply] = OrderedDict()
-        # Standing approvals: for a caller (identity), and for a user in a notebook (user, path).
-        self._chats: OrderedDict[tuple[str, Effect], None] = OrderedDict()
-        self._notebooks: OrderedDict[tuple[str, str, Effect], None] = OrderedDict()
+        self.standing = StandingApprovals(max_approvals)
         self._feed = PermissionFeed()
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -145,11 +142,36 @@ class PermissionPolicy:
         """Return the effective mode of a caller: its own, limited by the administrator's cap."""
         return capped(caller.mode, self._cap)
 
-    def decision(self, caller: Caller, effect: Effect, notebook: str | None) -> PermissionDecision:
-        """Return the decision about a call, including standing approvals."""
-        decision = decide(self.mode(caller), effect)
-        asks = decision is PermissionDecision.ASK and not self._stands(caller, effect, notebook)
-        return decision if asks or decision is PermissionDecision.REFUSE else PermissionDecision.RUN
+    def decision(
+        self,
+        caller: Caller,
+        effect: Effect,
+        notebook: str | None,
+        *,
+        tool: str | None = None,
+        scope: ApprovalScope = "any",
+    ) -> PermissionDecision:
+        """Return the decision about a call, including standing approvals.
+
+        Calls of other servers (the scope ``tool``) are asked about in every mode but `auto`, also if they
+        only read: what they get may leave the machine. `plan` refuses those that do not only read.
+
+        Args:
+            caller: The caller.
+            effect: The effect of the call.
+            notebook: The notebook that it concerns; None for none or several.
+            tool: The tool; None if it is not known.
+            scope: Which standing approvals apply.
+        """
+        mode = self.mode(caller)
+        decision = decide(mode, effect)
+        if scope == "tool" and mode != "auto" and decision is PermissionDecision.RUN:
+            decision = PermissionDecision.ASK
+        if decision is PermissionDecision.ASK and self.standing.applies(
+            caller, effect, notebook=notebook, tool=tool, scope=scope
+        ):
+            return PermissionDecision.RUN
+        return decision
 
     async def check(
         self,
@@ -160,6 +182,7 @@ class PermissionPolicy:
         arguments: Mapping[str, Any],
         proposal: Proposal,
         approver: Approver | None = None,
+        scope: ApprovalScope = "any",
     ) -> None:
         """Check that a call may run now, and ask a person if the mode requires it.
 
@@ -170,6 +193,7 @@ class PermissionPolicy:
             arguments: The exact arguments of the call.
             proposal: The whole proposal. Standing approvals are looked up for its notebook.
             approver: Asks a person during the call; None if the interface cannot.
+            scope: Which standing approvals apply, and can be given.
 
         Raises:
             PermissionDenied: The mode forbids the call, or a person denied it.
@@ -179,7 +203,7 @@ class PermissionPolicy:
             LimitReached: The user has too many pending requests.
         """
         mode = self.mode(caller)
-        decision = self.decision(caller, effect, proposal.notebook)
+        decision = self.decision(caller, effect, proposal.notebook, tool=tool, scope=scope)
         if decision is PermissionDecision.RUN:
             return
         if decision is PermissionDecision.REFUSE:
@@ -198,6 +222,7 @@ class PermissionPolicy:
                 proposal=proposal,
                 digest=digest,
                 within_call=approver is not None,
+                scope=scope,
             )
             reply = None if approver is None else await self._ask(approver, request)
             if reply is None:
@@ -259,21 +284,11 @@ class PermissionPolicy:
         for identity, digest in list(self._once):
             if identity == caller.identity:
                 del self._once[identity, digest]
-        for identity, effect in list(self._chats):
-            if identity == caller.identity:
-                del self._chats[identity, effect]
+        self.standing.forget(caller)
 
     def renamed(self, old: str, new: str) -> None:
         """Update the paths of approvals after a notebook or a folder was renamed."""
-        for user, path, effect in list(self._notebooks):
-            if (now := moved(path, old, new)) is not None:
-                del self._notebooks[user, path, effect]
-                self._notebooks[user, now, effect] = None
-
-    def _stands(self, caller: Caller, effect: Effect, notebook: str | None) -> bool:
-        if caller.key is not None and (caller.identity, effect) in self._chats:
-            return True
-        return notebook is not None and (caller.user, notebook, effect) in self._notebooks
+        self.standing.renamed(old, new)
 
     def _request(
         self,
@@ -284,6 +299,7 @@ class PermissionPolicy:
         proposal: Proposal,
         digest: str,
         within_call: bool,
+        scope: ApprovalScope,
     ) -> PermissionRequest:
         """Return the pending request for exactly this call, or a new one."""
         mine = self.pending(caller.user)
@@ -311,6 +327,7 @@ class PermissionPolicy:
             arguments_hash=digest,
             created=time.time(),
             within_call=within_call,
+            scope=scope,
         )
         self._pending[request.id] = request
         self._feed.asked(request)
@@ -351,12 +368,14 @@ class PermissionPolicy:
         if len(reply.message) > MAX_MESSAGE:
             raise InvalidArguments(f"The message is longer than {MAX_MESSAGE:,} characters.")
         self._end(request, answer)
-        if answer == "chat":
-            self._chats[request.caller.identity, request.effect] = None
-            self._bound(self._chats)
-        elif answer == "notebook" and request.notebook is not None:
-            self._notebooks[request.caller.user, request.notebook, request.effect] = None
-            self._bound(self._notebooks)
+        if answer not in ("once", "deny"):
+            place, _, only = answer.partition("_")
+            self.standing.add(
+                request.caller,
+                request.effect,
+                notebook=request.notebook if place == "notebook" else None,
+                tool=request.tool if only else None,
+            )
 
     def _bound(self, approvals: OrderedDict[Any, Any]) -> None:
         while len(approvals) > self._max_approvals:

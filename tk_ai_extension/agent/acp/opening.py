@@ -72,7 +72,7 @@ class Opening:
         session = self._session
         await self._initialize()
         session.access = await socket.open(
-            build_tool_server(self._config.registry, session.call_tool)
+            build_tool_server(self._config.registry, session.call_tool, self._config.further)
         )
         session.access.pid = session.process.pid
         settings: dict[str, Any] = {

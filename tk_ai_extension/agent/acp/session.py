@@ -121,7 +121,7 @@ class AcpSession:
         self._title = title
         self.redact = redact
         """Removes secrets from a text."""
-        self._tools = [tool.name for tool in config.registry]
+        self._tools = config.tool_names
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         self._turn: _Turn | None = None
         self._cost = config.cost

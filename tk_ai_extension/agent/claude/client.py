@@ -1,4 +1,4 @@
-"""The Claude Agent SDK as an `AgentBackend`: one CLI process per chat, with the extension's tools only.
+"""The Claude Agent SDK as an `AgentBackend`: one CLI process per chat, with the given tools only.
 
 The process reads none of the user's files (no settings, no memory files, no commands in a
 message's text) and connects only to the provider. It alone receives the
@@ -103,7 +103,7 @@ class ClaudeBackend:
         ) -> types.CallToolResult:
             return await config.call(turn.token, call_id or f"call-{request}", tool, arguments)
 
-        server = build_tool_server(config.registry, call)
+        server = build_tool_server(config.registry, call, config.further)
         options = _options(provider, self._config, config, server)
         transport = await asyncio.to_thread(
             started_by_launcher,
@@ -332,7 +332,7 @@ def _options(
         tools=[],
         mcp_servers={SERVER: {"type": "sdk", "name": SERVER, "instance": server}},
         strict_mcp_config=True,
-        allowed_tools=[f"mcp__{SERVER}__{tool.name}" for tool in session.registry],
+        allowed_tools=[f"mcp__{SERVER}__{name}" for name in session.tool_names],
         permission_mode="dontAsk",
         setting_sources=[],
         system_prompt={"type": "custom", "prompt": session.instructions, "snapshot": False},

@@ -21,8 +21,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     answer.add_argument(
         "--for",
         dest="answer",
-        choices=("once", "chat", "notebook"),
-        help="approve this call (default), all calls with that effect in this session, or in this notebook",
+        choices=("once", "chat", "chat_tool", "notebook", "notebook_tool"),
+        help="approve this call (default), all calls with that effect in this session, or in this "
+        "notebook; with _tool only those of the same tool",
     )
     answer.add_argument(
         "--deny",

@@ -1,24 +1,50 @@
-"""REST route of the connection to a model, which a user enters in the panel."""
+"""REST routes of what a user sets up in the panel: the connection to a model, prompts, MCP servers."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tk_ai_extension.mcp import TURN
-from tk_ai_extension.model.agent_errors import ConnectForbidden
+from tk_ai_extension.model.agent_errors import ConnectForbidden, ServersForbidden
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.handler import RouteError, TkAIHandler
 from tk_ai_extension.server.handlers.operations import operation
-from tk_ai_extension.server.users import username
+from tk_ai_extension.server.users import owner_names, username
 
 if TYPE_CHECKING:
+    from tk_ai_extension.agent.chat_setup import ChatSetupInfo
     from tk_ai_extension.agent.models import ConnectionInfo
     from tk_ai_extension.agent.requests import ConnectRequest
+    from tk_ai_extension.server.setup_models import PromptList, ServerSwitch
 
 
-class ConnectionHandler(TkAIHandler):
+class OwnerHandler(TkAIHandler):
+    """Base of the routes whose settings are those of the user who runs the server."""
+
+    def check_owner(self, refusal: ToolError) -> None:
+        """Check that the request is of the user who runs the server, on a page of its own origin.
+
+        Args:
+            refusal: The error for another user, or an agent.
+
+        Raises:
+            RouteError: 403, another origin.
+            ToolError: The refusal.
+        """
+        origin = self.get_origin()
+        if origin is not None and urlsplit(origin).netloc.lower() != self.request.host.lower():
+            raise RouteError(403, Sentence("origin_refused", origin=origin))
+        if TURN in self.request.headers or not self.is_owner():
+            raise refusal
+
+    def is_owner(self) -> bool:
+        """Whether the request is of the user who runs the server."""
+        return username(self) in owner_names(self.services.owner)
+
+
+class ConnectionHandler(OwnerHandler):
     """The connection of the user who runs the server.
 
     Its secret is written only. It is in the configuration folder of the user who runs the server, so
@@ -30,7 +56,7 @@ class ConnectionHandler(TkAIHandler):
     async def get(self) -> ConnectionInfo:
         """Return which model is connected, from which source, and at most the end of its key."""
         found = await (await self.services.chat_models()).connection()
-        if not self._is_owner():
+        if not self.is_owner():
             return {**found, "allowed": False, "stored": None}
         return found
 
@@ -40,7 +66,7 @@ class ConnectionHandler(TkAIHandler):
 
         The key is sent to the connection's own address only, and no response contains it.
         """
-        self._check_owner()
+        self.check_owner(ConnectForbidden(Sentence("connect_owner")))
         from tk_ai_extension.agent.models import NewConnection
 
         new = NewConnection(
@@ -51,22 +77,40 @@ class ConnectionHandler(TkAIHandler):
     @operation("execute", "disconnect_model")
     async def delete(self) -> ConnectionInfo:
         """Delete the stored connection and its key."""
-        self._check_owner()
+        self.check_owner(ConnectForbidden(Sentence("connect_owner")))
         return await (await self.services.chat_models()).disconnect()
 
-    def _check_owner(self) -> None:
-        """Check that the request is of the user who runs the server, on a page of its own origin.
 
-        Raises:
-            RouteError: 403, another origin.
-            ConnectForbidden: Another user, or an agent.
-        """
-        origin = self.get_origin()
-        if origin is not None and urlsplit(origin).netloc.lower() != self.request.host.lower():
-            raise RouteError(403, Sentence("origin_refused", origin=origin))
-        if TURN in self.request.headers or not self._is_owner():
-            raise ConnectForbidden(Sentence("connect_owner"))
+class PromptsHandler(TkAIHandler):
+    """The prompts."""
 
-    def _is_owner(self) -> bool:
-        hub = os.environ.get("JUPYTERHUB_USER")
-        return username(self) in {self.services.owner, hub}
+    @operation("read", "list_prompts")
+    async def get(self) -> PromptList:
+        """List the prompts that a message can call by ``/name``."""
+        chats = await self.services.chats()
+        return {"prompts": await chats.setup.prompts.list(username(self))}
+
+
+class ChatSetupHandler(TkAIHandler):
+    """The setup of chats."""
+
+    @operation("read", "read_chat_setup")
+    async def get(self) -> ChatSetupInfo:
+        """Return the file of instructions, the prompts, and the MCP servers without their secrets."""
+        chats = await self.services.chats()
+        return await chats.setup.info(self.services.workspace, username(self))
+
+
+class ChatServersHandler(OwnerHandler):
+    """The MCP servers of the user who runs the server.
+
+    Agents are refused, and pages of other origins, also those in `TkAIExtensionApp.allowed_origins`.
+    """
+
+    @operation("execute", "switch_chat_server")
+    async def post(self, body: ServerSwitch) -> ChatSetupInfo:
+        """Switch an MCP server on or off for all chats of the user, from their next message on."""
+        self.check_owner(ServersForbidden(Sentence("servers_owner")))
+        chats, user = await self.services.chats(), username(self)
+        await chats.setup.servers.switch(user, body.name, enabled=body.enabled)
+        return await chats.setup.info(self.services.workspace, user)

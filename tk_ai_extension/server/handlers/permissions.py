@@ -1,4 +1,4 @@
-"""REST routes of permission requests."""
+"""REST routes of permission requests and standing approvals."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         PermissionAnswer,
         PermissionInfo,
         PermissionList,
+        StandingList,
     )
     from tk_ai_extension.workspace.permission_requests import PermissionEvent
 
@@ -48,6 +49,28 @@ class PermissionHandler(TkAIHandler):
         policy = self.services.workspace.policy
         policy.answer(username(self), permission_id, body.answer, body.message)
         return {"id": permission_id, "answer": body.answer}
+
+
+class StandingHandler(TkAIHandler):
+    """The standing approvals."""
+
+    @operation("read", "list_approvals")
+    async def get(self) -> StandingList:
+        """List the user's standing approvals: for a chat or an agent's session, or for a notebook."""
+        await self.services.ready()
+        return {"approvals": self.services.workspace.policy.standing.list(username(self))}
+
+
+class StandingApprovalHandler(TkAIHandler):
+    """One standing approval."""
+
+    @operation("execute", "remove_approval")
+    async def delete(self, approval_id: str) -> StandingList:
+        """Remove a standing approval: such calls are asked about again."""
+        await self.services.ready()
+        standing, user = self.services.workspace.policy.standing, username(self)
+        standing.remove(user, approval_id)
+        return {"approvals": standing.list(user)}
 
 
 async def _frames(events: AsyncIterator[PermissionEvent]) -> AsyncIterator[str]:

@@ -24,10 +24,20 @@ from tk_ai_extension.server.handlers.chat import (
     TrustHandler,
 )
 from tk_ai_extension.server.handlers.code import CompletionHandler, EditHandler, VariableHandler
-from tk_ai_extension.server.handlers.connection import ConnectionHandler
+from tk_ai_extension.server.handlers.connection import (
+    ChatServersHandler,
+    ChatSetupHandler,
+    ConnectionHandler,
+    PromptsHandler,
+)
 from tk_ai_extension.server.handlers.handler import NotFoundHandler, TkAIHandler
 from tk_ai_extension.server.handlers.mcp import McpHandler
-from tk_ai_extension.server.handlers.permissions import PermissionHandler, PermissionsHandler
+from tk_ai_extension.server.handlers.permissions import (
+    PermissionHandler,
+    PermissionsHandler,
+    StandingApprovalHandler,
+    StandingHandler,
+)
 from tk_ai_extension.server.handlers.rest import (
     ArtifactHandler,
     ExecutionHandler,
@@ -52,6 +62,9 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/chats/([^/]+)/plan", ChatPlanHandler),
     (r"api/tk-ai/chats/([^/]+)/undo", ChatUndoHandler),
     (r"api/tk-ai/chats/([^/]+)/export", ChatExportHandler),
+    (r"api/tk-ai/prompts", PromptsHandler),
+    (r"api/tk-ai/setup", ChatSetupHandler),
+    (r"api/tk-ai/setup/servers", ChatServersHandler),
     (r"api/tk-ai/code/completion", CompletionHandler),
     (r"api/tk-ai/code/edit", EditHandler),
     (r"api/tk-ai/models", ModelsHandler),
@@ -68,6 +81,8 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/tabs/disconnected", DisconnectedTabsHandler),
     (r"api/tk-ai/variables/([^/]+)", VariableHandler),
     (r"api/tk-ai/permissions", PermissionsHandler),
+    (r"api/tk-ai/approvals", StandingHandler),
+    (r"api/tk-ai/approvals/([^/]+)", StandingApprovalHandler),
     (r"api/tk-ai/permissions/([^/]+)", PermissionHandler),
     (r"api/tk-ai/openapi\.json", OpenAPIHandler),
     (r"api/tk-ai(?:/.*)?", NotFoundHandler),

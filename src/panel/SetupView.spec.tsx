@@ -1,0 +1,193 @@
+import { nullTranslator } from '@jupyterlab/translation';
+import { act, fireEvent, render, screen, within } from '@testing-library/react';
+
+import { ApiError } from '../api/client';
+import type { ChatSetupInfo, ServerStatus, StandingInfo } from '../api/setupModels';
+import { promptOptions } from './promptOptions';
+import { SetupView } from './SetupView';
+
+const trans = nullTranslator.load('tk-ai-extension');
+
+const SERVER: ServerStatus = {
+  name: 'mine',
+  place: 'python',
+  enabled: true,
+  state: 'ready',
+  problem: '',
+  tools: [
+    { name: 'look', reads: true },
+    { name: 'note', reads: false }
+  ]
+};
+
+const SETUP: ChatSetupInfo = {
+  instructions: { path: 'AGENTS.md', characters: 25_000, limit: 20_000 },
+  names: ['AGENTS.md', 'CLAUDE.md'],
+  prompts: [
+    {
+      name: 'review',
+      description: 'Review a cell',
+      hint: '[cell]',
+      origin: 'project',
+      kind: 'command',
+      path: '.claude/commands/review.md'
+    },
+    { name: 'mine', description: '', hint: '', origin: 'user', kind: 'skill', path: 'x' }
+  ],
+  servers: { allowed: true, file: '/home/me/mcp.json', problem: '', servers: [SERVER] }
+};
+
+const APPROVAL: StandingInfo = {
+  id: 'a1',
+  effect: 'WRITE',
+  tool: null,
+  notebook: null,
+  caller: 'c',
+  author: 'Claude',
+  interface: 'chat',
+  created: 0
+};
+
+/** A rendered view with a fake server. */
+class Page {
+  setup = SETUP;
+  approvals: readonly StandingInfo[] = [];
+  readonly switched: [string, boolean][] = [];
+  readonly removed: string[] = [];
+  readonly opened: string[] = [];
+  fails: ApiError | null = null;
+
+  async open(): Promise<void> {
+    const api = {
+      read: () => Promise.resolve(this.setup),
+      approvals: () => Promise.resolve(this.approvals),
+      switchServer: (name: string, enabled: boolean) => {
+        this.switched.push([name, enabled]);
+        const servers = { ...this.setup.servers, servers: [{ ...SERVER, enabled }] };
+        return this.fails === null
+          ? Promise.resolve({ ...this.setup, servers })
+          : Promise.reject(this.fails);
+      },
+      removeApproval: (id: string) => {
+        this.removed.push(id);
+        return Promise.resolve(this.approvals.filter(each => each.id !== id));
+      }
+    };
+    const titleOf = (id: string): string | undefined => (id === 'c' ? 'Sales' : undefined);
+    render(
+      <SetupView
+        api={api}
+        titleOf={titleOf}
+        onOpen={path => this.opened.push(path)}
+        trans={trans}
+      />
+    );
+    await settle();
+  }
+}
+
+const settle = (): Promise<void> => act(async () => Promise.resolve());
+const region = (name: string): HTMLElement => screen.getByRole('region', { name });
+
+describe('the instructions', () => {
+  it('are named, can be opened, and say what is left out', async () => {
+    const page = new Page();
+    await page.open();
+    fireEvent.click(screen.getByRole('button', { name: 'Open AGENTS.md' }));
+    expect(page.opened).toEqual(['AGENTS.md']);
+    expect(region('Instructions').textContent).toContain('25,000 characters');
+  });
+
+  it('are missed by their names', async () => {
+    const page = new Page();
+    page.setup = { ...SETUP, instructions: null };
+    await page.open();
+    expect(region('Instructions').textContent).toContain('AGENTS.md, CLAUDE.md');
+  });
+});
+
+describe('the prompts', () => {
+  it('say where they come from', async () => {
+    await new Page().open();
+    const [review, mine] = within(region('Prompts')).getAllByRole('listitem');
+    expect(review?.textContent).toBe('/review [cell] Review a cellProject');
+    expect(mine?.textContent).toContain('Yours');
+  });
+
+  it('are offered by their beginning, also in another case', async () => {
+    let asked = 0;
+    const api = { prompts: () => Promise.resolve([...SETUP.prompts].slice(0, ++asked * 2)) };
+    const options = await promptOptions('REV', trans, api);
+    expect(options).toEqual([
+      { label: '/review', note: '[cell] · Review a cell · Project’s prompt', text: '/review ' }
+    ]);
+    expect(await promptOptions('', trans, api)).toHaveLength(2);
+    expect(asked).toBe(1);
+  });
+});
+
+describe('the MCP servers', () => {
+  it('are switched off and on', async () => {
+    const page = new Page();
+    await page.open();
+    const box = screen.getByRole<HTMLInputElement>('checkbox', { name: /mine/ });
+    expect(box.checked).toBe(true);
+    fireEvent.click(box);
+    await settle();
+    expect(page.switched).toEqual([['mine', false]]);
+    expect(box.checked).toBe(false);
+    expect(region('MCP servers').textContent).toContain('Off');
+  });
+
+  it('show why one did not start, and their tools', async () => {
+    const page = new Page();
+    const failed: ServerStatus = { ...SERVER, name: 'b', state: 'failed', problem: 'no program' };
+    const servers = { ...SETUP.servers, servers: [SERVER, failed], problem: 'others can write it' };
+    page.setup = { ...SETUP, servers };
+    await page.open();
+    const text = region('MCP servers').textContent;
+    expect(text).toContain('2 tools');
+    expect(text).toContain('Not startedno program');
+    expect(screen.getByRole('alert').textContent).toContain('others can write it');
+  });
+
+  it('say that they are forbidden', async () => {
+    const page = new Page();
+    page.setup = { ...SETUP, servers: { ...SETUP.servers, allowed: false, servers: [] } };
+    await page.open();
+    expect(region('MCP servers').textContent).toContain('Ask your administrator');
+    expect(screen.queryByRole('checkbox')).toBeNull();
+  });
+
+  it('show an error of the server', async () => {
+    const page = new Page();
+    page.fails = new ApiError({ code: 'read_only', message: 'No.', hint: '', retryable: false });
+    await page.open();
+    fireEvent.click(screen.getByRole('checkbox', { name: /mine/ }));
+    await settle();
+    expect(screen.getByRole('alert').textContent).toContain('No.');
+  });
+});
+
+describe('standing approvals', () => {
+  it('say what they let through, where, and can be removed', async () => {
+    const page = new Page();
+    page.approvals = [
+      APPROVAL,
+      { ...APPROVAL, id: 'a2', tool: 'insert_cell', caller: null, notebook: 'a.ipynb' },
+      { ...APPROVAL, id: 'a3', effect: 'EXECUTE', caller: 'k', interface: 'mcp', author: 'Tool' }
+    ];
+    await page.open();
+    const items = within(region('Standing approvals')).getAllByRole('listitem');
+    expect(items.map(item => item.textContent)).toEqual([
+      'Edit notebooks in the chat “Sales”Remove',
+      'insert_cell in a.ipynb, by all your chats and agentsRemove',
+      'Run code by ToolRemove'
+    ]);
+    const name = 'Remove: insert_cell, in a.ipynb, by all your chats and agents';
+    fireEvent.click(screen.getByRole('button', { name }));
+    await settle();
+    expect(page.removed).toEqual(['a2']);
+    expect(within(region('Standing approvals')).getAllByRole('listitem')).toHaveLength(2);
+  });
+});

@@ -1,0 +1,336 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { type CSSProperties, type JSX, type ReactNode, useEffect, useId, useState } from 'react';
+
+import { ApiError } from '../api/client';
+import type { ErrorInfo } from '../api/events';
+import { say } from '../api/sentences';
+import type {
+  ChatSetupInfo,
+  InstructionsInfo,
+  PromptInfo,
+  ServersInfo,
+  ServerStatus,
+  StandingInfo
+} from '../api/setupModels';
+import { visible } from '../common/visible';
+import type { SetupApi } from './setupApi';
+
+interface IProps {
+  api: Pick<SetupApi, 'read' | 'switchServer' | 'approvals' | 'removeApproval'>;
+  /** Returns the title of a chat by its id; undefined if it is not known. */
+  titleOf: (chat: string) => string | undefined;
+  /** Opens a file below the root. */
+  onOpen: (path: string) => void;
+  trans: TranslationBundle;
+}
+
+// Here, and not in a style sheet: those load with the panel.
+const COLUMN: CSSProperties = { display: 'flex', flexDirection: 'column', gap: 16, maxWidth: 560 };
+const PLAIN: CSSProperties = { margin: 0, padding: 0, listStyle: 'none' };
+const ROW: CSSProperties = { display: 'flex', alignItems: 'center', gap: 8, padding: '3px 0' };
+const GROW: CSSProperties = { flex: 1, minWidth: 0, overflowWrap: 'anywhere' };
+const NOTE: CSSProperties = { color: 'var(--jp-ui-font-color2)' };
+const ERROR: CSSProperties = { color: 'var(--jp-error-color1)' };
+const HEADING: CSSProperties = { margin: '0 0 4px', fontSize: 'var(--jp-ui-font-size1)' };
+
+/** What chats are set up with: instructions, prompts, MCP servers and standing approvals. */
+export function SetupView({ api, titleOf, onOpen, trans }: IProps): JSX.Element {
+  const [setup, setSetup] = useState<ChatSetupInfo | null>(null);
+  const [approvals, setApprovals] = useState<readonly StandingInfo[]>([]);
+  const [problem, setProblem] = useState<ErrorInfo | null>(null);
+  const attempt = async (work: () => Promise<void>): Promise<void> => {
+    try {
+      await work();
+      setProblem(null);
+    } catch (error) {
+      setProblem(problemOf(error));
+    }
+  };
+  useEffect(() => {
+    void Promise.all([api.read(), api.approvals()]).then(
+      ([found, given]) => {
+        setSetup(found);
+        setApprovals(given);
+      },
+      (error: unknown) => setProblem(problemOf(error))
+    );
+  }, [api]);
+  return (
+    <div className="tk-Setup" style={COLUMN}>
+      {problem !== null && (
+        <div className="tk-Problem" style={PLAIN} role="alert">
+          <div className="tk-Problem-message">{say(problem.message, problem.sentence, trans)}</div>
+          <div className="tk-Problem-hint">{say(problem.hint, problem.hint_sentence, trans)}</div>
+        </div>
+      )}
+      {setup === null ? (
+        problem === null && trans.__('Loading…')
+      ) : (
+        <>
+          <Section title={trans.__('Instructions')}>
+            <Instructions {...setup} onOpen={onOpen} trans={trans} />
+          </Section>
+          <Section title={trans.__('Prompts')}>
+            <Prompts prompts={setup.prompts} trans={trans} />
+          </Section>
+          <Section title={trans.__('MCP servers')}>
+            <Servers
+              servers={setup.servers}
+              trans={trans}
+              onSwitch={(name, enabled) =>
+                void attempt(async () => setSetup(await api.switchServer(name, enabled)))
+              }
+            />
+          </Section>
+          <Section title={trans.__('Standing approvals')}>
+            <Approvals
+              approvals={approvals}
+              titleOf={titleOf}
+              trans={trans}
+              onRemove={id => void attempt(async () => setApprovals(await api.removeApproval(id)))}
+            />
+          </Section>
+        </>
+      )}
+    </div>
+  );
+}
+
+function Section({ title, children }: { title: string; children: ReactNode }): JSX.Element {
+  const id = useId();
+  return (
+    <section aria-labelledby={id}>
+      <h3 id={id} style={HEADING}>
+        {title}
+      </h3>
+      {children}
+    </section>
+  );
+}
+
+interface IInstructionsProps {
+  instructions: InstructionsInfo | null;
+  names: readonly string[];
+  onOpen: (path: string) => void;
+  trans: TranslationBundle;
+}
+
+function Instructions(props: IInstructionsProps): JSX.Element {
+  const { instructions, names, onOpen, trans } = props;
+  if (instructions === null) {
+    const known = names.join(', ');
+    return <div style={NOTE}>{trans.__('The root folder has no file of these: %1.', known)}</div>;
+  }
+  const { path, characters, limit } = instructions;
+  return (
+    <>
+      <Link path={path} onOpen={onOpen} trans={trans} />
+      <div style={NOTE}>
+        {trans.__('A chat reads it when its agent starts.')}{' '}
+        {characters > limit &&
+          trans.__(
+            'It is too long (%1 characters): %2 are read, without the middle.',
+            characters.toLocaleString(),
+            limit.toLocaleString()
+          )}
+      </div>
+    </>
+  );
+}
+
+interface IPromptsProps {
+  prompts: readonly PromptInfo[];
+  trans: TranslationBundle;
+}
+
+function Prompts({ prompts, trans }: IPromptsProps): JSX.Element {
+  if (prompts.length === 0) {
+    const text = trans.__(
+      'None. Put a Markdown file into .claude/commands, in the root folder or in your home folder.'
+    );
+    return <div style={NOTE}>{text}</div>;
+  }
+  return (
+    <ul style={PLAIN}>
+      {prompts.map(({ name, hint, description, origin, path }) => (
+        <li key={name} style={ROW}>
+          <span style={GROW}>
+            <code>
+              /{name} {visible(hint)}
+            </code>{' '}
+            {visible(description)}
+          </span>
+          {origin === 'user' ? (
+            <span style={NOTE}>{trans.__('Yours')}</span>
+          ) : (
+            <span style={NOTE} title={path}>
+              {trans.__('Project')}
+            </span>
+          )}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+interface IServersProps {
+  servers: ServersInfo;
+  onSwitch: (name: string, enabled: boolean) => void;
+  trans: TranslationBundle;
+}
+
+function Servers({ servers, onSwitch, trans }: IServersProps): JSX.Element {
+  const { allowed, file, problem } = servers;
+  if (!allowed) {
+    const text = trans.__('You cannot use MCP servers of your own here. Ask your administrator.');
+    return <div style={NOTE}>{text}</div>;
+  }
+  return (
+    <>
+      <ul style={PLAIN}>
+        {servers.servers.map(server => (
+          <Server key={server.name} server={server} onSwitch={onSwitch} trans={trans} />
+        ))}
+      </ul>
+      {problem !== '' && (
+        <div style={ERROR} role="alert">
+          {trans.__('%1 cannot be used: %2.', file, problem)}
+        </div>
+      )}
+      <div style={NOTE}>
+        {trans.__('They are configured in %1, in the format of other MCP clients.', file)}
+      </div>
+    </>
+  );
+}
+
+interface IServerProps {
+  server: ServerStatus;
+  onSwitch: (name: string, enabled: boolean) => void;
+  trans: TranslationBundle;
+}
+
+function Server({ server, onSwitch, trans }: IServerProps): JSX.Element {
+  const { name, place, enabled, state, problem, tools } = server;
+  return (
+    <li style={{ padding: '3px 0' }}>
+      <label style={ROW}>
+        <input
+          type="checkbox"
+          checked={enabled}
+          onChange={event => onSwitch(name, event.currentTarget.checked)}
+        />
+        <span style={GROW}>
+          {visible(name)} <span style={NOTE}>{visible(place)}</span>
+        </span>
+        <span style={NOTE}>
+          {!enabled
+            ? trans.__('Off')
+            : state === 'failed'
+              ? trans.__('Not started')
+              : state === 'ready'
+                ? trans.__('Ready')
+                : trans.__('Starts with your next message')}
+        </span>
+      </label>
+      {problem !== '' && <div style={{ ...ERROR, ...GROW }}>{visible(problem)}</div>}
+      {tools.length > 0 && (
+        <details>
+          <summary>
+            {trans._n('%1 tool', '%1 tools', tools.length, tools.length.toLocaleString())}
+          </summary>
+          <ul style={PLAIN}>
+            {tools.map(tool => (
+              <li key={tool.name}>
+                <code>{visible(tool.name)}</code>{' '}
+                {tool.reads && <span style={NOTE}>{trans.__('only reads')}</span>}
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+    </li>
+  );
+}
+
+interface IApprovalsProps {
+  approvals: readonly StandingInfo[];
+  titleOf: (chat: string) => string | undefined;
+  onRemove: (id: string) => void;
+  trans: TranslationBundle;
+}
+
+function Approvals({ approvals, titleOf, onRemove, trans }: IApprovalsProps): JSX.Element {
+  if (approvals.length === 0) {
+    return <div style={NOTE}>{trans.__('None. What a mode asks about is asked each time.')}</div>;
+  }
+  return (
+    <ul style={PLAIN}>
+      {approvals.map(approval => {
+        const what = whatOf(approval, trans);
+        const where = whereOf(approval, titleOf, trans);
+        return (
+          <li key={approval.id} style={ROW}>
+            <span style={GROW}>
+              {what} <span style={NOTE}>{where}</span>
+            </span>
+            <button
+              type="button"
+              className="tk-Button"
+              aria-label={trans.__('Remove: %1, %2', what, where)}
+              onClick={() => onRemove(approval.id)}
+            >
+              {trans.__('Remove')}
+            </button>
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+function whatOf({ tool, effect }: StandingInfo, trans: TranslationBundle): string {
+  if (tool !== null) {
+    return visible(tool);
+  }
+  return effect === 'EXECUTE' ? trans.__('Run code') : trans.__('Edit notebooks');
+}
+
+function whereOf(
+  { notebook, caller, author, interface: kind }: StandingInfo,
+  titleOf: IProps['titleOf'],
+  trans: TranslationBundle
+): string {
+  if (notebook !== null) {
+    return trans.__('in %1, by all your chats and agents', visible(notebook));
+  }
+  const title = kind === 'chat' && caller !== null ? titleOf(caller) : undefined;
+  return title === undefined
+    ? trans.__('by %1', visible(author))
+    : trans.__('in the chat “%1”', title);
+}
+
+interface ILinkProps {
+  path: string;
+  onOpen: (path: string) => void;
+  trans: TranslationBundle;
+}
+
+function Link({ path, onOpen, trans }: ILinkProps): JSX.Element {
+  return (
+    <button
+      type="button"
+      className="tk-Link"
+      aria-label={trans.__('Open %1', path)}
+      onClick={() => onOpen(path)}
+    >
+      {path}
+    </button>
+  );
+}
+
+function problemOf(error: unknown): ErrorInfo {
+  return error instanceof ApiError
+    ? error.problem
+    : { code: 'failed', message: String(error), hint: '', retryable: false };
+}

@@ -1,0 +1,69 @@
+import { Dialog, ReactWidget } from '@jupyterlab/apputils';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { Message } from '@lumino/messaging';
+import type { JSX } from 'react';
+
+/** The content of the dialog. */
+class Body extends ReactWidget {
+  constructor(private readonly _element: JSX.Element) {
+    super();
+  }
+
+  protected render(): JSX.Element {
+    return this._element;
+  }
+}
+
+/** A dialog whose content handles Enter itself: it submits a form, or presses its buttons. */
+class ContentDialog extends Dialog<unknown> {
+  constructor(
+    options: Partial<Dialog.IOptions<unknown>>,
+    private readonly _content: Node
+  ) {
+    super(options);
+  }
+
+  override handleEvent(event: Event): void {
+    const isEnter = event.type === 'keydown' && (event as KeyboardEvent).key === 'Enter';
+    if (!isEnter || !this._content.contains(event.target as Node)) {
+      super.handleEvent(event);
+    }
+  }
+
+  protected override onAfterAttach(msg: Message): void {
+    super.onAfterAttach(msg);
+    // JupyterLab's 500 pixels cut the content in two.
+    (this.node.firstElementChild as HTMLElement).style.maxHeight = '90vh';
+    this._content.addEventListener('keydown', stop);
+  }
+
+  protected override onAfterDetach(msg: Message): void {
+    this._content.removeEventListener('keydown', stop);
+    super.onAfterDetach(msg);
+  }
+}
+
+/** Keep Enter from JupyterLab's shortcuts. */
+function stop(event: Event): void {
+  if ((event as KeyboardEvent).key === 'Enter') {
+    event.stopPropagation();
+  }
+}
+
+/**
+ * Show content that has buttons of its own in a dialog.
+ *
+ * @param render - Returns the content; takes a function that closes the dialog.
+ */
+export async function showContent(
+  title: string,
+  render: (close: () => void) => JSX.Element,
+  trans: TranslationBundle
+): Promise<void> {
+  const body = new Body(render(() => dialog.dispose()));
+  const dialog: Dialog<unknown> = new ContentDialog(
+    { title, body, buttons: [Dialog.cancelButton({ label: trans.__('Close') })] },
+    body.node
+  );
+  await dialog.launch();
+}

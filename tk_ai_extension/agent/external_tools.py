@@ -1,0 +1,260 @@
+"""Tools of the user's MCP servers in one chat.
+
+The extension calls the servers itself and offers their tools beside its own, so that a call is checked
+where it is made, whatever agent makes it, and no agent gets the variables of a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+
+from tk_ai_extension.agent.server_connection import ServerConnection
+from tk_ai_extension.agent.user_servers import ServerConfig, ServerTool, UserServers
+from tk_ai_extension.model.agent_errors import ServerFailed
+from tk_ai_extension.model.encoding import encodable, encodable_text
+from tk_ai_extension.model.errors import PermissionDenied, PermissionRequired, UnknownTool
+from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.permission_checks import argument_proposal
+from tk_ai_extension.tools.results import Image, Result
+from tk_ai_extension.workspace.permission_requests import Effect
+
+MAX_NAME = 50
+"""Maximum length of a tool's name: with a prefix, models accept 64 characters."""
+MAX_TEXT = 100_000
+"""Maximum length of a result, in characters."""
+MAX_DESCRIPTION = 8_000
+"""Maximum length of a description, in characters."""
+MAX_IMAGES = 10
+"""Maximum number of images of a result."""
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalTool:
+    """A tool of a server.
+
+    Attributes:
+        name: Its name in the chat: the server's, two underscores, the tool's.
+        tool: The server's description of it.
+        server: The server.
+        effect: READ if the server says that it only reads, else WRITE. Calls of either need approval;
+            see `PermissionPolicy.decision`.
+    """
+
+    name: str
+    tool: types.Tool
+    server: ServerConnection
+    effect: Effect
+
+    @property
+    def described(self) -> types.Tool:
+        """The description for the agent."""
+        return types.Tool(
+            name=self.name,
+            description=(self.tool.description or "")[:MAX_DESCRIPTION],
+            input_schema=self.tool.input_schema,
+            annotations=types.ToolAnnotations(read_only_hint=self.effect == "READ"),
+        )
+
+
+class ExternalResult(Result):
+    """The result of a call."""
+
+    text: str
+    failed: bool = False
+
+    def as_text(self) -> str:
+        """Return the text."""
+        return self.text
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the server says that the call failed."""
+        return self.failed
+
+
+class ExternalTools:
+    """The started servers of one chat, and their tools.
+
+    Args:
+        configs: The servers that were to be started.
+        connections: Those that have started, with their tools.
+        failures: The name of each other one, and why, without secrets.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[ServerConfig] = (),
+        connections: Iterable[tuple[ServerConnection, Sequence[types.Tool]]] = (),
+        failures: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self.configs = tuple(configs)
+        self.failures = tuple(failures)
+        self._connections = [connection for connection, _ in connections]
+        self._tools: dict[str, ExternalTool] = {}
+        for connection, tools in connections:
+            for tool in tools:
+                name = _name(connection.config.name, tool.name)
+                effect: Effect = "READ" if _reads(tool) else "WRITE"
+                self._tools.setdefault(name, ExternalTool(name, tool, connection, effect))
+
+    @classmethod
+    async def start(
+        cls, servers: UserServers, configs: Sequence[ServerConfig], folder: Path
+    ) -> ExternalTools:
+        """Start servers at once. One that does not start does not keep the others from it.
+
+        Args:
+            servers: Records how they have started.
+            configs: The servers.
+            folder: The working directory of their programs, which is empty.
+        """
+        failures = [(each.name, each.problem) for each in configs if each.problem]
+        usable = [each for each in configs if not each.problem]
+        if usable:
+            await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
+        connections = [ServerConnection(each, folder) for each in usable]
+        started: list[tuple[ServerConnection, Sequence[types.Tool]]] = []
+        try:
+            for connection in connections:
+                config = connection.config
+                try:
+                    tools = await connection.tools()
+                except ServerFailed as failed:
+                    failures.append((config.name, str(failed.message)))
+                    servers.started(config, str(failed.message), [])
+                    continue
+                started.append((connection, tools))
+                shown: list[ServerTool] = [
+                    {"name": each.name[:80], "reads": _reads(each)} for each in tools
+                ]
+                servers.started(config, "", shown)
+        except asyncio.CancelledError:
+            await asyncio.gather(*(each.close() for each in connections))
+            raise
+        return cls(configs, started, failures)
+
+    @property
+    def described(self) -> list[types.Tool]:
+        """The descriptions for the agent."""
+        return [each.described for each in self._tools.values()]
+
+    @property
+    def alive(self) -> bool:
+        """Whether all servers that have started still answer, as far as is known."""
+        return all(each.alive for each in self._connections)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tools
+
+    def get(self, name: str) -> ExternalTool:
+        """Return the tool of that name.
+
+        Raises:
+            UnknownTool: There is none.
+        """
+        try:
+            return self._tools[name]
+        except KeyError:
+            raise UnknownTool(f"Unknown tool `{name}`.") from None
+
+    async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> Result:
+        """Check the permission, asking the person if need be, and call a tool.
+
+        Raises:
+            PermissionDenied: The mode forbids it, or the person denied it.
+            ServerFailed: The server does not answer.
+            UnknownTool: There is no such tool.
+        """
+        tool = self.get(name)
+        given: dict[str, Any] = encodable(dict(arguments))
+        await self._permit(tool, given, context)
+        return _result(await tool.server.call(tool.tool.name, given))
+
+    async def close(self) -> None:
+        """End the servers."""
+        await asyncio.gather(*(each.close() for each in self._connections))
+
+    async def _permit(
+        self, tool: ExternalTool, arguments: Mapping[str, Any], context: ToolContext
+    ) -> None:
+        workspace, caller = context.workspace, context.caller
+        title = Sentence("call_server_tool", tool=tool.tool.name, server=tool.server.config.name)
+        proposal = argument_proposal(title, arguments)
+        try:
+            await workspace.policy.check(
+                caller,
+                tool.name,
+                tool.effect,
+                arguments=arguments,
+                proposal=proposal,
+                approver=context.approver,
+                scope="tool",
+            )
+        except (PermissionDenied, PermissionRequired) as refusal:
+            await workspace.journal.record(
+                caller,
+                "",
+                tool.name,
+                f"refused: {refusal.message}",
+                kind="refused",
+                state="failed",
+                note=refusal.code,
+            )
+            raise
+        if tool.effect != "READ":
+            await workspace.journal.record(caller, "", tool.name, str(title), kind="run")
+
+
+def _reads(tool: types.Tool) -> bool:
+    return tool.annotations is not None and tool.annotations.read_only_hint is True
+
+
+def _name(server: str, tool: str) -> str:
+    """Return a name that models accept, different for each tool.
+
+    >>> _name("files", "read.text")
+    'files__read_text'
+    >>> len(_name("files", "x" * 100)) == MAX_NAME
+    True
+    """
+    name = _UNSAFE.sub("_", f"{server}__{tool}")
+    if len(name) <= MAX_NAME:
+        return name
+    digest = hashlib.blake2b(tool.encode(), digest_size=4).hexdigest()
+    return f"{name[: MAX_NAME - 9]}_{digest}"
+
+
+def _result(answer: types.CallToolResult) -> ExternalResult:
+    texts: list[str] = []
+    images: list[Image] = []
+    for part in answer.content:
+        match part:
+            case types.TextContent():
+                texts.append(part.text)
+            case types.ImageContent(mime_type="image/png" | "image/jpeg") if (
+                len(images) < MAX_IMAGES
+            ):
+                images.append(Image(part.data, part.mime_type))
+            case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
+                texts.append(f"{resource.uri}:\n{resource.text}")
+            case types.ResourceLink():
+                texts.append(f"[resource {part.uri}]")
+            case _:
+                texts.append(f"[{part.type} left out]")
+    text = encodable_text("\n".join(texts))
+    if len(text) > MAX_TEXT:
+        text = f"{text[:MAX_TEXT]}\n[… {len(text) - MAX_TEXT:,} characters left out …]"
+    result = ExternalResult(text=text, failed=bool(answer.is_error))
+    result.with_images(tuple(images))
+    return result

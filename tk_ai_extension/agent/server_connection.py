@@ -1,0 +1,213 @@
+"""Connection to one MCP server of the user's, owned by one chat."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import mcp_types as types
+
+from tk_ai_extension import __version__
+from tk_ai_extension.agent.user_servers import ServerConfig
+from tk_ai_extension.model.agent_errors import ServerFailed
+from tk_ai_extension.model.sentences import Sentence
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
+
+logger = logging.getLogger(__name__)
+
+START = 30.0
+"""Timeout for a server to start and list its tools, in seconds."""
+CONNECT = 30.0
+"""Timeout for a connection to an address, in seconds."""
+READ = 300.0
+"""Timeout for an answer of an address to begin or to go on, in seconds."""
+MAX_TOOLS = 100
+"""Maximum number of tools of a server; further ones are not offered."""
+MAX_WHY = 500
+"""Maximum length of a reason, in characters."""
+_TAIL = 4_000
+
+
+class ServerConnection:
+    """A started server.
+
+    One task opens and closes the connection, as the SDK's contexts require; calls may come from any task.
+
+    Args:
+        config: How it is reached.
+        folder: The working directory of a program. It is empty: programs such as `npx` and Python read
+            files of the folder in which they start.
+        start: Timeout for the start, in seconds.
+    """
+
+    def __init__(self, config: ServerConfig, folder: Path, *, start: float = START) -> None:
+        self.config = config
+        self._folder = folder
+        self._start = start
+        self._stop = asyncio.Event()
+        self._session: ClientSession | None = None
+        self._ready: asyncio.Future[list[types.Tool]] = asyncio.get_running_loop().create_future()
+        self._errors = _Tail()
+        self._task = asyncio.create_task(self._run(), name="tk-ai MCP server of the user")
+        self._is_lost = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether it answers, as far as is known."""
+        return not self._task.done() and not self._is_lost
+
+    async def tools(self) -> list[types.Tool]:
+        """Wait until it has started, and return its tools.
+
+        Raises:
+            ServerFailed: It did not start; the message has no secrets.
+        """
+        return await asyncio.shield(self._ready)
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
+        """Call a tool. Cancelling it cancels the call in the server.
+
+        Raises:
+            ServerFailed: The server has ended, or refused the call.
+        """
+        from mcp.shared.exceptions import MCPError
+
+        if self._session is None or not self.alive:
+            raise ServerFailed(Sentence("server_ended", server=self.config.name))
+        try:
+            return await self._session.call_tool(tool, dict(arguments))
+        except MCPError as error:
+            self._is_lost = error.error.code == types.CONNECTION_CLOSED
+            why = self._shown(error.error.message)
+        except (OSError, RuntimeError, ValueError) as error:
+            why = self._shown(str(error) or type(error).__name__)
+        raise ServerFailed(Sentence("server_failed", server=self.config.name, why=why))
+
+    async def close(self) -> None:
+        """End the server."""
+        self._stop.set()
+        if not self._ready.done():
+            self._task.cancel()
+        await asyncio.wait((self._task,))
+
+    async def _run(self) -> None:
+        try:
+            await self._serve()
+        except asyncio.CancelledError:
+            self._fail("it was stopped")
+            raise
+        except BaseExceptionGroup as group:
+            self._fail(_reason(group))
+        except Exception as error:  # noqa: BLE001 - a server must not break the chat
+            self._fail(_reason(error))
+        finally:
+            self._errors.close()
+
+    async def _serve(self) -> None:
+        from mcp import ClientSession
+
+        async with AsyncExitStack() as stack:
+            read, write = await self._connect(stack)
+            about = types.Implementation(name="tk-ai-extension", version=__version__)
+            session = await stack.enter_async_context(ClientSession(read, write, client_info=about))
+            async with asyncio.timeout(self._start):
+                await session.initialize()
+                found = await _all_tools(session)
+            self._session = session
+            if not self._ready.done():
+                self._ready.set_result(found)
+            await self._stop.wait()
+
+    async def _connect(self, stack: AsyncExitStack) -> tuple[Any, Any]:
+        config = self.config
+        if config.url:
+            import httpx2
+            from mcp.client.streamable_http import streamable_http_client
+
+            timeout = httpx2.Timeout(CONNECT, read=READ)
+            client = await stack.enter_async_context(
+                httpx2.AsyncClient(headers=dict(config.headers), timeout=timeout)
+            )
+            return await stack.enter_async_context(
+                streamable_http_client(config.url, http_client=client)
+            )
+        from mcp.client.stdio import StdioServerParameters, stdio_client
+
+        parameters = StdioServerParameters(
+            command=config.command, args=[*config.args], env=dict(config.env), cwd=self._folder
+        )
+        with os.fdopen(self._errors.open(), "w", encoding="utf-8") as errors:
+            return await stack.enter_async_context(stdio_client(parameters, errors))
+
+    def _fail(self, why: str) -> None:
+        said = self._errors.last_line()
+        shown = self._shown(f"{why} ({said})" if said else why)
+        logger.info("The MCP server %s: %s", self.config.name, shown)
+        if not self._ready.done():
+            self._ready.set_exception(ServerFailed(shown))
+            # Nobody may be waiting for it any more.
+            self._ready.exception()
+
+    def _shown(self, text: str) -> str:
+        return self.config.redact(" ".join(text.split())).rstrip(".")[:MAX_WHY]
+
+
+class _Tail:
+    """The end of what a program writes to its standard error."""
+
+    def __init__(self) -> None:
+        self._text = b""
+        self._reader: threading.Thread | None = None
+
+    def open(self) -> int:
+        """Return the descriptor to write to; the reader ends with the last one that has it."""
+        source, target = os.pipe()
+
+        def read() -> None:
+            with os.fdopen(source, "rb", buffering=0) as pipe:
+                while piece := pipe.read(65_536):
+                    self._text = (self._text + piece)[-_TAIL:]
+
+        self._reader = threading.Thread(target=read, name="tk-ai MCP server stderr", daemon=True)
+        self._reader.start()
+        return target
+
+    def last_line(self) -> str:
+        """Return the last line so far."""
+        lines = self._text.decode("utf-8", "replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+    def close(self) -> None:
+        """Release the text."""
+        self._text = b""
+
+
+async def _all_tools(session: ClientSession) -> list[types.Tool]:
+    found: list[types.Tool] = []
+    cursor: str | None = None
+    while len(found) < MAX_TOOLS:
+        page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+        found += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return found[:MAX_TOOLS]
+
+
+def _reason(error: BaseException) -> str:
+    """Return why a server did not start."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    if isinstance(error, FileNotFoundError):
+        return "the program was not found"
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip()
