@@ -19,7 +19,7 @@ LIMIT = 60_000
 
 LATER = {
     "connect": 8_000,
-    "context": 7_000,
+    "context": 8_000,
     "diff-editor": 20_000,
     "history": 3_000,
     "notebook": 4_000,
