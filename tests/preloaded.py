@@ -198,6 +198,8 @@ def for_interpreter(environment: Any) -> dict[str, str]:
 
 def preload() -> None:
     """Import everything."""
+    # The debugger would write a note about Python's own frozen modules.
+    os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
     names = [*IMPORTED]
     for package in PACKAGES:
         folders = importlib.import_module(package).__path__

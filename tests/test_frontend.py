@@ -19,12 +19,12 @@ LIMIT = 60_000
 
 LATER = {
     "connect": 8_000,
-    "context": 8_000,
+    "context": 7_000,
     "diff-editor": 20_000,
     "history": 3_000,
     "notebook": 4_000,
     "self-test": 5_000,
-    "sentences": 7_000,
+    "sentences": 8_000,
     "setup": 4_500,
     "turn": 5_000,
 }

@@ -18,6 +18,12 @@ from tests.browser.lab import DEADLINE, Lab
 
 BOTH = pytest.mark.parametrize("collaboration", [False, True], ids=["alone", "collaboration"])
 """Stories that are the same without jupyter-collaboration and with it."""
+ALONE_FIRST = pytest.mark.parametrize(
+    "collaboration",
+    [False, pytest.param(True, marks=pytest.mark.soak)],
+    ids=["alone", "collaboration"],
+)
+"""What the page alone decides: with jupyter-collaboration it is tried in the soak."""
 
 SOURCES = """
 () => {

@@ -15,9 +15,9 @@ from playwright.async_api import Locator, Page, Route, expect
 from tests.browser.agents import NOTEBOOK, Agent, Open, write_cells
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab
+from tests.browser.open_notebook import ALONE_FIRST
 from tests.browser.other_origin import OtherOrigin
 
-BOTH = pytest.mark.parametrize("collaboration", [True, False], ids=["collaboration", "alone"])
 LOADED = (
     "() => [...document.querySelectorAll('.jp-Notebook img')].filter(each => each.naturalWidth)"
 )
@@ -57,7 +57,7 @@ def button(cell: Locator, other_origin: OtherOrigin) -> Locator:
     return cell.get_by_role("button", name=f"Load images from {other_origin.host}", exact=True)
 
 
-@BOTH
+@ALONE_FIRST
 @pytest.mark.proves("threat:remote-pictures")
 async def test_images_in_an_agents_cell_are_blocked_until_the_change_is_kept(
     open_lab: OpenLab, other_origin: OtherOrigin, collaboration: bool
@@ -130,7 +130,7 @@ async def test_a_person_loads_what_is_blocked_by_a_button_that_names_the_host(
     assert "/3.png" not in other_origin.asked
 
 
-@BOTH
+@ALONE_FIRST
 @pytest.mark.proves("threat:remote-pictures")
 async def test_a_notebook_that_no_agent_wrote_looks_as_ever(
     open_lab: OpenLab, other_origin: OtherOrigin, collaboration: bool

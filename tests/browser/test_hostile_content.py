@@ -11,7 +11,7 @@ from playwright.async_api import Dialog, Page, Request, expect
 from tests.browser.agents import NOTEBOOK, Agent, Open, write_cells
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
-from tests.browser.open_notebook import save
+from tests.browser.open_notebook import ALONE_FIRST, save
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
 
 AWAY = "http://elsewhere.invalid"
@@ -147,7 +147,7 @@ async def test_nor_what_a_file_is_called_and_what_tools_and_outputs_say_in_the_p
     await watch.nothing()
 
 
-@pytest.mark.parametrize("collaboration", [True, False], ids=["collaboration", "alone"])
+@ALONE_FIRST
 @pytest.mark.proves("threat:html")
 async def test_nor_what_an_agent_writes_into_the_notebook_that_is_open_and_shows_there(
     open_lab: OpenLab, collaboration: bool
@@ -180,7 +180,7 @@ async def test_nor_what_an_agent_writes_into_the_notebook_that_is_open_and_shows
     await watch.nothing()
 
 
-@pytest.mark.parametrize("collaboration", [True, False], ids=["collaboration", "alone"])
+@ALONE_FIRST
 @pytest.mark.proves("threat:html")
 async def test_outputs_of_an_agents_run_in_a_trusted_cell_are_not_trusted(
     open_lab: OpenLab, collaboration: bool

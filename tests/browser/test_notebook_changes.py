@@ -12,6 +12,7 @@ from playwright.async_api import expect
 from tests.browser.agents import NOTEBOOK, Agent, Open, gate, write_cells
 from tests.browser.conftest import OpenLab, shared
 from tests.browser.lab import DEADLINE, Lab
+from tests.browser.open_notebook import ALONE_FIRST
 from tests.browser.pictures import picture
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
 
@@ -48,10 +49,7 @@ async def begin(open_lab: OpenLab, model: ScriptedModel | None = None, **options
     return lab
 
 
-BOTH = pytest.mark.parametrize("collaboration", [True, False], ids=["collaboration", "alone"])
-
-
-@BOTH
+@ALONE_FIRST
 async def test_changed_cells_are_marked_with_who_and_when_and_the_diff(
     open_lab: OpenLab, collaboration: bool
 ) -> None:
@@ -220,7 +218,7 @@ async def test_a_view_that_was_closed_leaves_nothing_behind_at_the_cells(lab: La
     assert not [text for text in logged if "TypeError" in text]
 
 
-@BOTH
+@ALONE_FIRST
 async def test_one_cell_is_taken_back_and_then_all_the_others(
     open_lab: OpenLab, collaboration: bool
 ) -> None:

@@ -142,7 +142,8 @@ async def test_undone_cells_of_a_change_are_no_longer_reported(
     (stands,) = await person.changes(notebook)
     assert [cell["cell"] for cell in stands["cells"]] == ["prints00"]
     _, answer = await person.undo(**undo)
-    assert answer["undone"][0] == {"notebook": notebook, "cells": ["prints00"], "left": []}
+    undone = {"notebook": notebook, "cells": ["prints00"], "left": [], "stayed": []}
+    assert answer["undone"][0] == undone
     assert sources(jp_root_dir) == before
     assert await person.changes(notebook) == []
 
