@@ -6,12 +6,16 @@ import asyncio
 import json
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from itertools import chain, groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
+import zmq
 from hypothesis import HealthCheck, settings
+from jupyter_client.multikernelmanager import MultiKernelManager
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
@@ -71,6 +75,29 @@ def preloaded_processes(temporary_folder: None) -> Iterator[None]:
     """Servers, kernels and `nb` are forked from a process that has imported their modules."""
     with pytest.MonkeyPatch.context() as patch:
         preloaded.install(patch)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forgotten_kernel_managers() -> Iterator[None]:
+    """Terminate the ZeroMQ contexts of kernel managers that are garbage in threads of their own.
+
+    The garbage collector may find a manager before the sockets of its context, which the context does not
+    know any more: to terminate it then waits for them for ever, in any thread, and so does the test.
+    """
+
+    def terminate_in_thread(manager: Any) -> None:
+        context = manager.context if manager._created_context else None
+        if context is not None and not context.closed:
+            # It does not terminate itself: it would wait, too.
+            context._shadow = True
+            for socket in list(context._sockets):
+                socket.close(linger=0)
+            term = zmq.Context.shadow(context.underlying).term
+            threading.Thread(target=term, name="zmq_term", daemon=True).start()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MultiKernelManager, "__del__", terminate_in_thread)
         yield
 
 
