@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, create_model
 from typing_extensions import TypedDict, get_type_hints
 
 from tk_ai_extension.agent import events
+from tk_ai_extension.agent.chat_setup import ChatSetupInfo
 from tk_ai_extension.agent.code_requests import (
     CompletedCode,
     CompletionRequest,
@@ -37,7 +38,7 @@ from tk_ai_extension.server.permission_models import (
     StandingInfo,
     StandingList,
 )
-from tk_ai_extension.server.setup_models import ChatSetupInfo, PromptList, ServerSwitch
+from tk_ai_extension.server.setup_models import PromptList, ServerSwitch
 from tk_ai_extension.server.turn_models import (
     ChatChange,
     ChatChanges,

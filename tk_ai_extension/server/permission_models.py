@@ -12,19 +12,6 @@ from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcom
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE
 from tk_ai_extension.workspace.standing_approvals import StandingInfo
 
-__all__ = [
-    "Answered",
-    "PermissionAnswer",
-    "PermissionEvent",
-    "PermissionInfo",
-    "PermissionList",
-    "PermissionRequested",
-    "PermissionSettled",
-    "PermissionsWaiting",
-    "StandingInfo",
-    "StandingList",
-]
-
 
 class PermissionAnswer(BaseModel):
     """A person's answer; with `deny` an optional message to the caller."""

@@ -7,10 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from tk_ai_extension.agent.chat_setup import ChatSetupInfo
 from tk_ai_extension.agent.prompts import PromptInfo
-
-__all__ = ["ChatSetupInfo", "PromptList", "ServerSwitch"]
 
 
 class ServerSwitch(BaseModel):
