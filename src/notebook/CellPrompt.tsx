@@ -139,7 +139,8 @@ export function PromptView({ cell, propose, typed, trans, onClose }: IProps): JS
   const hint = useId();
   useEffect(() => {
     if (typed?.isDisposed === false) {
-      setText((typed.node as HTMLTextAreaElement).value.trimEnd());
+      // Enter cannot send before the prompt is there.
+      setText((typed.node as HTMLTextAreaElement).value.replace(/\n+$/, ''));
       typed.dispose();
     }
     box.current?.focus();

@@ -205,7 +205,7 @@ def _fields(session: Session, run: Run, seconds: float) -> dict[str, Any]:
 COMMANDS = (
     Command(
         "run",
-        "Runs code in the notebook's kernel; or a whole notebook from the top, in a kernel of its own.",
+        "Run code in the notebook's kernel; or a whole notebook from the top, in a kernel of its own.",
         _configure,
         _run,
         (

@@ -255,7 +255,7 @@ def _counted(outputs: tuple[Json, ...], count: int | None) -> tuple[Json, ...]:
 COMMANDS = (
     Command(
         "verify",
-        "Runs notebooks in fresh kernels and compares their outputs with the stored ones.",
+        "Run notebooks in fresh kernels and compare their outputs with the stored ones.",
         _configure,
         _run,
         (
