@@ -14,7 +14,6 @@ import contextlib
 import ctypes
 import gc
 import importlib
-import importlib.util
 import json
 import os
 import pkgutil
@@ -79,6 +78,8 @@ MAX_REQUEST = 1_000_000
 
 PATH: list[str] = []
 """`sys.path` without the working directory."""
+FINDERS: list[Any] = []
+"""What found modules before the fork."""
 
 
 class Preloaded:
@@ -272,7 +273,7 @@ def become(request: dict[str, Any]) -> str:
     sys.orig_argv = argv
     _write_command_line(argv)
     _open_streams()
-    for name in RELOADED:
+    for name in RELOADED if argv[module] != "tk_ai_extension.cli" else ():
         if name in sys.modules:
             importlib.reload(sys.modules[name])
     for name in FORGOTTEN & sys.modules.keys():
@@ -280,10 +281,9 @@ def become(request: dict[str, Any]) -> str:
         if package in sys.modules:
             vars(sys.modules[package]).pop(own, None)
         del sys.modules[name]
-    # What has been installed since is found, too.
-    sys.path_importer_cache.clear()
-    if importlib.util.find_spec("ipykernel_launcher") is None:
-        sys.stderr.write(f"No module is found in {sys.path} by {sys.meta_path}.\n")
+    # What has been installed since is found, too. To free what is known would copy it first.
+    FINDERS.append(sys.path_importer_cache)
+    sys.path_importer_cache = {}
     return argv[module]
 
 
