@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,9 +104,9 @@ class ExternalTools:
         self._tools: dict[str, ExternalTool] = {}
         for connection, tools in connections:
             for tool in tools:
-                name = _name(connection.config.name, tool.name)
+                name = _name(connection.config.name, tool.name, self._tools)
                 effect: Effect = "READ" if _reads(tool) else "WRITE"
-                self._tools.setdefault(name, ExternalTool(name, tool, connection, effect))
+                self._tools[name] = ExternalTool(name, tool, connection, effect)
 
     @classmethod
     async def start(
@@ -220,16 +220,18 @@ def _reads(tool: types.Tool) -> bool:
     return tool.annotations is not None and tool.annotations.read_only_hint is True
 
 
-def _name(server: str, tool: str) -> str:
+def _name(server: str, tool: str, taken: Container[str] = ()) -> str:
     """Return a name that models accept, different for each tool.
 
     >>> _name("files", "read.text")
     'files__read_text'
+    >>> _name("files", "read_text", taken={"files__read_text"})
+    'files__read_text_4a7a8bca'
     >>> len(_name("files", "x" * 100)) == MAX_NAME
     True
     """
     name = _UNSAFE.sub("_", f"{server}__{tool}")
-    if len(name) <= MAX_NAME:
+    if len(name) <= MAX_NAME and name not in taken:
         return name
     digest = hashlib.blake2b(tool.encode(), digest_size=4).hexdigest()
     return f"{name[: MAX_NAME - 9]}_{digest}"
