@@ -1,38 +1,45 @@
 /* Written by scripts/typescript.py, from the models of the server's routes. */
 /** A cell of the notebook, with its outputs and their pictures. */
 export interface CellAttachment {
+  title?: string | null;
   kind: 'cell';
   cell: string;
 }
 /** The error of a cell, with its traceback. */
 export interface ErrorAttachment {
+  title?: string | null;
   kind: 'error';
   cell: string;
 }
 /** A text file below the root. */
 export interface FileAttachment {
+  title?: string | null;
   kind: 'file';
   path: string;
 }
 /** The list of a folder's files, without its subfolders' files. */
 export interface FolderAttachment {
+  title?: string | null;
   kind: 'folder';
   path: string;
 }
 /** An image. */
 export interface ImageAttachment {
+  title?: string | null;
   kind: 'image';
   mime: 'image/png' | 'image/jpeg' | 'image/gif' | 'image/webp';
   data: string;
 }
 /** One output of a cell, or all, with its images. */
 export interface OutputAttachment {
+  title?: string | null;
   kind: 'output';
   cell: string;
   output?: number | null;
 }
 /** Text that the person selected in a cell or a file, as it was then. */
 export interface SelectionAttachment {
+  title?: string | null;
   kind: 'selection';
   text: string;
   cell?: string | null;
@@ -71,6 +78,7 @@ export interface Variable {
  * A variable of the notebook's kernel: its type and value; of a table its columns and first rows.
  */
 export interface VariableAttachment {
+  title?: string | null;
   kind: 'variable';
   name: string;
 }

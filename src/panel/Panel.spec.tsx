@@ -357,7 +357,7 @@ describe('the suggestions', () => {
     expect(screen.queryByRole('listbox')).toBeNull();
     fireEvent.keyDown(box(), { key: 'Enter' });
     await stage.settle();
-    expect(stage.sent[0]?.attachments).toEqual([{ kind: 'cell', cell: 'y' }]);
+    expect(stage.sent[0]?.attachments).toEqual([{ kind: 'cell', cell: 'y', title: 'Cell 2' }]);
   });
 
   it('are commands by /, and go with Escape', async () => {

@@ -93,7 +93,8 @@ describe('a message that is sent again', () => {
     expect(sent[1]).toMatchObject({ ...first, message: 'Why?', attachments: [FILE.attachment] });
     expect(sent[2]).toMatchObject({ ...first, message: 'Continue.' });
     expect(sent[2]).not.toHaveProperty('attachments');
-    expect(model.draft.attached).toEqual([{ ...FILE, notebook: 'a.ipynb' }]);
+    const attachment = { ...FILE.attachment, title: FILE.label };
+    expect(model.draft.attached).toEqual([{ ...FILE, attachment, notebook: 'a.ipynb' }]);
   });
 
   it('is put into the message box if a reload lost its attachments', async () => {

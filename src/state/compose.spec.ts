@@ -44,9 +44,13 @@ describe('a message', () => {
     const cell = { label: 'Cell 1', attachment: { kind: 'cell', cell: 'x' } } as const;
     const file = { label: 'b.csv', attachment: { kind: 'file', path: 'b.csv' } } as const;
     const draft = { ...BLANK, text: 'Why?', attached: [cell, file] };
-    expect(messageOf(draft, null, OPTIONS).attachments).toEqual([file.attachment]);
+    expect(messageOf(draft, null, OPTIONS).attachments).toEqual([
+      { ...file.attachment, title: 'b.csv' }
+    ]);
     const other = { ...draft, attached: [{ ...cell, notebook: 'b.ipynb' }, cell] };
-    expect(messageOf(other, SEEN, OPTIONS).attachments).toEqual([cell.attachment]);
+    expect(messageOf(other, SEEN, OPTIONS).attachments).toEqual([
+      { ...cell.attachment, title: 'Cell 1' }
+    ]);
   });
 });
 

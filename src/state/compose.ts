@@ -71,6 +71,9 @@ export const BLANK: IDraft = {
 
 export const NOTHING: Compose = { kind: 'new', draft: BLANK, kept: null };
 
+/** Maximum length of an attachment's title, which the server checks. */
+const MAX_TITLE = 200;
+
 /** Maximum number of attachments of a message. */
 export const MAX_ATTACHED = 20;
 /** Maximum number of selected cells of a message. */
@@ -176,7 +179,7 @@ export function messageOf(
   if (draft.attached.length > 0) {
     message.attachments = draft.attached
       .filter(each => goesWith(each, message.notebook))
-      .map(each => each.attachment);
+      .map(({ attachment, label: title }) => ({ ...attachment, title: title.slice(0, MAX_TITLE) }));
   }
   return message;
 }

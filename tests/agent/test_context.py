@@ -83,7 +83,7 @@ async def test_attachments_go_along(talk: Talk, harness: ToolHarness) -> None:
         talk,
         notebook="a.ipynb",
         attachments=[
-            {"kind": "cell", "cell": "1"},
+            {"kind": "cell", "cell": "1", "title": "Cell 2"},
             {"kind": "file", "path": "notes.txt"},
             {"kind": "file", "path": "../outside.txt"},
             {
@@ -98,7 +98,7 @@ async def test_attachments_go_along(talk: Talk, harness: ToolHarness) -> None:
     assert "Attached file ../outside.txt: " in seen
     kept = await talk.chats.events(USER, (await talk.chats.list(USER))[0][0].id)
     assert of_kind(kept, "message")[0]["attachments"] == [
-        *("cell 1", "notes.txt", "../outside.txt", "picture")
+        *("Cell 2", "notes.txt", "../outside.txt", "picture")
     ]
     blocks = talk.model.requests[-1].messages[0]["content"]
     # The CLI may add a word about the picture's size.

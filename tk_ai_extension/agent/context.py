@@ -226,7 +226,7 @@ class _ContextReader:
                     return "Attached picture", (Image("".join(data.split()), mime),)
         except ToolError as error:
             label = attachment.label
-            self.notices.append(_unread(label, error))
+            self.notices.append(_unread(attachment.shown, error))
             kind = "" if attachment.kind in {"cell", "output", "error"} else f"{attachment.kind} "
             return f"Attached {kind}{label}: {error.message}", ()
 

@@ -51,7 +51,22 @@ class ConnectRequest(_Strict):
     project: _Short = ""
 
 
-class CellAttachment(_Strict):
+class _Attachment(_Strict):
+    title: Annotated[str | None, Field(max_length=200)] = None
+    """What the page calls it; the server's label if omitted."""
+
+    @property
+    def label(self) -> str:
+        """Short label, with addresses that tools accept."""
+        raise NotImplementedError
+
+    @property
+    def shown(self) -> str:
+        """What a person sees."""
+        return self.title or self.label
+
+
+class CellAttachment(_Attachment):
     """A cell of the notebook, with its outputs and their pictures."""
 
     kind: Literal["cell"]
@@ -63,7 +78,7 @@ class CellAttachment(_Strict):
         return f"cell {self.cell}"
 
 
-class OutputAttachment(_Strict):
+class OutputAttachment(_Attachment):
     """One output of a cell, or all, with its images."""
 
     kind: Literal["output"]
@@ -78,7 +93,7 @@ class OutputAttachment(_Strict):
         return f"output{number} of cell {self.cell}"
 
 
-class ErrorAttachment(_Strict):
+class ErrorAttachment(_Attachment):
     """The error of a cell, with its traceback."""
 
     kind: Literal["error"]
@@ -90,7 +105,7 @@ class ErrorAttachment(_Strict):
         return f"error of cell {self.cell}"
 
 
-class VariableAttachment(_Strict):
+class VariableAttachment(_Attachment):
     """A variable of the notebook's kernel: its type and value; of a table its columns and first rows."""
 
     kind: Literal["variable"]
@@ -110,7 +125,7 @@ class VariableAttachment(_Strict):
         return self.name
 
 
-class FolderAttachment(_Strict):
+class FolderAttachment(_Attachment):
     """The list of a folder's files, without its subfolders' files."""
 
     kind: Literal["folder"]
@@ -123,7 +138,7 @@ class FolderAttachment(_Strict):
         return f"{self.path.rstrip('/')}/"
 
 
-class SelectionAttachment(_Strict):
+class SelectionAttachment(_Attachment):
     """Text that the person selected in a cell or a file, as it was then."""
 
     kind: Literal["selection"]
@@ -157,7 +172,7 @@ class SelectionAttachment(_Strict):
         return f"{self.lines} of {self.path or f'cell {self.cell}'}"
 
 
-class FileAttachment(_Strict):
+class FileAttachment(_Attachment):
     """A text file below the root."""
 
     kind: Literal["file"]
@@ -169,7 +184,7 @@ class FileAttachment(_Strict):
         return self.path
 
 
-class ImageAttachment(_Strict):
+class ImageAttachment(_Attachment):
     """An image."""
 
     kind: Literal["image"]

@@ -158,7 +158,7 @@ class ChatSession:
                 message.notebook,
                 self._services.workspace.policy.mode(caller),
                 message.model,
-                [attachment.label for attachment in message.request.attachments],
+                [attachment.shown for attachment in message.request.attachments],
                 len(self._waiting) + (self._turn is not None),
                 message.request.active_cell,
                 message.replaces[0] if message.replaces else None,
