@@ -58,7 +58,7 @@ def main() -> int:
     if not tests:
         print("No test takes such a picture.", file=sys.stderr)
         return 2
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-m", "", *tests]
     environment = {**os.environ, "PICTURES": str(FOLDER)}
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 

@@ -23,7 +23,7 @@ ALONE_FIRST = pytest.mark.parametrize(
     [False, pytest.param(True, marks=pytest.mark.soak)],
     ids=["alone", "collaboration"],
 )
-"""What the page alone decides: with jupyter-collaboration it is tried in the soak."""
+"""What the page alone decides, or others prove as well: with jupyter-collaboration, it is for the soak."""
 
 SOURCES = """
 () => {

@@ -11,6 +11,7 @@ from tests.browser.agents import NOTEBOOK, Agent, Open, gate, write_cells
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import DEADLINE, DIALOG, Lab
 from tests.browser.open_notebook import (
+    ALONE_FIRST,
     BOTH,
     HAS,
     RAN,
@@ -115,7 +116,7 @@ async def test_a_person_types_on_while_claude_inserts_edits_and_runs_and_each_un
     await expect(page.locator(DIALOG)).to_have_count(0)
 
 
-@BOTH
+@ALONE_FIRST
 @pytest.mark.proves("ext:rtc", "ext:panel", "fault:tab-lost")
 async def test_a_reload_in_the_middle_of_a_turn_and_of_its_cell_loses_nothing(
     open_lab: OpenLab, model: ScriptedModel, collaboration: bool
@@ -151,7 +152,7 @@ async def test_a_reload_in_the_middle_of_a_turn_and_of_its_cell_loses_nothing(
     await expect(page.locator(DIALOG)).to_have_count(0)
 
 
-@BOTH
+@ALONE_FIRST
 @pytest.mark.proves("ext:rtc", "ext:panel", "fault:tab-lost")
 async def test_a_browser_that_is_offline_in_a_turn_shows_all_of_it_when_it_is_back(
     open_lab: OpenLab, model: ScriptedModel, collaboration: bool

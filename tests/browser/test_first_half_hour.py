@@ -69,6 +69,8 @@ async def widen(lab: Lab, width: int) -> None:
     await lab.page.mouse.up()
 
 
+# Other tests prove each part of it.
+@pytest.mark.soak
 @pytest.mark.real_cli
 async def test_a_first_half_hour_with_the_panel(lab: Lab, model: ScriptedModel) -> None:
     await expect(lab.log.get_by_role("button", name="Explain this notebook")).to_be_visible()

@@ -58,6 +58,7 @@ SCRIPT = """
 from IPython.display import HTML
 HTML("<script>window.{name} = 1</script>" + "by " + "{name}")
 """
+CALL = ToolUse("list_cells")
 COMMANDS = "[data-commandlinker-command]"
 NAME = "<img src=x onerror=window.pwned=1>.ipynb"
 
@@ -102,11 +103,14 @@ async def test_nothing_that_a_model_says_runs_or_fetches_anything(
     lab: Lab, model: ScriptedModel, watch: Watch
 ) -> None:
     write_notebook(lab.server.root / "sales.ipynb", "1")
-    model.add(*(Answer.of(f"{text}\n\nPiece {place}.") for place, text in enumerate(CORPUS)))
+    # Each piece is a message of its own, so that none is inside of what another one begins.
+    model.add(*(Answer.of(f"{text}\n\nPiece {place}.", CALL) for place, text in enumerate(CORPUS)))
+    model.add(Answer.of("All is said."))
     await lab.open("sales.ipynb")
     await lab.show_panel()
+    await lab.say("\n\n".join(["<b onclick='window.pwned = 1'>Say</b>", *CORPUS]))
+    await expect(lab.log.get_by_text("All is said.")).to_be_visible()
     for place in range(len(CORPUS)):
-        await lab.say(f"<b onclick='window.pwned = 1'>Say</b> {CORPUS[place]}")
         await expect(lab.log.get_by_text(f"Piece {place}.", exact=False).first).to_be_visible()
     for link in await lab.log.locator("a").all():
         assert not (await link.get_attribute("href") or "").startswith("javascript:")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import expect
 
-from tests.browser.axe import panel_violations
+from tests.browser.axe import violations
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, answer, armed, write_notebook
 from tk_ai_extension.testing.scripted_model import (
@@ -38,7 +38,7 @@ async def test_a_message_is_answered_with_what_was_done_and_axe_finds_nothing_wr
     )
     await lab.open("sales.ipynb")
     await lab.show_panel()
-    assert await panel_violations(lab) == []
+    assert await violations(lab.page, ".tk-Chat") == []
     await lab.say("What is in it?")
 
     await expect(lab.log.get_by_text("It has one cell.")).to_be_visible()
@@ -53,15 +53,15 @@ async def test_a_message_is_answered_with_what_was_done_and_axe_finds_nothing_wr
 
     question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
     await expect(question).to_be_visible()
-    assert await panel_violations(lab) == []
+    assert await violations(lab.page, ".tk-Chat") == []
     await answer(question, "Approve")
     await expect(lab.panel.get_by_role("group", name="Changes")).to_be_visible()
     for summary in await lab.panel.locator("summary").all():
         await summary.click()
-    assert await panel_violations(lab) == []
+    assert await violations(lab.page, ".tk-Chat") == []
     await lab.panel.get_by_role("button", name="History").click()
     await expect(lab.panel.get_by_role("region", name="History")).to_be_visible()
-    assert await panel_violations(lab) == []
+    assert await violations(lab.page, ".tk-Chat") == []
 
 
 async def test_a_reload_in_the_middle_of_an_answer_loses_nothing(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import expect
 
-from tests.browser.axe import panel_violations
+from tests.browser.axe import panel_violations, violations
 from tests.browser.lab import Lab, write_notebook
 from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
@@ -51,7 +51,7 @@ async def test_a_turn_is_steered_reviewed_as_one_diff_and_restored(
     await lab.panel.get_by_role("button", name="Restore to here").click()
     restore = lab.panel.get_by_role("button", name="Restore", exact=True)
     await expect(restore).to_be_focused()
-    assert await panel_violations(lab) == []
+    assert await violations(lab.page, ".tk-Chat") == []
     await restore.press("Enter")
 
     await expect(lab.panel.get_by_text("Restored to before this message.")).to_be_visible()

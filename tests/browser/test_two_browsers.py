@@ -20,10 +20,18 @@ from tests.browser.open_notebook import (
     opened,
     reads,
     saved,
+    shown,
     types,
 )
 from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
+OPEN = """
+path => {
+  const { commands, shell } = window.jupyterapp;
+  shell.currentWidget.dispose();
+  return commands.execute('docmanager:open', { path }).then(() => null);
+}
+"""
 DIRTY = "() => window.jupyterapp.shell.currentWidget.content.model.dirty"
 TRUSTED = "place => window.jupyterapp.shell.currentWidget.content.widgets[place].model.trusted"
 FAR_DOWN = """
@@ -58,6 +66,12 @@ PLACES = """
 """
 
 
+async def opens(page: Page, path: str) -> None:
+    """Opens a notebook in a page in the place of the one that is open."""
+    await page.evaluate(OPEN, path)
+    await shown(page, path)
+
+
 async def another(lab: Lab, path: str) -> Page:
     """The same notebook in a browser of its own."""
     assert lab.page.context.browser is not None
@@ -71,13 +85,22 @@ async def another(lab: Lab, path: str) -> Page:
 
 @BOTH
 @pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
-async def test_both_see_what_an_agent_does_and_the_one_who_types_loses_nothing(
+async def test_both_see_what_an_agent_does_and_nobody_loses_what_they_type(
     open_lab: OpenLab, collaboration: bool
 ) -> None:
     lab = await open_lab(collaboration=collaboration)
     write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
     first = await opened(lab, "n.ipynb")
     second = await another(lab, "n.ipynb")
+    await one_types(lab, first, second)
+    if not collaboration:
+        await one_looks(lab, first, second)
+    # What follows may leave a notebook that each page has differently.
+    await both_type(lab, first, second, collaboration=collaboration)
+
+
+async def one_types(lab: Lab, first: Page, second: Page) -> None:
+    """One person types; both see that and what an agent does."""
     await types(first, 0, "  # typed")
     await reads(lab, "n.ipynb", "# typed")
     await call(lab, "overwrite_cell", notebook="n.ipynb", cell=1, source="b = 3")
@@ -94,29 +117,25 @@ async def test_both_see_what_an_agent_does_and_the_one_who_types_loses_nothing(
     await saved(lab, "n.ipynb", expected)
 
 
-@BOTH
-@pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
-async def test_two_who_type_are_merged_or_the_agent_gets_an_error(
-    open_lab: OpenLab, collaboration: bool
-) -> None:
-    lab = await open_lab(collaboration=collaboration)
-    write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
-    first = await opened(lab, "n.ipynb")
-    second = await another(lab, "n.ipynb")
+async def both_type(lab: Lab, first: Page, second: Page, *, collaboration: bool) -> None:
+    """Two people who type are merged, or the agent gets an error."""
+    write_notebook(lab.server.root / "both.ipynb", "a = 1", "b = 2")
+    for page in (first, second):
+        await opens(page, "both.ipynb")
     await types(first, 0, "  # one")
     await types(second, 1, "  # two")
     both = ["a = 1  # one", "b = 2  # two"]
     if collaboration:
-        await reads(lab, "n.ipynb", "# one")
-        await reads(lab, "n.ipynb", "# two")
-        await call(lab, "insert_cell", notebook="n.ipynb", source="c = 3", index=2)
+        await reads(lab, "both.ipynb", "# one")
+        await reads(lab, "both.ipynb", "# two")
+        await call(lab, "insert_cell", notebook="both.ipynb", source="c = 3", index=2)
         for page in (first, second):
             await page.wait_for_function(HAS, arg=[*both, "c = 3"])
     else:
         await second.wait_for_function(DIRTY)
-        await changed_twice(lab, "n.ipynb")
+        await changed_twice(lab, "both.ipynb")
         refused = await call(
-            lab, "insert_cell", status=409, notebook="n.ipynb", source="c = 3", index=2
+            lab, "insert_cell", status=409, notebook="both.ipynb", source="c = 3", index=2
         )
         assert refused["error"]["code"] == "open_twice"
         assert await first.evaluate(SOURCES) == [both[0], "b = 2"]
@@ -125,20 +144,19 @@ async def test_two_who_type_are_merged_or_the_agent_gets_an_error(
         await no_dialog(page)
 
 
-@pytest.mark.proves("ext:rtc")
-async def test_the_one_who_only_looks_stays_where_they_are(open_lab: OpenLab) -> None:
-    lab = await open_lab()
-    write_notebook(lab.server.root / "n.ipynb", *(f"x = {n}\n" * 4 for n in range(40)))
-    first = await opened(lab, "n.ipynb")
-    second = await another(lab, "n.ipynb")
+async def one_looks(lab: Lab, first: Page, second: Page) -> None:
+    """Who only looks stays where they are."""
+    write_notebook(lab.server.root / "long.ipynb", *(f"x = {n}\n" * 4 for n in range(40)))
+    for page in (first, second):
+        await opens(page, "long.ipynb")
     await second.evaluate(FAR_DOWN, 30)
     top, before = await second.evaluate(TOP, 30), await second.evaluate(STATE)
     assert before["scrolled"] > 0
     await types(first, 0, "# typed")
-    await reads(lab, "n.ipynb", "# typed")
-    await call(lab, "overwrite_cell", notebook="n.ipynb", cell=30, source="x = 'changed'\n" * 4)
-    await call(lab, "execute_cell", notebook="n.ipynb", cell=39)
-    await call(lab, "insert_cell", notebook="n.ipynb", source="last", index=40)
+    await reads(lab, "long.ipynb", "# typed")
+    await call(lab, "overwrite_cell", notebook="long.ipynb", cell=30, source="x = 'changed'\n" * 4)
+    await call(lab, "execute_cell", notebook="long.ipynb", cell=39)
+    await call(lab, "insert_cell", notebook="long.ipynb", source="last", index=40)
     sources = [f"x = {n}\n" * 4 for n in range(40)]
     sources[0] += "# typed"
     sources[30] = "x = 'changed'\n" * 4
