@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tornado.web import HTTPError
 
-from tk_ai_extension.agent.imports import gc_paused
+from tk_ai_extension.agent.threaded_imports import gc_paused
 from tk_ai_extension.model.callers import owner
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import Sentence
-from tk_ai_extension.server.bridge import AsgiExchange
+from tk_ai_extension.server.asgi import AsgiExchange
 from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.kernel_chat_server import JsonLineConnection, KernelChatServer
 from tk_ai_extension.server.lazy import Lazy

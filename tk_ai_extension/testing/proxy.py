@@ -14,7 +14,7 @@ Rewrite = Callable[[bytes], bytes]
 
 
 @dataclass
-class Request:
+class ProxiedConnection:
     """One connection: its request and all later data."""
 
     line: str
@@ -51,7 +51,7 @@ class Proxy:
         self._connections: set[asyncio.Task[None]] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
-        self.requests: list[Request] = []
+        self.requests: list[ProxiedConnection] = []
         """Requests that were forwarded or refused."""
         self.refusals: list[Refusal] = []
         self.rewrite: Rewrite = _as_it_is
@@ -118,7 +118,7 @@ class Proxy:
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        request = Request(head.partition(b"\r\n")[0].decode())
+        request = ProxiedConnection(head.partition(b"\r\n")[0].decode())
         self.requests.append(request)
         async with self._arrived:
             self._arrived.notify_all()

@@ -15,9 +15,9 @@ from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import KernelDied, ToolError
 from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution, ExecutionRequest
-from tk_ai_extension.workspace.bridge import Answer
 from tk_ai_extension.workspace.python_sessions import TOO_OFTEN, PythonSession, PythonSessions
 from tk_ai_extension.workspace.runs import Run, Step
+from tk_ai_extension.workspace.tool_bridge import Answer
 
 logger = logging.getLogger(__name__)
 
@@ -192,7 +192,7 @@ def _end(step: Step, execution: Execution) -> None:
 @cache
 def _source() -> str:
     """Return the source of the module `tool_bridge`."""
-    return files("tk_ai_extension.workspace").joinpath("bridge_client.py").read_text("utf-8")
+    return files("tk_ai_extension.workspace").joinpath("tool_bridge_client.py").read_text("utf-8")
 
 
 def _entering(variables: Mapping[str, str]) -> str:

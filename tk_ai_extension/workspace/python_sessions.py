@@ -24,8 +24,8 @@ from tk_ai_extension.model.errors import (
     is_out_of_files,
 )
 from tk_ai_extension.model.sentences import Sentence
-from tk_ai_extension.workspace.bridge import ToolBridge
 from tk_ai_extension.workspace.notices import Notices
+from tk_ai_extension.workspace.tool_bridge import ToolBridge
 
 logger = logging.getLogger(__name__)
 

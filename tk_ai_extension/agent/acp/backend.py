@@ -21,7 +21,7 @@ from tk_ai_extension.agent.acp.process import AgentProcess
 from tk_ai_extension.agent.acp.session import AcpSession
 from tk_ai_extension.agent.backend import SessionConfig
 from tk_ai_extension.agent.environment import secrets_of
-from tk_ai_extension.agent.imports import gc_paused
+from tk_ai_extension.agent.threaded_imports import gc_paused
 from tk_ai_extension.model.agent_errors import AgentUnavailable
 
 if TYPE_CHECKING:

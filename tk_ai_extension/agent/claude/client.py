@@ -32,7 +32,7 @@ from tk_ai_extension.agent.claude.process import started_by_launcher, without
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.claude.translator import CostMeter, Translator
 from tk_ai_extension.agent.environment import inherited
-from tk_ai_extension.agent.imports import gc_paused
+from tk_ai_extension.agent.threaded_imports import gc_paused
 from tk_ai_extension.agent.tool_server import SERVER, build_tool_server
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.json_values import Json

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 from tk_ai_extension.agent.claude.sources import ADDRESS, KEYS, OAUTH
-from tk_ai_extension.agent.imports import gc_paused
+from tk_ai_extension.agent.threaded_imports import gc_paused
 from tk_ai_extension.model.agent_errors import ModelFailed
 from tk_ai_extension.model.encoding import loads
 from tk_ai_extension.model.json_values import Json

@@ -6,7 +6,7 @@ import asyncio
 
 from tk_ai_extension.mcp import GONE, TURN
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.server.bridge import AsgiExchange
+from tk_ai_extension.server.asgi import AsgiExchange
 from tk_ai_extension.server.handlers.handler import TkAIHandler, allowed
 from tk_ai_extension.server.users import username
 

@@ -10,7 +10,7 @@ from tornado.iostream import StreamClosedError
 
 from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.model.sentences import Sentence
-from tk_ai_extension.server.bridge import send_at_once
+from tk_ai_extension.server.asgi import send_at_once
 from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.users import username
 

@@ -24,7 +24,6 @@ from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.execution_results import ExecutionResult, follow
 from tk_ai_extension.tools.parameters import Wait
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.workspace.bridge import Answer
 from tk_ai_extension.workspace.python_runs import (
     PythonCallContext,
     PythonStep,
@@ -37,6 +36,7 @@ from tk_ai_extension.workspace.python_sessions import (
     reset_in_progress,
 )
 from tk_ai_extension.workspace.runs import Run
+from tk_ai_extension.workspace.tool_bridge import Answer
 from tk_ai_extension.workspace.workspace import Workspace
 
 CellState = Literal["pending", "running", "complete", "error"]
