@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -10,9 +11,16 @@ from playwright.async_api import Locator, Page, expect
 from tests.browser.agents import Open
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, armed, write_notebook
+from tests.proofs import ROOT
 from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 OTHER_MODEL = "claude-scripted-2"
+AGENT = (sys.executable, str(ROOT / "tests" / "agent" / "acp" / "example_agent.py"))
+"""The command of an agent that repeats what it is sent."""
+CONFIG = f"""
+c.TkAIExtensionApp.chat_models = [{OTHER_MODEL!r}]
+c.TkAIExtensionApp.acp_agents = {{"example": {{"command": {AGENT!r}, "title": "Example Agent"}}}}
+"""
 FAR = 120
 """How many presses of Tab lead around the page at most."""
 
@@ -66,7 +74,7 @@ async def test_everything_is_done_by_the_keyboard_alone(
     lab = await open_lab(
         model,
         own=True,
-        config=f"c.TkAIExtensionApp.chat_models = [{OTHER_MODEL!r}]\n",
+        config=CONFIG,
         permissions=["clipboard-read", "clipboard-write"],
     )
     write_notebook(lab.server.root / "sales.ipynb", "first = 1", "second = 2", "1 / 0")
@@ -80,6 +88,7 @@ async def test_everything_is_done_by_the_keyboard_alone(
     await finds(lab, keys)
     await marks(lab, keys, model)
     await asks(lab, keys, model)
+    await asks_another_agent(lab, keys)
 
 
 async def writes(lab: Lab, keys: Keys, model: ScriptedModel) -> None:
@@ -327,4 +336,21 @@ async def asks(lab: Lab, keys: Keys, model: ScriptedModel) -> None:
     await expect(lab.log.get_by_text("Fixed.")).to_be_visible()
     await keys.command("Explain Cells with Claude")
     await expect(lab.log.get_by_text("A cell.")).to_be_visible()
+    await expect(lab.message_box).to_be_focused()
+
+
+async def asks_another_agent(lab: Lab, keys: Keys) -> None:
+    """Chooses an agent of the Agent Client Protocol for a new chat, and gets its answer."""
+    await keys.press("Control+Alt+N")
+    await expect(lab.message_box).to_be_focused()
+    answerer = lab.panel.get_by_label("Model", exact=True)
+    await keys.go(answerer)
+    await keys.type("Example Agent")
+    await expect(answerer).to_have_value("example")
+    await keys.back(lab.message_box)
+    await keys.type("Are you there?")
+    await keys.press("Enter")
+    answer = lab.log.get_by_role("group", name="Message").last
+    await expect(answer.locator(".tk-Answer")).to_contain_text("Example Agent")
+    await expect(answer.locator(".tk-Answer")).to_contain_text("Are you there?")
     await expect(lab.message_box).to_be_focused()
