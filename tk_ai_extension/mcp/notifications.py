@@ -68,9 +68,9 @@ _STATE = "tk_ai.log_level"
 
 
 class ClientLog:
-    """``logging/setLevel`` in a session, the request's own level in the protocol without them.
+    """Log messages for a client, from the level that it has set; none for one that has set no level.
 
-    Nothing is sent to a client that did not set a level.
+    It sets the level by ``logging/setLevel`` in a session, and in the request in a protocol without sessions.
     """
 
     async def set_level(
