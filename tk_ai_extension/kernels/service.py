@@ -228,8 +228,10 @@ class JupyterKernels(KernelService[LocalKernel]):
     async def _restart(self, kernel_id: str) -> None:
         await self._kernel(kernel_id).settled()
         self._kernel(kernel_id)
+        is_alive = await ensure_async(self._manager.get_kernel(kernel_id).is_alive())
         try:
-            await self._ask_for_restart(kernel_id)
+            # The request to shut down that a dead kernel does not read would reach its successor.
+            await self._ask_for_restart(kernel_id, now=not is_alive)
         except asyncio.InvalidStateError:
             log.info("Another client restarted kernel %s at the same time", kernel_id)
         except (OSError, RuntimeError) as error:
