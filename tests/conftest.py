@@ -112,6 +112,14 @@ pytest.register_assert_rewrite("tk_ai_extension.testing")
 
 
 @pytest.fixture
+def jp_environ(jp_environ: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of pytest-jupyter without its PYTHONPATH: a kernel with another one is not forked."""
+    monkeypatch.delenv("PYTHONPATH")
+    if (own := preloaded.Popen.environment.get("PYTHONPATH")) is not None:
+        monkeypatch.setenv("PYTHONPATH", own)
+
+
+@pytest.fixture
 async def jp_asyncio_loop() -> asyncio.AbstractEventLoop:
     """The loop on which pytest-jupyter's server lives: the one that runs the test.
 

@@ -4,8 +4,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jupyter_server.serverapp import ServerApp
 
 from tests import preloaded
 
@@ -50,3 +52,18 @@ def test_another_search_path_is_another_interpreter(tmp_path: Path) -> None:
     was_forked, printed = run(tmp_path, PYTHONPATH=str(tmp_path))
     assert not was_forked
     assert printed.startswith("customized\n")
+
+
+async def test_a_kernel_of_a_server_in_this_process_is_forked(
+    jp_serverapp: ServerApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forked: list[object] = []
+    before = preloaded.Preloaded.fork
+
+    def fork(self: preloaded.Preloaded, *arguments: Any) -> int:
+        forked.append(arguments)
+        return before(self, *arguments)
+
+    monkeypatch.setattr(preloaded.Preloaded, "fork", fork)
+    await jp_serverapp.kernel_manager.start_kernel()
+    assert len(forked) == 1

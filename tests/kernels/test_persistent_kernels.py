@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.kernels import persistent_host
 from tests.kernels.conftest import TIMEOUTS
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
@@ -30,32 +31,16 @@ from tk_ai_extension.testing.executor_bench import (
     submit,
 )
 
-HOST = """
-import asyncio, json, sys
-from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
-from tk_ai_extension.kernels.service import JupyterKernels
-from tk_ai_extension.model.executions import ExecutionRequest
-
-async def main(folder):
-    manager = PersistentMappingKernelManager(connection_dir=folder, adopt_on_start=False)
-    kernels = JupyterKernels(manager, capture_stderr=False)
-    kernel_id = await kernels.start("python3")
-    events = kernels.executor(kernel_id).execute(kernel_id, ExecutionRequest("kept = 41"))
-    last = [event async for event in events][-1]
-    assert last.status == "ok", last
-    print(json.dumps([kernel_id, (await kernels.info(kernel_id)).pid]), flush=True)
-    if sys.stdin.readline().strip() == "leave":
-        await kernels.close()
-        manager.detach()
-
-asyncio.run(main(sys.argv[1]))
-"""
+ROOT = Path(__file__).parents[2]
 
 
 async def left_by_a_host(folder: Path, end: str) -> tuple[str, int]:
     """The id and the process of a kernel whose host has been killed, or has left it."""
     host = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", HOST, str(folder), stdin=-1, stdout=-1
+        *(sys.executable, "-m", persistent_host.__name__, str(folder)),
+        cwd=ROOT,
+        stdin=-1,
+        stdout=-1,
     )
     assert host.stdin is not None
     assert host.stdout is not None
