@@ -186,22 +186,17 @@ class Nb:
         """Ends what still runs of this project."""
         while running := self.processes(below=True):
             # Hosts first: they start kernels again that were killed.
-            hosts = [
-                each
-                for each in running
-                if "tk_ai_extension.server.headless" in each.info["cmdline"]
-            ]
-            for process in hosts or running:
+            host = "tk_ai_extension.server.headless"
+            running.sort(key=lambda each: host not in each.info["cmdline"])
+            for process in running:
                 # Not waited for: the system may take seconds to reap it, and has no command line of it
                 # any more.
                 with suppress(psutil.NoSuchProcess):
                     process.send_signal(signal.SIGKILL)
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> dict[str, str]:
-    """An environment whose Jupyter folders are the test's own, with this one's kernelspecs."""
-    home = tmp_path / "home"
+def environment_in(home: Path) -> dict[str, str]:
+    """An environment whose Jupyter folders are below a folder, with this one's kernelspecs."""
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -210,8 +205,13 @@ def home(tmp_path: Path) -> dict[str, str]:
     for name in ("data", "runtime", "config"):
         (home / name).mkdir(parents=True)
         environment[f"JUPYTER_{name.upper()}_DIR"] = str(home / name)
-    environment |= {"HOME": str(home), "IPYTHONDIR": str(home / "ipython"), "TERM": "dumb"}
-    return environment
+    return environment | {"HOME": str(home), "IPYTHONDIR": str(home / "ipython"), "TERM": "dumb"}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    """An environment whose Jupyter folders are the test's own."""
+    return environment_in(tmp_path / "home")
 
 
 @pytest.fixture
@@ -220,6 +220,19 @@ def nb(tmp_path: Path, home: dict[str, str]) -> Iterator[Nb]:
     root = tmp_path / "project"
     root.mkdir()
     command = Nb(root, home)
+    yield command
+    command.end()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nb]:
+    """`nb` in one project of a module's tests: its host and kernels go on from one to the next.
+
+    Each test writes its notebook anew, and leaves the host running.
+    """
+    folder = tmp_path_factory.mktemp("shared")
+    (folder / "project").mkdir()
+    command = Nb(folder / "project", environment_in(folder / "home"))
     yield command
     command.end()
 

@@ -123,21 +123,50 @@ def open_tab(server: ServerProcess) -> None:
     urllib.request.urlopen(request, timeout=30).close()
 
 
-async def test_a_notebook_that_is_open_in_a_server_without_the_extension_is_left_alone(
-    nb: Nb, stranger: ServerProcess
+@pytest.mark.proves("nb:collaborate")
+async def test_a_server_without_the_extension_or_that_cannot_be_asked_is_not_taken_for_gone(
+    nb: Nb, stranger: ServerProcess, subtests: pytest.Subtests
 ) -> None:
-    path = nb.notebook("a.ipynb", "1")
+    path = nb.notebook("a.ipynb", "x = 1")
     await asyncio.to_thread(open_tab, stranger)
     before = path.read_bytes()
-    refused = await asyncio.to_thread(nb, "insert", "0", "2", "-n", "a.ipynb", status=2)
-    assert "open_elsewhere" in refused.err
-    assert path.read_bytes() == before
+
+    async def refused() -> str:
+        ended = await asyncio.to_thread(nb, "insert", "0", "2", "-n", "a.ipynb", status=2)
+        assert "open_elsewhere" in ended.err
+        assert path.read_bytes() == before
+        return ended.err
+
+    with subtests.test("it says that the notebook is open"):
+        await refused()
+    with subtests.test("it does not let us in"):
+        # As a server with a password writes it.
+        rewrite_entry(stranger, token="")
+        assert "nb open NOTEBOOK --server URL" in await refused()
+        assert "x = 1" in (await asyncio.to_thread(nb, "read", "a.ipynb")).out
+    with subtests.test("it cannot be understood"):
+        # It waits for more than a TLS client sends.
+        nb.environment["NB_ANSWER_TIMEOUT"] = "1"
+        rewrite_entry(stranger, url=stranger.url.replace("http:", "https:"))
+        await refused()
+        await asyncio.to_thread(nb, "read", "a.ipynb")
 
 
-async def test_a_server_that_is_gone_leaves_its_notebooks_to_the_next_process(
+async def test_what_is_said_of_servers_that_are_gone_leads_nowhere(
     beside: Nb, server: ServerProcess
 ) -> None:
+    # A server of this user that is gone, and one that answers for none of ours.
+    entry = json.loads(next((server.home / "runtime").glob("jpserver-*.json")).read_text())
+    gone = {**entry, "url": "http://127.0.0.1:1/", "root_dir": str(beside.root)}
+    runtime = Path(beside.environment["JUPYTER_RUNTIME_DIR"])
+    (runtime / f"jpserver-{os.getpid()}.json").write_text(json.dumps(gone))
     beside.notebook("a.ipynb", "1")
+    try:
+        # They do not send the command in circles.
+        assert "1 cells" in (await asyncio.to_thread(beside, "cells", "a.ipynb")).out
+    finally:
+        (runtime / f"jpserver-{os.getpid()}.json").unlink()
+    # One that is killed leaves its notebooks to the next process.
     await server.stop(9)
     await asyncio.to_thread(beside, "insert", "0", "2", "-n", "a.ipynb")
     assert len(beside.read("a.ipynb").cells) == 2
@@ -196,37 +225,6 @@ async def test_a_notebook_that_is_open_elsewhere_is_read_and_not_run(
         refused = await asyncio.to_thread(nb, *words, status=2)
         assert "open_elsewhere" in refused.err
     assert path.read_bytes() == before
-
-
-@pytest.mark.proves("nb:collaborate")
-async def test_a_server_that_does_not_let_us_in_is_not_taken_for_gone(
-    nb: Nb, stranger: ServerProcess
-) -> None:
-    # As a server with a password writes it.
-    rewrite_entry(stranger, token="")
-    path = nb.notebook("a.ipynb", "x = 1")
-    await asyncio.to_thread(open_tab, stranger)
-    before = path.read_bytes()
-    refused = await asyncio.to_thread(nb, "insert", "0", "2", "-n", "a.ipynb", status=2)
-    assert "open_elsewhere" in refused.err
-    assert "nb open NOTEBOOK --server URL" in refused.err
-    assert path.read_bytes() == before
-    assert "x = 1" in (await asyncio.to_thread(nb, "read", "a.ipynb")).out
-
-
-@pytest.mark.proves("nb:collaborate")
-async def test_a_server_that_cannot_be_understood_is_not_taken_for_gone(
-    nb: Nb, stranger: ServerProcess
-) -> None:
-    # It waits for more than a TLS client sends.
-    nb.environment["NB_ANSWER_TIMEOUT"] = "1"
-    rewrite_entry(stranger, url=stranger.url.replace("http:", "https:"))
-    path = nb.notebook("a.ipynb", "x = 1")
-    before = path.read_bytes()
-    refused = await asyncio.to_thread(nb, "insert", "0", "2", "-n", "a.ipynb", status=2)
-    assert "open_elsewhere" in refused.err
-    assert path.read_bytes() == before
-    await asyncio.to_thread(nb, "read", "a.ipynb")
 
 
 @pytest.mark.proves("nb:collaborate")
@@ -348,18 +346,3 @@ async def test_a_notebook_below_is_that_of_the_server_of_its_folder(
     await asyncio.to_thread(nb, "cell", "0", "-n", path)
     await asyncio.to_thread(nb, "edit", "0", "-", "-n", path, stdin="x = 2\n")
     assert nb.read(path).cells[0].source == "x = 2"
-
-
-async def test_servers_in_each_others_place_do_not_send_a_command_in_circles(
-    beside: Nb, server: ServerProcess
-) -> None:
-    # A server of this user that is gone, and one that answers for none of ours.
-    entry = json.loads(next((server.home / "runtime").glob("jpserver-*.json")).read_text())
-    gone = {**entry, "url": "http://127.0.0.1:1/", "root_dir": str(beside.root)}
-    runtime = Path(beside.environment["JUPYTER_RUNTIME_DIR"])
-    (runtime / f"jpserver-{os.getpid()}.json").write_text(json.dumps(gone))
-    beside.notebook("a.ipynb", "1")
-    try:
-        assert "1 cells" in (await asyncio.to_thread(beside, "cells", "a.ipynb")).out
-    finally:
-        (runtime / f"jpserver-{os.getpid()}.json").unlink()

@@ -97,7 +97,16 @@ async def test_a_message_is_answered_and_what_was_done_stands_in_the_notebook(
     assert "chat_not_found" in refused.err
 
 
-async def test_events_are_lines_of_json_for_programs(chatting: Nb, model: ScriptedModel) -> None:
+async def test_where_nobody_can_be_asked_the_answer_is_no_and_events_are_json_for_programs(
+    chatting: Nb, model: ScriptedModel
+) -> None:
+    model.add(Answer.of(INSERT), Answer.of("I may not."))
+    ended = await run(chatting, "chat", "-n", "a.ipynb", "Set x.")
+    assert ended.out == "I may not.\n"
+    assert "nobody can be asked here" in ended.err
+    assert "+x = 1" in ended.err
+    assert len(chatting.read("a.ipynb").cells) == 1
+
     model.add(Answer.of(INSERT), Answer.of("Done."))
     ended = await run(chatting, "chat", "-n", "a.ipynb", "--mode", "edit", "Set x.", "--json")
     events = events_of(ended)
@@ -107,17 +116,6 @@ async def test_events_are_lines_of_json_for_programs(chatting: Nb, model: Script
     assert {"tool_call", "tool_result", "cell_change", "text"} <= set(kinds)
     assert (events[-1]["end"], events[-1]["text"]) == ("done", "Done.")
     assert ended.err == ""
-
-
-async def test_where_nobody_can_be_asked_the_answer_is_no(
-    chatting: Nb, model: ScriptedModel
-) -> None:
-    model.add(Answer.of(INSERT), Answer.of("I may not."))
-    ended = await run(chatting, "chat", "-n", "a.ipynb", "Set x.")
-    assert ended.out == "I may not.\n"
-    assert "nobody can be asked here" in ended.err
-    assert "+x = 1" in ended.err
-    assert len(chatting.read("a.ipynb").cells) == 1
 
 
 async def test_failures_are_reported_with_a_status(chatting: Nb, model: ScriptedModel) -> None:
@@ -313,7 +311,7 @@ async def test_a_dialogue_goes_on_in_one_chat_until_it_is_ended(
     assert len(await chats(chatting)) == 1
 
 
-async def test_a_question_is_answered_by_a_key(
+async def test_in_a_dialogue_a_key_answers_a_question_yes_carries_out_a_plan_and_ctrl_c_stops_and_ends(
     screen: Screen, chatting: Nb, model: ScriptedModel
 ) -> None:
     model.add(Answer.of(INSERT), Answer.of("Added."), Answer.of(INSERT), Answer.of("Not added."))
@@ -331,12 +329,22 @@ async def test_a_question_is_answered_by_a_key(
     await screen.until("Not added.")
     assert [cell.source for cell in chatting.read("a.ipynb").cells] == ["6 * 7", "x = 1"]
 
+    insert = ToolUse("insert_cell", {"source": "y = 1"})
+    model.add(Answer.of("I would set y."), Answer.of(insert), Answer.of("Set."))
+    await screen.until("ask> ")
+    screen.type("/mode plan\n")
+    await screen.until("plan> ")
+    screen.type("Set y.\n")
+    await screen.until("Carry it out")
+    await screen.until("no? ")
+    screen.type("yes\n")
+    await screen.until("Set.")
+    await screen.until("plan> ")
+    assert chatting.read("a.ipynb").cells[-1].source == "y = 1"
 
-async def test_ctrl_c_stops_the_turn_and_at_the_prompt_the_dialogue(
-    screen: Screen, model: ScriptedModel
-) -> None:
     held = Held(Answer.of(COUNTED), after=3)
     model.add(held)
+    screen.type("/mode ask\n")
     await screen.until("ask> ")
     screen.type("Count.\n")
     await screen.until("One")
@@ -346,22 +354,6 @@ async def test_ctrl_c_stops_the_turn_and_at_the_prompt_the_dialogue(
     screen.process.send_signal(signal.SIGINT)
     async with asyncio.timeout(DEADLINE):
         assert await screen.process.wait() == 0
-
-
-async def test_a_plan_is_carried_out_when_the_person_says_so(
-    screen: Screen, chatting: Nb, model: ScriptedModel
-) -> None:
-    model.add(Answer.of("I would set x."), Answer.of(INSERT), Answer.of("Set."))
-    await screen.until("ask> ")
-    screen.type("/mode plan\n")
-    await screen.until("plan> ")
-    screen.type("Set x.\n")
-    await screen.until("Carry it out")
-    await screen.until("no? ")
-    screen.type("yes\n")
-    await screen.until("Set.")
-    await screen.until("plan> ")
-    assert chatting.read("a.ipynb").cells[-1].source == "x = 1"
 
 
 async def test_a_host_that_is_shut_down_ends_what_it_was_asked_and_leaves_nothing(

@@ -56,19 +56,19 @@ async def test_two_projects_never_meet(nb: Nb, other: Nb) -> None:
 
 
 @pytest.mark.proves("nb:persist")
-async def test_a_terminal_that_is_closed_leaves_its_cell_running(nb: Nb) -> None:
-    await opened(nb, "import time\nprint('began', flush=True)\ntime.sleep(1.5)\nprint('ended')")
-    process, screen = await in_terminal(nb, "exec", "0")
+async def test_a_terminal_that_is_closed_leaves_its_cell_running(shared: Nb) -> None:
+    await opened(shared, "import time\nprint('began', flush=True)\ntime.sleep(1.5)\nprint('ended')")
+    process, screen = await in_terminal(shared, "exec", "0")
     await shows(screen, b"began")
     os.close(screen)  # SIGHUP to who is in it
     await process.wait()
-    await asyncio.to_thread(nb, "run", "1")  # its turn comes after the cell's end
-    assert nb.read("a.ipynb").cells[0].outputs[0].text == "began\nended\n"
+    await asyncio.to_thread(shared, "run", "1")  # its turn comes after the cell's end
+    assert shared.read("a.ipynb").cells[0].outputs[0].text == "began\nended\n"
 
 
-async def test_ctrl_c_interrupts_the_cell_and_shows_how_it_ended(nb: Nb) -> None:
-    await opened(nb, "import time\nprint('began', flush=True)\ntime.sleep(60)")
-    process, screen = await in_terminal(nb, "exec", "0")
+async def test_ctrl_c_interrupts_the_cell_and_shows_how_it_ended(shared: Nb) -> None:
+    await opened(shared, "import time\nprint('began', flush=True)\ntime.sleep(60)")
+    process, screen = await in_terminal(shared, "exec", "0")
     await shows(screen, b"began")
     os.write(screen, b"\x03")
     assert b"interrupted" in await shows(screen, b"interrupted")
@@ -76,12 +76,12 @@ async def test_ctrl_c_interrupts_the_cell_and_shows_how_it_ended(nb: Nb) -> None
     os.close(screen)
 
 
-async def test_the_first_ctrl_c_in_a_pipe_interrupts_too(nb: Nb) -> None:
-    await opened(nb, "import time\nprint('began', flush=True)\ntime.sleep(60)")
-    process = await nb.start("exec", "0")
+async def test_the_first_ctrl_c_in_a_pipe_interrupts_too(shared: Nb) -> None:
+    await opened(shared, "import time\nprint('began', flush=True)\ntime.sleep(60)")
+    process = await shared.start("exec", "0")
     state = ""
     while state != "busy":
-        status = await asyncio.to_thread(nb, "kernel", "--json")
+        status = await asyncio.to_thread(shared, "kernel", "--json")
         state = status.json["kernel"]["state"]
     process.send_signal(signal.SIGINT)
     out, _ = await asyncio.wait_for(process.communicate(), 30)
@@ -148,17 +148,17 @@ def test_read_versions_and_open_notebooks_are_remembered_without_a_host(nb: Nb) 
 
 
 @pytest.mark.proves("text:round-trip", "nb:standard-file")
-def test_every_readable_notebook_goes_through_read_and_write_unchanged(nb: Nb) -> None:
-    nb.notebook("a.ipynb")
-    nb("open", "a.ipynb")
+def test_every_readable_notebook_goes_through_read_and_write_unchanged(shared: Nb) -> None:
+    shared.notebook("a.ipynb")
+    shared("open", "a.ipynb")
     through = 0
     sources = notebooks("real", "nbformat")
     for source in sources:
-        path = nb.root / source.name
+        path = shared.root / source.name
         path.write_bytes(source.read_bytes())
-        read = nb("read", str(path), "--budget", "2000000", status=None)
+        read = shared("read", str(path), "--budget", "2000000", status=None)
         if read.status == 0 and json.loads(source.read_bytes())["nbformat"] == 4:
-            nb("write", "-", "-n", str(path), stdin=read.out)
+            shared("write", "-", "-n", str(path), stdin=read.out)
             through += 1
         assert path.read_bytes() == source.read_bytes(), path.name
     assert through >= min(3, len(sources))

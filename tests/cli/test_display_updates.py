@@ -87,36 +87,43 @@ def test_a_display_that_a_later_cell_updates_is_updated_where_it_stands(
 
 
 @pytest.mark.proves("exec:display-elsewhere")
-def test_code_beside_the_notebook_updates_a_display_too_and_ends_with_the_newest(nb: Nb) -> None:
-    nb.notebook("a.ipynb", SHOW)
-    nb("exec", "0", "-n", "a.ipynb")
-    assert nb("run", MANY, "-n", "a.ipynb", "--json").json["runs"][0]["output"] == "end"
-    assert outputs(nb, 0) == ["299", "beside\n"]
+def test_code_beside_the_notebook_updates_a_display_too_and_ends_with_the_newest(
+    shared: Nb,
+) -> None:
+    shared.notebook("a.ipynb", SHOW)
+    shared("exec", "0", "-n", "a.ipynb")
+    assert shared("run", MANY, "-n", "a.ipynb", "--json").json["runs"][0]["output"] == "end"
+    assert outputs(shared, 0) == ["299", "beside\n"]
 
 
 @pytest.mark.proves("exec:display-elsewhere")
 @pytest.mark.parametrize("between", [["clear", "0"], ["restart"]], ids=" ".join)
-def test_outputs_that_are_others_by_now_are_left_alone(nb: Nb, between: list[str]) -> None:
-    nb.notebook("a.ipynb", SHOW, UPDATE)
-    nb("open", "a.ipynb")
-    nb("exec", "0")
-    nb(*between)
-    before = outputs(nb, 0)
-    nb("exec", "1")
-    assert outputs(nb, 0) == before
+def test_outputs_that_are_others_by_now_are_left_alone(shared: Nb, between: list[str]) -> None:
+    shared.notebook("a.ipynb", SHOW, UPDATE)
+    shared("open", "a.ipynb")
+    shared("exec", "0")
+    shared(*between)
+    before = outputs(shared, 0)
+    shared("exec", "1")
+    assert outputs(shared, 0) == before
 
 
 @pytest.mark.proves("exec:output-widget")
-def test_output_that_a_widget_captures_is_not_the_cells(nb: Nb) -> None:
-    nb.notebook("a.ipynb", WIDGET, CAPTURED, "with o: print('more')", "print(o.outputs, p.outputs)")
-    answer = nb("exec", "--all", "-n", "a.ipynb", "--json").json
-    assert outputs(nb, 1) == ["before\nbehind\n"]
-    assert outputs(nb, 2) == []
+def test_output_that_a_widget_captures_is_not_the_cells(shared: Nb) -> None:
+    shared.notebook(
+        "a.ipynb", WIDGET, CAPTURED, "with o: print('more')", "print(o.outputs, p.outputs)"
+    )
+    answer = shared("exec", "--all", "-n", "a.ipynb", "--json").json
+    assert outputs(shared, 1) == ["before\nbehind\n"]
+    assert outputs(shared, 2) == []
     assert [run["output"] for run in answer["runs"]][1:3] == ["before\nbehind", ""]
     # The kernel has them, as from any front end.
     for part in ("inside", "'shown'", "ZeroDivisionError", "more", "deeper"):
         assert part in answer["runs"][3]["output"]
-    for shown in (nb("exec", "1", "-n", "a.ipynb").out, nb.typed("exec", "1", "-n", "a.ipynb")):
+    for shown in (
+        shared("exec", "1", "-n", "a.ipynb").out,
+        shared.typed("exec", "1", "-n", "a.ipynb"),
+    ):
         assert "before\nbehind" in shown
         assert "inside" not in shown
 

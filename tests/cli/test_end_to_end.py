@@ -40,8 +40,9 @@ def test_a_notebook_from_nothing_to_results_in_separate_processes(nb: Nb) -> Non
 @pytest.mark.usefixtures("fresh_processes")
 @pytest.mark.proves("nb:persist")
 def test_a_host_that_is_killed_finds_its_kernels_again(nb: Nb) -> None:
+    nb.notebook("a.ipynb")
+    nb("add", "kept = 'state'", "-n", "a.ipynb")
     nb("open", "a.ipynb")
-    nb("run", "kept = 'state'")
     host = psutil.Process(nb.host)
     host.kill()
     host.wait(10)
@@ -77,36 +78,38 @@ def test_shutdown_stops_a_kernel_whose_host_was_killed_and_only_its_own(nb: Nb) 
 
 
 @pytest.mark.proves("nb:kernelspec")
-def test_a_notebook_of_another_language(nb: Nb) -> None:
-    nb("open", "shell.ipynb", "--kernel", "bash")
-    nb("insert", "0", "echo $((6 * 7))")
-    assert "42" in nb("exec", "0").out
-    assert nb.read("shell.ipynb").metadata.kernelspec.name == "bash"
+def test_a_notebook_of_another_language(shared: Nb) -> None:
+    shared("open", "shell.ipynb", "--kernel", "bash")
+    shared("insert", "0", "echo $((6 * 7))")
+    assert "42" in shared("exec", "0").out
+    assert shared.read("shell.ipynb").metadata.kernelspec.name == "bash"
 
 
-def test_several_cells_or_all_or_the_stale_ones_are_run(nb: Nb) -> None:
-    nb.notebook("a.ipynb", "x = 1", "y = x + 1", "1 / 0", "print(y)")
-    nb("open", "a.ipynb")
-    failed = nb("exec", "--all", "--json", status=1).json
+def test_several_cells_or_all_or_the_stale_ones_are_run(shared: Nb) -> None:
+    shared.notebook("a.ipynb", "x = 1", "y = x + 1", "1 / 0", "print(y)")
+    shared("open", "a.ipynb")
+    failed = shared("exec", "--all", "--json", status=1).json
     assert [run["status"] for run in failed["runs"]] == ["ok", "ok", "error"]
     assert failed["skipped"] == 1
-    assert "2" in nb("exec", "--all", "--keep-going", status=1).out
-    nb("cell", "0")
-    nb("edit", "0", "x = 41")
-    stale = nb("exec", "--stale", "--keep-going", "--json", status=None).json
+    assert "2" in shared("exec", "--all", "--keep-going", status=1).out
+    shared("cell", "0")
+    shared("edit", "0", "x = 41")
+    stale = shared("exec", "--stale", "--keep-going", "--json", status=None).json
     assert {run["index"] for run in stale["runs"]} >= {0, 1, 3}
-    assert "42" in nb("exec", "3").out
-    assert "42" in nb("exec", "0-1,3", "--restart", "--timeout", "60").out
+    assert "42" in shared("exec", "3").out
+    assert "42" in shared("exec", "0-1,3", "--restart", "--timeout", "60").out
 
 
 @pytest.mark.proves("nb:compact")
-def test_long_output_and_source_are_shortened(nb: Nb) -> None:
-    nb.notebook("a.ipynb", "print('x' * 100_000)", "\n".join(f"line{n} = {n}" for n in range(50)))
-    nb("open", "a.ipynb")
-    shown = nb("exec", "0").out
+def test_long_output_and_source_are_shortened(shared: Nb) -> None:
+    shared.notebook(
+        "a.ipynb", "print('x' * 100_000)", "\n".join(f"line{n} = {n}" for n in range(50))
+    )
+    shared("open", "a.ipynb")
+    shown = shared("exec", "0").out
     assert len(shown) < 9_000
     assert "nb output" in shown
-    cells = nb("cells").out.splitlines()
+    cells = shared("cells").out.splitlines()
     assert len(cells) == 3
     assert max(map(len, cells)) < 200
-    assert "line49 = 49" in nb("cell", "1").out
+    assert "line49 = 49" in shared("cell", "1").out

@@ -72,11 +72,14 @@ def test_a_command_without_its_kernel_says_how_to_start_one(
     assert nb.processes() == []
 
 
-def test_a_cell_that_fails_ends_with_1(nb: Nb, path: Path) -> None:
-    nb("open", "a.ipynb")
-    assert "ZeroDivisionError" in nb("exec", "1", status=1).out
-    assert nb("exec", "1", "--json", status=1).json["runs"][0]["error"].startswith("ZeroDivision")
-    assert nb("run", "while True: pass", "--timeout", "0.5", status=1).out.count("timed_out")
+def test_a_cell_that_fails_ends_with_1(shared: Nb) -> None:
+    shared.notebook("a.ipynb", SOURCE, "1 / 0")
+    shared("open", "a.ipynb")
+    assert "ZeroDivisionError" in shared("exec", "1", status=1).out
+    assert (
+        shared("exec", "1", "--json", status=1).json["runs"][0]["error"].startswith("ZeroDivision")
+    )
+    assert shared("run", "while True: pass", "--timeout", "0.5", status=1).out.count("timed_out")
 
 
 def test_a_kernelspec_that_does_not_exist(nb: Nb) -> None:
@@ -165,11 +168,12 @@ def test_settings_that_cannot_be_read_are_reported_and_nothing_runs(nb: Nb, path
     assert "project.json cannot be read" in nb("open", "a.ipynb", status=2).err
 
 
-def test_a_command_that_is_killed_while_it_reads_empties_no_cell(nb: Nb, path: Path) -> None:
-    nb("open", "a.ipynb")
-    nb("cell", "0")
+def test_a_command_that_is_killed_while_it_reads_empties_no_cell(shared: Nb) -> None:
+    path = shared.notebook("a.ipynb", SOURCE, "1 / 0")
+    shared("open", "a.ipynb")
+    shared("cell", "0")
     before = path.read_bytes()
-    folder = str(nb.root)
+    folder = str(shared.root)
     greeting = {"argv": ["edit", "0", "-"], "cwd": folder, "project": folder}
     greeting |= {"columns": 0, "tty": False}
     server = own_server(Project(folder))
@@ -179,7 +183,7 @@ def test_a_command_that_is_killed_while_it_reads_empties_no_cell(nb: Nb, path: P
         lines.write(json.dumps({**greeting, "env": {}, "version": __version__}) + "\n")
         lines.flush()
         assert json.loads(lines.readline()) == {"ask": "stdin"}
-    nb("cells")
+    shared("cells")
     assert path.read_bytes() == before
 
 
@@ -202,14 +206,15 @@ def test_a_host_that_is_killed_in_a_command_is_named(nb: Nb, path: Path) -> None
     assert b"The server stopped before it answered" in err
 
 
-def test_a_notebook_that_is_deleted_or_moved_while_it_is_open(nb: Nb, path: Path) -> None:
-    nb("open", "a.ipynb")
-    path.rename(nb.root / "b.ipynb")
-    assert "notebook_not_found" in nb("cells", status=2).err
-    assert "notebook_not_found" in nb("exec", "0", status=2).err
+def test_a_notebook_that_is_deleted_or_moved_while_it_is_open(shared: Nb) -> None:
+    path = shared.notebook("a.ipynb", SOURCE, "1 / 0")
+    shared("open", "a.ipynb")
+    path.rename(shared.root / "b.ipynb")
+    assert "notebook_not_found" in shared("cells", status=2).err
+    assert "notebook_not_found" in shared("exec", "0", status=2).err
     assert not path.exists()
-    nb("open", "b.ipynb")
-    assert "2 cells" in nb("cells").out
+    shared("open", "b.ipynb")
+    assert "2 cells" in shared("cells").out
 
 
 def test_errors_are_json_for_programs(nb: Nb, path: Path) -> None:

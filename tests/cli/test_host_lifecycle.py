@@ -21,8 +21,18 @@ OLD = {
 
 
 @pytest.mark.usefixtures("fresh_processes")
-@pytest.mark.parametrize("words", [["exec", "0"], ["run", "6 * 7"], ["add", "6 * 7"]])
-def test_code_runs_whether_or_not_a_server_runs(nb: Nb, words: list[str]) -> None:
+def test_a_cell_runs_whether_or_not_a_server_runs(nb: Nb) -> None:
+    check_alone_and_beside(nb, "exec", "0")
+
+
+@pytest.mark.parametrize("word", ["run", "add"])
+def test_code_runs_whether_or_not_a_server_runs(nb: Nb, word: str) -> None:
+    # In fresh interpreters, each starts a host in test_end_to_end.py.
+    check_alone_and_beside(nb, word, "6 * 7")
+
+
+def check_alone_and_beside(nb: Nb, *words: str) -> None:
+    """A command runs code where it starts the server, and beside a server that runs."""
     nb.notebook("a.ipynb", "6 * 7")
     nb.notebook("b.ipynb", "6 * 7")
     alone = nb(*words, "-n", "a.ipynb")
@@ -67,13 +77,13 @@ def test_a_command_that_fails_leaves_no_server(nb: Nb, words: list[str], status:
     assert sorted(nb.root.iterdir()) == before
 
 
-def test_a_server_that_runs_already_outlives_a_command_that_fails(nb: Nb) -> None:
-    nb.notebook("a.ipynb")
-    nb("open", "a.ipynb")
-    nb("stop")
-    host = nb.host
-    nb("open", "missing/a.ipynb", status=2)
-    assert nb.host == host
+def test_a_server_that_runs_already_outlives_a_command_that_fails(shared: Nb) -> None:
+    shared.notebook("a.ipynb")
+    shared("open", "a.ipynb")
+    shared("stop")
+    host = shared.host
+    shared("open", "missing/a.ipynb", status=2)
+    assert shared.host == host
 
 
 @pytest.mark.parametrize("words", [["serve", "--off"], ["serve"], ["status"], ["ps"], ["doctor"]])
@@ -83,14 +93,16 @@ def test_a_command_that_needs_no_server_starts_none(nb: Nb, words: list[str]) ->
     assert not (nb.root / ".nb").exists()
 
 
-def test_a_notebook_of_an_old_format_gets_no_kernel(nb: Nb) -> None:
-    nb.notebook("a.ipynb")
-    (nb.root / "old.ipynb").write_text(json.dumps(OLD))
-    nb("open", "a.ipynb")
-    refused = nb("open", "old.ipynb", "--json", status=2).json["error"]
+def test_a_notebook_of_an_old_format_gets_no_kernel(shared: Nb) -> None:
+    shared.notebook("a.ipynb")
+    (shared.root / "old.ipynb").write_text(json.dumps(OLD))
+    shared("open", "a.ipynb")
+    refused = shared("open", "old.ipynb", "--json", status=2).json["error"]
     assert refused["code"] == "unsupported_format"
-    assert [kernel["notebooks"] for kernel in nb("ps", "--json").json["kernels"]] == [["a.ipynb"]]
-    assert "old.ipynb" in nb.typed("open", "old.ipynb", status=2)
+    assert [kernel["notebooks"] for kernel in shared("ps", "--json").json["kernels"]] == [
+        ["a.ipynb"]
+    ]
+    assert "old.ipynb" in shared.typed("open", "old.ipynb", status=2)
 
 
 def test_where_no_kernel_is_installed_no_notebook_is_made(
@@ -106,9 +118,9 @@ def test_where_no_kernel_is_installed_no_notebook_is_made(
     assert nb.processes() == []
 
 
-def test_after_stop_the_next_kernel_takes_no_dead_ones_place(nb: Nb) -> None:
-    nb.notebook("a.ipynb", "1")
-    nb("open", "a.ipynb")
-    nb("stop")
-    result = nb("exec", "0", "--json").json
+def test_after_stop_the_next_kernel_takes_no_dead_ones_place(shared: Nb) -> None:
+    shared.notebook("a.ipynb", "1")
+    shared("open", "a.ipynb")
+    shared("stop")
+    result = shared("exec", "0", "--json").json
     assert "died" not in json.dumps(result)

@@ -27,11 +27,12 @@ from tk_ai_extension.server.handlers.upgrades import LineStream, LineTooLong
 
 
 @pytest.fixture
-def opened(nb: Nb) -> Nb:
-    nb.notebook("a.ipynb", "x = 1")
-    nb("open", "a.ipynb")
-    nb("cell", "0")
-    return nb
+def opened(shared: Nb) -> Nb:
+    """A project with a host, and a notebook whose cell this caller has read."""
+    shared.notebook("a.ipynb", "x = 1")
+    shared("open", "a.ipynb")
+    shared("cell", "0")
+    return shared
 
 
 def talk(nb: Nb, *sent: bytes) -> list[Any]:
@@ -153,7 +154,6 @@ def test_a_server_gets_what_the_command_names_and_nothing_else(
     assert answer == {"problem": "The command does not name this file."}
 
 
-@pytest.mark.usefixtures("fresh_processes")
 async def test_ctrl_c_while_a_command_reads_ends_it_and_nothing_is_changed(opened: Nb) -> None:
     process, screen = await in_terminal(opened, "edit", "0", "-")
     await shows(screen, b"Ctrl-C discards it")
@@ -164,7 +164,6 @@ async def test_ctrl_c_while_a_command_reads_ends_it_and_nothing_is_changed(opene
     assert opened.read("a.ipynb").cells[0].source == "x = 1"
 
 
-@pytest.mark.usefixtures("fresh_processes")
 async def test_ctrl_c_without_a_host_ends_a_command_at_once(nb: Nb) -> None:
     nb.notebook("a.ipynb", "x = 1")
     process, screen = await in_terminal(nb, "insert", "0", "-", "-n", "a.ipynb")
@@ -176,13 +175,15 @@ async def test_ctrl_c_without_a_host_ends_a_command_at_once(nb: Nb) -> None:
     assert len(nb.read("a.ipynb").cells) == 1
 
 
-async def test_ctrl_c_in_an_editor_is_the_editors(opened: Nb, tmp_path: Path) -> None:
+async def test_ctrl_c_in_an_editor_is_the_editors(
+    opened: Nb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     editor = tmp_path / "editor"
     editor.write_text(
         '#!/bin/sh\ntrap \'echo "x = 3" > "$1"; exit 0\' INT\necho edits\nread line\n'
     )
     editor.chmod(0o755)
-    opened.environment["EDITOR"] = str(editor)
+    monkeypatch.setitem(opened.environment, "EDITOR", str(editor))
     process, screen = await in_terminal(opened, "edit", "0", "--editor")
     await shows(screen, b"edits")
     os.write(screen, b"\x03")

@@ -14,7 +14,7 @@ from tests.cli.conftest import DEADLINE, Nb
 
 WAITS = "print('before', flush=True)\nopen('go').read()\nprint('after')"
 
-LONG_WAIT = 2.0
+LONG_WAIT = 1.0
 """Seconds that a cell waits behind another one."""
 
 

@@ -33,9 +33,9 @@ def text(result: types.CallToolResult) -> str:
 
 
 @pytest.mark.proves("nb:mcp", "mcp:stdio")
-async def test_an_agent_opens_edits_and_runs(nb: Nb) -> None:
-    nb.notebook("a.ipynb", "x = 6 * 7")
-    async with connected(nb) as client:
+async def test_an_agent_opens_edits_and_runs(shared: Nb) -> None:
+    shared.notebook("a.ipynb", "x = 6 * 7")
+    async with connected(shared) as client:
         assert len((await client.list_tools()).tools) == 36
         await client.call_tool("use_notebook", {"notebook": "a.ipynb"})
         ran = await client.call_tool("execute_cell", {"cell": 0})
@@ -47,19 +47,19 @@ async def test_an_agent_opens_edits_and_runs(nb: Nb) -> None:
         assert refused.structured_content["error"]["code"] == "cell_not_found"
         read = await client.read_resource("notebook://a.ipynb")
         assert "print(x)" in str(read.contents[0])
-    assert nb.read("a.ipynb").cells[1].outputs[0].text == "42\n"
+    assert shared.read("a.ipynb").cells[1].outputs[0].text == "42\n"
 
 
 @pytest.mark.proves("nb:mcp", "nb:persist")
-async def test_kernels_stay_when_the_client_goes_and_the_next_one_finds_them(nb: Nb) -> None:
-    nb.notebook("a.ipynb")
-    async with connected(nb) as client:
+async def test_kernels_stay_when_the_client_goes_and_the_next_one_finds_them(shared: Nb) -> None:
+    shared.notebook("a.ipynb")
+    async with connected(shared) as client:
         await client.call_tool("execute_ipython", {"code": "kept = 'state'", "notebook": "a.ipynb"})
-    async with connected(nb) as client:
+    async with connected(shared) as client:
         again = await client.call_tool("execute_ipython", {"code": "kept", "notebook": "a.ipynb"})
         assert "state" in text(again)
     # A person at the command line works on that kernel, too.
-    assert "state" in nb("run", "kept", "-n", "a.ipynb").out
+    assert "state" in shared("run", "kept", "-n", "a.ipynb").out
 
 
 async def test_a_client_that_is_killed_leaves_the_cell_running(nb: Nb) -> None:
@@ -94,29 +94,31 @@ async def test_a_client_that_is_killed_leaves_the_cell_running(nb: Nb) -> None:
     assert nb("history", "a.ipynb").out.count(": ok") == 2
 
 
-async def test_messages_may_be_long_in_both_directions(nb: Nb) -> None:
-    nb.notebook("a.ipynb")
+async def test_messages_may_be_long_in_both_directions(shared: Nb) -> None:
+    shared.notebook("a.ipynb")
     source = f"x = {'long ' * 400_000!r}"
-    async with connected(nb) as client:
+    async with connected(shared) as client:
         call = {"source": source, "notebook": "a.ipynb"}
         assert not (await client.call_tool("insert_cell", call)).is_error
         read = await client.call_tool("read_cell", {"cell": 0, "notebook": "a.ipynb"})
         assert read.structured_content["source"] == source
 
 
-async def test_toolsets_and_modes_are_chosen_on_the_command_line(nb: Nb) -> None:
-    nb.notebook("a.ipynb", "1")
-    async with connected(nb, "--mode", "plan") as client:
+async def test_toolsets_and_modes_are_chosen_on_the_command_line(shared: Nb) -> None:
+    shared.notebook("a.ipynb", "1")
+    async with connected(shared, "--mode", "plan") as client:
         refused = await client.call_tool("insert_cell", {"source": "2", "notebook": "a.ipynb"})
         assert refused.structured_content["error"]["code"] == "permission_denied"
-    assert "Unknown mode `reckless`" in nb("mcp", "--mode", "reckless", status=2).err
-    assert "Unknown toolset `magic`" in nb("mcp", "--toolsets", "magic", status=2).err
-    assert nb("mcp", "--nonsense", status=2).err.startswith("nb: nb mcp: unknown option --nonsense")
+    assert "Unknown mode `reckless`" in shared("mcp", "--mode", "reckless", status=2).err
+    assert "Unknown toolset `magic`" in shared("mcp", "--toolsets", "magic", status=2).err
+    assert shared("mcp", "--nonsense", status=2).err.startswith(
+        "nb: nb mcp: unknown option --nonsense"
+    )
 
 
-def test_nothing_is_imported_for_the_relay(nb: Nb) -> None:
+def test_nothing_is_imported_for_the_relay(shared: Nb) -> None:
     assert sys.executable == NB[0]
-    nb.notebook("a.ipynb")
-    nb("open", "a.ipynb")
-    imported = nb.imports("mcp", stdin="")
+    shared.notebook("a.ipynb")
+    shared("open", "a.ipynb")
+    imported = shared.imports("mcp", stdin="")
     assert not imported & {"asyncio", "mcp", "pydantic", "tornado", "jupyter_client", "rich"}

@@ -27,39 +27,39 @@ shown.update("last")"""
 
 
 @pytest.mark.proves("nb:pipe-is-the-notebook")
-def test_a_pipe_and_json_give_what_the_notebook_holds(nb: Nb) -> None:
-    nb.notebook("a.ipynb", PRINTS, PROGRESS, FRAMES, UPDATED)
-    nb("open", "a.ipynb")
+def test_a_pipe_and_json_give_what_the_notebook_holds(shared: Nb) -> None:
+    shared.notebook("a.ipynb", PRINTS, PROGRESS, FRAMES, UPDATED)
+    shared("open", "a.ipynb")
     wanted = ("1\n2\n3", "100%", "frame 3", "'last'")
     for cell, text in enumerate(wanted):
-        printed = nb("exec", str(cell)).out.split("\n", 1)[1].rstrip("\n")
-        answer = nb("exec", str(cell), "--json").json
+        printed = shared("exec", str(cell)).out.split("\n", 1)[1].rstrip("\n")
+        answer = shared("exec", str(cell), "--json").json
         assert (printed.strip(), answer["runs"][0]["output"].strip()) == (text, text)
-    stored = ["".join(output.get("text", "")) for output in nb.read("a.ipynb").cells[2].outputs]
+    stored = ["".join(output.get("text", "")) for output in shared.read("a.ipynb").cells[2].outputs]
     assert stored == ["frame 3\n"]
-    begun = nb("exec", "0", "--wait", "0.3", "--json", status=4).json["execution_id"]
-    assert nb("watch", begun).out.rstrip().endswith("1\n2\n3")
+    begun = shared("exec", "0", "--wait", "0.3", "--json", status=4).json["execution_id"]
+    assert shared("watch", begun).out.rstrip().endswith("1\n2\n3")
 
 
 @pytest.mark.proves("nb:pipe-is-the-notebook")
-def test_a_run_that_keeps_going_after_an_error_is_waited_for(nb: Nb) -> None:
-    nb.notebook("a.ipynb", "1 / 0", "import time; time.sleep(1.5)", "print('end')")
-    nb("open", "a.ipynb")
-    ended = nb("exec", "--all", "--keep-going", "--json", status=1).json
+def test_a_run_that_keeps_going_after_an_error_is_waited_for(shared: Nb) -> None:
+    shared.notebook("a.ipynb", "1 / 0", "import time; time.sleep(1.5)", "print('end')")
+    shared("open", "a.ipynb")
+    ended = shared("exec", "--all", "--keep-going", "--json", status=1).json
     assert ended["status"] == "error"
     assert [run["status"] for run in ended["runs"]] == ["error", "ok", "ok"]
     assert ended["runs"][2]["output"] == "end"
-    unfinished = nb("exec", "--all", "--keep-going", "--wait", "0.7", "--json", status=4).json
+    unfinished = shared("exec", "--all", "--keep-going", "--wait", "0.7", "--json", status=4).json
     assert unfinished["status"] == "running"
-    assert nb("watch", unfinished["execution_id"], "--json", status=1).json["status"] == "error"
+    assert shared("watch", unfinished["execution_id"], "--json", status=1).json["status"] == "error"
 
 
 @pytest.mark.proves("nb:pipe-is-the-notebook")
-async def test_in_a_pipe_each_cell_is_printed_when_it_has_ended(nb: Nb) -> None:
-    os.mkfifo(nb.root / "go")
-    nb.notebook("a.ipynb", "print('first')", "x = 1", "open('go').read()", "print('last')")
-    await asyncio.to_thread(nb, "open", "a.ipynb")
-    process = await nb.start("exec", "--all")
+async def test_in_a_pipe_each_cell_is_printed_when_it_has_ended(shared: Nb) -> None:
+    os.mkfifo(shared.root / "go")
+    shared.notebook("a.ipynb", "print('first')", "x = 1", "open('go').read()", "print('last')")
+    await asyncio.to_thread(shared, "open", "a.ipynb")
+    process = await shared.start("exec", "--all")
     assert process.stdout is not None
     printed: list[bytes] = []
     async with asyncio.timeout(60):
@@ -67,7 +67,7 @@ async def test_in_a_pipe_each_cell_is_printed_when_it_has_ended(nb: Nb) -> None:
             printed.append(await process.stdout.readline())
     assert printed[1] == b"first\n"
     assert b" ok " in printed[2]
-    await asyncio.to_thread((nb.root / "go").write_text, "now")
+    await asyncio.to_thread((shared.root / "go").write_text, "now")
     rest, _ = await process.communicate()
     whole = (b"".join(printed) + rest).decode()
     assert (whole.count("first"), whole.count("last"), whole.count(" ok ")) == (1, 1, 4)

@@ -38,14 +38,24 @@ def connect() -> Iterator[str]:
         yield CONNECT.format(port=listener.getsockname()[1])
 
 
-def test_without_a_sandbox_code_reaches_who_listens(nb: Nb, connect: str) -> None:
+@pytest.mark.proves("threat:secrets")
+def test_without_a_sandbox_code_reaches_who_listens_and_gets_no_key_that_somebody_exported(
+    nb: Nb, connect: str
+) -> None:
+    nb.environment |= {
+        "ANTHROPIC_API_KEY": "sk-canary",
+        "MY_TOKEN": "sk-canary",
+        "OTHER": "sk-canary",
+    }
     nb("open", "a.ipynb")
     assert "connected" in nb("run", connect).out
+    assert "sk-canary" not in nb("run", "import os; print(dict(os.environ))").out
+    assert "sk-canary" not in (nb.root / ".nb" / "host.log").read_text()
 
 
 @works
 @pytest.mark.proves("nb:sandbox")
-def test_code_has_no_network_no_home_and_only_the_project(
+def test_code_has_no_network_no_home_and_only_the_project_until_its_setting_changes(
     nb: Nb, tmp_path: Path, connect: str
 ) -> None:
     nb("open", "--sandbox", "a.ipynb")
@@ -60,8 +70,31 @@ def test_code_has_no_network_no_home_and_only_the_project(
     assert (nb.root / "inside.txt").read_text() == "written"
     nb("run", PLOT)
     assert (nb.root / "a.png").read_bytes().startswith(b"\x89PNG")
-    nb("shutdown")
+    check_a_folder_below(nb, connect)
     assert nb.processes() == []
+    nb("open", "a.ipynb")
+    assert REFUSED in nb("run", connect, status=1).out
+    nb("shutdown")
+    nb("open", "--no-sandbox", "a.ipynb")
+    assert "connected" in nb("run", connect).out
+    nb("shutdown")
+    assert not (nb.root / ".nb").exists()
+
+
+def check_a_folder_below(nb: Nb, connect: str) -> None:
+    """A folder below does not lead out of the sandbox; all kernels are stopped then."""
+    # Code in the sandbox writes a project of its own, for any process that opens it.
+    nb("run", "import os; os.makedirs('deep/.nb', 0o700); open('deep/.nb/host.log', 'w').close()")
+    below = nb.root / "deep"
+    (below / ".nb" / "key").write_text("canary")
+    opened = nb("open", "b.ipynb", cwd=below)
+    assert f"using {nb.root}" in opened.err
+    assert (below / "b.ipynb").exists()
+    refused = nb("run", connect, "-n", "b.ipynb", cwd=below, status=1)
+    assert REFUSED in refused.out
+    hidden = nb("run", "import os; print(os.listdir('.nb'))", "-n", "b.ipynb", cwd=below)
+    assert hidden.out.endswith("\n[]\n")
+    assert "1 kernel" not in nb("shutdown", cwd=below).out
 
 
 @works
@@ -78,39 +111,6 @@ def test_neither_another_notebook_nor_another_host_leads_out_of_it(nb: Nb, conne
     nb("stop", "b.ipynb")
     assert REFUSED in nb("run", connect, "-n", "b.ipynb", status=1).out
     nb("shutdown")
-    assert nb.processes() == []
-
-
-@works
-@pytest.mark.proves("nb:sandbox")
-def test_a_project_stays_in_its_sandbox_until_its_setting_changes(nb: Nb, connect: str) -> None:
-    nb("open", "--sandbox", "a.ipynb")
-    nb("shutdown")
-    nb("open", "a.ipynb")
-    assert REFUSED in nb("run", connect, status=1).out
-    nb("shutdown")
-    nb("open", "--no-sandbox", "a.ipynb")
-    assert "connected" in nb("run", connect).out
-    nb("shutdown")
-    assert not (nb.root / ".nb").exists()
-
-
-@works
-@pytest.mark.proves("nb:sandbox")
-def test_a_folder_below_does_not_lead_out_of_it(nb: Nb, connect: str) -> None:
-    nb("open", "--sandbox", "a.ipynb")
-    # Code in the sandbox writes a project of its own, for any process that opens it.
-    nb("run", "import os; os.makedirs('deep/.nb', 0o700); open('deep/.nb/host.log', 'w').close()")
-    below = nb.root / "deep"
-    (below / ".nb" / "key").write_text("canary")
-    opened = nb("open", "b.ipynb", cwd=below)
-    assert f"using {nb.root}" in opened.err
-    assert (below / "b.ipynb").exists()
-    refused = nb("run", connect, "-n", "b.ipynb", cwd=below, status=1)
-    assert REFUSED in refused.out
-    hidden = nb("run", "import os; print(os.listdir('.nb'))", "-n", "b.ipynb", cwd=below)
-    assert hidden.out.endswith("\n[]\n")
-    assert "1 kernel" not in nb("shutdown", cwd=below).out
     assert nb.processes() == []
 
 
@@ -146,15 +146,3 @@ def test_without_a_sandbox_nothing_runs(nb: Nb, tmp_path: Path) -> None:
     assert nb("ps", "--json").json["kernels"] == []
     findings = {look["name"]: look for look in nb("doctor", "--json").json["looks"]}
     assert not findings["sandbox: bubblewrap"]["ok"]
-
-
-@pytest.mark.proves("threat:secrets")
-def test_no_kernel_gets_a_key_that_somebody_exported(nb: Nb) -> None:
-    nb.environment |= {
-        "ANTHROPIC_API_KEY": "sk-canary",
-        "MY_TOKEN": "sk-canary",
-        "OTHER": "sk-canary",
-    }
-    nb("open", "a.ipynb")
-    assert "sk-canary" not in nb("run", "import os; print(dict(os.environ))").out
-    assert "sk-canary" not in (nb.root / ".nb" / "host.log").read_text()

@@ -21,36 +21,40 @@ display({"text/markdown": markdown, "text/plain": "?"}, raw=True)"""
 
 
 @pytest.mark.proves("nb:terminal")
-@pytest.mark.parametrize("columns", [40, 60, 80, 100, 120, 200])
-def test_a_list_names_its_rows_however_narrow_the_terminal(nb: Nb, columns: int) -> None:
-    nb.notebook("a.ipynb", LONG, "print('x')", "1 / 0")
-    nb("exec", "0-2", "-n", "a.ipynb", status=1)
-    cells = nb("cells", "a.ipynb", "--json").json["cells"]
-    shown = nb.typed("cells", "a.ipynb", columns=columns).splitlines()
-    assert max(map(len, shown)) <= columns
-    rows = [line.split() for line in shown[3:]]
-    for cell, row in zip(cells, rows, strict=True):
-        assert row[:2] == [str(cell["index"]), cell["cell"]]
-        assert cell["state"] in row
-    assert rows[0][rows[0].index(cells[0]["state"]) + 1] == "import"
-    entries = nb("history", "-n", "a.ipynb", "--json").json["entries"]
-    lines = nb.typed("history", "-n", "a.ipynb", columns=columns).splitlines()
-    assert max(map(len, lines)) <= columns
-    for entry, line in zip(entries, lines[3:], strict=True):
-        assert line.split()[0] == str(entry["id"])
-        assert str(entry["time"]) in line
+def test_a_list_names_its_rows_however_narrow_the_terminal(
+    shared: Nb, subtests: pytest.Subtests
+) -> None:
+    shared.notebook("a.ipynb", LONG, "print('x')", "1 / 0")
+    shared("exec", "0-2", "-n", "a.ipynb", status=1)
+    cells = shared("cells", "a.ipynb", "--json").json["cells"]
+    entries = shared("history", "-n", "a.ipynb", "--json").json["entries"]
+    assert entries
+    for columns in (40, 60, 80, 100, 120, 200):
+        with subtests.test(columns=columns):
+            shown = shared.typed("cells", "a.ipynb", columns=columns).splitlines()
+            assert max(map(len, shown)) <= columns
+            rows = [line.split() for line in shown[3:]]
+            for cell, row in zip(cells, rows, strict=True):
+                assert row[:2] == [str(cell["index"]), cell["cell"]]
+                assert cell["state"] in row
+            assert rows[0][rows[0].index(cells[0]["state"]) + 1] == "import"
+            lines = shared.typed("history", "-n", "a.ipynb", columns=columns).splitlines()
+            assert max(map(len, lines)) <= columns
+            for entry, line in zip(entries, lines[3:], strict=True):
+                assert line.split()[0] == str(entry["id"])
+                assert str(entry["time"]) in line
 
 
 @pytest.mark.proves("nb:terminal")
-def test_the_status_is_in_words_everywhere(nb: Nb) -> None:
-    nb.notebook("a.ipynb")
-    nb("open", "a.ipynb")
-    (kernel,) = nb("status", "--json").json["kernels"]
-    assert kernel["notebooks"] == ["a.ipynb"]
-    piped = nb("status").out
+def test_the_status_is_in_words_everywhere(shared: Nb) -> None:
+    shared.notebook("a.ipynb")
+    shared("open", "a.ipynb")
+    kernels = shared("status", "--json").json["kernels"]
+    (kernel,) = (each for each in kernels if each["notebooks"] == ["a.ipynb"])
+    piped = shared("status").out
     assert f"kernel {kernel['kernel_id']} python3 idle, direct executor, for a.ipynb" in piped
     assert "[" not in piped
-    assert kernel["kernel_id"][:8] in nb.typed("status")
+    assert kernel["kernel_id"][:8] in shared.typed("status")
 
 
 @pytest.mark.proves("nb:terminal")
@@ -77,53 +81,55 @@ def test_code_is_shown_on_the_terminals_own_background(nb: Nb) -> None:
 
 
 @pytest.mark.proves("nb:terminal")
-def test_a_markdown_table_is_read_as_its_words(nb: Nb) -> None:
-    nb.notebook("a.ipynb", TABLE)
-    answer = nb("exec", "0", "-n", "a.ipynb", "--json").json["runs"][0]["output"]
+def test_a_markdown_table_is_read_as_its_words(shared: Nb) -> None:
+    shared.notebook("a.ipynb", TABLE)
+    answer = shared("exec", "0", "-n", "a.ipynb", "--json").json["runs"][0]["output"]
     for shown in (
         answer,
-        nb("exec", "0", "-n", "a.ipynb").out,
-        nb.typed("exec", "0", "-n", "a.ipynb"),
+        shared("exec", "0", "-n", "a.ipynb").out,
+        shared.typed("exec", "0", "-n", "a.ipynb"),
     ):
         assert "| a <int> | `&lt;` |" in shown
         assert "| 1 & 2 | x |" in shown
 
 
 @pytest.mark.proves("nb:full-output")
-@pytest.mark.parametrize("started", [False, True], ids=["alone", "with a server"])
-def test_output_that_cannot_be_written_is_reported_in_a_sentence(nb: Nb, started: bool) -> None:
-    nb.notebook("a.ipynb", "x = 1")
-    if started:
-        nb("open", "a.ipynb")
-    for words in (["cells", "a.ipynb"], ["cells", "a.ipynb", "--json"], ["--help"], ["--version"]):
-        with Path("/dev/full").open("w") as full:
-            ended = subprocess.run(
-                [*NB, *words],
-                stdin=subprocess.DEVNULL,
-                stdout=full,
-                stderr=subprocess.PIPE,
-                cwd=nb.root,
-                env=nb.environment,
-                timeout=DEADLINE,
-                check=False,
-            )
-        assert ended.stderr.decode() == (
-            "nb: the output cannot be written: No space left on device.\n"
-        )
-        assert ended.returncode == 1
+def test_output_that_cannot_be_written_is_reported_in_a_sentence(
+    nb: Nb, shared: Nb, subtests: pytest.Subtests
+) -> None:
+    shared("open", "a.ipynb")
+    commands = (["cells", "a.ipynb"], ["cells", "a.ipynb", "--json"], ["--help"], ["--version"])
+    for where, project in (("alone", nb), ("with a server", shared)):
+        project.notebook("a.ipynb", "x = 1")
+        for words in commands:
+            with subtests.test(where, words=words), Path("/dev/full").open("w") as full:
+                ended = subprocess.run(
+                    [*NB, *words],
+                    stdin=subprocess.DEVNULL,
+                    stdout=full,
+                    stderr=subprocess.PIPE,
+                    cwd=project.root,
+                    env=project.environment,
+                    timeout=DEADLINE,
+                    check=False,
+                )
+                assert ended.stderr.decode() == (
+                    "nb: the output cannot be written: No space left on device.\n"
+                )
+                assert ended.returncode == 1
 
 
 @pytest.mark.proves("nb:commands")
-def test_the_first_lines_of_a_newcomer_do_what_the_help_says(nb: Nb) -> None:
-    nb("open", "new.ipynb")
-    nb("insert", "-1", "x = 6 * 7")
-    nb("insert", "print('the last one')")
-    assert nb("add", "6 * 7").out.rstrip().endswith("42")
-    nb("insert", "-1", "# the end", "--cell-type", "markdown")
-    sources = [cell.source for cell in nb.read("new.ipynb").cells]
+def test_the_first_lines_of_a_newcomer_do_what_the_help_says(shared: Nb) -> None:
+    shared("open", "new.ipynb")
+    shared("insert", "-1", "x = 6 * 7")
+    shared("insert", "print('the last one')")
+    assert shared("add", "6 * 7").out.rstrip().endswith("42")
+    shared("insert", "-1", "# the end", "--cell-type", "markdown")
+    sources = [cell.source for cell in shared.read("new.ipynb").cells]
     assert sources == ["", "x = 6 * 7", "print('the last one')", "6 * 7", "# the end"]
-    assert "-1 is the end" in nb("insert", "--help").out
-    refused = nb("insert", "9", "x", status=2).err
+    assert "-1 is the end" in shared("insert", "--help").out
+    refused = shared("insert", "9", "x", status=2).err
     assert "Use 0 to 5." in refused
     assert "`nb insert --help`" in refused
 

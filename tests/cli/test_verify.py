@@ -59,9 +59,9 @@ def test_a_notebook_that_runs_from_the_top_is_verified_and_left_as_it_was(nb: Nb
 
 
 @pytest.mark.proves("verify:run", "verify:hidden-state", "verify:report")
-def test_what_fails_or_differs_is_shown_with_a_diff_and_hidden_state(nb: Nb) -> None:
+def test_what_fails_or_differs_is_shown_with_a_diff_and_hidden_state(shared: Nb) -> None:
     stored(
-        nb,
+        shared,
         "a.ipynb",
         ("print('a')\nprint('b')", [printed("a\nc\n")], 3),
         ("y", [result("1", 1)], 1),
@@ -70,9 +70,9 @@ def test_what_fails_or_differs_is_shown_with_a_diff_and_hidden_state(nb: Nb) -> 
         ("y = 1", [], 2),
     )
     # In a running server, next to the notebook's own kernel, whose variables do not help.
-    nb("open", "a.ipynb")
-    nb("run", "y = 1")
-    ended = nb("verify", status=1)
+    shared("open", "a.ipynb")
+    shared("run", "y = 1")
+    ended = shared("verify", status=1)
     lines = ended.out.splitlines()
     assert lines[0].startswith("a.ipynb: 5 code cells: 3 failed, 1 differ, 1 not run (")
     assert lines[1:6] == [
@@ -88,9 +88,9 @@ def test_what_fails_or_differs_is_shown_with_a_diff_and_hidden_state(nb: Nb) -> 
     assert any(line.startswith("Cell 4 @celld failed: ") for line in lines)
     assert "  Cell 2 uses `y`, which only cell 5 below defines." in lines
     assert "  Cell 2 [1] ran before cell 1 [3]." in lines
-    assert nb("run", "y").out.endswith("1\n")
-    assert len(nb("ps", "--json").json["kernels"]) == 1
-    history = nb("history").out
+    assert shared("run", "y").out.endswith("1\n")
+    assert len(shared("ps", "--json").json["kernels"]) == 1
+    history = shared("history").out
     assert "all code cells in a fresh kernel, to verify their outputs" in history
 
 
@@ -138,9 +138,9 @@ def test_folders_are_verified_with_a_report_for_build_servers(nb: Nb) -> None:
 
 
 @pytest.mark.proves("verify:rules")
-def test_what_is_compared_can_be_chosen(nb: Nb) -> None:
+def test_what_is_compared_can_be_chosen(shared: Nb) -> None:
     stored(
-        nb,
+        shared,
         "a.ipynb",
         ("print('v2', '10:11:12')", [printed("v1 01:02:03\n")], 1),
         ("# NBVAL_IGNORE_OUTPUT\nprint('x')", [printed("y\n")], 2),
@@ -152,42 +152,45 @@ def test_what_is_compared_can_be_chosen(nb: Nb) -> None:
         cell3=["nbval-skip"],
         cell4=["nbval-check-output"],
     )
-    (nb.root / "rules.cfg").write_text("[version]\nregex: v\\d\nreplace: VERSION\n")
-    nb("open", "a.ipynb")
+    (shared.root / "rules.cfg").write_text("[version]\nregex: v\\d\nreplace: VERSION\n")
+    shared("open", "a.ipynb")
     all_rules = ("--sanitize-with", "rules.cfg", "--ignore-times")
 
     def states(*options: str) -> list[str]:
-        fields = nb("verify", "a.ipynb", "--json", *options, status=None).json
+        fields = shared("verify", "a.ipynb", "--json", *options, status=None).json
         return [cell["status"] for cell in fields["notebooks"][0]["cells"]]
 
     ignored = ["ignored", "ignored", "skipped"]
     assert states() == ["differs", *ignored, "same", "differs"]
     assert states(*all_rules) == ["same", *ignored, "same", "differs"]
     assert states("--lax") == ["ignored", *ignored, "same", "ignored"]
-    assert nb("verify", "a.ipynb", "--lax").status == 0
-    (nb.root / "rules.cfg").write_text("regex: (\nreplace: a")
-    assert "is not valid" in nb("verify", "a.ipynb", "--sanitize-with=rules.cfg", status=2).err
+    assert shared("verify", "a.ipynb", "--lax").status == 0
+    (shared.root / "rules.cfg").write_text("regex: (\nreplace: a")
+    assert "is not valid" in shared("verify", "a.ipynb", "--sanitize-with=rules.cfg", status=2).err
     for words in (("--timeout", "0"), ("--tolerance", "-1"), ("--sanitize-with", "missing")):
-        assert nb("verify", "a.ipynb", *words, status=2).err
+        assert shared("verify", "a.ipynb", *words, status=2).err
 
 
 @pytest.mark.proves("verify:rules", "verify:hidden-state")
-def test_strict_fails_for_hidden_state_and_a_timeout_for_a_slow_cell(nb: Nb) -> None:
-    stored(nb, "a.ipynb", ("x = 1", [], 7))
-    nb("open", "a.ipynb")
-    assert "6 runs are not in the notebook" in nb("verify", "a.ipynb").out
-    assert nb("verify", "a.ipynb", "--strict", status=1)
+def test_strict_fails_for_hidden_state_and_a_timeout_for_a_slow_cell(shared: Nb) -> None:
+    stored(shared, "a.ipynb", ("x = 1", [], 7))
+    shared("open", "a.ipynb")
+    assert "6 runs are not in the notebook" in shared("verify", "a.ipynb").out
+    assert shared("verify", "a.ipynb", "--strict", status=1)
     stored(
-        nb, "b.ipynb", ("import time; time.sleep(600)", [], 1), ("print(2)", [printed("2\n")], 2)
+        shared,
+        "b.ipynb",
+        ("import time; time.sleep(600)", [], 1),
+        ("print(2)", [printed("2\n")], 2),
     )
-    fields = nb("verify", "b.ipynb", "--timeout", "0.5", "--json", status=1).json
+    fields = shared("verify", "b.ipynb", "--timeout", "0.5", "--json", status=1).json
     assert [cell["status"] for cell in fields["notebooks"][0]["cells"]] == ["failed", "same"]
 
 
 @pytest.mark.proves("verify:update")
-def test_update_stores_what_differs_and_nothing_else(nb: Nb) -> None:
+def test_update_stores_what_differs_and_nothing_else(shared: Nb) -> None:
     path = stored(
-        nb,
+        shared,
         "a.ipynb",
         ("print('new')", [printed("old\n")], 4),
         ("import random; 1", [result("1", 9)], 9),
@@ -196,19 +199,19 @@ def test_update_stores_what_differs_and_nothing_else(nb: Nb) -> None:
     )
     text = path.read_text().replace('"kernelspec": {', '"unknown": [1,   2],\n  "kernelspec": {', 1)
     path.write_text(text)
-    nb("open", "a.ipynb")
-    nb("verify", "a.ipynb", "--update", status=1)
-    cells = nb.read("a.ipynb").cells
+    shared("open", "a.ipynb")
+    shared("verify", "a.ipynb", "--update", status=1)
+    cells = shared.read("a.ipynb").cells
     assert [cell.execution_count for cell in cells] == [1, 2, 10, 4]
     assert cells[0].outputs[0].text == "new\n"
     assert (cells[1].outputs[0].data["text/plain"], cells[1].outputs[0].execution_count) == ("1", 2)
     assert [cells[at].outputs[0].text for at in (2, 3)] == ["kept\n", "6\n"]
     assert '"unknown": [1,   2]' in path.read_text()
     after = path.read_bytes()
-    nb("verify", "a.ipynb", "--update", status=1)
+    shared("verify", "a.ipynb", "--update", status=1)
     assert path.read_bytes() == after
-    nb("undo")
-    assert nb.read("a.ipynb").cells[0].outputs[0].text == "old\n"
+    shared("undo")
+    assert shared.read("a.ipynb").cells[0].outputs[0].text == "old\n"
 
 
 @pytest.mark.proves("verify:kernel-ends")

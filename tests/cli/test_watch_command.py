@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import pytest
 
@@ -10,35 +11,36 @@ from tests.cli.conftest import Nb
 
 
 @pytest.fixture
-def running(nb: Nb) -> str:
+def running(shared: Nb) -> str:
     """An execution whose first cell waits until somebody writes into `go`."""
-    os.mkfifo(nb.root / "go")
-    nb.notebook("a.ipynb", "open('go').read()", "print(6 * 7)")
-    nb("open", "a.ipynb")
-    return nb("exec", "0-1", "--wait", "0", "--json", status=4).json["execution_id"]
+    with suppress(FileExistsError):
+        os.mkfifo(shared.root / "go")
+    shared.notebook("a.ipynb", "open('go').read()", "print(6 * 7)")
+    shared("open", "a.ipynb")
+    return shared("exec", "0-1", "--wait", "0", "--json", status=4).json["execution_id"]
 
 
-def test_the_run_that_goes_on_is_meant_then_the_newest(nb: Nb, running: str) -> None:
+def test_the_run_that_goes_on_is_meant_then_the_newest(shared: Nb, running: str) -> None:
     assert (
-        nb("watch", "--wait", "0", status=4)
+        shared("watch", "--wait", "0", status=4)
         .out.rstrip()
         .endswith(f"follow it with nb watch {running}.")
     )
-    nb("run", "1 + 1", "--wait", "0", status=4)  # waits behind it
-    assert nb("watch", "--wait", "0", "--json", status=4).json["execution_id"] == running
-    (nb.root / "go").write_text("now")
-    assert nb("watch", running, "--json").json["status"] == "ok"
-    assert "2" in nb("watch").out
-    ran = nb("run", "3 + 4", "--json").json
-    assert nb("watch", "--json").json["execution_id"] == ran["execution_id"]
+    shared("run", "1 + 1", "--wait", "0", status=4)  # waits behind it
+    assert shared("watch", "--wait", "0", "--json", status=4).json["execution_id"] == running
+    (shared.root / "go").write_text("now")
+    assert shared("watch", running, "--json").json["status"] == "ok"
+    assert "2" in shared("watch").out
+    ran = shared("run", "3 + 4", "--json").json
+    assert shared("watch", "--json").json["execution_id"] == ran["execution_id"]
 
 
-def test_a_caller_without_runs_sees_the_runs_of_others(nb: Nb, running: str) -> None:
-    refused = nb("watch", status=2, env={"NB_CALLER": "somebody"})
+def test_a_caller_without_runs_sees_the_runs_of_others(shared: Nb, running: str) -> None:
+    refused = shared("watch", status=2, env={"NB_CALLER": "somebody"})
     assert "execution_not_found" in refused.err
     assert f"Running executions of others: {running} (nb, a.ipynb)." in refused.err
-    (nb.root / "go").write_text("now")
-    assert "42" in nb("watch", running, env={"NB_CALLER": "somebody"}).out
+    (shared.root / "go").write_text("now")
+    assert "42" in shared("watch", running, env={"NB_CALLER": "somebody"}).out
 
 
 def test_without_a_host_nothing_has_run(nb: Nb) -> None:
