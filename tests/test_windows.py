@@ -21,20 +21,40 @@ __all__ = ["start_server"]
 
 WINDOWS = Path(__file__).with_name("windows")
 NOTEBOOK = "sales.ipynb"
+ASKED = "asked.ipynb"
+"""The notebook that the chat works in."""
 FILES = """
 c.ServerApp.jpserver_extensions |= {"jupyter_server_ydoc": False, "jupyter_server_fileid": False}
 """
 """The configuration of a server without collaboration, which is files."""
 
 
-async def on_windows(start: StartServer, *options: str, **environment: str) -> ServerProcess:
-    """A server that finds Python as it is on Windows."""
-    return await start(*options, config=FILES, PYTHONPATH=str(WINDOWS), **environment)
-
-
 @pytest.mark.proves("fault:windows")
-async def test_tools_work_over_mcp_and_rest(start_server: StartServer) -> None:
-    server = await on_windows(start_server)
+async def test_tools_work_over_mcp_and_rest_and_the_chat_in_the_notebook(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    async with ScriptedModel().running() as model:
+        server = await start_server(
+            f"--TkAIExtensionApp.chat_model={MODEL}",
+            config=FILES,
+            PYTHONPATH=str(WINDOWS),
+            CLAUDE_CONFIG_DIR=str(tmp_path / "claude"),
+            **model.environment,
+        )
+        await tools_work(server)
+        model.add(
+            Answer.of(ToolUse("insert_and_execute_cell", {"source": "6 * 7", "index": 0})),
+            Answer.of("It is 42."),
+        )
+        await chat_answers(server)
+    names = {path.name for path in server.root.iterdir() if not path.name.startswith(".ipynb")}
+    assert names == {NOTEBOOK, ASKED}, "the hidden files of saves are gone"
+    assert await server.stop() == 0
+    assert "Traceback" not in server.log.text, server.log.text
+
+
+async def tools_work(server: ServerProcess) -> None:
+    """Several agents work in a notebook over MCP."""
     async with sessions_at(server.url, server.token) as sessions:
 
         async def call(number: int, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -56,39 +76,18 @@ async def test_tools_work_over_mcp_and_rest(start_server: StartServer) -> None:
         found = await call(0, "read_notebook")
     assert server.root.joinpath(NOTEBOOK).exists()
     assert [f"print({number})" in found["text"] for number in range(4)] == [True] * 4
-    names = {path.name for path in server.root.iterdir() if not path.name.startswith(".ipynb")}
-    assert names == {NOTEBOOK}, "the hidden files of saves are gone"
-    assert await server.stop() == 0
-    assert "Traceback" not in server.log.text, server.log.text
 
 
-@pytest.mark.proves("fault:windows")
-async def test_the_chat_answers_and_works_in_the_notebook(
-    start_server: StartServer,
-    tmp_path: Path,
-) -> None:
-    async with ScriptedModel().running() as model:
-        server = await on_windows(
-            start_server,
-            f"--TkAIExtensionApp.chat_model={MODEL}",
-            CLAUDE_CONFIG_DIR=str(tmp_path / "claude"),
-            **model.environment,
-        )
-        model.add(
-            Answer.of(ToolUse("insert_and_execute_cell", {"source": "6 * 7", "index": 0})),
-            Answer.of("It is 42."),
-        )
-        async with httpx2.AsyncClient(
-            base_url=server.url, headers=server.headers, timeout=120
-        ) as http:
-            made = await http.post("api/tk-ai/tools/create_notebook", json={"notebook": NOTEBOOK})
-            assert made.status_code == 200, made.text
-            asked = {"message": "What is it?", "notebook": NOTEBOOK, "mode": "auto"}
-            answer = await http.post("api/tk-ai/mcp/chat", json=asked)
-            assert answer.status_code == 200, answer.text
-            assert answer.json().get("text") == "It is 42.", (answer.text, server.log.text)
-            health = (await http.get("api/tk-ai/health")).json()
-            assert (health["status"], health["backends"]["documents"]) == ("ok", "file")
-    saved = json.loads(server.root.joinpath(NOTEBOOK).read_text(encoding="utf-8"))
+async def chat_answers(server: ServerProcess) -> None:
+    """A notebook is made over REST, and the chat works in it."""
+    async with httpx2.AsyncClient(base_url=server.url, headers=server.headers, timeout=120) as http:
+        made = await http.post("api/tk-ai/tools/create_notebook", json={"notebook": ASKED})
+        assert made.status_code == 200, made.text
+        asked = {"message": "What is it?", "notebook": ASKED, "mode": "auto"}
+        answer = await http.post("api/tk-ai/mcp/chat", json=asked)
+        assert answer.status_code == 200, answer.text
+        assert answer.json().get("text") == "It is 42.", (answer.text, server.log.text)
+        health = (await http.get("api/tk-ai/health")).json()
+        assert (health["status"], health["backends"]["documents"]) == ("ok", "file")
+    saved = json.loads(server.root.joinpath(ASKED).read_text(encoding="utf-8"))
     assert saved["cells"][0]["outputs"][0]["data"]["text/plain"] == ["42"]
-    assert "Traceback" not in server.log.text, server.log.text

@@ -12,6 +12,7 @@ import pytest
 from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_stop_turn import goes_on, rest, until
 from tests.harness import ToolHarness
+from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.errors import DiskFull
 from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
@@ -31,7 +32,9 @@ def holding(folder: Path, word: str) -> list[Path]:
 
 
 @pytest.mark.real_cli
-async def test_in_the_next_server_claude_remembers_the_conversation(open_chats: Open) -> None:
+async def test_in_the_next_server_claude_remembers_the_conversation_or_says_that_it_is_lost(
+    open_chats: Open, tmp_path: Path
+) -> None:
     talk = open_chats()
     talk.model.add(Answer.of("Hello, Ada."), Answer.of("Ada."))
     first = await talk.say("I am Ada.")
@@ -48,37 +51,34 @@ async def test_in_the_next_server_claude_remembers_the_conversation(open_chats: 
     assert "I am Ada." in texts
     assert "Hello, Ada." in texts
 
-
-@pytest.mark.real_cli
-async def test_the_process_of_an_idle_chat_is_ended_and_started_again(open_chats: Open) -> None:
-    talk = open_chats(idle=0.05)
-    talk.model.add(Answer.of("Hello."))
-    events = await talk.say("Hello.")
-    _, alive = await asyncio.to_thread(psutil.wait_procs, processes(), timeout=20)
-    assert alive == []
-    await goes_on(talk, events[0].data["chat"])
-    assert "Hello." in str(talk.model.requests[-1].body["messages"])
+    await again.close()
+    shutil.rmtree(tmp_path / "claude" / "projects")
+    talk.model.add(Answer.of("I do not know."))
+    events = await open_chats().say("Who am I?", chat=chat)
+    assert "has lost the earlier messages" in of_kind(events, "notice")[0]["text"]
+    assert events[-1].data == {"end": "done", "text": "I do not know."}
 
 
 @pytest.mark.real_cli
-async def test_a_follower_receives_turns_from_before_and_after_the_process_ended(
+async def test_the_process_of_an_idle_chat_is_ended_and_started_again_and_a_follower_misses_nothing(
     open_chats: Open,
 ) -> None:
     talk = open_chats(idle=0.05)
-    talk.model.add(Answer.of("One."), Answer.of("Two."))
+    talk.model.add(Answer.of("One."))
     begun = await talk.send("Count.")
     following = await talk.chats.follow(USER, begun.chat)
     await rest(begun)
     _, alive = await asyncio.to_thread(psutil.wait_procs, processes(), timeout=20)
     assert alive == []
-    await talk.say("Continue.", chat=begun.chat)
+    await goes_on(talk, begun.chat)
+    assert "One." in str(talk.model.requests[-1].body["messages"])
     texts: list[str] = []
     async with asyncio.timeout(20):
         while len(texts) < 2:
             event = await anext(following)
             if event.kind == "done":
                 texts.append(event.data["text"])
-    assert texts == ["One.", "Two."]
+    assert texts == ["One.", "Here I am."]
 
 
 async def test_a_follower_is_released_when_the_chat_is_deleted_or_the_server_ends(
@@ -100,21 +100,6 @@ async def test_a_server_may_end_its_chats_twice(open_chats: Open) -> None:
     await talk.say("Hello.")
     await asyncio.gather(talk.chats.close(), talk.chats.close())
     await talk.chats.close()
-
-
-@pytest.mark.real_cli
-async def test_a_history_that_is_lost_is_reported_and_the_chat_goes_on(
-    open_chats: Open, tmp_path: Path
-) -> None:
-    talk = open_chats()
-    talk.model.add(Answer.of("Hello, Ada."), Answer.of("I do not know."))
-    chat = (await talk.say("I am Ada."))[0].data["chat"]
-    await talk.close()
-    shutil.rmtree(tmp_path / "claude" / "projects")
-    again = open_chats()
-    events = await again.say("Who am I?", chat=chat)
-    assert "has lost the earlier messages" in of_kind(events, "notice")[0]["text"]
-    assert events[-1].data == {"end": "done", "text": "I do not know."}
 
 
 async def test_a_turn_goes_on_where_the_disk_is_full(
@@ -145,41 +130,37 @@ async def test_a_deleted_chat_leaves_no_data(talk: Talk, tmp_path: Path) -> None
 
 @pytest.mark.real_cli
 @pytest.mark.proves("fault:agent-killed")
-async def test_a_process_killed_while_it_writes_is_reported_and_the_chat_goes_on(
-    talk: Talk,
+async def test_a_process_killed_while_it_writes_or_calls_is_reported_and_chat_and_kernel_go_on(
+    talk: Talk, harness: ToolHarness
 ) -> None:
     talk.model.add(Held(Answer.of("One, two, three, four."), after=4))
     begun = await talk.send("Count.")
     await until(begun, "text")
-    (process,) = processes()
-    process.kill()
-    events = await rest(begun)
-    assert of_kind(events, "error")[0]["error"]["code"] == "agent_died"
-    assert events[-1].data["end"] == "failed"
+    await killed(begun)
     await goes_on(talk, begun.chat)
 
-
-@pytest.mark.real_cli
-@pytest.mark.proves("fault:agent-killed")
-async def test_killed_in_a_tool_its_cell_is_interrupted_and_the_kernel_lives(
-    talk: Talk, harness: ToolHarness
-) -> None:
     long = "import time\nkept = 42\nprint('begun', flush=True)\ntime.sleep(600)"
     path = harness.write("long.ipynb", long)
     talk.model.add(Answer.of(ToolUse("execute_cell", {"cell": 0, "wait": 60})))
-    begun = await talk.send("Run it.", notebook="long.ipynb", mode="auto")
+    begun = await talk.send("Run it.", chat=begun.chat, notebook="long.ipynb", mode="auto")
     while "begun" not in (await until(begun, "tool_progress")).data["message"]:
         continue
-    (process,) = processes()
-    process.kill()
-    events = await rest(begun)
-    assert of_kind(events, "error")[0]["error"]["code"] == "agent_died"
+    await killed(begun)
     saved = await harness.saved("long.ipynb", lambda nb: len(nb.cells[0].outputs) == 2)
     assert saved.cells[0].outputs[1].ename == "KeyboardInterrupt"
     assert harness.sources(path.name) == [long]
     ran = await harness.call("execute_ipython", code="kept", notebook="long.ipynb")
     assert ran.runs[0].output == "42"
     await goes_on(talk, begun.chat)
+
+
+async def killed(begun: StartedTurn) -> None:
+    """Kill Claude's process in a turn, which ends with a report."""
+    (process,) = processes()
+    process.kill()
+    events = await rest(begun)
+    assert of_kind(events, "error")[0]["error"]["code"] == "agent_died"
+    assert events[-1].data["end"] == "failed"
 
 
 @pytest.mark.proves("threat:other-user", "ext:multi-user")

@@ -12,7 +12,6 @@ from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_stop_turn import goes_on, rest, until
 from tests.cases import Cases
 from tests.harness import ToolHarness
-from tk_ai_extension.agent.events import Event
 from tk_ai_extension.testing.messages_api import Exchange
 from tk_ai_extension.testing.scripted_model import (
     BROKEN,
@@ -31,19 +30,6 @@ pytestmark = pytest.mark.real_cli
 TOO_LONG = Failure(400, "invalid_request_error", "prompt is too long")
 
 
-@pytest.mark.proves("fault:model-api")
-async def test_a_bad_day_of_the_model_is_shown_and_asked_again(talk: Talk) -> None:
-    chat: dict[str, str] = {}
-    with Cases() as cases:
-        for bad in (BROKEN, OVERLOADED, rate_limited(0)):
-            with cases.case(bad):
-                talk.model.add(bad, Answer.of("There."))
-                events = await talk.say("Are you there?", **chat)
-                chat = {"chat": events[0].data["chat"]}
-                assert of_kind(events, "retry")[0]["attempt"] == 1
-                assert events[-1].data == {"end": "done", "text": "There."}
-
-
 @dataclass(frozen=True)
 class CutLater:
     """Begins an answer, and loses the connection on request."""
@@ -59,26 +45,35 @@ class CutLater:
 
 
 @pytest.mark.proves("fault:model-api")
-async def test_the_text_of_a_lost_stream_is_discarded_and_requested_again(talk: Talk) -> None:
-    cut = CutLater(Answer.of("One, two, three, four, five."))
-    talk.model.add(cut, Answer.of("One, two."))
-    begun = await talk.send("Count.")
-    events: list[Event] = []
-    async with asyncio.timeout(20):
-        async for event in begun.events:
-            events.append(event)
-            if event.kind == "text":
-                cut.now.set()
-    assert kinds(events)[2:] == ["text", "retry", "discarded", "text", "usage", "done"]
-    assert of_kind(events, "discarded") == [{"block": 0}]
-    assert events[-1].data == {"end": "done", "text": "One, two."}
-
-
-@pytest.mark.proves("fault:model-api")
-async def test_a_stream_that_is_cut_at_once_comes_again(talk: Talk) -> None:
-    talk.model.add(Cut(Answer.of("One, two, three, four, five."), after=4), Answer.of("One, two."))
-    events = await talk.say("Count.")
-    assert events[-1].data == {"end": "done", "text": "One, two."}
+async def test_a_bad_day_of_the_model_is_shown_and_asked_again(talk: Talk) -> None:
+    chat: dict[str, str] = {}
+    with Cases() as cases:
+        for bad in (BROKEN, OVERLOADED, rate_limited(0)):
+            with cases.case(bad):
+                talk.model.add(bad, Answer.of("There."))
+                events = await talk.say("Are you there?", **chat)
+                chat = {"chat": events[0].data["chat"]}
+                assert of_kind(events, "retry")[0]["attempt"] == 1
+                assert events[-1].data == {"end": "done", "text": "There."}
+        with cases.case("a stream that is cut at once comes again"):
+            cut = Cut(Answer.of("One, two, three, four, five."), after=4)
+            talk.model.add(cut, Answer.of("One, two."))
+            events = await talk.say("Count.", **chat)
+            assert events[-1].data == {"end": "done", "text": "One, two."}
+        with cases.case("the text of a lost stream is discarded and requested again"):
+            lost = CutLater(Answer.of("One, two, three, four, five."))
+            talk.model.add(lost, Answer.of("One, two."))
+            begun = await talk.send("Count.", **chat)
+            events = []
+            async with asyncio.timeout(20):
+                async for event in begun.events:
+                    events.append(event)
+                    if event.kind == "text":
+                        lost.now.set()
+            seen = ["text", "retry", "discarded", "text", "usage", "done"]
+            assert kinds(events)[2:] == seen
+            assert of_kind(events, "discarded") == [{"block": 0}]
+            assert events[-1].data == {"end": "done", "text": "One, two."}
 
 
 @pytest.mark.proves("fault:model-api")
@@ -131,7 +126,9 @@ async def test_one_that_does_not_get_better_is_asked_a_bounded_number_of_times(
 
 
 @pytest.mark.proves("fault:model-api")
-async def test_a_stop_works_while_the_model_hangs(talk: Talk) -> None:
+async def test_a_stop_works_while_the_model_hangs_and_while_it_is_asked_again_later(
+    talk: Talk,
+) -> None:
     hang = Hang()
     talk.model.add(hang)
     begun = await talk.send("Are you there?")
@@ -142,11 +139,8 @@ async def test_a_stop_works_while_the_model_hangs(talk: Talk) -> None:
     assert (await rest(begun))[-1].data["end"] == "stopped"
     await goes_on(talk, begun.chat)
 
-
-@pytest.mark.proves("fault:model-api")
-async def test_a_stop_works_while_the_model_is_asked_again_later(talk: Talk) -> None:
     talk.model.add(rate_limited(30))
-    begun = await talk.send("Are you there?")
+    begun = await talk.send("Are you there?", chat=begun.chat)
     retry = await until(begun, "retry")
     assert retry.data["status"] == 429
     assert retry.data["seconds"] >= 30
@@ -156,15 +150,19 @@ async def test_a_stop_works_while_the_model_is_asked_again_later(talk: Talk) -> 
 
 
 @pytest.mark.proves("fault:model-api")
-@pytest.mark.parametrize("bad", [BROKEN, Cut(Answer.of("Then.", ToolUse("list_cells")), after=6)])
 async def test_a_tool_call_is_not_repeated_after_a_failed_request(
-    talk: Talk, harness: ToolHarness, bad: Failure | Cut
+    talk: Talk, harness: ToolHarness
 ) -> None:
-    harness.write("a.ipynb", "1")
-    talk.model.add(
-        Answer.of(ToolUse("insert_and_execute_cell", {"source": "6 * 7"})), bad, Answer.of("Done.")
-    )
-    events = await talk.say("Compute.", notebook="a.ipynb", mode="auto")
-    assert events[-1].data == {"end": "done", "text": "Done."}
-    assert [each["tool"] for each in of_kind(events, "tool_result")] == ["insert_and_execute_cell"]
-    assert harness.sources("a.ipynb") == ["1", "6 * 7"]
+    chat: dict[str, str] = {}
+    call = ToolUse("insert_and_execute_cell", {"source": "6 * 7"})
+    with Cases() as cases:
+        for bad in (BROKEN, Cut(Answer.of("Then.", ToolUse("list_cells")), after=6)):
+            with cases.case(bad):
+                harness.write("a.ipynb", "1")
+                talk.model.add(Answer.of(call), bad, Answer.of("Done."))
+                events = await talk.say("Compute.", notebook="a.ipynb", mode="auto", **chat)
+                chat = {"chat": events[0].data["chat"]}
+                assert events[-1].data == {"end": "done", "text": "Done."}
+                results = of_kind(events, "tool_result")
+                assert [each["tool"] for each in results] == ["insert_and_execute_cell"]
+                assert harness.sources("a.ipynb") == ["1", "6 * 7"]

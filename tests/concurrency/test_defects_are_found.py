@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -15,13 +15,16 @@ from tests.concurrency.benches import light_bench
 from tk_ai_extension.model.operations import Applied, Change, Delete, Insert, Operation, Replace
 from tk_ai_extension.model.outputs import OutputChange
 from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.testing.concurrency.people import Program
+from tk_ai_extension.testing.concurrency.history import CellState, PersonEdit
+from tk_ai_extension.testing.concurrency.people import Choose, Program
 from tk_ai_extension.testing.concurrency.rounds import Violation, run_rounds
 from tk_ai_extension.tools.default import batch
 from tk_ai_extension.workspace.paths import notebook_path
 
 STEPS = 6_000
-"""Most are found within tens, a stale edit within some hundreds."""
+"""All are found within some hundreds, most within tens."""
+TURNS = 30
+"""Turns of the loop for which a write over an unseen source is under way."""
 
 
 class _Inner:
@@ -61,10 +64,37 @@ class _DoubledInsert(_Inner):
         return applied
 
 
+class _Meddler(Program):
+    """A program that types into the cell of a write that is under way, if there is one soon."""
+
+    target: ClassVar[str | None] = None
+    """That cell."""
+
+    async def edit(self, path: str, choose: Choose) -> PersonEdit:
+        """See `Program.edit`."""
+        for _ in range(10 * TURNS):
+            if _Meddler.target is not None:
+                break
+            await asyncio.sleep(0)
+
+        def meddle(cells: Sequence[CellState]) -> PersonEdit:
+            edit = choose(cells)
+            target = next((cell.key for cell in cells if cell.key == _Meddler.target), edit.key)
+            return replace(edit, key=target) if edit.kind == "type" else edit
+
+        return await super().edit(path, meddle)
+
+
 class _LostUpdate(_Inner):
-    """Writes over a source that the caller has not seen."""
+    """Writes over a source that the caller has not seen: what a program has just typed."""
 
     async def apply(self, operations: Sequence[Operation]) -> Applied:
+        written = [each.cell for each in operations if isinstance(each, Replace | Delete)]
+        if written:
+            _Meddler.target = written[0]
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            _Meddler.target = None
         return await self._inner.apply(
             [
                 replace(each, expect=None) if isinstance(each, Replace | Delete) else each
@@ -127,8 +157,9 @@ async def test_a_defect_is_found(defect: type[_Inner], message: str, tmp_path: P
     root = tmp_path / "root"
     root.mkdir()
     store = NotebookRouter(root, lambda path: notebook_path(root, path))
+    person = _Meddler if defect is _LostUpdate else Program
     bench = light_bench(
-        defect.__name__, root, tmp_path, _Defective(store, defect), person=Program(root)
+        defect.__name__, root, tmp_path, _Defective(store, defect), person=person(root)
     )
     async with bench as defective:
         with pytest.raises(Violation, match=message):

@@ -13,9 +13,9 @@ import pytest
 from tests.concurrency.benches import BENCHES, SERVED
 from tk_ai_extension.testing.concurrency.rounds import run_rounds
 
-STEPS = {"file": 1_000, "contents": 250, "room": 300, "tab": 250}
-"""What costs about five seconds of a processor each; `make soak` plays a hundred times as many."""
-SERVED_STEPS = 100
+STEPS = {"file": 700, "contents": 200, "room": 220, "tab": 200}
+"""What costs about two and a half seconds of a processor each; `make soak` plays far more."""
+SERVED_STEPS = 80
 """Over HTTP and in real kernels."""
 PAIRS = ("file direct", "room stack", "tab direct")
 """Each document with an executor, and each executor with a document; `make soak` plays all."""

@@ -108,7 +108,7 @@ async def kill_again_and_again(start_server: StartServer, kills: int, seed: int)
             begun.cancel()
         # The moment of the kill is what is tried.
         with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.Event().wait(), chance.uniform(0.5, 3))
+            await asyncio.wait_for(asyncio.Event().wait(), chance.uniform(0.3, 1))
         await server.stop(signal.SIGKILL)
         await asyncio.gather(*working)
         for path in NOTEBOOKS:

@@ -43,6 +43,33 @@ async def test_a_socket_that_fails_is_closed(caplog: pytest.LogCaptureFixture) -
         context.destroy(linger=0)
 
 
+@pytest.mark.proves("exec:no-block")
+async def test_reading_what_has_queued_lets_others_run_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sockets, "READ_TIME", -1)  # is over after each message
+    context = client_context()
+    try:
+        receiver, sender = context.socket(zmq.PULL), context.socket(zmq.PUSH)
+        receiver.bind("inproc://queued")
+        sender.connect("inproc://queued")
+        for number in range(20):
+            sender.send_string(str(number))
+        received: list[list[bytes]] = []
+        reader = SocketReader(receiver, received.append)
+        in_a_turn: list[int] = []
+        async with asyncio.timeout(DEADLINE):
+            while len(received) < 20:
+                before = len(received)
+                await asyncio.sleep(0)
+                in_a_turn.append(len(received) - before)
+        assert max(in_a_turn) <= 2, "one for the event, and one of those that were left"
+        assert received == [[b"%d" % number] for number in range(20)]
+        reader.close()
+    finally:
+        context.destroy(linger=0)
+
+
 @pytest.mark.proves("exec:bounded")
 def test_the_receive_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "MAX_RECEIVED", 1000)

@@ -151,7 +151,7 @@ async def test_a_run_of_jupyterlab_ends_with_the_kernel_and_the_queue_continues(
 
 @pytest.mark.proves("fault:flood")
 async def test_a_flood_that_jupyterlab_executes_ends_too(bench: ExecutorBench, stack: Any) -> None:
-    theirs = stack.put(bench.kernel_id, faults.print_lines(3_000, flush=True))
+    theirs = stack.put(bench.kernel_id, faults.print_lines(2_000, flush=True))
     assert (await settled(stack, bench.kernel_id, theirs))["status"] == "ok"
 
 

@@ -72,14 +72,6 @@ async def test_a_credential_is_good_in_its_own_kernel_alone(
     assert model.requests == []
 
 
-async def test_a_child_process_of_a_kernel_may_ask(
-    harness: NotebookHarness, model: ScriptedModel, notebook: str
-) -> None:
-    person = await harness.open(notebook)
-    model.add(Answer.of("Hello, child."))
-    assert (await person.run(FROM_A_CHILD)).printed == "Hello, child.\n\n"
-
-
 async def test_a_credential_ends_with_its_kernel_and_a_restart_gives_a_new_one(
     harness: NotebookHarness, extension: Any, notebook: str
 ) -> None:
@@ -95,13 +87,15 @@ async def test_a_credential_ends_with_its_kernel_and_a_restart_gives_a_new_one(
 
 
 @pytest.mark.proves("threat:secrets")
-async def test_no_key_and_no_token_reaches_a_kernel(
+async def test_no_key_and_no_token_reaches_a_kernel_and_its_child_processes_may_ask_without(
     harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_serverapp: Any
 ) -> None:
     person = await harness.open(notebook)
     ran = await person.run("import os; print(dict(os.environ))")
     assert jp_serverapp.identity_provider.token not in ran.printed
     assert model.environment["ANTHROPIC_API_KEY"] not in ran.printed
+    model.add(Answer.of("Hello, child."))
+    assert (await person.run(FROM_A_CHILD)).printed == "Hello, child.\n\n"
 
 
 async def test_a_cell_reaches_no_other_chat_and_answers_nobody_elses_question(
@@ -127,9 +121,13 @@ async def test_a_cell_reaches_no_other_chat_and_answers_nobody_elses_question(
     assert len(cells_of(jp_root_dir, notebook)) == 2
 
 
-async def test_a_kernel_without_a_connection_gets_an_error_with_a_hint(
+async def test_a_kernel_without_a_notebook_or_a_connection_gets_an_error(
     harness: NotebookHarness, notebook: str
 ) -> None:
+    kernel = await harness.request("POST", "api/kernels", {"name": "python3"})
+    ran = await (await harness.person(kernel["id"])).run("%tk Hello.")
+    assert ran.traceback[0].startswith("tk [notebook_required]: ")
+
     person = await harness.open(notebook)
     ran = await person.run(
         "import os\nfor name in ('TK_AI_SOCKET', 'TK_AI_LINE'): os.environ.pop(name)\n%tk Hello."
@@ -142,12 +140,6 @@ async def test_a_kernel_without_a_connection_gets_an_error_with_a_hint(
         assert ran.traceback[0].startswith(
             "tk [no_connection]: The server that started this kernel"
         ), name
-
-
-async def test_a_kernel_without_a_notebook_gets_an_error(harness: NotebookHarness) -> None:
-    kernel = await harness.request("POST", "api/kernels", {"name": "python3"})
-    ran = await (await harness.person(kernel["id"])).run("%tk Hello.")
-    assert ran.traceback[0].startswith("tk [notebook_required]: ")
 
 
 class TestSeveralUsers:

@@ -184,11 +184,17 @@ async def test_an_interrupt_stops_the_turn_and_what_it_has_queued(
     assert (await person.run("%tk And now?")).text == "Nothing."
 
 
-async def test_a_question_is_answered_below_the_cell(
+async def test_a_question_is_answered_below_the_cell_and_with_no_where_nobody_can_be_asked(
     harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_root_dir: Path
 ) -> None:
     person = await harness.open(notebook)
     insert = ToolUse("insert_cell", {"source": "x = 1"})
+    model.add(Answer.of(insert), Answer.of("I may not."))
+    ran = await person.run("%tk Set x.")
+    assert ran.status == "ok"
+    assert "cannot ask for approval" in ran.text
+    assert len(cells_of(jp_root_dir, notebook)) == 2
+
     model.add(Answer.of(insert), Answer.of("Added."))
     ran = await person.run("%tk Set x.", answer=lambda _: "y")
     assert ran.status == "ok"
@@ -202,17 +208,6 @@ async def test_a_question_is_answered_below_the_cell(
     ran = await person.run("%tk Set x.", answer=lambda _: next(answers))
     assert len(ran.asked) == 2
     assert model.requests[-1].tool_results[0].is_error
-
-
-async def test_where_nobody_can_be_asked_the_answer_is_no(
-    harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_root_dir: Path
-) -> None:
-    person = await harness.open(notebook)
-    model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("I may not."))
-    ran = await person.run("%tk Set x.")
-    assert ran.status == "ok"
-    assert "cannot ask for approval" in ran.text
-    assert len(cells_of(jp_root_dir, notebook)) == 2
 
 
 async def test_fix_sends_the_last_error_with_its_cell(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,23 @@ def is_writable(data: bytes) -> bool:
 
 WRITABLE = [name for name, data in FILES.items() if is_writable(data)]
 OTHERS = [name for name in FILES if name not in WRITABLE]
+
+
+OfOne = Callable[[DocumentBench, str], Awaitable[None]]
+
+
+def each_of(names: Sequence[str]) -> Callable[[OfOne], Callable[..., Awaitable[None]]]:
+    """Makes a test of one file a test of several, each of which is a subtest."""
+
+    def decorate(of_one: OfOne) -> Callable[..., Awaitable[None]]:
+        async def of_each(bench: DocumentBench, subtests: pytest.Subtests) -> None:
+            for name in names:
+                with subtests.test(name):
+                    await of_one(bench, name)
+
+        return of_each
+
+    return decorate
 
 
 @dataclass
@@ -86,7 +103,7 @@ async def through_text(document: NotebookDocument, change: Any) -> None:
 
 
 @pytest.mark.proves("text:round-trip", "doc:bytes-scope")
-@pytest.mark.parametrize("name", WRITABLE)
+@each_of(WRITABLE)
 async def test_reading_and_writing_back_unchanged_leaves_the_file_alone(
     bench: DocumentBench, name: str
 ) -> None:
@@ -98,7 +115,7 @@ async def test_reading_and_writing_back_unchanged_leaves_the_file_alone(
 
 
 @pytest.mark.proves("doc:untouched-bytes", "doc:bytes-scope", "doc:unknown-fields")
-@pytest.mark.parametrize("name", WRITABLE)
+@each_of(WRITABLE)
 async def test_changing_one_cell_through_the_text_leaves_all_other_bytes(
     bench: DocumentBench, name: str
 ) -> None:
@@ -123,7 +140,7 @@ async def test_changing_one_cell_through_the_text_leaves_all_other_bytes(
 
 
 @pytest.mark.proves("doc:untouched-bytes")
-@pytest.mark.parametrize("name", WRITABLE)
+@each_of(WRITABLE)
 async def test_moving_inserting_and_deleting_leave_the_bytes_of_all_other_cells(
     bench: DocumentBench, name: str
 ) -> None:
@@ -159,7 +176,7 @@ async def test_moving_inserting_and_deleting_leave_the_bytes_of_all_other_cells(
     assert set(faults(file.read_bytes())) <= set(faults(FILES[name]))
 
 
-@pytest.mark.parametrize("name", WRITABLE)
+@each_of(WRITABLE)
 async def test_deleting_every_cell_and_adding_new_ones(bench: DocumentBench, name: str) -> None:
     document, file = await opened(bench, name)
     old = NotebookBytes.of(FILES[name])
@@ -172,7 +189,7 @@ async def test_deleting_every_cell_and_adding_new_ones(bench: DocumentBench, nam
 
 
 @pytest.mark.proves("doc:untouched-bytes")
-@pytest.mark.parametrize("name", WRITABLE)
+@each_of(WRITABLE)
 async def test_running_a_cell_changes_its_outputs_and_count_alone(
     bench: DocumentBench, name: str
 ) -> None:
@@ -198,7 +215,7 @@ async def test_running_a_cell_changes_its_outputs_and_count_alone(
 
 
 @pytest.mark.proves("doc:lenient", "doc:errors", "fault:corrupt")
-@pytest.mark.parametrize("name", OTHERS)
+@each_of(OTHERS)
 async def test_a_broken_or_old_file_is_left_untouched(bench: DocumentBench, name: str) -> None:
     document, file = await opened(bench, name)
     os.utime(file, (1, 1))
@@ -210,7 +227,7 @@ async def test_a_broken_or_old_file_is_left_untouched(bench: DocumentBench, name
 
 
 @pytest.mark.proves("doc:lenient")
-@pytest.mark.parametrize("name", WRITABLE)
+@each_of(WRITABLE)
 async def test_whatever_the_schema_forbids_is_a_warning(bench: DocumentBench, name: str) -> None:
     document, _ = await opened(bench, name)
     warnings = (await document.read()).warnings

@@ -44,7 +44,7 @@ from tk_ai_extension.testing.document_bench import (
 )
 from tk_ai_extension.testing.document_faults import another_user
 
-KILLS = 100
+KILLS = 50
 
 SAVING = """
 import asyncio, os, sys

@@ -187,7 +187,7 @@ OLD = {
 
 
 @pytest.mark.proves("doc:errors", "doc:lenient")
-@settings(RANDOM, max_examples=300)
+@settings(RANDOM, max_examples=150)
 @given(place=st.sampled_from(sorted(places(OLD), key=str)), value=odd)
 @example(place=("nbformat",), value=1)
 @example(place=("nbformat",), value=2)

@@ -14,7 +14,7 @@ from tk_ai_extension.testing.document_bench import DocumentBench
 from tk_ai_extension.testing.document_machine import machine
 
 FEW = settings(
-    max_examples=15,
+    max_examples=10,
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -25,6 +25,7 @@ from claude_agent_sdk import (
 )
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
+from tests.cases import Cases
 from tk_ai_extension.testing.scripted_model import (
     BROKEN,
     KEY,
@@ -33,7 +34,6 @@ from tk_ai_extension.testing.scripted_model import (
     UNAUTHORIZED,
     Answer,
     Cut,
-    Failure,
     Hang,
     Held,
     ScriptedModel,
@@ -148,21 +148,24 @@ async def test_a_script_of_thoughts_text_and_a_tool_goes_through_the_real_cli(
     assert (answered.name, answered.text, answered.is_error) == ("add", "42", False)
 
 
-async def test_text_is_streamed_in_the_pieces_that_the_script_says(tmp_path: Path) -> None:
-    model = ScriptedModel(Answer.of(Text("abcdefgh", piece=3)))
-    async with model.running(), client_of(model, tmp_path) as client:
-        assert deltas_of(await turn(client), "text_delta") == ["abc", "def", "gh"]
-
-
-@pytest.mark.parametrize("failure", [rate_limited(0), BROKEN, OVERLOADED], ids=lambda f: f.kind)
-async def test_a_failure_of_the_api_is_retried_with_the_next_turn_of_the_script(
-    tmp_path: Path, failure: Failure
+async def test_a_cut_stream_and_each_failure_of_the_api_is_retried_with_the_next_turn_of_the_script(
+    tmp_path: Path,
 ) -> None:
-    model = ScriptedModel(failure, Answer.of("Back again."))
+    model = ScriptedModel()
     async with model.running(), client_of(model, tmp_path) as client:
-        messages = await turn(client)
-    assert retries_of(messages) == [failure.status]
-    assert result_of(messages).result == "Back again."
+        with Cases() as cases:
+            for failure in (rate_limited(0), BROKEN, OVERLOADED):
+                with cases.case(failure):
+                    model.add(failure, Answer.of("Back again."))
+                    messages = await turn(client)
+                    assert retries_of(messages) == [failure.status]
+                    assert result_of(messages).result == "Back again."
+                    assert model.left == 0
+            with cases.case("cut"):
+                asked_before = len(model.requests)
+                model.add(Cut(Answer.of("Once upon a time there was")), Answer.of("The whole."))
+                assert result_of(await turn(client)).result == "The whole."
+                assert len(model.requests) == asked_before + 2
 
 
 async def test_a_wrong_key_is_a_result_with_its_status(tmp_path: Path) -> None:
@@ -173,18 +176,13 @@ async def test_a_wrong_key_is_a_result_with_its_status(tmp_path: Path) -> None:
     assert (result.is_error, result.api_error_status) == (True, 401)
 
 
-async def test_a_cut_stream_is_asked_for_again(tmp_path: Path) -> None:
-    model = ScriptedModel(Cut(Answer.of("Once upon a time there was")), Answer.of("The whole."))
-    async with model.running(), client_of(model, tmp_path) as client:
-        messages = await turn(client)
-    assert result_of(messages).result == "The whole."
-    assert len(model.requests) == 2
-
-
-async def test_an_answer_is_held_until_the_test_lets_it_go_on(tmp_path: Path) -> None:
+async def test_text_comes_in_the_pieces_of_the_script_which_the_test_may_hold(
+    tmp_path: Path,
+) -> None:
     held = Held(Answer.of(Text("first second", piece=6)))
-    model = ScriptedModel(held)
+    model = ScriptedModel(Answer.of(Text("abcdefgh", piece=3)), held)
     async with model.running(), client_of(model, tmp_path) as client:
+        assert deltas_of(await turn(client), "text_delta") == ["abc", "def", "gh"]
         await client.query("Hello")
         seen: list[Message] = []
         async for message in client.receive_response():
@@ -195,27 +193,28 @@ async def test_an_answer_is_held_until_the_test_lets_it_go_on(tmp_path: Path) ->
     assert result_of(seen).result == "first second"
 
 
-@pytest.mark.parametrize("waiting", ["hang", "held"])
-async def test_a_client_that_stops_waiting_is_noticed(tmp_path: Path, waiting: str) -> None:
-    reply = Hang() if waiting == "hang" else Held(Answer.of("Never whole"))
-    model = ScriptedModel(reply, Answer.of("Here."))
-    async with model.running(), client_of(model, tmp_path) as client:
-        await client.query("Hello")
-        await model.requested()
-        await client.interrupt()
-        stopped = [each async for each in client.receive_response()]
-        await reply.gone.wait()
-        assert result_of(stopped).subtype == "error_during_execution"
-        assert result_of(await turn(client)).result == "Here."
-
-
-async def test_a_script_that_has_ended_ends_the_turn_at_once(tmp_path: Path) -> None:
+async def test_a_client_that_stops_waiting_is_noticed_and_the_end_of_a_script_ends_the_turn_at_once(
+    tmp_path: Path,
+) -> None:
     model = ScriptedModel()
     async with model.running(), client_of(model, tmp_path) as client:
+        with Cases() as cases:
+            for reply in (Hang(), Held(Answer.of("Never whole"))):
+                with cases.case(reply):
+                    model.add(reply, Answer.of("Here."))
+                    asked_before = len(model.requests)
+                    await client.query("Hello")
+                    await model.requested(asked_before + 1)
+                    await client.interrupt()
+                    stopped = [each async for each in client.receive_response()]
+                    await reply.gone.wait()
+                    assert result_of(stopped).subtype == "error_during_execution"
+                    assert result_of(await turn(client)).result == "Here."
+        asked_before = len(model.requests)
         result = result_of(await turn(client))
     assert result.is_error
     assert "script of the model has ended" in str(result.result)
-    assert len(model.requests) == 1
+    assert len(model.requests) == asked_before + 1
 
 
 async def test_several_chats_at_once_have_scripts_of_their_own(tmp_path: Path) -> None:

@@ -208,6 +208,7 @@ async def test_a_connection_file_without_a_key_is_not_served(
     assert "has no key" in owner.log
 
 
+@pytest.mark.usefixtures("fresh_processes")
 async def test_a_module_beside_the_notebook_does_not_hide_one_of_ours(
     owner: Owner, launch: Launch, tmp_path: Path
 ) -> None:
