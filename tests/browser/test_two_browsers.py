@@ -26,10 +26,12 @@ from tests.browser.open_notebook import (
 from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 OPEN = """
-path => {
+async path => {
   const { commands, shell } = window.jupyterapp;
-  shell.currentWidget.dispose();
-  return commands.execute('docmanager:open', { path }).then(() => null);
+  const before = shell.currentWidget;
+  await commands.execute('docmanager:open', { path });
+  // Where nothing else is open, the launcher would come to the front.
+  before.dispose();
 }
 """
 DIRTY = "() => window.jupyterapp.shell.currentWidget.content.model.dirty"

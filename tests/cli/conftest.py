@@ -228,7 +228,7 @@ def nb(tmp_path: Path, home: dict[str, str]) -> Iterator[Nb]:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nb]:
     """`nb` in one project of a module's tests: its host and kernels go on from one to the next.
 
-    Each test writes its notebook anew, and leaves the host running.
+    Each test writes its notebook again, and leaves the host running.
     """
     folder = tmp_path_factory.mktemp("shared")
     (folder / "project").mkdir()
