@@ -31,6 +31,7 @@ from tk_ai_extension.model import file_locks
 from tk_ai_extension.model.masking import MaskingFormatter, masked
 from tk_ai_extension.server.app import TkAIExtensionApp
 from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
+from tk_ai_extension.server.listening import RefusingListener
 from tk_ai_extension.workspace.python_sessions import names_session
 
 logger = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ class ProjectServerApp(ServerApp):
 
     def _bind_http_server(self) -> None:
         if hasattr(socket, "AF_UNIX"):
-            listener = self.project.bind()
+            listener = RefusingListener(self.project.bind())
             listener.listen(128)
             listener.setblocking(False)
             self.http_server.add_socket(listener)
