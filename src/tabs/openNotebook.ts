@@ -5,6 +5,7 @@ import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type { Contents } from '@jupyterlab/services';
 import { JSONExt, UUID } from '@lumino/coreutils';
 
+import { delay } from '../api/retry';
 import { isOfOneFormat } from './cells';
 import { VersionCounter } from './versionCounter';
 import { diffSteps } from './notebookDiff';
@@ -21,6 +22,8 @@ type Context = DocumentRegistry.IContext<INotebookModel>;
 const MAX_ANSWER = 4_000_000;
 /** Maximum characters of a cell in an answer. */
 const MAX_CELL = 24_000_000;
+/** Maximum number of retries to read the file: about 13 seconds. */
+const MAX_RETRIES = 5;
 /** Number of operations whose ids are remembered. */
 const MAX_OPERATIONS = 500;
 
@@ -78,9 +81,22 @@ export class OpenNotebook {
 
   /** Read what others wrote to the file before this tab became its only writer. */
   catchUp(): void {
-    // Errors are ignored: a lost connection is opened again, and a conflict with unsaved changes is
-    // reported when the notebook is saved.
-    this._caughtUp = this._saving.refresh().catch(() => undefined);
+    const round = ++this._round;
+    const refresh = async (tries: number): Promise<void> => {
+      try {
+        await this._saving.refresh();
+      } catch (error) {
+        // A conflict with unsaved changes is reported when the notebook is saved. A request that fails
+        // beside the connection is repeated: nothing else would read the file.
+        if (!(error instanceof Refusal) && tries < MAX_RETRIES) {
+          await new Promise(resolve => setTimeout(resolve, delay(tries, Math.random())));
+          if (round === this._round && !this.context.isDisposed) {
+            await refresh(tries + 1);
+          }
+        }
+      }
+    };
+    this._caughtUp = refresh(0);
   }
 
   /** Settled once the file was read; no request is answered before. */
@@ -231,5 +247,7 @@ export class OpenNotebook {
 
   private readonly _saving: SaveQueue;
   private _caughtUp: Promise<void> = Promise.resolve();
+  /** The number of times that it had to catch up: a new one ends the retries of the one before. */
+  private _round = 0;
   private readonly _operations = new Set<string>();
 }

@@ -9,8 +9,16 @@ import { OpenNotebooks } from './openNotebooks';
 
 const of = {};
 
-/** A page with an open notebook. Return a getter of the last list that it published. */
-async function page(missing?: string): Promise<() => object[]> {
+/** A page and what a test does with it. */
+interface IPage {
+  /** Return the last list that it published. */
+  tabs: () => object[];
+  /** Tell it that the server has the list. */
+  listed: () => void;
+}
+
+/** Make a page with an open notebook. */
+async function page(missing?: string, get = jest.fn()): Promise<IPage> {
   const nothing = (): Promise<void> => Promise.resolve();
   const model = {
     collaborative: false,
@@ -39,47 +47,69 @@ async function page(missing?: string): Promise<() => object[]> {
     filter: () => []
   };
   let tabs: object[] = [];
+  let list = 0;
+  const received = new Signal<object, object>(of);
   const connection = {
     isOpen: true,
     opened: new Signal(of),
-    received: new Signal(of),
-    send: (message: { tabs?: object[] }) => {
+    received,
+    send: (message: { tabs?: object[]; list?: number }) => {
       tabs = message.tabs ?? tabs;
+      list = message.list ?? list;
       return true;
     }
   };
-  const contents = { driveName: () => '', localPath: (path: string) => path };
+  const contents = { driveName: () => '', localPath: (path: string) => path, get };
   new OpenNotebooks(
     tracker as unknown as INotebookTracker,
     contents as unknown as Contents.IManager,
     connection as unknown as Connection
   );
   await new Promise(resolve => setTimeout(resolve));
-  return () => tabs;
+  return { tabs: () => tabs, listed: () => received.emit({ listed: list }) };
 }
 
 describe('a notebook that is open', () => {
   beforeEach(forgetResults);
 
   it('is offered to agents', async () => {
-    const tabs = await page();
+    const { tabs } = await page();
     expect(tabs()).toMatchObject([{ path: 'a.ipynb' }]);
   });
 
   it.each(['_handleError', '_raiseConflict', 'revert'])(
     'is not, where JupyterLab has no %s',
     async missing => {
-      const tabs = await page(missing);
+      const { tabs } = await page(missing);
       expect(tabs()).toEqual([]);
       expect(works('tabs')).toBe(false);
     }
   );
 
   it('is not, once the self-test has found another way to save', async () => {
-    const tabs = await page();
+    const { tabs } = await page();
     report('tabs', false);
     await Promise.resolve();
     expect(tabs()).toEqual([]);
-    expect((await page())()).toEqual([]);
+    expect((await page()).tabs()).toEqual([]);
+  });
+
+  it('reads its file once the server has listed it, again where that fails', async () => {
+    const get = jest.fn(() => Promise.reject(new TypeError('Failed to fetch')));
+    const { listed } = await page(undefined, get);
+    const random = jest.spyOn(Math, 'random').mockReturnValue(0);
+    jest.useFakeTimers();
+    try {
+      listed();
+      await jest.advanceTimersByTimeAsync(0);
+      expect(get).toHaveBeenCalledTimes(1);
+      await jest.advanceTimersByTimeAsync(200);
+      expect(get).toHaveBeenCalledTimes(2);
+      await jest.advanceTimersByTimeAsync(60_000);
+      expect(get).toHaveBeenCalledTimes(6);
+    } finally {
+      jest.useRealTimers();
+      random.mockRestore();
+    }
   });
 });
