@@ -13,7 +13,7 @@ const of = {};
 interface IPage {
   /** Return the last list that it published. */
   tabs: () => object[];
-  /** Tell it that the server has the list. */
+  /** Send the server’s confirmation of the list. */
   listed: () => void;
 }
 

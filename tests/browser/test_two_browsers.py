@@ -28,10 +28,10 @@ from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, 
 OPEN = """
 async path => {
   const { commands, shell } = window.jupyterapp;
-  const before = shell.currentWidget;
+  const others = [...shell.widgets('main')];
   await commands.execute('docmanager:open', { path });
   // Where nothing else is open, the launcher would come to the front.
-  before.dispose();
+  others.forEach(widget => widget.dispose());
 }
 """
 DIRTY = "() => window.jupyterapp.shell.currentWidget.content.model.dirty"

@@ -434,7 +434,11 @@ async def test_few_large_messages_that_the_gateway_holds_back_are_counted(
     bench: ExecutorBench,
 ) -> None:
     made = 40
-    code = f"for i in range({made}):\n    print(f'{{i:<199999}}', flush=True)"
+    # In one piece: what `print` writes may be sent in two messages, its line and the end of the line.
+    code = (
+        "import sys\n"
+        f"for i in range({made}):\n    sys.stdout.write(f'{{i:<199999}}\\n')\n    sys.stdout.flush()"
+    )
     outcome = await run(bench, code)
     assert outcome.status == "ok"
     stderr = outcome.text("stderr")

@@ -11,7 +11,7 @@ from typing import Any
 from tk_ai_extension.model.error_info import error_info
 from tk_ai_extension.model.errors import TooManyOpenFiles, is_out_of_files
 
-PATIENCE = 0.5
+GRACE_PERIOD = 0.5
 """Maximum wait for the request of a connection that is refused, in seconds."""
 MAX_REQUEST = 1 << 16
 """Maximum size of its head, in bytes."""
@@ -48,7 +48,7 @@ class RefusingListener(socket.socket):
         try:
             connection, _ = super().accept()
             with connection, suppress(OSError):
-                connection.settimeout(PATIENCE)
+                connection.settimeout(GRACE_PERIOD)
                 # What is closed before it was read is reset: the client would not see the answer.
                 connection.recv(MAX_REQUEST)
                 connection.sendall(_refusal())
