@@ -197,7 +197,9 @@ class Agent:
         if word == "late":
             self.say(session, "Too late.")
             asked = self.ask(session, "late", "execute", {"command": "true"})
-            Path("late.json").write_text(json.dumps(asked))
+            written = Path("late.tmp")
+            written.write_text(json.dumps(asked))
+            written.rename("late.json")
 
     def ask(self, session: str, call: str, kind: str, raw: Json, **fields: Any) -> Json:
         """Ask for a permission."""

@@ -123,8 +123,11 @@ async def test_no_process_is_left_behind(acp: AcpTalk) -> None:
 async def test_what_is_asked_after_the_end_is_refused(acp: AcpTalk) -> None:
     chat = (await acp.say("late"))[0].data["chat"]
     events = await acp.say("recall", chat=chat)
-    # The answer to the late request was read before that message.
-    late = json.loads((acp.folder / "late.json").read_text())
+    # The answer to the late request was read before that message, and is written in a thread of its own.
+    path = acp.folder / "late.json"
+    while not path.exists():
+        await acp.say("recall", chat=chat)
+    late = json.loads(path.read_text())
     assert late["result"] == {"outcome": {"outcome": "cancelled"}}
     assert events[-1].data["text"] == '["late"] 0'
 
