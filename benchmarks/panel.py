@@ -45,7 +45,10 @@ LOADS = 10
 BUNDLE = 60
 """kB."""
 
-LATER = ("connect", "diff-editor", "notebook", "self-test", "sentences")
+LATER = (
+    *("connect", "context", "diff-editor", "history", "notebook"),
+    *("self-test", "sentences", "setup", "turn"),
+)
 """How the chunks are named that load when they are first needed."""
 
 MARK = "tk-piece"
