@@ -17,6 +17,7 @@ from playwright.async_api import expect
 from tracing import CATEGORIES, Update, updates
 
 import tk_ai_extension
+from tests.test_frontend import LATER
 from tk_ai_extension.agent.events import (
     Began,
     Done,
@@ -44,12 +45,6 @@ OPENINGS = 5
 LOADS = 10
 BUNDLE = 60
 """kB."""
-
-LATER = (
-    *("connect", "context", "diff-editor", "history", "notebook"),
-    *("self-test", "sentences", "setup", "turn"),
-)
-"""How the chunks are named that load when they are first needed."""
 
 MARK = "tk-piece"
 ARRIVALS = """

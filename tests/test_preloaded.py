@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,24 @@ NB = [sys.executable, "-m", "tk_ai_extension.cli", "--version"]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks")
 
 
-def run(folder: Path, **environment: str) -> tuple[bool, str]:
-    """Run a command; whether it was forked, and what it printed."""
+@contextmanager
+def forks() -> Iterator[list[int]]:
+    """The ids of the processes that are forked meanwhile."""
     forked: list[int] = []
     before = preloaded.Preloaded.fork
 
-    def fork(self: preloaded.Preloaded, *arguments: object) -> int:
-        forked.append(before(self, *arguments))  # type: ignore[arg-type]
+    def fork(self: preloaded.Preloaded, *arguments: Any) -> int:
+        forked.append(before(self, *arguments))
         return forked[-1]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(preloaded.Preloaded, "fork", fork)
+        yield forked
+
+
+def run(folder: Path, **environment: str) -> tuple[bool, str]:
+    """Run a command; whether it was forked, and what it printed."""
+    with forks() as forked:
         ended = subprocess.run(
             NB,
             cwd=folder,
@@ -54,16 +63,7 @@ def test_another_search_path_is_another_interpreter(tmp_path: Path) -> None:
     assert printed.startswith("customized\n")
 
 
-async def test_a_kernel_of_a_server_in_this_process_is_forked(
-    jp_serverapp: ServerApp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forked: list[object] = []
-    before = preloaded.Preloaded.fork
-
-    def fork(self: preloaded.Preloaded, *arguments: Any) -> int:
-        forked.append(arguments)
-        return before(self, *arguments)
-
-    monkeypatch.setattr(preloaded.Preloaded, "fork", fork)
-    await jp_serverapp.kernel_manager.start_kernel()
+async def test_a_kernel_of_a_server_in_this_process_is_forked(jp_serverapp: ServerApp) -> None:
+    with forks() as forked:
+        await jp_serverapp.kernel_manager.start_kernel()
     assert len(forked) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -56,9 +57,9 @@ class _Attachment(_Strict):
     """What the page calls it; the server's label if omitted."""
 
     @property
+    @abstractmethod
     def label(self) -> str:
         """Short label, with addresses that tools accept."""
-        raise NotImplementedError
 
     @property
     def shown(self) -> str:
