@@ -126,6 +126,25 @@ async def test_a_message_beyond_the_bound_ends_the_connection(
     socket.close()
 
 
+@pytest.mark.proves("fault:tab-lost")
+async def test_a_question_to_a_page_that_has_just_gone_ends_at_once(
+    connect: Any, jp_auth_header: dict[str, str], jp_serverapp: Any
+) -> None:
+    socket = await connect(**jp_auth_header)
+    await socket.write_message(json.dumps({"tabs": [tab_entry()], "received": 0, "list": 1}))
+    await asyncio.wait_for(socket.read_message(), DEADLINE)
+    channel: Tabs = jp_serverapp.web_app.settings[handlers.TABS_KEY]
+    (tab,) = channel.present("n.ipynb")
+    assert isinstance(tab, tabs.OpenTab)
+    connection: Any = tab.page.connection
+    # Nothing knows yet that it has ended.
+    connection.ws_connection.stream.close()
+    async with asyncio.timeout(tabs.ANSWER / 4):
+        with pytest.raises(TabGone):
+            await tab.ask("read", since=0)
+    socket.close()
+
+
 # --- whose is what
 
 

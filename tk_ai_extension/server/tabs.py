@@ -47,7 +47,7 @@ class PageConnection(Protocol):
     """The WebSocket of a page."""
 
     def send(self, message: str) -> Awaitable[None]:
-        """Send a message; returns when it is flushed."""
+        """Send a message; returns when it is flushed or the connection has ended."""
         ...
 
     def drop(self) -> None:

@@ -90,6 +90,8 @@ class TabPage:
             if "listed" in message:
                 self._listed.pop(message["listed"]).set()
                 continue
+            if "heartbeat" in message:
+                continue
             task = asyncio.create_task(self._answer(socket, message))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

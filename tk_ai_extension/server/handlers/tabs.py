@@ -184,11 +184,9 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
 
     async def send(self, message: str) -> None:
         """See `server.tabs.PageConnection.send`."""
-        try:
+        # `on_close` handles the end of the connection.
+        with suppress(WebSocketClosedError):
             await self.write_message(message)
-        except WebSocketClosedError:
-            # `on_close` handles the end; wait for it.
-            await asyncio.Event().wait()
 
     def drop(self) -> None:
         """See `server.tabs.PageConnection.drop`."""
