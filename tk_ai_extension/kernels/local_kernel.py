@@ -27,6 +27,9 @@ DRAIN_TIMEOUT = 2.0
 SETTLE_INTERVAL = 0.5
 """Seconds between checks whether a manager has replaced its `ready` future."""
 
+BOOT_TIME = 5.0
+"""Seconds to wait for the first answer of an incarnation before a signal is sent to it."""
+
 STABLE_TIME = 10.0
 """Seconds after which a kernel counts as started successfully."""
 
@@ -126,6 +129,19 @@ class LocalKernel(TrackedKernel):
     def is_settled(self) -> bool:
         """Whether no start or stop of it is under way."""
         return bool(self.manager.ready.done())
+
+    async def answers(self) -> bool:
+        """Wait until this incarnation can be signalled; return False if it does not answer in time.
+
+        A kernel that has not answered yet may not have installed its signal handlers: an interrupt ends it.
+        """
+        if not self._has_answered:
+            try:
+                async with asyncio.timeout(BOOT_TIME):
+                    await self.connect()
+            except (TimeoutError, ConnectionClosed):
+                return False
+        return True
 
     async def close(self) -> None:
         """Close the connection; the kernel keeps running."""

@@ -220,6 +220,8 @@ class JupyterKernels(KernelService[LocalKernel]):
             await kernel.settled()
             self._kernel(kernel_id)
             return
+        await kernel.answers()
+        self._kernel(kernel_id)
         try:
             await ensure_async(self._manager.interrupt_kernel(kernel_id))
         except RuntimeError as error:
@@ -227,11 +229,12 @@ class JupyterKernels(KernelService[LocalKernel]):
 
     async def _restart(self, kernel_id: str) -> None:
         await self._kernel(kernel_id).settled()
+        kernel = self._kernel(kernel_id)
+        can_end = await ensure_async(kernel.manager.is_alive()) and await kernel.answers()
         self._kernel(kernel_id)
-        is_alive = await ensure_async(self._manager.get_kernel(kernel_id).is_alive())
         try:
-            # The request to shut down that a dead kernel does not read would reach its successor.
-            await self._ask_for_restart(kernel_id, now=not is_alive)
+            # The request to shut down that a kernel does not read would reach its successor.
+            await self._ask_for_restart(kernel_id, now=not can_end)
         except asyncio.InvalidStateError:
             log.info("Another client restarted kernel %s at the same time", kernel_id)
         except (OSError, RuntimeError) as error:
