@@ -113,7 +113,7 @@ def test_a_kernel_that_takes_its_place_is_shared_instead(nb: Nb, tmp_path: Path)
     kernelspec = nb("serve", "--json").json["kernelspec"]
     pid = int(nb("run", "import os; print(os.getpid())").out.split()[-1])
     os.kill(pid, 9)
-    # A command may be faster than the news of the kernel's end: then it says so.
+    # A command may be faster than the notice of the end: then it reports it.
     nb("run", "pass", status=None)
     nb("run", "X = 'another'")
     assert "another" in guest(nb, kernelspec, "print(X)", tmp_path)
