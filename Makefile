@@ -47,40 +47,57 @@ $(VENV)/.made:
 	@$(PIP) install -qq 'uv>=0.9'
 	@touch $@
 
-$(VENV)/.lab: pyproject.toml $(VENV)/.made
-	$(call say,Installing the extension with JupyterLab (about a minute))
-	@$(INSTALL) -e '.[lab,collab,panel]'
+# The panel is built with a few of the dependencies, while the others are installed.
+$(VENV)/.tools: pyproject.toml $(VENV)/.made
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' >$(VENV)/tools.txt
+	@$(INSTALL) -r $(VENV)/tools.txt
 	@touch $@
 
-$(VENV)/.all: pyproject.toml $(VENV)/.made
-	$(call say,Installing the extension with what its tests and linters need (about two minutes))
-	@$(INSTALL) --compile-bytecode -e '.[lab,collab,test,docs,dev]'
-	@$(BIN)/python -m bash_kernel.install --sys-prefix >/dev/null
-	@touch $@ $(VENV)/.lab
+$(VENV)/.lab-dependencies: $(VENV)/.tools
+	$(call say,Installing JupyterLab)
+	@$(INSTALL) $(COMPILE) -r pyproject.toml --extra lab --extra collab --extra panel
+	@touch $@
 
-node_modules/.made: package.json yarn.lock .yarnrc.yml | $(VENV)/.lab
+$(VENV)/.dependencies: $(VENV)/.lab-dependencies
+	$(call say,Installing what tests and linters need)
+	@$(INSTALL) $(COMPILE) -r pyproject.toml --extra test --extra docs --extra dev
+	@$(BIN)/python -m bash_kernel.install --sys-prefix >/dev/null
+	@touch $@
+
+node_modules/.made: package.json yarn.lock .yarnrc.yml | $(VENV)/.tools
 	$(call say,Installing what the panel is built with)
 	@$(JLPM) install --immutable >$(VENV)/jlpm.log || { cat $(VENV)/jlpm.log >&2; exit 1; }
 	@touch $@
 
-# JupyterLab reads the panel through a link: what is built is what it shows.
-$(VENV)/.panel: $(PANEL_SOURCES) node_modules/.made | $(VENV)/.lab
+$(VENV)/.panel: $(PANEL_SOURCES) node_modules/.made
 	$(call say,Building the panel)
-	@$(JLPM) build >$(VENV)/jlpm.log || { cat $(VENV)/jlpm.log >&2; exit 1; }
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jupyter-builder develop --overwrite . >$(VENV)/jlpm.log 2>&1 || { cat $(VENV)/jlpm.log >&2; exit 1; }
+	@$(JLPM) build >$(VENV)/jlpm.log 2>&1 || { cat $(VENV)/jlpm.log >&2; exit 1; }
+	@touch $@
+
+# JupyterLab reads the panel through a link: what is built is what it shows.
+$(VENV)/.lab: $(VENV)/.lab-dependencies | $(VENV)/.panel
+	$(call say,Installing the extension)
+	@$(INSTALL) --no-deps -e .
+	@$(BIN)/jupyter-builder develop --overwrite . >$(VENV)/link.log 2>&1 || { cat $(VENV)/link.log >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.all: $(VENV)/.dependencies $(VENV)/.lab
 	@touch $@
 
 .PHONY: setup
-setup: $(VENV)/.all $(VENV)/.panel ## Set up .venv with everything
+setup: ## Set up .venv with everything
+	@$(MAKE) --silent --no-print-directory --jobs=2 COMPILE=--compile-bytecode $(VENV)/.all $(VENV)/.panel
 
 # -- use -------------------------------------------------------------------------------------------
 
 .PHONY: lab
-lab: $(VENV)/.lab $(VENV)/.panel ## Start JupyterLab with an example notebook, and show how to connect an agent
+lab: ## Start JupyterLab with an example notebook, and show how to connect an agent
+	@$(MAKE) --silent --no-print-directory --jobs=2 $(VENV)/.lab $(VENV)/.panel
 	@$(BIN)/python scripts/lab.py $(if $(PORT),--port $(PORT))
 
 .PHONY: demo
-demo: $(VENV)/.lab ## Show an agent's work in a real notebook, in a terminal
+demo: ## Show an agent's work in a real notebook, in a terminal
+	@$(MAKE) --silent --no-print-directory --jobs=2 $(VENV)/.lab
 	@$(BIN)/python scripts/demo.py
 
 # -- check -----------------------------------------------------------------------------------------
@@ -123,7 +140,7 @@ format: $(VENV)/.all node_modules/.made ## Fix what ruff, eslint and prettier ca
 	@$(JLPM) format
 
 .PHONY: test
-test: $(VENV)/.all $(VENV)/.panel ## Run every linter and test
+test: setup ## Run every linter and test
 	@$(MAKE) --no-print-directory $(SIDE_BY_SIDE) $(LINTERS) jest versions
 	$(call say,pytest)
 	@$(BIN)/python scripts/tests.py $(TESTS) -n $(WORKERS) --dist worksteal
