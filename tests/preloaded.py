@@ -14,19 +14,23 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import inspect
 import json
 import os
 import pkgutil
 import runpy
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+import httpcore2
 import pytest
 from jupyter_client import launcher
 
@@ -176,6 +180,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
         Popen.environment = dict(os.environ)
         monkeypatch.setattr(subprocess, "Popen", Popen)
         monkeypatch.setattr(launcher, "Popen", Popen)
+    monkeypatch.setattr(httpcore2, "default_ssl_context", shared_tls_context())
 
 
 def is_forked(argv: Any) -> bool:
@@ -194,6 +199,20 @@ def for_interpreter(environment: Any) -> dict[str, str]:
         if os.fsdecode(name).startswith(("PYTHON", "LANG", "LC_"))
         and os.fsdecode(name) != "PYTHONUNBUFFERED"
     }
+
+
+def shared_tls_context() -> Callable[..., ssl.SSLContext]:
+    """Return what gives all HTTP clients of a process one context: each would read 140 certificates."""
+    make = httpcore2.default_ssl_context
+
+    @cache
+    def made(trust_env: bool, *_certificates: str | None) -> ssl.SSLContext:
+        return make(_trust_env=trust_env)
+
+    def context(*, _trust_env: bool = True) -> ssl.SSLContext:
+        return made(_trust_env, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+
+    return context
 
 
 # -- in the process that is preloaded
@@ -221,8 +240,25 @@ def preload() -> None:
     with contextlib.suppress(ImportError):
         types: Any = importlib.import_module("jupyter_lsp.types")
         types.LanguageServerManagerAPI._npm_prefix = lambda *_: None
+    compute()
     gc.collect()
     gc.freeze()
+
+
+def compute() -> None:
+    """Compute what each process would compute of the modules alone, and keep."""
+    from nbformat.validator import get_validator
+
+    from tk_ai_extension.tools.registry import Registry
+
+    httpcore2.default_ssl_context = shared_tls_context()
+    httpcore2.default_ssl_context()
+    for tool in Registry.load():
+        _ = tool.input_schema, tool.output_schema
+    for minor in (4, 5):
+        get_validator(4, minor)
+    # IPython asks it for each frame of a traceback; it lists all modules when it is asked first.
+    inspect.getmodule(inspect.currentframe())
 
 
 def serve(channel: socket.socket) -> dict[str, Any] | None:
