@@ -149,7 +149,7 @@ async def typing(lab: Lab, until: float, *, saves: bool) -> str:
 @pytest.mark.parametrize(
     "seconds",
     [
-        pytest.param(5, id="short"),
+        pytest.param(3, id="short"),
         pytest.param(600, id="long", marks=[pytest.mark.soak, pytest.mark.timeout(1200)]),
     ],
 )
