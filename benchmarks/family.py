@@ -82,13 +82,13 @@ def main(measure: Measure, description: str | None) -> None:
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="tk-ai-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
-        # Jupyter reads it when it looks for its folders: this process's servers and kernels are
-        # apart from the user's, and have no extensions but those that a benchmark asks for.
         temporary = folder / "t"
         temporary.mkdir()
-        # Where it may not read a configuration, each process leaves an empty temporary folder.
-        os.environ.update(own_folders(folder), TMPDIR=str(temporary), JUPYTER_NO_CONFIG="1")
-        tempfile.tempdir = str(temporary)
+        # Jupyter reads it when it looks for its folders: this process's servers and kernels are
+        # apart from the user's, and have no extensions but those that a benchmark asks for.
+        os.environ.update(own_folders(folder), JUPYTER_NO_CONFIG="1")
+        # Without a configuration, each process of Jupyter leaves an empty temporary folder.
+        os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
         work = folder / "work"
         work.mkdir()
         os.chdir(work)

@@ -175,8 +175,7 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
             self.close(1008, error.message)
         else:
             if answer is not None:
-                with suppress(WebSocketClosedError):
-                    await self.write_message(json.dumps(answer))
+                await self.send(json.dumps(answer))
 
     def on_close(self) -> None:
         """Handle the end of the connection."""
