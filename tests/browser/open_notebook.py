@@ -177,7 +177,9 @@ class Network:
     port: int
     url: str = ""
     _is_down: bool = False
-    _open: set[asyncio.StreamWriter] = field(default_factory=set)
+    _open: dict[asyncio.Task[Any], asyncio.StreamWriter] = field(
+        default_factory=dict[asyncio.Task[Any], asyncio.StreamWriter]
+    )
 
     @classmethod
     @asynccontextmanager
@@ -191,14 +193,16 @@ class Network:
         try:
             yield network
         finally:
-            network.fails()
+            await network.fails()
             server.close()
 
-    def fails(self) -> None:
-        """Cuts every connection, and lets none through."""
+    async def fails(self) -> None:
+        """Cuts every connection, and lets none through; returns once the server has noticed."""
         self._is_down = True
-        for writer in self._open:
+        for writer in self._open.values():
             writer.transport.abort()
+        async with asyncio.timeout(DEADLINE / 1000):
+            await asyncio.gather(*self._open, return_exceptions=True)
 
     def works(self) -> None:
         """Lets connections through again."""
@@ -208,11 +212,18 @@ class Network:
         if self._is_down:
             writer.transport.abort()
             return
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[task] = writer
         there, back = await asyncio.open_connection(self.host, self.port)
-        ends = {writer, back}
-        self._open |= ends
         await asyncio.gather(_pipe(reader, back), _pipe(there, writer))
-        self._open -= ends
+        with suppress(ConnectionError):
+            # The server closes its end as well, once it has noticed.
+            while await there.read(1 << 16):
+                pass
+        writer.close()
+        back.close()
+        del self._open[task]
 
 
 class Frames:
@@ -263,7 +274,8 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         while data := await reader.read(1 << 16):
             writer.write(data)
             await writer.drain()
-    writer.close()
+    with suppress(OSError):
+        writer.write_eof()
 
 
 async def types(page: Page, cell: int, text: str) -> None:

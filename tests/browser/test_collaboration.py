@@ -170,7 +170,7 @@ async def test_a_browser_that_is_offline_in_a_turn_shows_all_of_it_when_it_is_ba
             await lab.say("Go.")
             await expect(seen.cells.nth(1).locator(".jp-OutputArea")).to_contain_text("running")
             await saved(lab, NOTEBOOK, ["a = 1", code])
-            network.fails()
+            await network.fails()
         # Claude goes on meanwhile, and is done before the browser is back.
         await asyncio.wait_for(model.requested(3), DEADLINE / 1000)
         network.works()

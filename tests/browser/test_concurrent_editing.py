@@ -202,7 +202,7 @@ async def test_a_browser_that_is_offline_for_a_while_loses_nothing(open_lab: Ope
             call(lab, "execute_cell", notebook="n.ipynb", cell=0, wait=WAIT)
         )
         await page.wait_for_function(BEGINS, arg=[0, "0\n"])
-        network.fails()
+        await network.fails()
         await running
         network.works()
         await page.wait_for_function(SHOWS, arg=[0, ALL])
@@ -213,7 +213,7 @@ async def test_a_browser_that_is_offline_for_a_while_loses_nothing(open_lab: Ope
             page.evaluate(WRITE, [1, "  # typed"]),
         )
         await frames.acknowledged(is_dirty)
-        network.fails()
+        await network.fails()
         await page.evaluate(WRITE, [1, " offline"])
         refused = await call(lab, "insert_cell", status=503, notebook="n.ipynb", source="c")
         assert refused["error"]["code"] == "tab_offline"
@@ -231,7 +231,7 @@ async def test_a_browser_that_is_offline_for_a_while_loses_nothing(open_lab: Ope
 
         # Nothing was unsaved when it was lost, so that the file is written.
         await frames.acknowledged(is_clean)
-        network.fails()
+        await network.fails()
         await page.evaluate(WRITE, [1, " again"])
         await call(lab, "insert_cell", notebook="n.ipynb", source="d = 4")
         await call(lab, "edit_cell", notebook="n.ipynb", cell=2, old="3", new="4")
@@ -256,7 +256,7 @@ async def test_with_collaboration_what_is_typed_offline_comes_together_with_what
             call(lab, "execute_cell", notebook="n.ipynb", cell=0, wait=WAIT)
         )
         await page.wait_for_function(BEGINS, arg=[0, "0\n"])
-        network.fails()
+        await network.fails()
         await page.evaluate(WRITE, [1, "  # offline"])
         await call(lab, "insert_cell", notebook="n.ipynb", source="c = 3")
         await running

@@ -124,7 +124,7 @@ async def test_two_pages_have_each_event_once_through_a_reload_and_a_lost_networ
         await other.panel.locator(".tk-Entry-open").first.click()
         await expect(other.log.get_by_text("word3", exact=False)).to_be_visible()
 
-        network.fails()
+        await network.fails()
         await expect(lab.log.get_by_role("button", name="Reconnect")).to_be_visible()
         held[0].go_on.set()
         network.works()

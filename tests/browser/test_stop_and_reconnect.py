@@ -102,7 +102,7 @@ async def test_an_answer_whose_connection_was_lost_is_there_once_and_whole_when_
         await lab.say("Count.")
         await expect(lab.log).to_contain_text("word0")
         assert "word39" not in await lab.log.inner_text()
-        network.fails()
+        await network.fails()
         # The events are sent while nobody can receive them.
         held.go_on.set()
         async with asyncio.timeout(30):

@@ -96,7 +96,12 @@ def disk(nb: Nb) -> Iterator[Path]:
     _mounted("-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs", str(folder))
     yield folder
     nb.end()
-    subprocess.run(["umount", str(folder)], check=True)
+    _unmount(folder)
+
+
+def _unmount(folder: Path) -> None:
+    # A process that is ending has no command line any more, and may still have files open.
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def _mounted(*arguments: str) -> None:
@@ -140,7 +145,7 @@ def read_only(folder: Path) -> Iterator[None]:
         _mounted("-o", "remount,bind,ro", str(folder))
         yield
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
+        _unmount(folder)
 
 
 @pytest.mark.proves("fault:disk-full")

@@ -21,7 +21,7 @@ from tests.kernels.sharing.conftest import Launch, Owner, start_kernel
 from tests.stopped_processes import stop_process
 from tk_ai_extension.kernels.sharing.relay import PROMPT_INTERVAL, Relay
 from tk_ai_extension.kernels.sharing.share import Connection, Share
-from tk_ai_extension.testing.faults import RUN_FOREVER
+from tk_ai_extension.testing.faults import RUN_FOREVER, ignore_interrupts
 
 pytestmark = [pytest.mark.proves("nb:serve")]
 
@@ -141,11 +141,12 @@ async def test_a_restart_by_the_owner_is_followed(owner: Owner, launch: Launch) 
     relayed = launch()
     person, listener = await relayed.client(), await relayed.client()
     assert await run(person, "X = 42") == ""
-    running = asyncio.ensure_future(run(person, RUN_FOREVER))
-    await until(listener, "running")
+    # A restart interrupts first, and the kernel could answer that.
+    running = asyncio.ensure_future(run(person, ignore_interrupts(60)))
+    await until(listener, "ignoring")
     await owner.manager.restart_kernel(now=True)
     # A request that the earlier kernel did not answer gets an error.
-    assert await running == "running\nKernelGone"
+    assert await running == "ignoring\nKernelGone"
     assert await run(person, "print('X' in globals())") == "False"
     assert relayed.process.poll() is None
 
