@@ -8,7 +8,7 @@
 .DEFAULT_GOAL := help
 
 PYTHON  ?= python3
-WORKERS ?= 3
+WORKERS ?= 4
 TESTS   ?= tests
 
 VENV := .venv
@@ -139,11 +139,15 @@ format: $(VENV)/.all node_modules/.made ## Fix what ruff, eslint and prettier ca
 	@$(BIN)/ruff format
 	@$(JLPM) format
 
+# What runs beside the tests, with what they leave of the processors. In a variable: `make -n` runs no line
+# that names make itself.
+BESIDE = $(MAKE) --no-print-directory pyright eslint jest versions
+
 .PHONY: test
 test: setup ## Run every linter and test
-	@$(MAKE) --no-print-directory $(SIDE_BY_SIDE) $(LINTERS) jest versions
+	@$(MAKE) --no-print-directory ruff
 	$(call say,pytest)
-	@$(BIN)/python scripts/tests.py $(TESTS) -n $(WORKERS) --dist worksteal
+	@$(BIN)/python scripts/tests.py --beside '$(BESIDE)' $(TESTS) -n $(WORKERS) --dist worksteal
 
 # What a developer wants at each commit. `git` lists what has changed since the last one.
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD; git ls-files --others --exclude-standard)

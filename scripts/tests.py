@@ -1,18 +1,28 @@
 """Run the tests, then those that failed once more and alone.
 
     python scripts/tests.py tests -n 4 --dist worksteal
+    python scripts/tests.py --beside 'make lint jest' tests -n 4
 
 Beside hundreds of kernels on two cores a machine may stall for seconds, so a test that failed runs once
 more, one at a time. A test that fails alone has failed. When more than three tests needed their second
 run, all of it has failed: that many are no stall of the machine. Which tests needed it is printed. The
 arguments are pytest's.
+
+Tests wait for much of their time. The command of `--beside` gets what they leave of the processors; what
+it prints is shown when it has ended, and where it fails, all of it has failed.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import shlex
 import subprocess
 import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,19 +40,61 @@ def run(arguments: list[str], folder: Path) -> int:
     ).returncode
 
 
+@contextmanager
+def beside(command: str, folder: Path) -> Iterator[Callable[[], int]]:
+    """Run a command with the lowest priority; without one, there is nothing to wait for.
+
+    Returns:
+        What waits for its end and returns its exit code.
+    """
+    if not command:
+        yield lambda: 0
+        return
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            ["nice", "-n", "19", *shlex.split(command)], cwd=folder, stdout=output, stderr=output
+        )
+
+        def show() -> None:
+            end = "passed" if process.wait() == 0 else "failed"
+            output.seek(0)
+            print(f"\n{output.read()}== {command}: {end}", flush=True)
+
+        shown = threading.Thread(target=show)
+        shown.start()
+
+        def wait() -> int:
+            shown.join()
+            return process.returncode
+
+        try:
+            yield wait
+        finally:
+            process.terminate()
+            shown.join()
+
+
 def main(arguments: list[str], folder: Path = ROOT) -> int:
     """Runs the tests of a folder once or twice; the exit code."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--beside", default="")
+    options, arguments = parser.parse_known_args(arguments)
     # What failed in other runs is no matter of this one.
     (folder / LAST_FAILED).unlink(missing_ok=True)
-    code = run([*arguments, "--junitxml=reports/junit.xml"], folder)
-    if code != FAILED:
-        return code
+    with beside(options.beside, folder) as wait:
+        code = run([*arguments, "--junitxml=reports/junit.xml"], folder)
+        other = wait()
+    return (once_more(folder) if code == FAILED else code) or other
+
+
+def once_more(folder: Path) -> int:
+    """Runs the tests that have failed, if they are few; the exit code."""
     failed = sorted(json.loads((folder / LAST_FAILED).read_text(encoding="utf-8")))
     if len(failed) > MOST:
         print(
             f"== {len(failed)} tests failed; at most {MOST} are run once more:", *failed, sep="\n"
         )
-        return code
+        return FAILED
     print("== pytest, once more and alone:", *failed, sep="\n", flush=True)
     code = run([*failed, "--junitxml=reports/again.xml"], folder)
     if not code:

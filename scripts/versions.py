@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import secrets
 import shutil
@@ -28,7 +29,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ from tests.browser.chromium import FLAGS, chromium  # noqa: E402
 
 LABEXTENSION = ROOT / "tk_ai_extension" / "labextension"
 TRIED = ("jupyter_client", "jupyter_server", "jupyterlab", "jupyter-collaboration")
+PORTS = (20_000, 32_000)
+"""The lowest port that a server gets, and the end of the range."""
 START = 120.0
 """Seconds in which a server has to be up."""
 SHOWN = 60.0
@@ -135,6 +138,14 @@ def installed(python: Path) -> str:
     ).stdout.strip()
 
 
+def free_port() -> int:
+    """A free port below those that systems choose themselves, as they do for kernels."""
+    while True:
+        port = random.randrange(*PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 def smoke(python: Path, collaboration: bool) -> None:
     """One round of the tools in a real server.
 
@@ -152,9 +163,8 @@ def smoke(python: Path, collaboration: bool) -> None:
             + f"c.IdentityProvider.token = {token!r}\n",
             encoding="utf-8",
         )
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            # Older servers do not say which port they took where they were to choose it.
-            port = free.getsockname()[1]
+        # Older servers do not say which port they took where they were to choose it.
+        port = free_port()
         folders = {f"JUPYTER_{name}_DIR": str(Path(home, name)) for name in ("DATA", "RUNTIME")}
         server = subprocess.Popen(
             [

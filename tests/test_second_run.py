@@ -1,12 +1,14 @@
-"""Tests that fail run once more and alone, unless they are many."""
+"""Tests that fail run once more and alone, unless they are many; linters run beside them."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
+from scripts import tests
 from scripts.tests import FAILED, MOST, main
 
 SUITE = """
@@ -60,3 +62,27 @@ def test_few_tests_may_need_a_second_run_and_are_listed(
     if code == 0:
         assert out.count("test_that_passes_the_second_time[0]") >= 1
     shutil.rmtree(tmp_path / "reports")
+
+
+@pytest.mark.parametrize(("end", "expected"), [("0", "passed"), ("3", "failed")])
+def test_a_command_beside_the_tests_is_shown_and_fails_the_run_where_it_fails(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], end: str, expected: str
+) -> None:
+    text = f"import sys; print('linted'); sys.exit({end})"
+    (tmp_path / "lint.py").write_text(text, encoding="utf-8")
+    (tmp_path / "test_it.py").write_text("def test_it(): pass", encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]", encoding="utf-8")
+    command = f"{sys.executable} lint.py"
+    assert main(["--beside", command, "test_it.py", "-q"], tmp_path) == int(end)
+    assert f"linted\n== {command}: {expected}" in capfd.readouterr().out
+
+
+def test_a_command_ends_with_the_tests_that_are_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tests, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        main(["--beside", "sleep 600"], tmp_path)

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Playwright, async_playwright, expect
+from playwright.async_api import Error as PlaywrightError
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from tests.browser.chromium import FLAGS, chromium
 from tests.browser.lab import (
@@ -23,6 +25,7 @@ from tests.browser.lab import (
     new_page,
     was_undisturbed,
 )
+from tests.browser.open_notebook import SOURCES
 from tests.browser.pool import CONFIG, Pool, PooledLab, pool
 from tests.cli_stand_in_extension import CONFIG as STAND_IN
 from tests.servers import StartServer, servers
@@ -66,14 +69,22 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(autouse=True)
-def reject_async_predicates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Playwright takes the promise of an async function for a true value: refuse such predicates."""
+def checked_predicates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse async predicates, of which Playwright takes the promise for a true value.
+
+    Where a predicate stays false, the error lists the cells of the page.
+    """
     wait: Any = Page.wait_for_function
 
-    def checked(page: Page, expression: str, **options: Any) -> Any:
+    async def checked(page: Page, expression: str, **options: Any) -> Any:
         assert not expression.lstrip().startswith("async"), "use `evaluate` with `of_file`"
-        # Playwright would ask with each frame, and the browser would make frames for that alone.
-        return wait(page, expression, **{"polling": POLLING, **options})
+        try:
+            # Playwright would ask with each frame, and the browser would make frames for that alone.
+            return await wait(page, expression, **{"polling": POLLING, **options})
+        except PlaywrightTimeout as error:
+            with suppress(PlaywrightError):
+                error.add_note(f"The page's cells: {await page.evaluate(SOURCES)}")
+            raise
 
     monkeypatch.setattr(Page, "wait_for_function", checked)
 

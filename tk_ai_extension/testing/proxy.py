@@ -104,6 +104,12 @@ class Proxy:
         async with self._arrived:
             await self._arrived.wait_for(lambda: self.seen(line))
 
+    async def next_request(self) -> None:
+        """Wait for a request after those that have arrived."""
+        count = len(self.requests)
+        async with self._arrived:
+            await self._arrived.wait_for(lambda: len(self.requests) > count)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
