@@ -25,7 +25,7 @@ from tests.browser.lab import (
     new_page,
     was_undisturbed,
 )
-from tests.browser.open_notebook import SOURCES
+from tests.browser.open_notebook import CELLS
 from tests.browser.pool import CONFIG, Pool, PooledLab, pool
 from tests.cli_stand_in_extension import CONFIG as STAND_IN
 from tests.servers import StartServer, servers
@@ -83,7 +83,7 @@ def checked_predicates(monkeypatch: pytest.MonkeyPatch) -> None:
             return await wait(page, expression, **{"polling": POLLING, **options})
         except PlaywrightTimeout as error:
             with suppress(PlaywrightError):
-                error.add_note(f"The page's cells: {await page.evaluate(SOURCES)}")
+                error.add_note(f"The page's cells: {await page.evaluate(CELLS)}")
             raise
 
     monkeypatch.setattr(Page, "wait_for_function", checked)

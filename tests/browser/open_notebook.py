@@ -31,6 +31,12 @@ SOURCES = """
   return panel.content.model.sharedModel.cells.map(cell => cell.getSource());
 }
 """
+CELLS = """
+() => {
+  const { sharedModel } = window.jupyterapp.shell.currentWidget.content.model;
+  return sharedModel.cells.map(cell => JSON.stringify(cell.toJSON()).slice(0, 1000));
+}
+"""
 STATE = """
 () => {
   const { content } = window.jupyterapp.shell.currentWidget;
