@@ -28,12 +28,11 @@ import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -146,7 +145,7 @@ def free_port() -> int:
             return port
 
 
-def smoke(python: Path, collaboration: bool) -> None:
+def smoke(python: Path, browser: Browser, *, collaboration: bool) -> None:
     """One round of the tools in a real server.
 
     Raises:
@@ -184,7 +183,8 @@ def smoke(python: Path, collaboration: bool) -> None:
             stderr=log,
         )
         try:
-            _round(server, f"http://127.0.0.1:{port}/", token, collaboration)
+            address = f"http://127.0.0.1:{port}/"
+            _round(server, browser, address, token, collaboration=collaboration)
         except (OSError, LookupError, AssertionError, PlaywrightError) as error:
             raise RuntimeError(
                 f"{Path(home, 'log').read_text(encoding='utf-8')}\n{type(error).__name__}: {error}"
@@ -197,7 +197,9 @@ def smoke(python: Path, collaboration: bool) -> None:
                 server.kill()
 
 
-def _round(server: subprocess.Popen[bytes], url: str, token: str, collaboration: bool) -> None:
+def _round(
+    server: subprocess.Popen[bytes], browser: Browser, url: str, token: str, *, collaboration: bool
+) -> None:
     def ask(path: str, body: dict[str, Any] | None = None) -> Any:
         request = urllib.request.Request(
             f"{url}api/tk-ai/{path}",
@@ -229,7 +231,7 @@ def _round(server: subprocess.Popen[bytes], url: str, token: str, collaboration:
     assert "42" in ran["runs"][0]["output"], ran
     read = ask("tools/read_notebook?caller=smoke", {})
     assert "print(6 * 7)" in json.dumps(read), read
-    with _page(f"{url}lab/tree/plan.ipynb?token={token}") as page:
+    with _page(browser, f"{url}lab/tree/plan.ipynb?token={token}") as page:
         ask("tools/insert_and_execute_cell?caller=smoke", {"source": "print(7 * 7)", "index": 1})
         output = page.locator(".jp-OutputArea-output", has_text="49")
         expect(output).to_be_attached()
@@ -241,7 +243,7 @@ def _round(server: subprocess.Popen[bytes], url: str, token: str, collaboration:
 
 
 @contextmanager
-def _page(url: str) -> Iterator[Page]:
+def _page(browser: Browser, url: str) -> Iterator[Page]:
     """A page of JupyterLab with a notebook and the panel.
 
     Raises:
@@ -259,44 +261,47 @@ def _page(url: str) -> Iterator[Page]:
         elif message.type in ("error", "warning"):
             failed.append(message.text)
 
+    page = browser.new_page()
+    page.set_default_timeout(SHOWN * 1000)
+    page.on("console", listen)
+    page.goto(url)
+    page.locator(".jp-Notebook .jp-Cell").first.wait_for()
+    page.locator('[data-id="tk-ai-chat"]').click()
+    expect(page.get_by_role("textbox", name="Message", exact=True)).to_be_visible()
+    yield page
+    page.wait_for_function("performance.getEntriesByName('tk-ai-extension:self-test').length")
+    page.close()
+    assert not failed, failed
+    assert len(tested) == 1, tested
+    print(tested[0], flush=True)
+
+
+@contextmanager
+def _browser() -> Iterator[Browser]:
+    """The browser of the tests."""
+    expect.set_options(timeout=SHOWN * 1000)
     with sync_playwright() as playwright:
         found = chromium(Path(playwright.chromium.executable_path))
-        browser = playwright.chromium.launch(
+        yield playwright.chromium.launch(
             executable_path=found.path,
             args=FLAGS,
             env={**os.environ, **found.environment},
         )
-        page = browser.new_page()
-        page.set_default_timeout(SHOWN * 1000)
-        expect.set_options(timeout=SHOWN * 1000)
-        page.on("console", listen)
-        page.goto(url)
-        page.locator(".jp-Notebook .jp-Cell").first.wait_for()
-        page.locator('[data-id="tk-ai-chat"]').click()
-        expect(page.get_by_role("textbox", name="Message", exact=True)).to_be_visible()
-        yield page
-        page.wait_for_function("performance.getEntriesByName('tk-ai-extension:self-test').length")
-        assert not failed, failed
-        assert len(tested) == 1, tested
-        print(tested[0], flush=True)
-        browser.close()
 
 
 def main(kinds: list[str]) -> int:
     """Tries the kinds that are named; the exit code."""
     failed = 0
-    for kind in kinds or ["lowest", "newest"]:
-        python = environment(kind)
-        print(f"{kind}: {installed(python)}", flush=True)
-        with ThreadPoolExecutor() as pool:
-            rounds = {
-                pool.submit(smoke, python, collaboration): collaboration
-                for collaboration in (True, False)
-            }
-            for running, collaboration in rounds.items():
-                way = "with" if collaboration else "without"
-                if (error := running.exception()) is not None:
+    with _browser() as browser:
+        for kind in kinds or ["lowest", "newest"]:
+            python = environment(kind)
+            print(f"{kind}: {installed(python)}", flush=True)
+            for collaboration in (True, False):
+                try:
+                    smoke(python, browser, collaboration=collaboration)
+                except RuntimeError as error:
                     failed += 1
+                    way = "with" if collaboration else "without"
                     print(f"{error}\n{kind}, {way} collaboration: failed", file=sys.stderr)
     return int(bool(failed))
 
