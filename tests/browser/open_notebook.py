@@ -33,8 +33,11 @@ SOURCES = """
 """
 CELLS = """
 () => {
-  const { sharedModel } = window.jupyterapp.shell.currentWidget.content.model;
-  return sharedModel.cells.map(cell => JSON.stringify(cell.toJSON()).slice(0, 1000));
+  const { model, widgets } = window.jupyterapp.shell.currentWidget.content;
+  return model.sharedModel.cells.map((cell, index) => {
+    const shown = widgets[index]?.node.querySelector('.jp-OutputArea')?.textContent ?? null;
+    return JSON.stringify({ ...cell.toJSON(), shown }).slice(0, 1000);
+  });
 }
 """
 STATE = """

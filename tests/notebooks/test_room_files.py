@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import pytest
 import pytest_asyncio
 from jupyter_server.serverapp import ServerApp
+from jupyter_server.utils import ensure_async
 
 from tests.notebooks.conftest import room_bench, running_server
 from tk_ai_extension.model.cells import CellContent
@@ -24,6 +26,7 @@ from tk_ai_extension.testing.document_bench import (
     code,
     notebook,
     sources,
+    stream,
     written,
 )
 from tk_ai_extension.testing.room_person import RoomPerson
@@ -53,6 +56,12 @@ def room_of(app: ServerApp, path: str) -> Any:
     return found
 
 
+def loader_of(app: ServerApp, room: Any) -> Any:
+    """The loader of a room's file."""
+    loaders: Any = app.web_app.settings["jupyter_server_ydoc"].file_loaders
+    return loaders[room.room_id.rpartition(":")[2]]
+
+
 @pytest.mark.proves("fault:concurrent-edit")
 async def test_a_save_between_a_look_at_the_file_and_its_loading_overwrites_nothing(
     bench: DocumentBench, app: ServerApp
@@ -63,9 +72,7 @@ async def test_a_save_between_a_look_at_the_file_and_its_loading_overwrites_noth
         path = document.path
         await document.read()
         room = room_of(app, path)
-        loader = app.web_app.settings["jupyter_server_ydoc"].file_loaders[
-            room.room_id.rpartition(":")[2]
-        ]
+        loader = loader_of(app, room)
         take_in = loader._subscriptions[room.room_id]
         saved: list[bool] = []
 
@@ -115,6 +122,8 @@ async def test_a_file_that_cannot_be_read_any_more_is_not_overwritten(
     await document.read()
     file = bench.root / document.path
     room = room_of(app, document.path)
+    server: Any = app.web_app.settings["jupyter_server_ydoc"].ywebsocket_server
+    server.add_room(room.room_id, room)  # As each page does that opens the notebook.
     whole = written(notebook(code("theirs", "aaaa1111")))
     for broken in (whole[:-9], whole.replace(b"theirs", b"\\ud83d")):
         file.write_bytes(broken)
@@ -167,8 +176,107 @@ async def test_typed_text_stays_in_a_room_that_was_read_while_it_was_opened(
     person = await opening
     source = person.ycells[0]["source"]
     source += " = 1"
-    room = room_of(app, "opened.ipynb")
     await document.apply([Insert(CellContent("code", "b"))])
-    await bench.settle("opened.ipynb")
     assert sources((await document.read()).cells) == ["a = 1", "b"]
-    assert room._file.version == room._file.loader.last_modified
+
+
+@dataclass
+class Pause:
+    """Holds one call of a contents manager back.
+
+    Args:
+        manager: The contents manager.
+        monkeypatch: Restores its methods.
+        moment: Which call it is, counted from the one that begins first.
+    """
+
+    manager: Any
+    monkeypatch: pytest.MonkeyPatch
+    moment: int
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __enter__(self) -> Self:
+        for name in ("get", "save"):
+            self.monkeypatch.setattr(self.manager, name, self._held(getattr(self.manager, name)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.monkeypatch.undo()
+
+    def _held(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        async def held(*args: Any, **kwargs: Any) -> Any:
+            answer = await ensure_async(method(*args, **kwargs))
+            self.moment -= 1
+            if self.moment == -1:
+                self.begun.set()
+                await self.over.wait()
+            return answer
+
+        return held
+
+
+@pytest.mark.proves("fault:concurrent-edit")
+@pytest.mark.parametrize("moment", range(3))
+async def test_an_agent_that_comes_while_a_room_saves_loses_nothing(
+    bench: DocumentBench, app: ServerApp, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    """The room's own save looks at the file, writes it, and looks at it again."""
+    path = bench.put(notebook(code("a", "aaaa1111"), code("b", "bbbb2222")))
+    assert isinstance(bench.person, RoomPerson)
+    await bench.person.document(path)
+    room = room_of(app, path)
+    monkeypatch.setattr(room, "_save_delay", 0)
+    with Pause(app.contents_manager, monkeypatch, moment) as pause:
+        await bench.person.type(path, 0, " typed")
+        async with asyncio.timeout(DEADLINE):
+            await pause.begun.wait()
+        await bench.person.type(path, 0, " on")
+        document = await bench.store.open(path, read_only=True)
+        edited = asyncio.create_task(document.apply([Replace("bbbb2222", "c")]))
+        await bench.person.type(path, 0, " and on")
+        pause.over.set()
+        await edited
+    expected = ["a typed on and on", "c"]
+    assert await bench.person.sources(path) == expected
+    await bench.settle(path)
+    assert sources((await bench.on_disk(document))["cells"]) == expected
+    assert await bench.person.sources(path) == expected
+
+
+@pytest.mark.proves("fault:concurrent-edit")
+async def test_an_agent_that_comes_while_a_room_loads_another_programs_file_loses_nothing(
+    bench: DocumentBench, app: ServerApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = bench.put(notebook(code("a", "aaaa1111"), code("b", "bbbb2222")))
+    assert isinstance(bench.person, RoomPerson)
+    await bench.person.document(path)
+    loader = loader_of(app, room_of(app, path))
+    theirs = written(notebook(code("theirs", "aaaa1111"), code("b", "bbbb2222")))
+    (bench.root / path).write_bytes(theirs)
+    os.utime(bench.root / path)
+    with Pause(app.contents_manager, monkeypatch, 1) as pause:
+        noticed = asyncio.create_task(loader.maybe_notify())
+        async with asyncio.timeout(DEADLINE):
+            await pause.begun.wait()
+        document = await bench.store.open(path)
+        showing = asyncio.create_task(shows(document, "aaaa1111", "shown"))
+        await asyncio.wait({showing}, timeout=0.2)
+        pause.over.set()
+        await asyncio.gather(noticed, showing)
+    assert await bench.person.sources(path) == ["theirs", "b"]
+    await bench.settle(path)
+    first, _ = (await bench.on_disk(document))["cells"]
+    assert (first["source"], first["outputs"]) == (
+        ["theirs"],
+        [stream("shown") | {"text": ["shown"]}],
+    )
+
+
+async def shows(document: Any, cell_id: str, text: str) -> None:
+    """An agent's cell runs and prints."""
+    async with document.writing(cell_id) as writer:
+        await writer.start()
+        await writer.write([Append(stream(text))])
+        await writer.finish(1)

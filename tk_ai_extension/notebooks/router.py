@@ -98,7 +98,7 @@ class NotebookRouter:
 
     @cached_property
     def _missing_of_collaboration(self) -> list[str]:
-        from tk_ai_extension.notebooks.rooms.collaboration import missing_parts
+        from tk_ai_extension.notebooks.rooms.extension import missing_parts
 
         missing = missing_parts()
         if missing:
@@ -149,9 +149,11 @@ class NotebookRouter:
         """Return jupyter-collaboration's rooms if it is enabled (it may load after this extension)."""
         if self._settings.get("jupyter_server_ydoc") is None or self.missing_parts:
             return None
-        from tk_ai_extension.notebooks.rooms.collaboration import Rooms, find_collaboration
+        from tk_ai_extension.notebooks.rooms.extension import find_collaboration
 
         if self._rooms is None and find_collaboration(self._settings) is not None:
+            from tk_ai_extension.notebooks.rooms.collaboration import Rooms
+
             self._rooms = Rooms(self._settings, self._subscriptions.notify, self._leases)
         return self._rooms
 

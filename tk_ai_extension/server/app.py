@@ -340,6 +340,11 @@ class TkAIExtensionApp(ExtensionApp):
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:  # noqa: ARG002
         """Prepare slow imports after the server has started."""
         self._stop_on_interrupt()
+        if "jupyter_server_ydoc" in self.settings:
+            # Before the first room; its own imports are loaded.
+            from tk_ai_extension.notebooks.rooms.versions import keep_versions
+
+            keep_versions(self.settings)
         self._activity.start()
         self.services.prepare()
 

@@ -19,10 +19,10 @@ from tornado.web import HTTPError
 
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import InvalidNotebook, ReadOnly, ToolError
-from tk_ai_extension.model.private_api import missing_members
 from tk_ai_extension.notebooks.autosave import Schedule
 from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.managers import manager_error
+from tk_ai_extension.notebooks.rooms.extension import find_collaboration, notebook_room
 from tk_ai_extension.notebooks.rooms.leases import RoomLeases
 from tk_ai_extension.notebooks.rooms.live import (
     LiveNotebook,
@@ -30,7 +30,7 @@ from tk_ai_extension.notebooks.rooms.live import (
     readable,
     representable,
 )
-from tk_ai_extension.notebooks.rooms.versions import OutOfBandChanges, RoomFile
+from tk_ai_extension.notebooks.rooms.versions import OutOfBandChanges, RoomFile, keep_versions
 
 _log = logging.getLogger(__name__)
 
@@ -38,37 +38,6 @@ SAVE_DELAY = 0.8
 """Seconds from a change to its save; a further change does not postpone it."""
 
 _ONLINE = "JupyterLab:globalAwareness"
-
-
-def find_collaboration(settings: Mapping[str, Any]) -> Any:
-    """Return jupyter-collaboration's extension if it is installed and enabled, else None.
-
-    Rooms also need the file id manager, whose database needs a file system with locks.
-    """
-    extension = settings.get("jupyter_server_ydoc")
-    if extension is None or extension.disable_rtc or "file_id_manager" not in settings:
-        return None
-    return extension
-
-
-def missing_parts() -> list[str]:
-    """Return the private attributes that this module uses and jupyter-collaboration lacks."""
-    from jupyter_server_ydoc.app import YDocExtension  # pyright: ignore[reportMissingTypeStubs]
-    from jupyter_server_ydoc.loaders import FileLoader  # pyright: ignore[reportMissingTypeStubs]
-    from jupyter_server_ydoc.rooms import DocumentRoom  # pyright: ignore[reportMissingTypeStubs]
-
-    used = {
-        YDocExtension: ("get_document", "document_cleanup_delay", "_room_locks"),
-        FileLoader: (
-            *("last_modified", "maybe_notify", "maybe_save_content", "number_of_subscriptions"),
-        ),
-        DocumentRoom: (
-            *("cleaner", "clients", "file_format", "file_type", "initialize", "ready"),
-            *("_document", "_file", "_on_outofband_change", "_saving_document", "_update_lock"),
-            *("_maybe_save_document", "_save_delay"),
-        ),
-    }
-    return [part for kind, names in used.items() for part in missing_members(kind, names)]
 
 
 class Rooms:
@@ -90,6 +59,7 @@ class Rooms:
         self._changed = changed
         self._live: dict[str, LiveRoom] = {}
         self._leases = leases
+        keep_versions(settings)
         if leases is not None:
             self._release_leases_with_rooms(leases)
 
@@ -101,7 +71,7 @@ class Rooms:
     def find(self, path: str) -> LiveRoom | None:
         """Return the notebook's room if one is open, else None."""
         file_id = self._settings["file_id_manager"].get_id(path)
-        room = self.extension.ywebsocket_server.rooms.get(_room_id(file_id))
+        room = self.extension.ywebsocket_server.rooms.get(notebook_room(file_id))
         return None if room is None else self._known(room, file_id, path)
 
     def is_open(self, live: LiveRoom) -> bool:
@@ -139,7 +109,7 @@ class Rooms:
             document = await self._open_document(path)
             # Do not await between here and the pin, or the room could be cleaned.
             file_id = self._settings["file_id_manager"].index(path)
-            room = extension.ywebsocket_server.rooms[_room_id(file_id)]
+            room = extension.ywebsocket_server.rooms[notebook_room(file_id)]
             assert room._document is document
             live = self._known(room, file_id, path)
             live.pin()
@@ -180,7 +150,7 @@ class Rooms:
         except Exception:
             # A room that failed to load is stopped but still listed, and loading it again would wait
             # forever for its store. Nothing was awaited since it failed.
-            room_id = _room_id(self._settings["file_id_manager"].get_id(path))
+            room_id = notebook_room(self._settings["file_id_manager"].get_id(path))
             room = extension.ywebsocket_server.rooms.get(room_id)
             if room is not None and not room.ready and not room.clients:
                 del extension.ywebsocket_server.rooms[room_id]
@@ -253,8 +223,7 @@ class LiveRoom:
         self._reloading = 0
         # A reload replaces the content after loading it: a save in between would be reverted.
         self._save_or_reload = asyncio.Lock()
-        if not isinstance(room._file, RoomFile):
-            room._file = RoomFile(room._file, loaded=room.ready)
+        self._has_waited = False
         self._file: RoomFile = room._file
         room._maybe_save_document = self._save_for_room
         self._reload = room._on_outofband_change
@@ -262,7 +231,7 @@ class LiveRoom:
         room._on_outofband_change = self._on_reload
         room._file.observe(room.room_id, self._on_reload, room._on_filepath_change)
         self._pins = 0
-        self._pin = _Pin(_room_id(file_id))
+        self._pin = _Pin(notebook_room(file_id))
         self._save_lock = asyncio.Lock()
         self._next_save: asyncio.Task[int] | None = None
         self._is_due = False
@@ -282,7 +251,7 @@ class LiveRoom:
         if not room.ready:
             async with self._extension._room_locks[room.room_id]:
                 await room.initialize()
-        self._file.settle()
+        await self._wait_for_earlier()
         if getattr(room, "_document_load_progressively", False):
             await room._document_progressively_loaded
         if self._reloading:
@@ -290,6 +259,13 @@ class LiveRoom:
                 pass
         async with room._update_lock:
             pass
+
+    async def _wait_for_earlier(self) -> None:
+        """Wait for a load or a save that the room began before this object existed."""
+        if not self._has_waited:
+            await self._file.idle()
+            async with self.room._update_lock:
+                self._has_waited = True
 
     async def reload_if_changed(self) -> None:
         """Reload the file if another program wrote it, as the room does once a second.
@@ -386,7 +362,6 @@ class LiveRoom:
             ToolError: ``save_now`` is set and the save failed.
         """
         room = self.room
-        self._file.settle()
         if (delay := 0 if save_now else room._save_delay) is None:
             return
         if previous is not None:
@@ -424,6 +399,7 @@ class LiveRoom:
             self.unpin()
 
     async def _save_now(self, room: Any) -> int:
+        await self._wait_for_earlier()
         try:
             async with self._save_or_reload:
                 return await self._save_content(room)
@@ -494,7 +470,3 @@ class _Pin:
 
     async def send(self, message: bytes) -> None:
         """Ignore an update."""
-
-
-def _room_id(file_id: str) -> str:
-    return f"json:notebook:{file_id}"

@@ -2,11 +2,14 @@
 
 jupyter-collaboration's loader is shared by all rooms of a file and has one `last_modified`: the version
 that it saw last. Its watcher and a refused save update it before the room has loaded that version. A
-queued save would then pass the loader's check and overwrite another program's change.
+queued save would then pass the loader's check and overwrite another program's change. And the save of
+a room that changes the loader's version alone looks like another program's change: the room would be
+loaded again, without what was typed meanwhile.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from jupyter_server_ydoc.loaders import FileLoader  # pyright: ignore[reportMissingTypeStubs]
@@ -15,6 +18,11 @@ from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStub
 )
 
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.notebooks.rooms.extension import (
+    NOTEBOOK_ROOM,
+    find_collaboration,
+    missing_parts,
+)
 
 
 class RoomFile(FileLoader):
@@ -24,29 +32,17 @@ class RoomFile(FileLoader):
 
     Args:
         loader: The loader of the file.
-        loaded: Whether the room has its content. Otherwise the loader is loading it, and `settle` takes
-            over the loader's version.
+        version: The file's `last_modified` when the room loaded it; None if it has not yet.
+
+    Attributes:
+        version: The file's `last_modified` when the room loaded or saved it; None before.
     """
 
-    def __init__(self, loader: FileLoader, *, loaded: bool) -> None:
+    def __init__(self, loader: FileLoader, version: Any) -> None:
         self.loader: Any = loader
-        self._version: Any = self.loader.last_modified
-        self._settled = loaded
+        self.version: Any = version
         shared = {name: value for name, value in vars(loader).items() if name != "last_modified"}
         vars(self).update(shared)
-
-    @property
-    def version(self) -> Any:
-        """The file's `last_modified` when the room loaded or saved it; None before."""
-        return self._version if self._settled else self.loader.last_modified
-
-    @version.setter
-    def version(self, value: Any) -> None:
-        self._version, self._settled = value, True
-
-    def settle(self) -> None:
-        """Fix the room's version once it is loaded: the loader sees only later ones from now on."""
-        self.version = self.version
 
     @property
     def last_modified(self) -> Any:
@@ -62,6 +58,11 @@ class RoomFile(FileLoader):
     def is_behind(self) -> bool:
         """Whether the loader has seen a version of the file that the room has not loaded."""
         return bool(self.loader.last_modified != self.version)
+
+    async def idle(self) -> None:
+        """Wait for the loads and saves of the file that have begun."""
+        async with self._lock:
+            pass
 
     async def maybe_notify(self) -> None:
         """See `FileLoader.maybe_notify`; the room's version stays until the room has loaded it."""
@@ -79,3 +80,32 @@ class RoomFile(FileLoader):
         except OutOfBandChanges:
             self.version = version
             raise
+
+
+def keep_versions(settings: Mapping[str, Any]) -> None:
+    """Give each notebook's room its own version of its file before it loads or saves anything.
+
+    Args:
+        settings: The web application's settings; nothing is done without jupyter-collaboration.
+    """
+    extension = find_collaboration(settings)
+    if extension is None or missing_parts():
+        return
+    server = extension.ywebsocket_server
+    if "add_room" in vars(server):
+        return
+    add = server.add_room
+
+    def add_room(room_id: str, room: Any) -> None:
+        _keep_version(room_id, room)
+        add(room_id, room)
+
+    server.add_room = add_room
+    for room_id, room in server.rooms.items():
+        _keep_version(room_id, room)
+
+
+def _keep_version(room_id: str, room: Any) -> None:
+    # Each page that opens the notebook adds its room again.
+    if room_id.startswith(NOTEBOOK_ROOM) and not isinstance(room._file, RoomFile):  # noqa: SLF001
+        room._file = RoomFile(room._file, room._file.last_modified if room.ready else None)  # noqa: SLF001
