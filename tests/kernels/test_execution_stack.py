@@ -134,11 +134,8 @@ async def test_a_run_of_jupyterlab_ends_with_the_kernel_and_the_queue_continues(
     # Restarting interrupts first: what ended by that would let the next one begin, and end with the kernel.
     pipe = tmp_path / "ignoring"
     os.mkfifo(pipe)
-    ignore = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"
     async with kernel_events(bench) as events:
-        theirs = stack.put(
-            kernel_id, f"{ignore}\nopen({str(pipe)!r}, 'w').close()\n{faults.RUN_FOREVER}"
-        )
+        theirs = stack.put(kernel_id, faults.ignore_interrupts(60, pipe))
         await happens(events, "ran", kernel_id=kernel_id)
         await asyncio.to_thread(pipe.read_bytes)
         ours = submit(bench, "print('ours')", kernel_id)

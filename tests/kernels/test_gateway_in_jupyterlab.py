@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -120,12 +121,15 @@ async def test_a_person_answers_what_their_cell_asks(
 
 @pytest.mark.proves("fault:restarted-under")
 async def test_a_persons_cell_ends_with_its_kernel_and_the_next_one_runs(
-    server: Server, bench: ExecutorBench, harmed: Callable[[], Awaitable[str]]
+    server: Server, bench: ExecutorBench, harmed: Callable[[], Awaitable[str]], tmp_path: Path
 ) -> None:
     kernel_id = await harmed()
+    pipe = tmp_path / "ignoring"
+    os.mkfifo(pipe)
     async with kernel_events(bench) as events:
-        theirs = server.stack.put(kernel_id, faults.ignore_interrupts(60))
+        theirs = server.stack.put(kernel_id, faults.ignore_interrupts(60, pipe))
         await happens(events, "ran", kernel_id=kernel_id)
+        await asyncio.to_thread(pipe.read_bytes)  # Restarting interrupts first.
         await bench.kernels.restart(kernel_id)
         result = await settled(server.stack, kernel_id, theirs)
         assert "The kernel was restarted" in result["error"]

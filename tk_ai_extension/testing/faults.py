@@ -47,10 +47,16 @@ finally:
 """Allocates more memory than the limit: a MemoryError that the kernel survives."""
 
 
-def ignore_interrupts(seconds: float) -> str:
-    """Return code that prints ``ignoring`` and ignores interrupts for some seconds."""
+def ignore_interrupts(seconds: float, pipe: Path | None = None) -> str:
+    """Return code that prints ``ignoring`` and ignores interrupts for some seconds.
+
+    Args:
+        seconds: How long it runs.
+        pipe: A named pipe that it opens and closes once it ignores them.
+    """
+    ignores = "" if pipe is None else f"open({str(pipe)!r}, 'w').close()\n"
     return (
-        "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        f"import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{ignores}"
         f"print('ignoring', flush=True)\nend = time.monotonic() + {seconds}\n"
         "while time.monotonic() < end:\n    time.sleep(0.01)"
     )
