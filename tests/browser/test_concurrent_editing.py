@@ -8,6 +8,7 @@ import re
 import pytest
 from playwright.async_api import Route
 
+from tests.browser.agents import gate
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import DIALOG, no_dialog, write_notebook
 from tests.browser.open_notebook import (
@@ -111,35 +112,38 @@ async def test_a_run_saves_the_file_while_a_page_reads_it_and_a_person_types(
     open_lab: OpenLab,
 ) -> None:
     lab = await open_lab(fresh=True)
-    write_notebook(lab.server.root / "n.ipynb", SLOW, "b = 2")
-    page, frames = await opened(lab, "n.ipynb"), Frames()
-    address = f"{lab.server.url}api/contents/n.ipynb?type=notebook&content=1&hash=1"
-    written = await page.request.get(address)
-    running = asyncio.create_task(call(lab, "execute_cell", notebook="n.ipynb", cell=0, wait=WAIT))
-    await page.evaluate(PRINTED, ["n.ipynb", 0])
-    is_typed = asyncio.Event()
+    with gate(lab.server.root) as runs:
+        write_notebook(lab.server.root / "n.ipynb", runs, "b = 2")
+        page, frames = await opened(lab, "n.ipynb"), Frames()
+        address = f"{lab.server.url}api/contents/n.ipynb?type=notebook&content=1&hash=1"
+        written = await page.request.get(address)
+        running = asyncio.create_task(
+            call(lab, "execute_cell", notebook="n.ipynb", cell=0, wait=WAIT)
+        )
+        await page.evaluate(PRINTED, ["n.ipynb", 0])
+        is_typed = asyncio.Event()
 
-    async def old(route: Route) -> None:
-        await route.fulfill(response=written)
+        async def old(route: Route) -> None:
+            await route.fulfill(response=written)
 
-    async def late(route: Route) -> None:
-        response = await route.fetch()
-        await is_typed.wait()
-        await route.fulfill(response=response)
+        async def late(route: Route) -> None:
+            response = await route.fetch()
+            await is_typed.wait()
+            await route.fulfill(response=response)
 
-    # What the page reads is stale when it arrives; the page learns that when something is typed.
-    await page.route(re.compile(r"/n\.ipynb\?.*content=1&hash=1"), old, times=1)
-    await page.route(re.compile(r"/n\.ipynb\?.*content=0&hash=1"), late, times=1)
-    page.on("websocket", frames.follow)
-    page.on("dialog", lambda dialog: dialog.accept())
-    await frames.next(lambda frame: '"read"' in frame, page.reload())
-    await page.evaluate(WRITE, [1, "  # typed"])
-    assert not any('"answer"' in frame for frame in frames.all())
-    is_typed.set()
+        # What the page reads is stale when it arrives; the page learns that when something is typed.
+        await page.route(re.compile(r"/n\.ipynb\?.*content=1&hash=1"), old, times=1)
+        await page.route(re.compile(r"/n\.ipynb\?.*content=0&hash=1"), late, times=1)
+        page.on("websocket", frames.follow)
+        page.on("dialog", lambda dialog: dialog.accept())
+        await frames.next(lambda frame: '"read"' in frame, page.reload())
+        await page.evaluate(WRITE, [1, "  # typed"])
+        assert not any('"answer"' in frame for frame in frames.all())
+        is_typed.set()
     assert (await running)["status"] == "ok"
-    await page.wait_for_function(SHOWS, arg=[0, ALL])
-    await saved(lab, "n.ipynb", [SLOW, "b = 2  # typed"])
-    await page.evaluate(RAN, ["n.ipynb", 0, ALL, 1])
+    await page.wait_for_function(SHOWS, arg=[0, "running\n"])
+    await saved(lab, "n.ipynb", [runs, "b = 2  # typed"])
+    await page.evaluate(RAN, ["n.ipynb", 0, "running\n", 1])
     await no_dialog(page)
 
 
