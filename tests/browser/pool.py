@@ -96,7 +96,13 @@ SEEN = """
 STORED = "cookies,file_systems,indexeddb,local_storage,service_workers,websql"
 """What a page stores besides its cache."""
 
-SETTLED = f"dialog => document.querySelector(dialog) !== null || ({LAUNCHED})()"
+DISMISS = "() => window.jupyterapp.commands.execute('apputils:dismiss-notification', {})"
+"""Takes messages from the screen, such as that about a kernel that has ended."""
+
+SETTLED = f"""
+dialog => document.querySelector(dialog) !== null
+  || (({LAUNCHED})() && document.querySelector('.Toastify__toast') === null)
+"""
 """Whether nothing but the launcher is open, or a dialog that no test expects."""
 
 WIDTH = "() => document.querySelector('#jp-right-stack')?.clientWidth ?? 0"
@@ -132,6 +138,7 @@ class PooledLab:
     _context: BrowserContext | None = None
     _listeners: dict[Any, list[Any]] = field(default_factory=dict[Any, list[Any]])
     _first: Any = None
+    _is_loaded: bool = False
     _width: int = 0
     _is_usual: bool = True
     _count: int = 0
@@ -155,12 +162,13 @@ class PooledLab:
         if self.page is None or self.page.is_closed():
             await self._new_page(browser, options)
         assert self.page is not None
-        if self._first is None and not (options or fresh):
+        if not (self._is_loaded or options or fresh):
             await Lab(self.page, self.server).open()
             self._first = await self.page.evaluate(SEEN)
             self._width = 0
+            self._is_loaded = True
         self._is_usual = not options
-        return Lab(self.page, self.server, is_loaded=self._first is not None)
+        return Lab(self.page, self.server, is_loaded=self._is_loaded)
 
     @property
     def contexts(self) -> list[BrowserContext]:
@@ -169,7 +177,7 @@ class PooledLab:
 
     async def close_page(self) -> None:
         """Closes the page; the next test gets another one."""
-        context, self._context, self.page, self._first = self._context, None, None, None
+        context, self._context, self.page, self._is_loaded = self._context, None, None, False
         if context is not None:
             await context.close()
 
@@ -183,13 +191,14 @@ class PooledLab:
         self.model.current = None
         try:
             await self._release_page()
-            is_clean = self._first is not None and await self._clear_page()
+            # A test that loaded the page itself leaves it to the next one, if it is known how one looks.
+            self._is_loaded = self._first is not None and await self._clear_page()
         except PlaywrightError:
-            is_clean = False
-        if not is_clean:
+            self._is_loaded = False
+        if not self._is_loaded:
             await self._leave()
         await self._clear_server()
-        if self._first is not None and not await self._looks_new():
+        if self._is_loaded and not await self._looks_new():
             await self._leave()
 
     async def _new_page(self, browser: Browser, options: dict[str, Any]) -> None:
@@ -210,7 +219,7 @@ class PooledLab:
         To load JupyterLab again in the same page takes half the processor time of another page: its
         scripts are compiled.
         """
-        page, context, self._first = self.page, self._context, None
+        page, context, self._is_loaded = self.page, self._context, False
         if page is None or context is None:
             return
         if page.is_closed() or not self._is_usual:
@@ -258,7 +267,7 @@ class PooledLab:
         is_ours = page.url.startswith(f"{self.server.url}lab")
         settings = self.server.home / "config" / "lab" / "user-settings"
         if (
-            not is_ours
+            not (is_ours and self._is_usual)
             or page.viewport_size != VIEWPORT
             or any(settings.rglob("*.jupyterlab-settings"))
         ):
@@ -299,6 +308,7 @@ class PooledLab:
         """Whether the page shows nothing of what was done in it."""
         assert self.page is not None
         try:
+            await self.page.evaluate(DISMISS)
             await self.page.wait_for_function(SETTLED, arg=DIALOG, timeout=5_000)
             await self.page.evaluate(FORGET)
             return bool(await self.page.evaluate(SEEN) == self._first)
