@@ -6,6 +6,7 @@ import psutil
 import pytest
 
 from tests.cli.conftest import Nb
+from tk_ai_extension.testing import faults
 
 
 @pytest.mark.usefixtures("fresh_processes")
@@ -59,8 +60,7 @@ def test_a_host_that_is_killed_finds_its_kernels_again(nb: Nb) -> None:
 def test_a_kernel_that_was_killed_is_replaced_and_that_is_reported(nb: Nb) -> None:
     nb("open", "a.ipynb")
     nb("run", "kept = 'state'")
-    killed = psutil.Process(int(nb("run", "import os; print(os.getpid())").out.split()[-1]))
-    killed.kill()
+    faults.kill(int(nb("run", "import os; print(os.getpid())").out.split()[-1]))
     assert "Its variables are lost" in nb("run", "1 + 1").out
     assert "NameError" in nb("run", "kept", status=1).out
 

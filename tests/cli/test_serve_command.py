@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from jupyter_client.session import Session
 from tests.cli.conftest import DEADLINE, Nb
 from tests.cli.test_sandbox_option import works
 from tests.kernels.guests import connect, run, write_connection
+from tk_ai_extension.testing import faults
 
 GUEST = """
 import sys, nbformat
@@ -112,9 +112,8 @@ def test_a_kernel_that_takes_its_place_is_shared_instead(nb: Nb, tmp_path: Path)
     nb("open", "a.ipynb")
     kernelspec = nb("serve", "--json").json["kernelspec"]
     pid = int(nb("run", "import os; print(os.getpid())").out.split()[-1])
-    os.kill(pid, 9)
-    # A command may be faster than the notice of the end: then it reports it.
-    nb("run", "pass", status=None)
+    faults.kill(pid)
+    nb("run", "pass")
     nb("run", "X = 'another'")
     assert "another" in guest(nb, kernelspec, "print(X)", tmp_path)
     assert "Stopped sharing" in nb("serve", "--off").out

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import signal
 import sys
 import time
@@ -22,6 +23,9 @@ from jupyter_client.session import Session
 
 if TYPE_CHECKING:
     from jupyter_client.asynchronous.client import AsyncKernelClient
+
+KILL_TIMEOUT = 10.0
+"""Seconds in which a killed process must have ended."""
 
 # -- what a cell can do to its kernel (Python)
 
@@ -134,8 +138,16 @@ def processes_with(argument: str) -> list[int]:
 
 
 def kill(pid: int) -> None:
-    """Kill a process from outside, as the OOM killer does."""
-    os.kill(pid, signal.SIGKILL)
+    """Kill a process from outside, as the OOM killer does, and wait until it has ended.
+
+    On a busy machine a killed process may answer for a while. Linux alone has what this needs.
+    """
+    descriptor = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        select.select([descriptor], [], [], KILL_TIMEOUT)
+    finally:
+        os.close(descriptor)
 
 
 # -- other people
