@@ -44,9 +44,9 @@ LABEXTENSION = ROOT / "tk_ai_extension" / "labextension"
 TRIED = ("jupyter_client", "jupyter_server", "jupyterlab", "jupyter-collaboration")
 PORTS = (20_000, 32_000)
 """The lowest port that a server gets, and the end of the range."""
-START = 120.0
-"""Seconds in which a server has to be up."""
-SHOWN = 60.0
+START = 300.0
+"""Seconds in which a server has to be up, and to answer: tests may leave it little of the processors."""
+SHOWN = 180.0
 """Seconds in which a page shows what it should."""
 CONFIG = """\
 c = get_config()
@@ -207,7 +207,7 @@ def _round(
             headers={"Authorization": f"token {token}", "Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=90) as response:
+            with urllib.request.urlopen(request, timeout=START) as response:
                 return json.load(response)
         except urllib.error.HTTPError as error:
             raise OSError(f"{path}: {error.code} {error.read().decode()}") from error

@@ -4,8 +4,12 @@ import { configure, fireEvent, screen } from '@testing-library/react';
 
 import type { ChatInfo } from '../api/events';
 
-// Error messages without the whole page.
-configure({ getElementError: message => new Error(message ?? '') });
+configure({
+  // Milliseconds. These tests get what others leave of the processors.
+  asyncUtilTimeout: 60_000,
+  // Error messages without the whole page.
+  getElementError: message => new Error(message ?? '')
+});
 
 /** The message box. */
 export const box = (): HTMLTextAreaElement => screen.getByRole('textbox', { name: 'Message' });
