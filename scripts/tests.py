@@ -33,11 +33,10 @@ FAILED = 1
 """pytest's exit code where tests failed; any other one is no matter of single tests."""
 
 
-def run(arguments: list[str], folder: Path) -> int:
+def run(arguments: list[str], folder: Path, stdout: int | None = None) -> int:
     """Runs pytest in a folder; its exit code."""
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments], cwd=folder, check=False
-    ).returncode
+    command = [sys.executable, "-m", "pytest", *arguments]
+    return subprocess.run(command, cwd=folder, stdout=stdout, check=False).returncode
 
 
 @contextmanager
@@ -82,6 +81,9 @@ def main(arguments: list[str], folder: Path = ROOT) -> int:
     # What failed in other runs is no matter of this one.
     (folder / LAST_FAILED).unlink(missing_ok=True)
     with beside(options.beside, folder) as wait:
+        if not (folder / LAST_FAILED).parent.exists():
+            # On a fresh clone, each worker would compile all modules and tests.
+            run([*arguments, "--collect-only"], folder, stdout=subprocess.DEVNULL)
         code = run([*arguments, "--junitxml=reports/junit.xml"], folder)
         other = wait()
     return (once_more(folder) if code == FAILED else code) or other

@@ -80,7 +80,7 @@ def test_a_command_beside_the_tests_is_shown_and_fails_the_run_where_it_fails(
 def test_a_command_ends_with_the_tests_that_are_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> int:
+    def interrupted(*_: object, **__: object) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tests, "run", interrupted)
