@@ -341,7 +341,7 @@ class TkAIExtensionApp(ExtensionApp):
         """Prepare slow imports after the server has started."""
         self._stop_on_interrupt()
         if "jupyter_server_ydoc" in self.settings:
-            # Before the first room; its own imports are loaded.
+            # Before the first room. What this module imports, jupyter-collaboration has imported.
             from tk_ai_extension.notebooks.rooms.versions import keep_versions
 
             keep_versions(self.settings)

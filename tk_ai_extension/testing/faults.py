@@ -138,16 +138,25 @@ def processes_with(argument: str) -> list[int]:
 
 
 def kill(pid: int) -> None:
-    """Kill a process from outside, as the OOM killer does, and wait until it has ended.
+    """Kill a process from outside, as the OOM killer does.
 
-    On a busy machine a killed process may answer for a while. Linux alone has what this needs.
+    On Linux, wait until it has ended: on a busy machine a killed process may answer for a while.
+
+    Raises:
+        ProcessLookupError: there is no such process.
+        TimeoutError: it has not ended within `KILL_TIMEOUT`.
     """
+    if not hasattr(os, "pidfd_open"):
+        os.kill(pid, signal.SIGKILL)
+        return
     descriptor = os.pidfd_open(pid)
     try:
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        select.select([descriptor], [], [], KILL_TIMEOUT)
+        ended, _, _ = select.select([descriptor], [], [], KILL_TIMEOUT)
     finally:
         os.close(descriptor)
+    if not ended:
+        raise TimeoutError(f"Process {pid} has not ended within {KILL_TIMEOUT:g} s")
 
 
 # -- other people
