@@ -80,13 +80,13 @@ def print_lines(count: int, *, width: int = 20, flush: bool = False) -> str:
 
 
 def lose_messages(every: int) -> str:
-    """Return code that makes its kernel (ipykernel) lose every n-th message with printed text."""
+    """Return code that makes its kernel (ipykernel) lose every n-th message with a display."""
     return f"""
 thread = get_ipython().kernel.iopub_thread
-def lose_some(message, *args, send=thread._really_send, printed=[1], **options):
-    printed[0] += b'"stream"' in b''.join(map(bytes, message))
-    if printed[0] % {every} == 0:
-        printed[0] += 1
+def lose_some(message, *args, send=thread._really_send, shown=[1], **options):
+    shown[0] += b'"display_data"' in b''.join(map(bytes, message))
+    if shown[0] % {every} == 0:
+        shown[0] += 1
     else:
         send(message, *args, **options)
 thread._really_send = lose_some
