@@ -6,6 +6,7 @@ import { cleanup, render, screen, waitFor } from '@testing-library/react';
 // It takes long to load: not within a test.
 import '../common/linesEditor';
 import { CHANGE } from '../testing/events';
+import '../testing/screen';
 import { ChangeLines } from './CodeLines';
 import { type IPanelServices, ServicesProvider } from './services';
 
