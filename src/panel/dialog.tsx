@@ -12,6 +12,13 @@ class Body extends ReactWidget {
   protected render(): JSX.Element {
     return this._element;
   }
+
+  protected override onUpdateRequest(msg: Message): void {
+    super.onUpdateRequest(msg);
+    // A dialog waits for it before it takes the focus: until the page is idle, Escape would go to what is
+    // behind the dialog, and the focus would then leave what the person has begun to fill in.
+    delete this.renderPromise;
+  }
 }
 
 /** A dialog whose content handles Enter itself: it submits a form, or presses its buttons. */
