@@ -266,12 +266,13 @@ class PooledLab:
             return False
         is_ours = page.url.startswith(f"{self.server.url}lab")
         settings = self.server.home / "config" / "lab" / "user-settings"
-        if (
-            not (is_ours and self._is_usual)
-            or page.viewport_size != VIEWPORT
-            or any(settings.rglob("*.jupyterlab-settings"))
-        ):
+        for theme in settings.rglob("themes.jupyterlab-settings"):
+            # Tests return to the first one, or the page does not look as it did.
+            theme.unlink()
+        if not (is_ours and self._is_usual) or any(settings.rglob("*.jupyterlab-settings")):
             return False
+        if page.viewport_size != VIEWPORT:
+            await page.set_viewport_size(VIEWPORT)
         width = await page.evaluate(WIDTH)
         if width and self._width and abs(width - self._width) > 3:
             return False
