@@ -7,11 +7,15 @@ export interface IReadable<S> {
   subscribe(listener: () => void): () => void;
 }
 
+/** Milliseconds for which coalesced updates are collected: a frame at 60 Hz. */
+export const COLLECT = 16;
+
 /**
  * Holds an immutable state.
  *
- * Subscribers are notified synchronously, or once per frame for `coalesced` updates: a model streams
- * faster than the page can render.
+ * Subscribers are notified synchronously, or at most once per frame for `coalesced` updates: a model
+ * streams faster than the page can render. A timer does that, not the frame's callback: what subscribers
+ * render would be in one task with style, layout and paint, and a key would wait for all of it.
  */
 export class Store<S> implements IReadable<S> {
   constructor(private _state: S) {}
@@ -33,24 +37,20 @@ export class Store<S> implements IReadable<S> {
     }
     this._state = state;
     if (coalesced) {
-      this._frame ||= nextFrame(this._notify);
+      this._timer ||= window.setTimeout(this._notify, COLLECT);
     } else {
       this._notify();
     }
   }
 
   private readonly _notify = (): void => {
-    this._frame = 0;
+    window.clearTimeout(this._timer);
+    this._timer = 0;
     for (const listener of [...this._listeners]) {
       listener();
     }
   };
 
   private readonly _listeners = new Set<() => void>();
-  private _frame = 0;
-}
-
-/** Call back in the next frame, or by a timer in a hidden page, which has no frames. */
-function nextFrame(done: () => void): number {
-  return document.hidden ? window.setTimeout(done, 16) : requestAnimationFrame(done);
+  private _timer = 0;
 }

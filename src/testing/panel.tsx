@@ -28,6 +28,7 @@ import { BrowserStorage } from '../common/storage';
 import { Questions } from '../questions/model';
 import { createStore, type IAppState } from '../state/app';
 import type { ICellName } from '../state/compose';
+import { COLLECT } from '../state/store';
 import { MESSAGE, numbered, type Payload } from './events';
 import { FakeServer } from './server';
 
@@ -121,14 +122,13 @@ export class Stage {
   /** Rejects if the server does not accept a request. */
   taking: () => Promise<void> = () => Promise.resolve();
 
-  /** Run pending microtasks and one frame. */
+  /** Run pending microtasks and coalesced updates. */
   async settle(): Promise<void> {
     await act(async () => {
       for (let step = 0; step < 40; step++) {
         await Promise.resolve();
       }
-      // Coalesced updates are rendered in the next frame.
-      await new Promise(resolve => requestAnimationFrame(resolve));
+      await new Promise(resolve => setTimeout(resolve, COLLECT));
     });
   }
 
