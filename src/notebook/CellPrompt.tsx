@@ -137,7 +137,8 @@ export function PromptView({ cell, propose, typed, trans, onClose }: IProps): JS
   const box = useRef<HTMLTextAreaElement>(null);
   const diff = useRef<HTMLDivElement>(null);
   const hint = useId();
-  useEffect(() => {
+  // Before the next key: a text that is set later would replace what that key has typed, or it this text.
+  useLayoutEffect(() => {
     if (typed?.isDisposed === false) {
       // Enter cannot send before the prompt is there.
       setText((typed.node as HTMLTextAreaElement).value.replace(/\n+$/, ''));
