@@ -137,7 +137,7 @@ export function PromptView({ cell, propose, typed, trans, onClose }: IProps): JS
   const box = useRef<HTMLTextAreaElement>(null);
   const diff = useRef<HTMLDivElement>(null);
   const hint = useId();
-  // Before the next key: a text that is set later would replace what that key has typed, or it this text.
+  // In the same task as the render: a key that came before the text was set would replace it.
   useLayoutEffect(() => {
     if (typed?.isDisposed === false) {
       // Enter cannot send before the prompt is there.

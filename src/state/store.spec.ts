@@ -1,6 +1,8 @@
 import { Store } from './store';
 
 describe('the store', () => {
+  afterEach(() => jest.useRealTimers());
+
   it('notifies at once of what a person does, and of nothing where nothing changed', () => {
     const store = new Store({ a: 1 });
     let times = 0;
@@ -30,7 +32,6 @@ describe('the store', () => {
     expect([store.state.a, times]).toEqual([102, 2]);
     jest.runAllTimers();
     expect(times).toBe(2);
-    jest.useRealTimers();
   });
 
   it('may be changed by who is notified', () => {
