@@ -3,7 +3,7 @@
 import type { ISharedCell, ISharedNotebook, YCodeCell } from '@jupyter/ydoc';
 import type { PartialJSONObject } from '@lumino/coreutils';
 
-import { distrust } from './outputs';
+import { distrust, replaceOutputs } from './outputs';
 import type { Step } from './protocol';
 import { Refusal } from './protocol';
 
@@ -59,7 +59,7 @@ function applyStep(notebook: ISharedNotebook, cells: ISharedCell[], step: Step):
         const code = cell as YCodeCell;
         if (step.outputs !== undefined) {
           distrust(code);
-          code.setOutputs(step.outputs);
+          replaceOutputs(code, 0, step.outputs);
         }
         if (step.execution_count !== undefined) {
           code.execution_count = step.execution_count;

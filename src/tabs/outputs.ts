@@ -5,62 +5,129 @@ import type * as nbformat from '@jupyterlab/nbformat';
 
 import type { IOutputs, OutputChange } from './protocol';
 
-/** A change of outputs: text appended to the last one, or all from an index on. */
-export type Splice =
-  { kind: 'text'; text: string } | { kind: 'from'; first: number; outputs: nbformat.IOutput[] };
+/** The outputs of a cell from an index on. */
+interface ITail {
+  first: number;
+  outputs: nbformat.IOutput[];
+}
 
 function textOf(output: nbformat.IOutput): string {
   const text = output['text'] as string | string[] | undefined;
   return Array.isArray(text) ? text.join('') : (text ?? '');
 }
 
+function areOneStream(one?: nbformat.IOutput, next?: nbformat.IOutput): boolean {
+  return (
+    one?.output_type === 'stream' && next?.output_type === 'stream' && one['name'] === next['name']
+  );
+}
+
+/** Join neighbours that are streams of one name. */
+function joinStreams(outputs: readonly nbformat.IOutput[]): nbformat.IOutput[] {
+  const joined: nbformat.IOutput[] = [];
+  for (const output of outputs) {
+    const last = joined.at(-1);
+    if (last !== undefined && areOneStream(last, output)) {
+      joined.splice(-1, 1, { ...last, text: textOf(last) + textOf(output) });
+    } else {
+      joined.push(output);
+    }
+  }
+  return joined;
+}
+
 /**
- * Combine changes into one splice.
- *
- * JupyterLab renders an inserted output as the last one, and appends text of any stream to the last
- * one. So only two splices are used: text appended to the last output, or all outputs replaced from
- * the first changed one on.
+ * Return the outputs from the first changed one on.
  *
  * @param count - The number of outputs.
  * @param present - Copies the outputs, which takes time in proportion to their size.
  */
-export function splice(
+export function tailOf(
   count: number,
   present: () => nbformat.IOutput[],
-  changes: OutputChange[]
-): Splice | null {
-  const [only] = changes;
-  if (changes.length === 0 || only === undefined) {
-    return null;
-  }
-  if (changes.length === 1 && 'stream' in only && only.cut === 0 && only.stream === count - 1) {
-    return { kind: 'text', text: only.text };
-  }
-  const appended = changes.flatMap(change => ('append' in change ? [change.append] : []));
-  if (appended.length === changes.length) {
-    return { kind: 'from', first: count, outputs: appended };
-  }
-  const outputs = present();
-  let first = outputs.length;
+  changes: readonly OutputChange[]
+): ITail {
+  const tail: ITail = { first: count, outputs: [] };
+  const reach = (index: number): number => {
+    if (index < tail.first) {
+      tail.outputs.unshift(...present().slice(index, tail.first));
+      tail.first = index;
+    }
+    return index - tail.first;
+  };
   for (const change of changes) {
     if ('append' in change) {
-      outputs.push(change.append);
+      tail.outputs.push(change.append);
     } else if ('clear' in change) {
-      outputs.length = first = 0;
+      Object.assign(tail, { first: 0, outputs: [] });
     } else if ('replace' in change) {
-      outputs[change.replace] = change.output;
-      first = Math.min(first, change.replace);
+      tail.outputs[reach(change.replace)] = change.output;
     } else {
-      const output = outputs[change.stream];
+      const place = reach(change.stream);
+      const output = tail.outputs[place];
       if (output !== undefined) {
         const text = textOf(output);
         const kept = text.slice(0, text.length - change.cut);
-        outputs[change.stream] = { ...output, text: kept + change.text };
-        first = Math.min(first, change.stream);
+        tail.outputs[place] = { ...output, text: kept + change.text };
       }
     }
   }
-  return { kind: 'from', first, outputs: outputs.slice(first) };
+  return tail;
+}
+
+/**
+ * Replace the outputs of a cell from an index on, in one transaction.
+ *
+ * JupyterLab adds what is inserted as the last output, before it removes what Yjs lists after that.
+ * It joins a stream to the last output if the one added last was a stream of this name, be it removed
+ * meanwhile, and does so in the shared cell too: text that replaces text would be there twice, and not
+ * be shown. So outputs are inserted after those that they replace, neighbours are joined, and where
+ * the stream that was added last goes, all outputs are added again.
+ */
+export function replaceOutputs(
+  cell: YCodeCell,
+  first: number,
+  outputs: readonly nbformat.IOutput[]
+): void {
+  const end = cell.youtputs.length;
+  const at = (index: number): nbformat.IOutput | undefined =>
+    index < 0 ? undefined : (cell.youtputs.get(index) as { toJSON(): nbformat.IOutput }).toJSON();
+  const isJoined = [first - 1, end - 1].some(index => areOneStream(at(index), outputs[0]));
+  if (first > 0 && (isJoined || (first < end && outputs.length === 0))) {
+    replaceOutputs(cell, 0, [...cell.getOutputs().slice(0, first), ...outputs]);
+    return;
+  }
+  cell.transact(() => {
+    cell.updateOutputs(end, end, joinStreams(outputs));
+    cell.updateOutputs(first, end);
+  }, false);
+}
+
+/** Replace the end of the last output, a stream's text, in its place. */
+function editText(cell: YCodeCell, cut: number, text: string): void {
+  const last = cell.youtputs.length - 1;
+  if (cut > 0) {
+    // Not in the transaction of the insertion, which Yjs would list before it.
+    const shared = cell.youtputs.get(last) as { get(key: 'text'): { length: number } };
+    cell.removeStreamOutput(last, shared.get('text').length - cut);
+  }
+  cell.appendStreamOutput(last, text);
+}
+
+function applyChanges(cell: YCodeCell, changes: readonly OutputChange[]): void {
+  const count = cell.youtputs.length;
+  let edited = 0;
+  for (const change of changes) {
+    if (!('stream' in change) || change.stream !== count - 1) {
+      break;
+    }
+    editText(cell, change.cut, change.text);
+    edited++;
+  }
+  const { first, outputs } = tailOf(count, () => cell.getOutputs(), changes.slice(edited));
+  if (first < count || outputs.length > 0) {
+    replaceOutputs(cell, first, outputs);
+  }
 }
 
 /**
@@ -91,14 +158,9 @@ export function setOutputs(
     cell.execution_count = null;
     cell.executionState = 'running';
   }
-  const change = splice(cell.youtputs.length, () => cell.getOutputs(), request.changes ?? []);
-  if (change?.kind === 'text') {
-    cell.appendStreamOutput(cell.youtputs.length - 1, change.text);
-  } else if (change !== null) {
-    cell.updateOutputs(change.first, cell.youtputs.length, change.outputs);
-  }
+  applyChanges(cell, request.changes ?? []);
   if (request.whole !== undefined) {
-    cell.updateOutputs(0, cell.youtputs.length, request.whole);
+    replaceOutputs(cell, 0, request.whole);
   }
   if (request.finish) {
     cell.execution_count = request.execution_count ?? null;
