@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -88,13 +89,15 @@ class Stalls:
 
 @asynccontextmanager
 async def stalls() -> AsyncIterator[Stalls]:
-    """Watches the loop."""
+    """Watches the loop; the garbage collector leaves alone what pytest and other tests have made."""
     watch = Stalls()
+    gc.freeze()
     watch.start()
     try:
         yield watch
     finally:
         watch.stop()
+        gc.unfreeze()
 
 
 async def use(bench: DocumentBench, cells: int, size: int) -> float:
