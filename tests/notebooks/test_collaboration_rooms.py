@@ -24,6 +24,7 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import Conflict, DiskFull
 from tk_ai_extension.model.operations import Delete, Insert, Move, Replace, SetOutputs
 from tk_ai_extension.model.outputs import Append, StreamEdit
+from tk_ai_extension.notebooks.rooms.document import shared_output
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,
     DocumentBench,
@@ -192,6 +193,21 @@ async def test_outputs_have_the_form_that_jupyterlab_has(bench: DocumentBench) -
     same.set(shared.get())
     for ours, theirs in zip(shared.ycells[0]["outputs"], same.ycells[0]["outputs"], strict=True):
         assert {key: type(ours[key]) for key in ours} == {key: type(theirs[key]) for key in theirs}
+
+
+async def test_text_goes_on_in_a_stream_that_someone_else_has_begun(bench: DocumentBench) -> None:
+    document = await bench.open(notebook(code("a", "aaaa1111")))
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(display(text_plain="x"))])
+        await document.outputs("aaaa1111")
+        shared = await live(bench, document.path)
+        shared.ycells[0]["outputs"].append(shared_output(stream("theirs ")))
+        await writer.write([Append(stream("ours "))])
+        await writer.write([StreamEdit(1, 5, "too"), Append(stream("error", "stderr"))])
+        await writer.finish(1)
+    _, *streams = await document.outputs("aaaa1111")
+    assert streams == [stream("theirs ours too"), stream("error", "stderr")]
 
 
 # --- rooms stay and go

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from pycrdt import Array, Map, Text, UndoManager
 
 from tk_ai_extension.model.cells import Cell, CellContent
-from tk_ai_extension.model.encoding import encodable
+from tk_ai_extension.model.encoding import encodable, encodable_text
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Operation
@@ -188,7 +188,7 @@ class RoomOutputSink(OutputSink):
             # Outputs from before the notebook was in this room.
             for index, output in run.numbered():
                 self._places += [None] * (index - len(self._places))
-                self._append(outputs, output)
+                self._places.append(self._append(outputs, output))
             self._places += [None] * (run.mark()[1] - len(self._places))
             self._expected = len(outputs)
         self.room.save_soon()
@@ -224,19 +224,34 @@ class RoomOutputSink(OutputSink):
     def _change(self, run: RunningOutputs, outputs: Any, change: OutputChange, gone: str) -> None:
         match change:
             case Append(output):
-                self._append(outputs, output)
+                self._places.append(self._append(outputs, output))
             case StreamEdit(index, _, new):
                 self._edit_stream(run, outputs, index, new, gone)
             case ReplaceOutput(index, output):
                 if (place := self._places[index]) is not None:
-                    outputs[place] = shared_output(output)
+                    # JupyterLab shows an inserted output as the last one: insert the later ones again.
+                    later = [whole(shared.to_py()) for shared in list(outputs)[place + 1 :]]
+                    del outputs[place:]
+                    outputs.extend([shared_output(each) for each in (output, *later)])
             case ClearOutputs():
                 outputs.clear()
                 self._places.clear()
 
-    def _append(self, outputs: Any, output: Json) -> None:
-        self._places.append(len(outputs))
-        outputs.append(shared_output(output))
+    def _append(self, outputs: Any, output: Json) -> int:
+        """Append an output; return its index.
+
+        JupyterLab joins neighbours that are streams of one name, in the document too: the text would
+        be in it twice.
+        """
+        last: Any = outputs[len(outputs) - 1] if len(outputs) else {}
+        if output["output_type"] == "stream" and all(
+            last.get(key) == output.get(key) for key in ("output_type", "name")
+        ):
+            text = last["text"]
+            text.insert(len(text), encodable_text(stream_text(output)))
+        else:
+            outputs.append(shared_output(output))
+        return len(outputs) - 1
 
     def _edit_stream(
         self, run: RunningOutputs, outputs: Any, index: int, new: str, gone: str
@@ -244,9 +259,8 @@ class RoomOutputSink(OutputSink):
         place = self._places[index]
         if place is None:
             # Someone cleared the cell: later output is a new stream.
-            self._places[index] = len(outputs)
             stream = {"output_type": "stream", "name": run.stream_name(index), "text": new}
-            outputs.append(shared_output(stream))
+            self._places[index] = self._append(outputs, stream)
             return
         text = outputs[place]["text"]
         if gone:
