@@ -92,12 +92,15 @@ export class ChatPanel extends ReactWidget {
 
   protected override onActivateRequest(message: Message): void {
     super.onActivateRequest(message);
-    requestAnimationFrame(() => {
+    const focus = (): void => {
       // Keep the focus if it is in the panel already.
       if (!this.node.contains(document.activeElement)) {
         this.node.querySelector('textarea')?.focus();
       }
-    });
+    };
+    // At once, for the next key; a panel that was just opened is rendered by the next frame.
+    focus();
+    requestAnimationFrame(focus);
   }
 
   private _focusing = 0;
