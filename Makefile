@@ -139,15 +139,16 @@ format: $(VENV)/.all node_modules/.made ## Fix what ruff, eslint and prettier ca
 	@$(BIN)/ruff format
 	@$(JLPM) format
 
-# What runs beside the tests, with what they leave of the processors. In a variable: `make -n` runs no line
+# What runs beside the tests: two commands of about the same length. In a variable: `make -n` runs no line
 # that names make itself.
-BESIDE = $(MAKE) --no-print-directory pyright eslint jest versions
+BESIDE = --beside '$(MAKE) --no-print-directory pyright eslint' \
+	--beside '$(MAKE) --no-print-directory jest versions'
 
 .PHONY: test
 test: setup ## Run every linter and test
 	@$(MAKE) --no-print-directory ruff
 	$(call say,pytest)
-	@$(BIN)/python scripts/tests.py --beside '$(BESIDE)' $(TESTS) -n $(WORKERS) --dist worksteal
+	@$(BIN)/python scripts/tests.py $(BESIDE) $(TESTS) -n $(WORKERS) --dist worksteal
 
 # What a developer wants at each commit. `git` lists what has changed since the last one.
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD; git ls-files --others --exclude-standard)

@@ -1,15 +1,15 @@
 """Run the tests, then those that failed once more and alone.
 
     python scripts/tests.py tests -n 4 --dist worksteal
-    python scripts/tests.py --beside 'make lint jest' tests -n 4
+    python scripts/tests.py --beside 'make lint' --beside 'make jest' tests -n 4
 
 Beside hundreds of kernels on two cores a machine may stall for seconds, so a test that failed runs once
 more, one at a time. A test that fails alone has failed. When more than three tests needed their second
 run, all of it has failed: that many are no stall of the machine. Which tests needed it is printed. The
 arguments are pytest's.
 
-Tests wait for much of their time. The command of `--beside` gets what they leave of the processors; what
-it prints is shown when it has ended, and where it fails, all of it has failed.
+Tests wait for much of their time. The commands of `--beside` run at once, with less of the processors
+than the tests; what one prints is shown when it has ended, and where one fails, all of it has failed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LAST_FAILED = Path(".pytest_cache", "v", "cache", "lastfailed")
 MOST = 3
 """So many tests may need their second run."""
+NICE = "5"
+"""The niceness of commands beside the tests. With the lowest priority much of their work would be left at
+the end, where it does not keep all processors busy."""
 FAILED = 1
 """pytest's exit code where tests failed; any other one is no matter of single tests."""
 
@@ -41,17 +44,14 @@ def run(arguments: list[str], folder: Path, stdout: int | None = None) -> int:
 
 @contextmanager
 def beside(command: str, folder: Path) -> Iterator[Callable[[], int]]:
-    """Run a command with the lowest priority; without one, there is nothing to wait for.
+    """Run a command with a low priority.
 
     Returns:
         What waits for its end and returns its exit code.
     """
-    if not command:
-        yield lambda: 0
-        return
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
-            ["nice", "-n", "19", *shlex.split(command)], cwd=folder, stdout=output, stderr=output
+            ["nice", "-n", NICE, *shlex.split(command)], cwd=folder, stdout=output, stderr=output
         )
 
         def show() -> None:
@@ -76,16 +76,17 @@ def beside(command: str, folder: Path) -> Iterator[Callable[[], int]]:
 def main(arguments: list[str], folder: Path = ROOT) -> int:
     """Runs the tests of a folder once or twice; the exit code."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--beside", default="")
+    parser.add_argument("--beside", action="append", default=[])
     options, arguments = parser.parse_known_args(arguments)
     # What failed in other runs is no matter of this one.
     (folder / LAST_FAILED).unlink(missing_ok=True)
-    with beside(options.beside, folder) as wait:
+    with ExitStack() as stack:
+        waits = [stack.enter_context(beside(command, folder)) for command in options.beside]
         if not (folder / LAST_FAILED).parent.exists():
             # On a fresh clone, each worker would compile all modules and tests.
             run([*arguments, "--collect-only"], folder, stdout=subprocess.DEVNULL)
         code = run([*arguments, "--junitxml=reports/junit.xml"], folder)
-        other = wait()
+        other = max([0, *(wait() for wait in waits)])
     return (once_more(folder) if code == FAILED else code) or other
 
 

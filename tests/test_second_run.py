@@ -73,8 +73,12 @@ def test_a_command_beside_the_tests_is_shown_and_fails_the_run_where_it_fails(
     (tmp_path / "test_it.py").write_text("def test_it(): pass", encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]", encoding="utf-8")
     command = f"{sys.executable} lint.py"
-    assert main(["--beside", command, "test_it.py", "-q"], tmp_path) == int(end)
-    assert f"linted\n== {command}: {expected}" in capfd.readouterr().out
+    passes = f"{sys.executable} -c pass"
+    beside = ["--beside", command, "--beside", passes]
+    assert main([*beside, "test_it.py", "-q"], tmp_path) == int(end)
+    out = capfd.readouterr().out
+    assert f"linted\n== {command}: {expected}" in out
+    assert f"\n== {passes}: passed" in out
 
 
 def test_a_command_ends_with_the_tests_that_are_interrupted(

@@ -12,6 +12,7 @@ from tests.browser.agents import gate
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import DIALOG, no_dialog, write_notebook
 from tests.browser.open_notebook import (
+    ALONE_FIRST,
     BEGINS,
     BOTH,
     CLEAN,
@@ -147,7 +148,7 @@ async def test_a_run_saves_the_file_while_a_page_reads_it_and_a_person_types(
     await no_dialog(page)
 
 
-@BOTH
+@ALONE_FIRST
 @pytest.mark.proves("ext:rtc", "fault:tab-lost")
 async def test_a_notebook_that_is_closed_and_opened_again_in_the_middle_of_a_cell_is_complete(
     open_lab: OpenLab, collaboration: bool

@@ -13,7 +13,7 @@ from playwright.async_api import expect
 from tests.browser.agents import NOTEBOOK, Open, write_cells
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab
-from tests.browser.open_notebook import BOTH, Network, call
+from tests.browser.open_notebook import ALONE_FIRST, Network, call
 from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 WORDS = " ".join(f"word{number}" for number in range(40))
@@ -39,7 +39,7 @@ async def ended(lab: Lab) -> None:
                     return
 
 
-@BOTH
+@ALONE_FIRST
 @pytest.mark.real_cli
 @pytest.mark.proves("ext:panel", "exec:cancel")
 async def test_stop_in_a_cell_interrupts_it_and_keeps_what_it_has_printed(
