@@ -264,6 +264,11 @@ def _page(browser: Browser, url: str) -> Iterator[Page]:
     page = browser.new_page()
     page.set_default_timeout(SHOWN * 1000)
     page.on("console", listen)
+    # Collaboration asks after five seconds, which a busy machine may need to load a notebook.
+    slow = page.locator(".jp-Dialog", has_text="taking some time to load")
+    page.add_locator_handler(
+        slow, lambda dialog: dialog.get_by_role("button", name="Continue waiting").click()
+    )
     page.goto(url)
     page.locator(".jp-Notebook .jp-Cell").first.wait_for()
     page.locator('[data-id="tk-ai-chat"]').click()
