@@ -16,10 +16,16 @@ function textOf(output: nbformat.IOutput): string {
   return Array.isArray(text) ? text.join('') : (text ?? '');
 }
 
-function areOneStream(one?: nbformat.IOutput, next?: nbformat.IOutput): boolean {
+function areOneStream(one: nbformat.IOutput, next?: nbformat.IOutput): boolean {
   return (
-    one?.output_type === 'stream' && next?.output_type === 'stream' && one['name'] === next['name']
+    one.output_type === 'stream' && next?.output_type === 'stream' && one['name'] === next['name']
   );
+}
+
+/** Return the type and name of an output, without copying its content. */
+function kindOf(cell: YCodeCell, index: number): nbformat.IBaseOutput {
+  const shared = cell.youtputs.get(index) as { get(key: string): string };
+  return { output_type: shared.get('output_type'), name: shared.get('name') };
 }
 
 /** Join neighbours that are streams of one name. */
@@ -59,7 +65,8 @@ export function tailOf(
     if ('append' in change) {
       tail.outputs.push(change.append);
     } else if ('clear' in change) {
-      Object.assign(tail, { first: 0, outputs: [] });
+      tail.first = 0;
+      tail.outputs = [];
     } else if ('replace' in change) {
       tail.outputs[reach(change.replace)] = change.output;
     } else {
@@ -90,9 +97,9 @@ export function replaceOutputs(
   outputs: readonly nbformat.IOutput[]
 ): void {
   const end = cell.youtputs.length;
-  const at = (index: number): nbformat.IOutput | undefined =>
-    index < 0 ? undefined : (cell.youtputs.get(index) as { toJSON(): nbformat.IOutput }).toJSON();
-  const isJoined = [first - 1, end - 1].some(index => areOneStream(at(index), outputs[0]));
+  const isJoined = [first - 1, end - 1].some(
+    index => index >= 0 && areOneStream(kindOf(cell, index), outputs[0])
+  );
   if (first > 0 && (isJoined || (first < end && outputs.length === 0))) {
     replaceOutputs(cell, 0, [...cell.getOutputs().slice(0, first), ...outputs]);
     return;

@@ -230,7 +230,8 @@ class RoomOutputSink(OutputSink):
             case ReplaceOutput(index, output):
                 if (place := self._places[index]) is not None:
                     # JupyterLab shows an inserted output as the last one: insert the later ones again.
-                    later = [whole(shared.to_py()) for shared in list(outputs)[place + 1 :]]
+                    places = range(place + 1, len(outputs))
+                    later = [whole(outputs[each].to_py()) for each in places]
                     del outputs[place:]
                     outputs.extend([shared_output(each) for each in (output, *later)])
             case ClearOutputs():
