@@ -39,6 +39,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.browser.chromium import FLAGS, chromium  # noqa: E402
+from tests.browser.lab import DIALOG, SLOW_LOADING  # noqa: E402
 
 LABEXTENSION = ROOT / "tk_ai_extension" / "labextension"
 TRIED = ("jupyter_client", "jupyter_server", "jupyterlab", "jupyter-collaboration")
@@ -265,7 +266,7 @@ def _page(browser: Browser, url: str) -> Iterator[Page]:
     page.set_default_timeout(SHOWN * 1000)
     page.on("console", listen)
     # Collaboration asks after five seconds, which a busy machine may need to load a notebook.
-    slow = page.locator(".jp-Dialog", has_text="taking some time to load")
+    slow = page.locator(DIALOG, has_text=SLOW_LOADING)
     page.add_locator_handler(
         slow, lambda dialog: dialog.get_by_role("button", name="Continue waiting").click()
     )
