@@ -222,14 +222,6 @@ def preload() -> None:
     """Import everything."""
     # The debugger would write a note about Python's own frozen modules.
     os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
-    names = [*IMPORTED]
-    for package in PACKAGES:
-        folders = importlib.import_module(package).__path__
-        names += [found.name for found in pkgutil.walk_packages(folders, f"{package}.")]
-    for name in names:
-        if not name.endswith(".__main__") and ".testing" not in name:
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
     # At each start, JupyterLab asks yarn for the registry of packages that it never installs here, and
     # jupyter-lsp asks npm for a folder of language servers; for each page, JupyterLab asks for node's
     # version, as if it were to be built: node processes all three.
@@ -240,6 +232,14 @@ def preload() -> None:
     with contextlib.suppress(ImportError):
         types: Any = importlib.import_module("jupyter_lsp.types")
         types.LanguageServerManagerAPI._npm_prefix = lambda *_: None
+    names = [*IMPORTED]
+    for package in PACKAGES:
+        folders = importlib.import_module(package).__path__
+        names += [found.name for found in pkgutil.walk_packages(folders, f"{package}.")]
+    for name in names:
+        if not name.endswith(".__main__") and ".testing" not in name:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
     compute()
     gc.collect()
     gc.freeze()

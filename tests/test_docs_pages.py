@@ -14,7 +14,6 @@ from itertools import chain
 from jupyter_client.manager import KernelManager
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
-from jupyterlab.labapp import LabApp
 from traitlets.config import Configurable
 
 from scripts.docs.decisions import decisions
@@ -40,18 +39,6 @@ from tk_ai_extension.server.app import TkAIExtensionApp
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.tools.registry import Registry
 
-CONFIGURABLE: dict[str, type[Configurable]] = {
-    each.__name__: each
-    for each in (
-        TkAIExtensionApp,
-        ServerApp,
-        LabApp,
-        KernelManager,
-        GatewayClient,
-        PersistentMappingKernelManager,
-    )
-}
-TRAIT = re.compile(rf"\b({'|'.join(CONFIGURABLE)})\.([a-z]\w+)")
 ROUTE = re.compile(r"\b(GET|POST|PATCH|PUT|DELETE) (/?api/tk-ai/[\w{}/-]+)")
 ADDRESS = re.compile(r"/api/tk-ai/[\w{}/-]+")
 VARIABLE = re.compile(r"\b(?:TK_AI|NB|PI_TOOL|PI_SESSION|PI_ARTIFACTS)_[A-Z]+(?:_[A-Z]+)*\b")
@@ -226,11 +213,25 @@ def test_routes_that_a_page_names_are_answered() -> None:
 
 
 def test_settings_that_a_page_names_exist() -> None:
+    from jupyterlab.labapp import LabApp  # starts a process of node
+
+    configurable: dict[str, type[Configurable]] = {
+        each.__name__: each
+        for each in (
+            TkAIExtensionApp,
+            ServerApp,
+            LabApp,
+            KernelManager,
+            GatewayClient,
+            PersistentMappingKernelManager,
+        )
+    }
+    setting = re.compile(rf"\b({'|'.join(configurable)})\.([a-z]\w+)")
     unknown = [
         f"{path}: {owner}.{name}"
         for path, text in UNDATED.items()
-        for owner, name in TRAIT.findall(text)
-        if name not in CONFIGURABLE[owner].class_trait_names(config=True)
+        for owner, name in setting.findall(text)
+        if name not in configurable[owner].class_trait_names(config=True)
     ]
     assert unknown == []
 

@@ -6,6 +6,7 @@ and its libraries is fetched once, into the environment that the tests run in.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -14,8 +15,6 @@ import tarfile
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import matplotlib as mpl
 
 PACKAGE = "@sparticuz/chromium@153.0.0"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -83,9 +82,12 @@ def fetched(folder: Path) -> Chromium:
         making = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
         try:
             _fetch(making)
+            matplotlib = importlib.util.find_spec("matplotlib")  # to import it takes a second
+            assert matplotlib
+            assert matplotlib.origin
             fonts = _FONTS.format(
                 own=folder / "fonts",
-                matplotlib=Path(mpl.get_data_path()) / "fonts" / "ttf",
+                matplotlib=Path(matplotlib.origin).parent / "mpl-data" / "fonts" / "ttf",
                 cache=folder / "fonts-cache",
             )
             (making / "fonts.conf").write_text(fonts)
