@@ -1,10 +1,12 @@
 """Outputs as a model reads them."""
 
 import json
+import re
 
 import pytest
-from hypothesis import given
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from IPython.core.ultratb import AutoFormattedTB
 
 from tk_ai_extension.model.digest import (
     digest,
@@ -109,6 +111,73 @@ def test_a_traceback_is_shortened_to_the_cell_and_the_last_frame():
     assert "\x1b" not in short
     found = digest([ERROR])
     assert found.hidden == error_text(ERROR)
+
+
+def fall(depth: int, error: Exception) -> None:
+    """Raise an error some calls further down."""
+    if depth:
+        fall(depth - 1, error)
+    raise error
+
+
+def raised(errors: list[Exception], depth: int, *, as_cause: bool) -> Exception:
+    """Raise the last of the errors while the one before is handled, and so on; the last one."""
+    *before, error = errors
+    cause = raised(before, depth, as_cause=as_cause) if before else None
+    try:
+        try:
+            if cause is not None:
+                fall(0, cause)
+        finally:
+            error.__cause__ = cause if as_cause else None
+            error.__suppress_context__ = False
+            fall(depth, error)
+    except type(error):
+        return error
+    raise AssertionError
+
+
+WORDS = st.text("abc:>- /~", min_size=3, max_size=12).filter(str.strip)
+NOTES = st.one_of(
+    WORDS, st.sampled_from(["File /a.py:1, in b()", "Cell In[1], line 1", "---> 1 x"])
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([ValueError, KeyError, LookupError]), WORDS, st.lists(NOTES, max_size=3)
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    st.booleans(),
+    st.integers(0, 4),
+)
+@settings(max_examples=15, phases=[Phase.generate])
+def test_a_short_traceback_has_every_message_and_note_and_few_frames(chain, as_cause, depth):
+    errors = [kind(message) for kind, message, _ in chain]
+    for error, (_, _, notes) in zip(errors, chain, strict=True):
+        for note in notes:
+            error.add_note(note)
+    error = raised(errors, depth, as_cause=as_cause)
+    formatted = AutoFormattedTB(mode="Context").structured_traceback(
+        type(error), error, error.__traceback__, tb_offset=0
+    )
+    output = {
+        "output_type": "error",
+        "ename": type(error).__name__,
+        "evalue": str(error),
+        "traceback": formatted,
+    }
+    short = short_traceback(output)
+    for kind, message, notes in chain:
+        shown = repr(message) if kind is KeyError else message
+        assert "\n".join([f"{kind.__name__}: {shown}", *notes]) in short
+    assert len(re.findall(r"-> \d+ +raise error", short)) == len(chain)
+    # One more where IPython says which frames it skips.
+    assert len(re.findall(r"-> \d+ +fall\(depth", short)) <= short.count("skipping similar frames")
+    assert "(most recent call last)" not in short
 
 
 @pytest.mark.proves("out:truncate")

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import unescape
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, cast
 
 from tk_ai_extension.model.htmltext import html_text
@@ -198,30 +200,51 @@ def _error_line(output: Json) -> str:
 
 
 _CELL_FRAME = re.compile(r"(?:Cell In|Input In|In )\s?\[|<ipython-input|Cell \[")
-_FRAME = re.compile(r"(?:File |Cell In|Input In|<ipython-input|~|/)")
+_FRAME = re.compile(r"(?:File |Cell In|Input In|<ipython-input|~|/)|.*---?> ", re.DOTALL)
+_HEADING = re.compile(r"([\w.]+?)\s*Traceback \(most recent call last\)\Z")
+_RULE = re.compile(r"-{20,}\Z")
 CONTEXT = 2
 """Lines shown before and after the line that raised."""
 
 
 def short_traceback(output: Json) -> str:
-    """Return a traceback with only the frames of cells, the last frame, and the error."""
-    entries = [sanitise(line) for line in traceback_of(output)]
-    if len(entries) < 3:
-        return error_text(output)
-    frames = [
-        entry
-        for entry in entries
-        if "---->" in entry or "--> " in entry or _FRAME.match(entry.strip())
+    """Return a traceback with only the frames of cells, the last frame of each exception, and all else.
+
+    All else are the errors, their notes, and how one exception led to the next.
+    """
+    entries = [sanitise(line).strip("\n") for line in traceback_of(output)]
+    groups = [
+        (is_frame, [entry for _, entry in group])
+        for is_frame, group in groupby(_marked(entries), key=itemgetter(0))
     ]
-    if not frames:
+    if len(entries) < 3 or not any(is_frame for is_frame, _ in groups):
         return error_text(output)
+    lines = [
+        line for is_frame, group in groups for line in (_short_frames(group) if is_frame else group)
+    ]
+    if groups[-1][0]:
+        lines.append(_error_line(output))
+    return "\n".join(lines)
+
+
+def _marked(entries: Iterable[str]) -> Iterator[tuple[bool, str]]:
+    """Yield the entries of a traceback, without its headings, each with whether it is a frame."""
+    name, has_message = "", False
+    for entry in entries:
+        if heading := _HEADING.match(entry):
+            name, has_message = heading[1], False
+        elif entry and not _RULE.match(entry):
+            # Below an exception's message are its notes, which may look like frames.
+            has_message = has_message or entry.partition(":")[0] == name
+            yield not has_message and bool(_FRAME.match(entry.strip())), entry
+
+
+def _short_frames(frames: Sequence[str]) -> list[str]:
     kept = [frame for frame in frames if _CELL_FRAME.match(frame.strip()) or frame is frames[-1]]
-    left_out = len(frames) - len(kept)
     lines = [_short_frame(frame) for frame in kept]
-    if left_out:
-        lines.insert(-1 if len(lines) > 1 else 0, f"[{left_out} more frames]")
-    ending = entries[-1] if entries[-1] not in frames else _error_line(output)
-    return "\n".join([*lines, ending.strip("\n")])
+    if left_out := len(frames) - len(kept):
+        lines.insert(-1, f"[{left_out} more frames]")
+    return lines
 
 
 def _short_frame(frame: str) -> str:
