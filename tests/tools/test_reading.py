@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 import nbformat
@@ -169,6 +170,17 @@ async def test_lines_of_the_text_are_looked_at_and_license_no_overwrite(harness)
     for wrong in ({"lines": "0"}, {"lines": "x"}, {"lines": "1", "view": "raw"}):
         with pytest.raises(InvalidArguments):
             await harness.call("read_notebook", notebook="n.ipynb", **wrong)
+
+
+@pytest.mark.proves("text:ranges")
+async def test_no_lines_of_a_text_can_be_written_back(harness):
+    path = harness.write("n.ipynb", "a = 1", "b = 2", "c = 3")
+    before = path.read_bytes()
+    for first, last in combinations_with_replacement(range(1, 8), 2):
+        some = await harness.call("read_notebook", notebook="n.ipynb", lines=f"{first}-{last}")
+        with pytest.raises((InvalidText, InvalidArguments)):
+            await harness.call("write_notebook", notebook="n.ipynb", text=some.text)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.proves("text:read", "text:ranges")

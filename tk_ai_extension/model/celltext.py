@@ -192,9 +192,13 @@ def _parse_marker(line: str, number: int) -> tuple[CellType, CellRef | None]:
 def select_lines(text: str, spec: str) -> str:
     """Return the lines of a text that a spec such as ``10-20,31`` selects, counted from 1.
 
+    The header is no longer one for `parse`: the rest of the notebook would be taken for deleted.
+
     Raises:
         InvalidArguments: See `ranges.parse_ranges`.
     """
+    if text.startswith(f"{MARK} notebook:"):
+        text = "#" + text.removeprefix(MARK)
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()

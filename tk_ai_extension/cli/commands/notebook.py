@@ -20,7 +20,9 @@ def _configure_read(parser: argparse.ArgumentParser) -> None:
         help="sources, to write back (default); with short outputs; JSON",
     )
     parser.add_argument("--cells", metavar="RANGES", help="such as 0-3,7,@318a,-1")
-    parser.add_argument("--lines", metavar="RANGES", help="lines of the text, such as 10-20")
+    parser.add_argument(
+        "--lines", metavar="RANGES", help="lines of the text, such as 10-20; not for `nb write`"
+    )
     parser.add_argument(
         "--budget", type=int, help="maximum characters (default: all)", default=WHOLE
     )
