@@ -1,11 +1,13 @@
 """Changing cells: answers are what happened, and only what was seen is changed."""
 
 import asyncio
+from itertools import product
 
 import pytest
 
 from tests.harness import ALICE, BOB, NOBODY
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, NotebookRequired
+from tk_ai_extension.tools.default.batch import FIELDS
 
 
 @pytest.fixture
@@ -183,6 +185,38 @@ async def test_a_batch_is_applied_whole_or_not_at_all(harness, notebook):
     ]
     with pytest.raises(InvalidArguments):
         await harness.call("edit_cells", notebook=notebook, operations=failing)
+    assert (harness.root / notebook).read_bytes() == before
+
+
+@pytest.mark.proves("edit:batch")
+async def test_an_operation_takes_the_fields_of_its_action_alone(harness, notebook):
+    await harness.call("read_notebook", notebook=notebook)
+    before = (harness.root / notebook).read_bytes()
+    complete = {
+        "insert": {"source": "x"},
+        "overwrite": {"cell": 0, "source": "x"},
+        "edit": {"cell": 0, "old": "1", "new": "2"},
+        "delete": {"cell": 0},
+        "move": {"cell": 0, "to": 1},
+    }
+    values = {
+        "cell": 0,
+        "source": "x",
+        "cell_type": "code",
+        "index": 0,
+        "after": 0,
+        "before": 0,
+        "old": "1",
+        "new": "2",
+        "to": 0,
+    }
+    assert complete.keys() == FIELDS.keys()
+    for action, name in product(complete, values):
+        if name in FIELDS[action]:
+            continue
+        operation = {"action": action, **complete[action], name: values[name]}
+        with pytest.raises(InvalidArguments, match=f"does not take `{name}`"):
+            await harness.call("edit_cells", notebook=notebook, operations=[operation])
     assert (harness.root / notebook).read_bytes() == before
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, Field
 
@@ -37,6 +37,16 @@ class CellOperation(BaseModel, extra="forbid"):
     old: str | None = None
     new: str | None = None
     to: int | None = None
+
+
+FIELDS: Final = {
+    "insert": ("source", "cell_type", "index", "after", "before"),
+    "overwrite": ("cell", "source", "cell_type"),
+    "edit": ("cell", "old", "new", "cell_type"),
+    "delete": ("cell",),
+    "move": ("cell", "to"),
+}
+"""The fields of each action."""
 
 
 class CellsEdited(CellsChanged):
@@ -179,6 +189,14 @@ async def _try_roll_back(
 def _plan(
     context: ToolContext, snapshot: Snapshot, operation: CellOperation, number: int
 ) -> Operation:
+    fields = FIELDS[operation.action]
+    if foreign := operation.model_dump(exclude_none=True).keys() - {"action", *fields}:
+        raise InvalidArguments(
+            f"Operation {number} ({operation.action}) does not take "
+            f"{', '.join(f'`{name}`' for name in sorted(foreign))}.",
+            hint=f"It takes {', '.join(f'`{name}`' for name in fields)}.",
+        )
+
     def need(name: str) -> str:
         value = getattr(operation, name)
         if value is None:
