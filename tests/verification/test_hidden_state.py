@@ -27,6 +27,9 @@ def messages(*sources: str, **options: object) -> list[str]:
     return list(map(str, found))
 
 
+UNDEFINED_3 = "Cell 3 uses `x`, which no cell defines."
+
+
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [
@@ -93,6 +96,16 @@ def test_the_sentences_count_cells_from_one() -> None:
         (["globals()['x'] = 1", "x"], []),
         (["x", "from os import *"], ["Cell 1 uses `x`, which no cell defines."]),
         (["this is no Python", "x = 1", "x"], []),
+        (["import os\nthis is no Python", "os"], []),
+        (["import os\ntype T = some newer syntax", "os"], []),
+        (["%%cython\ndef f(x): return x", "f(1)"], []),
+        (["%%bigquery df\nselect 1", "df"], []),
+        (["%%R -o df\ndf <- 1", "df"], []),
+        (["%R -o df df <- 1", "df"], []),
+        # Commands of more than one line, and without their sign.
+        (["import os\n!pip install \\\n   numpy", "os", "x"], [UNDEFINED_3]),
+        (["import os\nout = !ls \\\n  -l \\\n  .\nlen(out)", "os, out", "x"], [UNDEFINED_3]),
+        (["pip install numpy==1.2 -q\nimport os", "os", "x"], [UNDEFINED_3]),
     ],
 )
 def test_names_that_no_cell_above_defines_are_named(

@@ -56,13 +56,15 @@ def _names(text: str) -> Names | None:
 
 _MAGIC = re.compile(r"^([ \t]*)(?:[%!?]|\w+[\w.]*\?{1,2}\s*$)", re.MULTILINE)
 _SHELL_ASSIGN = re.compile(r"^([ \t]*\w[\w, ]*=[ \t]*)[%!].*$", re.MULTILINE)
+_CONTINUED = re.compile(r"^[ \t]*(?:\w[\w, ]*=[ \t]*)?[%!](?:.*\\\n)+.*$", re.MULTILINE)
 
 
 def _without_magics(source: str) -> str:
     lines = source.split("\n")
     if lines and lines[0].startswith("%%"):
         lines[0] = ""
-    text = _SHELL_ASSIGN.sub(r"\1None", "\n".join(lines))
+    text = _CONTINUED.sub(lambda found: found[0].replace("\\\n", " "), "\n".join(lines))
+    text = _SHELL_ASSIGN.sub(r"\1None", text)
     return "\n".join(
         re.sub(r"\S.*", "pass", line) if _MAGIC.match(line) else line for line in text.split("\n")
     )

@@ -34,12 +34,21 @@ _HISTORY = re.compile(r"_+\Z|_\d+\Z|_i+\Z|_i\d+\Z|_[dio]h\Z")
 _CODE_MAGIC = re.compile(r"^([ \t]*)%(?:time|prun|memit|mprun)[ \t]+(?!-)", re.MULTILINE)
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)[ \t]*(.*)")
 _PYTHON_MAGICS = frozenset({"time", "capture", "prun", "memit", "mprun", "snakeviz", "tk"})
+_SILENT_MAGICS = frozenset(
+    {
+        *("bash", "sh", "script", "system", "cmd", "perl", "ruby", "html", "HTML", "svg", "SVG"),
+        *("javascript", "js", "latex", "markdown", "writefile", "file", "timeit", "debug"),
+    }
+)
+"""Cell magics of IPython that define no names, unless ``--out``, ``--err`` or ``<<`` names some."""
 _MAGIC_LINE = re.compile(
-    r"^(?:ls|ll|pwd|who(?:s)?|lsmagic|quickref|magic|hist|history)[ \t]*$", re.MULTILINE
+    r"^(?:(?:ls|ll|pwd|who(?:s)?|lsmagic|quickref|magic|hist|history)[ \t]*"
+    r"|(?:pip|conda|mamba|micromamba|uv)[ \t]+(?:pip[ \t]+)?(?:install|uninstall|add|list|show)\b.*)$",
+    re.MULTILINE,
 )
 """Lines that are magics without their ``%``."""
 _ANY_NAMES = re.compile(
-    r"\bimport[ \t]+\*|^[ \t]*%(?:pylab|run|store|load|loadpy|px|sql|reload_kedro|cd\b.*;)\b"
+    r"\bimport[ \t]+\*|^[ \t]*%(?:pylab|run|store|load|loadpy|px|sql|R|Rpull|Rget|reload_kedro|cd\b.*;)\b"
     r"|\bexec\s*\(|\bglobals\s*\(\s*\)|\blocals\s*\(\s*\)|\brun_(?:cell|line|cell_magic|line_magic)\s*\("
     r"|\buser_ns\b|\bpush\s*\(",
     re.MULTILINE,
@@ -126,8 +135,8 @@ def _names(cells: Sequence[Cell]) -> Iterable[Finding]:
     known: set[str] = set()
     for cell, names in analysed:
         if names is None or _ANY_NAMES.search(cell.source):
-            # A cell in another language, or one that may define any name: nothing is certain below.
-            if _defines_anything(cell.source):
+            # Where a cell may define any name, nothing is certain below.
+            if not _defines_nothing(cell.source):
                 return
             continue
         missing = sorted(
@@ -168,12 +177,14 @@ def _listed(names: Sequence[str]) -> str:
     return Sentence("names_more", names=shown, more=more) if more > 0 else shown
 
 
-def _defines_anything(source: str) -> bool:
+def _defines_nothing(source: str) -> bool:
+    """Whether a cell that is not analysed is known to define no name."""
     magic = _CELL_MAGIC.match(source)
-    if magic is not None and magic[1] not in _PYTHON_MAGICS:
-        # Only some magics pass names to Python, and they are few: `%%bash --out name`, `%%sql name <<`.
-        return bool(re.search(r"--out|--err|<<", magic[2]))
-    return _ANY_NAMES.search(source) is not None
+    return (
+        magic is not None
+        and magic[1] in _SILENT_MAGICS
+        and not re.search(r"--out|--err|<<", magic[2])
+    )
 
 
 def _analysed(source: str) -> Names | None:
