@@ -10,7 +10,7 @@ from typing import Any
 
 import PIL.Image
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tk_ai_extension.model.errors import InvalidArguments
@@ -182,6 +182,16 @@ DIFFERENT: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = {
         [display(text_html=table((0, "5")))],
         "text/html: row 1, column 2: '5%' is now '5'",
     ),
+    "the script of a table": (
+        [display(text_html=f"{table((1,))}<script>const data = [7]</script>")],
+        [display(text_html=f"{table((1,))}<script>const data = [8]</script>")],
+        "text/html differs",
+    ),
+    "a picture in a table": (
+        [display(text_html=table(("<img src='data:image/png;base64,AAAA'>",)))],
+        [display(text_html=table(("<img src='data:image/png;base64,BBBB'>",)))],
+        "text/html differs",
+    ),
     "JSON": (
         [display(application_json={"a": [1, 2]})],
         [display(application_json={"a": [1, 3]})],
@@ -333,6 +343,30 @@ def test_every_output_is_the_same_as_itself(outputs: list[dict[str, Any]]) -> No
 def test_both_directions_agree(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> None:
     ours, theirs = (compare_outputs(*pair, Rules()) for pair in ((first, second), (second, first)))
     assert bool(ours) == bool(theirs)
+
+
+_VALUES = st.lists(
+    st.one_of(
+        st.just(""),
+        st.integers(0, 3).map(str),
+        st.sampled_from("abc"),
+        st.sampled_from("12").map(lambda digit: digit * 32),
+        st.uuids(version=4).map(str),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(_VALUES, _VALUES)
+def test_other_values_in_a_table_or_in_json_always_differ(one: list[str], other: list[str]) -> None:
+    assume(one != other)
+    tables = [display(text_html=table(("-", *each, "-")), text_plain="t") for each in (one, other)]
+    assert compare_outputs(tables[:1], tables[1:], Rules())
+    data = [display(application_json={"a": each}) for each in (one, other)]
+    assert compare_outputs(data[:1], data[1:], Rules())
+    moved = [display(text_html=table(("-",), row)) for row in (("", *one, "x"), (*one, "x", ""))]
+    assert compare_outputs(moved[:1], moved[1:], Rules())
 
 
 @given(st.text(alphabet="ab \n", min_size=1, max_size=30), st.randoms(use_true_random=False))

@@ -37,6 +37,10 @@ _MARKUP = ("text/html", "image/svg+xml", "application/javascript")
 _SOURCES = (*_MARKUP, "text/latex")
 """Types in which white space at the end of a line is invisible."""
 _TABLE = re.compile(r"<table\b", re.IGNORECASE)
+_NO_TEXT = re.compile(
+    r"<(?:script|img|svg|canvas|iframe|object|embed|video|audio|input|math)\b", re.IGNORECASE
+)
+"""Elements with content that the text of a table lacks."""
 _FRAME = re.compile(r"^Cell In\[\d+\], line (\d+)", re.MULTILINE)
 _PLACES = (
     re.compile(r"""(?:[A-Za-z]:)?(?:[\\/][^\s\\/'":<>|]+)+[\\/]([^\s\\/'":<>|]+)"""),
@@ -231,7 +235,10 @@ def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[Differen
             yield Difference("image", mime, Sentence("output_detail", what=mime, detail=how))
         return
     if mime == "application/json" or mime.endswith("+json"):
-        found = list(islice(json_differences(stored, new, rules), MAX_LISTED + 1))
+        # A display's JSON has generated ids, as its HTML has.
+        markup = mime.startswith("application/vnd.")
+        differences = json_differences(stored, new, rules, markup=markup)
+        found = list(islice(differences, MAX_LISTED + 1))
         if found:
             lines = [line for each in found[:MAX_LISTED] for line in as_diff(each)]
             lines += ["..."] * (len(found) > MAX_LISTED)
@@ -251,11 +258,12 @@ def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[Differen
 
 
 def _is_table(*values: Any) -> bool:
-    return all(_TABLE.search(_joined(value)) is not None for value in values)
+    texts = [_joined(value) for value in values]
+    return all(_TABLE.search(text) and not _NO_TEXT.search(text) for text in texts)
 
 
 def _tables(stored: str, new: str, rules: Rules) -> Iterator[Difference]:
-    rows = [rules.text(html_text(each), markup=True).splitlines() for each in (stored, new)]
+    rows = [rules.text(html_text(each)).splitlines() for each in (stored, new)]
     found = table_differences(rows[0], rows[1], rules)
     if found:
         what, more = "text/html", len(found) - 1

@@ -66,9 +66,17 @@ def same_text_cell(stored: str, new: str, rules: Rules) -> bool:
 
 
 def json_differences(
-    stored: Any, new: Any, rules: Rules, place: str = "$", depth: int = 0
+    stored: Any,
+    new: Any,
+    rules: Rules,
+    place: str = "$",
+    depth: int = 0,
+    *,
+    markup: bool = False,
 ) -> Iterator[Sentence]:
     """Yield a sentence for each value of two JSON values that differs, with its place.
+
+    With ``markup``, generated ids in strings are ignored (`Rules.text`).
 
     >>> list(json_differences({"a": [1, 2.0]}, {"a": [1, 2.5], "b": 0}, Rules()))
     ['$.a[1]: 2.0 is now 2.5', '$.b: new']
@@ -78,19 +86,26 @@ def json_differences(
             yield Sentence("value_differs", place=place)
     elif isinstance(stored, dict) and isinstance(new, dict):
         before, after = cast("dict[str, Any]", stored), cast("dict[str, Any]", new)
-        yield from _members(before, after, rules, place, depth + 1)
+        yield from _members(before, after, rules, place, depth + 1, markup=markup)
     elif isinstance(stored, list) and isinstance(new, list):
         ours, theirs = cast("list[Any]", stored), cast("list[Any]", new)
         if len(ours) != len(theirs):
             yield Sentence("items_changed", place=place, stored=len(ours), new=len(theirs))
         for index, (one, other) in enumerate(zip(ours, theirs, strict=False)):
-            yield from json_differences(one, other, rules, f"{place}[{index}]", depth + 1)
-    elif not _same_scalar(stored, new, rules):
+            inside = f"{place}[{index}]"
+            yield from json_differences(one, other, rules, inside, depth + 1, markup=markup)
+    elif not _same_scalar(stored, new, rules, markup=markup):
         yield Sentence("value_changed", place=place, stored=_short(stored), new=_short(new))
 
 
 def _members(
-    stored: dict[str, Any], new: dict[str, Any], rules: Rules, place: str, depth: int
+    stored: dict[str, Any],
+    new: dict[str, Any],
+    rules: Rules,
+    place: str,
+    depth: int,
+    *,
+    markup: bool,
 ) -> Iterator[Sentence]:
     for key in (*stored, *(key for key in new if key not in stored)):
         inside = f"{place}.{key}"
@@ -101,7 +116,7 @@ def _members(
         elif key not in stored:
             yield Sentence("value_new", place=inside)
         else:
-            yield from json_differences(stored[key], new[key], rules, inside, depth)
+            yield from json_differences(stored[key], new[key], rules, inside, depth, markup=markup)
 
 
 def as_diff(difference: Sentence) -> Iterator[str]:
@@ -117,9 +132,10 @@ def as_diff(difference: Sentence) -> Iterator[str]:
             yield f"{sign}{place}: {shown[side]}" if side in shown else f"{sign}{place}"
 
 
-def _same_scalar(stored: Any, new: Any, rules: Rules) -> bool:
+def _same_scalar(stored: Any, new: Any, rules: Rules, *, markup: bool) -> bool:
     if isinstance(stored, str) and isinstance(new, str):
-        return stored == new or rules.text(stored, markup=True) == rules.text(new, markup=True)
+        texts = (rules.text(each, markup=markup) for each in (stored, new))
+        return stored == new or len(set(texts)) == 1
     if isinstance(stored, bool) or isinstance(new, bool):
         return stored is new
     if isinstance(stored, int | float) and isinstance(new, int | float):
@@ -168,7 +184,7 @@ def table_differences(stored: list[str], new: list[str], rules: Rules) -> list[S
 
 
 def _cells(row: str) -> list[str]:
-    return [cell.strip() for cell in row.strip().strip("|").split("|")]
+    return [cell.strip() for cell in row.split("|")]
 
 
 def image_difference(stored: str, new: str, rules: Rules) -> Sentence | None:
