@@ -21,6 +21,7 @@ from tk_ai_extension.testing.scripted_model import KEY, MODEL, Answer, ScriptedM
 __all__ = ["start_server"]
 
 ROUTE = "api/tk-ai/connection"
+TRUST = "api/tk-ai/trust"
 VERTEX = {"provider": "vertex", "region": "global", "project": "my-project"}
 
 
@@ -86,6 +87,10 @@ class TestOtherOrigins:
             response = await ask(method, ROUTE, VERTEX if method == "POST" else None, **headers)
             assert response.code == 403
             assert error_of(response)["sentence"]["code"] == "origin_refused"
+            body = {"trusted": True} if method == "POST" else None
+            response = await ask(method, TRUST, body, **headers)
+            assert response.code == 403
+            assert error_of(response)["sentence"]["code"] == "origin_refused"
         assert not is_stored()
 
 
@@ -113,6 +118,25 @@ async def test_neither_an_agent_nor_another_user_can_write_it(
     monkeypatch.setenv("JUPYTERHUB_USER", "guest")
     assert (await ask("DELETE", ROUTE, **jp_auth_header)).code == 200
     assert not is_stored()
+
+
+@pytest.mark.proves("connect:forbidden")
+async def test_neither_an_agent_nor_another_user_can_trust_the_folder(
+    ask: Ask, jp_auth_header: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def trusted(method: str, **headers: str) -> tuple[int, str]:
+        body = {"trusted": True} if method == "POST" else None
+        response = await ask(method, TRUST, body, **jp_auth_header, **headers)
+        return response.code, "" if response.code == 200 else error_of(response)["code"]
+
+    for method in ("POST", "DELETE"):
+        assert await trusted(method) == (200, "")
+        assert await trusted(method, X_TK_Turn="any") == (403, "connect_forbidden")
+    monkeypatch.setattr(
+        "tk_ai_extension.server.handlers.connection.username", lambda _handler: "guest"
+    )
+    for method in ("POST", "DELETE"):
+        assert await trusted(method) == (403, "connect_forbidden")
 
 
 class TestForbidden:

@@ -11,8 +11,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from tk_ai_extension.model.agent_errors import ConnectForbidden
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.server.handlers.connection import OwnerHandler
 from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import last_event_id, operation, query
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
@@ -331,17 +333,23 @@ class ModelsHandler(TkAIHandler):
         return await (await self.services.chat_models()).health()
 
 
-class TrustHandler(TkAIHandler):
-    """The trust in the root folder's file of keys."""
+class TrustHandler(OwnerHandler):
+    """The trust in the root folder's file of keys.
+
+    It is that of the user who runs the server, whose account the keys would use. Agents are refused, and
+    pages of other origins, also those in `TkAIExtensionApp.allowed_origins`.
+    """
 
     @operation("execute", "trust_folder")
     async def post(self, body: TrustRequest) -> ModelsInfo:
         """Trust the keys in the root folder's file: ``{"trusted": true}``."""
+        self.check_owner(ConnectForbidden(Sentence("connect_owner")))
         return await (await self.services.chat_models()).trust(trusted=body.trusted)
 
     @operation("execute", "distrust_folder")
     async def delete(self) -> ModelsInfo:
         """Stop trusting the keys in the root folder's file."""
+        self.check_owner(ConnectForbidden(Sentence("connect_owner")))
         return await (await self.services.chat_models()).trust(trusted=False)
 
 
