@@ -142,6 +142,47 @@ async def test_failures_of_the_model_are_typed_and_hold_no_key(
 
 
 @pytest.mark.proves("code:errors")
+@pytest.mark.parametrize(
+    "wrong", [{"HTTPS_PROXY": "nonsense://proxy"}, {"SSL_CERT_FILE": "/no/such/file.pem"}]
+)
+async def test_settings_that_cannot_be_used_break_nothing_once_they_are_gone(
+    bench: Bench, model: ScriptedModel, wrong: dict[str, str]
+) -> None:
+    before = dict(bench.environment)
+    model.add(*(Answer.of(f"{number}") for number in range(3)))
+    assert await bench.answer() == "0"
+    for _ in range(2):
+        bench.environment |= {"ANTHROPIC_BASE_URL": "https://gateway.example", **wrong}
+        with pytest.raises(ModelFailed):
+            await bench.answer()
+    bench.environment.clear()
+    bench.environment |= before
+    assert await bench.answer() == "1"
+    bench.environment["ANTHROPIC_CUSTOM_HEADERS"] = "X-Team: notebooks"
+    assert await bench.answer() == "2"
+
+
+@pytest.mark.proves("code:errors")
+async def test_a_change_of_the_settings_breaks_no_running_request(
+    bench: Bench, model: ScriptedModel
+) -> None:
+    hang = Hang()
+    model.add(hang, Answer.of("new"))
+    unused = await bench.models.find(fast=True)
+    running = asyncio.create_task(bench.answer(timeout=2))
+    await model.requested()
+    bench.environment["ANTHROPIC_CUSTOM_HEADERS"] = "X-Team: notebooks"
+    assert await bench.answer() == "new"
+    with pytest.raises(ModelSilent):
+        await running
+    # The old connection is closed now.
+    assert unused is not None
+    with pytest.raises(ModelFailed, match="changed") as raised:
+        await unused.answer(PROMPT, 5)
+    assert raised.value.hint == "Try again."
+
+
+@pytest.mark.proves("code:errors")
 async def test_a_provider_without_an_endpoint_says_so() -> None:
     for environment, error in (
         ({"CLAUDE_CODE_OAUTH_TOKEN": "t"}, NoDirectModel),

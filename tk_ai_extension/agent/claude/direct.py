@@ -40,8 +40,19 @@ class _Connection:
     """
 
     def __init__(self, http: httpx2.AsyncClient, redact: Callable[[str], str]) -> None:
+        self.redact = redact
+        """Removes secrets from what the provider says."""
+        self.names: dict[str, str] = {}
+        """The ids of its models by their aliases, as far as they were asked for."""
         self._http = http
-        self._redact = redact
+        self._requests = 0
+        self._is_retired = False
+
+    async def retire(self) -> None:
+        """Close it, once its running requests have ended."""
+        self._is_retired = True
+        if not self._requests:
+            await self._http.aclose()
 
     async def request(
         self, method: str, path: str, timeout: float, body: Mapping[str, Any] | None = None
@@ -51,6 +62,19 @@ class _Connection:
         Raises:
             ModelBusy, ModelFailed, ModelSilent, ModelUnauthorized.
         """
+        if self._http.is_closed:
+            raise provider_error(None, "its settings have changed", Sentence("code_again_hint"))
+        self._requests += 1
+        try:
+            return await self._request(method, path, timeout, body)
+        finally:
+            self._requests -= 1
+            if self._is_retired and not self._requests:
+                await self._http.aclose()
+
+    async def _request(
+        self, method: str, path: str, timeout: float, body: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
         import httpx2
 
         again = Sentence("code_again_hint")
@@ -61,14 +85,14 @@ class _Connection:
             seconds = f"{timeout:.0f}"
             raise ModelSilent(Sentence("model_silent", seconds=seconds), hint=again) from None
         except httpx2.HTTPError as error:
-            said = self._redact(str(error) or type(error).__name__)
+            said = self.redact(str(error) or type(error).__name__)
             raise provider_error(None, said, again) from error
         found = json_of(response.content)
         if response.is_success and found is not None:
             return found
         said = error_of(found)[1] or response.reason_phrase
         status = None if response.is_success else response.status_code
-        raise provider_error(status, self._redact(said).rstrip(".")[:500], again)
+        raise provider_error(status, self.redact(said).rstrip(".")[:500], again)
 
 
 class DirectModels:
@@ -81,9 +105,8 @@ class DirectModels:
     def __init__(self, provider: Callable[[], Awaitable[Provider]]) -> None:
         self._provider = provider
         self._endpoint: Endpoint | None = None
-        self._http: httpx2.AsyncClient | None = None
+        self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
-        self._names: dict[str, str] = {}
 
     async def find(self, *, fast: bool) -> DirectModel | None:
         """Return the model for code, or None if the tour answers.
@@ -105,17 +128,25 @@ class DirectModels:
 
     async def close(self) -> None:
         """Close the connection."""
-        if self._http is not None:
-            await self._http.aclose()
+        async with self._connecting:
+            old, self._connection = self._connection, None
+        if old is not None:
+            await old.retire()
 
     async def _connected(self, provider: Provider) -> _Connection:
         endpoint = Endpoint.of(provider.environment)
+        old = None
         async with self._connecting:
-            if self._http is None or endpoint != self._endpoint:
-                await self.close()
-                self._http = await asyncio.to_thread(endpoint.open_async, CONNECT)
-                self._endpoint, self._names = endpoint, {}
-            return _Connection(self._http, provider.redact)
+            connection = self._connection
+            if connection is None or endpoint != self._endpoint:
+                # Only an open one replaces the old: the new settings may be wrong.
+                http = await asyncio.to_thread(endpoint.open_async, CONNECT)
+                old, connection = connection, _Connection(http, provider.redact)
+                self._connection, self._endpoint = connection, endpoint
+            connection.redact = provider.redact
+        if old is not None:
+            await old.retire()
+        return connection
 
     async def _id_of(self, name: str, provider: Provider, connection: _Connection) -> str:
         """Return the id of a model: aliases such as `haiku` are the CLI's, not the API's."""
@@ -124,15 +155,15 @@ class DirectModels:
         chosen = provider.environment.get(f"ANTHROPIC_DEFAULT_{name.upper()}_MODEL")
         if chosen:
             return chosen
-        if name not in self._names:
+        if name not in connection.names:
             try:
                 listed = await connection.request("GET", "v1/models?limit=100", CONNECT)
             except ModelFailed:
                 return name  # A gateway may know the alias, and list nothing.
             # The newest is the first.
             ids = (str(each["id"]) for each in listed.get("data", ()))
-            self._names[name] = next((each for each in ids if name in each), name)
-        return self._names[name]
+            connection.names[name] = next((each for each in ids if name in each), name)
+        return connection.names[name]
 
 
 class DirectModel:
