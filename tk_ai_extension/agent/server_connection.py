@@ -29,6 +29,10 @@ CONNECT = 30.0
 """Timeout for a connection to an address, in seconds."""
 READ = 300.0
 """Timeout for an answer of an address to begin or to go on, in seconds."""
+CLOSE = 2.0
+"""Grace period for an address to answer the end of its session, in seconds."""
+CLOSE_PROGRAM = 10.0
+"""Grace period for a program to end, in seconds: more than the SDK takes to end it in any case."""
 MAX_TOOLS = 100
 """Maximum number of tools of a server; further ones are not offered."""
 MAX_WHY = 500
@@ -40,6 +44,7 @@ class ServerConnection:
     """A started server.
 
     One task opens and closes the connection, as the SDK's contexts require; calls may come from any task.
+    It closes it under a deadline, also after a failed start: a server may not answer any more.
 
     Args:
         config: How it is reached.
@@ -92,7 +97,7 @@ class ServerConnection:
         raise ServerFailed(Sentence("server_failed", server=self.config.name, why=why))
 
     async def close(self) -> None:
-        """End the server."""
+        """End the server. It takes no longer than the grace period."""
         self._stop.set()
         if not self._ready.done():
             self._task.cancel()
@@ -112,19 +117,29 @@ class ServerConnection:
             self._errors.close()
 
     async def _serve(self) -> None:
+        clock = asyncio.get_running_loop().time
+        grace = CLOSE if self.config.url else CLOSE_PROGRAM
+        async with asyncio.timeout(None) as limit, AsyncExitStack() as stack:
+            try:
+                await self._use(stack)
+            finally:
+                self._session = None
+                limit.reschedule(clock() + grace)
+
+    async def _use(self, stack: AsyncExitStack) -> None:
+        """Open the connection, and wait until it is to be closed."""
         from mcp import ClientSession
 
-        async with AsyncExitStack() as stack:
-            read, write = await self._connect(stack)
-            about = types.Implementation(name="tk-ai-extension", version=__version__)
-            session = await stack.enter_async_context(ClientSession(read, write, client_info=about))
-            async with asyncio.timeout(self._start):
-                await session.initialize()
-                found = await _all_tools(session)
-            self._session = session
-            if not self._ready.done():
-                self._ready.set_result(found)
-            await self._stop.wait()
+        read, write = await self._connect(stack)
+        about = types.Implementation(name="tk-ai-extension", version=__version__)
+        session = await stack.enter_async_context(ClientSession(read, write, client_info=about))
+        async with asyncio.timeout(self._start):
+            await session.initialize()
+            found = await _all_tools(session)
+        self._session = session
+        if not self._ready.done():
+            self._ready.set_result(found)
+        await self._stop.wait()
 
     async def _connect(self, stack: AsyncExitStack) -> tuple[Any, Any]:
         config = self.config

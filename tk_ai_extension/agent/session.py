@@ -24,6 +24,7 @@ from tk_ai_extension.agent.backend import (
     TurnEnded,
     Working,
 )
+from tk_ai_extension.agent.closing import Closing
 from tk_ai_extension.agent.context import content, instructions
 from tk_ai_extension.agent.events import (
     Began,
@@ -104,6 +105,7 @@ class ChatSession:
         self._agent: AgentSession | None = None
         self._provider: ModelProvider | None = None
         self._backend: AgentBackend | None = None
+        self._closing = Closing()
         # Tools of the user's MCP servers, for the running agent.
         self._external = ExternalTools()
         # Timeout for the agent's next event; None if none is awaited.
@@ -241,12 +243,15 @@ class ChatSession:
         return True
 
     async def close(self, why: str) -> None:
-        """Stop the running turn, close the agent and flush the log."""
+        """Stop the running turn, flush the log and close the agent."""
         await self.stop(why=why)
         self._working.cancel()
         await asyncio.wait((self._working,))
-        await self._close_agent()
-        await self.log.save()
+        try:
+            # First: the server may be killed while the agent ends.
+            await self.log.save()
+        finally:
+            await self._close_agent()
 
     # -- the turns
 
@@ -464,10 +469,8 @@ class ChatSession:
             # The agent can no longer receive their cancellation.
             self._turn.cancel_calls()
         agent, self._agent = self._agent, None
-        if agent is not None:
-            await agent.close()
         external, self._external = self._external, ExternalTools()
-        await external.close()
+        await self._closing.close(agent, external)
 
     async def _call(
         self, token: str, call: str, tool: str, arguments: Mapping[str, Any]
