@@ -7,8 +7,9 @@ are contained and journalled like notebooks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
@@ -24,6 +25,7 @@ from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry, tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import file_edits
+from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.permission_requests import Effect
 
 if TYPE_CHECKING:
@@ -31,6 +33,21 @@ if TYPE_CHECKING:
 
 WRITE = "write_text_file"
 """Name of the tool by which an agent writes a file through its client."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEdit:
+    """A change of a file, as an agent shows it.
+
+    Attributes:
+        path: The path.
+        before: The content before; None if there is no file.
+        after: The new content.
+    """
+
+    path: str
+    before: str | None
+    after: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +60,11 @@ class AgentAction:
         effect: The effect of the action.
         arguments: The exact arguments.
         proposal: What it will do.
-        writes: The files that it writes: the path, and the new content if it is known. They may be
-            written once without another approval.
+        reads: The absolute paths that an action with the effect READ reads outside the agent's own
+            folder; None if they are not known. It runs without asking only if all are below the root.
+        changes: The paths that it changes. None may be a notebook's, or outside the root.
+        writes: The changes of files that the proposal shows. Each may be written once without another
+            approval, if the file still has the content that was shown.
     """
 
     call: str
@@ -52,7 +72,9 @@ class AgentAction:
     effect: Effect
     arguments: Mapping[str, Any]
     proposal: Proposal
-    writes: tuple[tuple[str, str | None], ...] = ()
+    reads: tuple[str, ...] | None = None
+    changes: tuple[str, ...] = ()
+    writes: tuple[FileEdit, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,10 +155,18 @@ class TurnActions:
     async def write_text(self, token: str, call: str | None, path: str, text: str) -> None:
         """Write a text file."""
         turn = self._turn_of(token)
-        located = turn.workspace.files.locate(path)
-        approved = turn.take_approved_write(located, text)
+        files = turn.workspace.files
+        approved = turn.take_approved_write(files.locate(path), text)
+
+        async def is_unchanged() -> bool:
+            return approved is not None and approved.before == await _content(turn, approved.path)
+
         result = await turn.call(
-            call, WRITE, {"path": path, "content": text}, registry=FILES, approved=approved
+            call,
+            WRITE,
+            {"path": path, "content": text},
+            registry=FILES,
+            approved=None if approved is None else is_unchanged,
         )
         if result.is_error:
             texts = [each.text for each in result.content if isinstance(each, types.TextContent)]
@@ -144,11 +174,15 @@ class TurnActions:
 
     async def _permit(self, turn: Turn, action: AgentAction) -> None:
         workspace, caller, notebook = turn.workspace, turn.caller, action.proposal.notebook
+        for path in action.changes:
+            workspace.files.locate(path)
+        approvable = await _approvable(turn, action.writes)
+        effect = _effect(turn, action)
         try:
             await workspace.policy.check(
                 caller,
                 action.tool,
-                action.effect,
+                effect,
                 arguments=action.arguments,
                 proposal=action.proposal,
                 approver=turn.approver(action.call),
@@ -167,8 +201,54 @@ class TurnActions:
                 note=refusal.code,
             )
             raise
-        for path, text in action.writes:
-            turn.approve_write(workspace.files.locate(path), text)
-        if action.effect != "READ":
+        for each in approvable:
+            turn.approve_write(each)
+        if effect != "READ":
             summary = f"{action.tool}: {action.proposal.title}"
             await workspace.journal.record(caller, notebook or "", action.tool, summary, kind="run")
+
+
+def _effect(turn: Turn, action: AgentAction) -> Effect:
+    """Return the effect of an action: reading elsewhere is what a shell does, and asks as one."""
+    if action.effect != "READ":
+        return action.effect
+    files = turn.workspace.files
+    known = action.reads is not None and all(_is_below_root(files, path) for path in action.reads)
+    return "READ" if known else "EXECUTE"
+
+
+def _is_below_root(files: Files, path: str) -> bool:
+    """Return whether an absolute path is the root's or one below it, and not hidden.
+
+    Args:
+        files: The files of the server.
+        path: The path of a file, a notebook or a folder, which may not exist.
+    """
+    if not path.startswith("/"):
+        return False
+    try:
+        # Of something in it, since the root itself is no file, and a notebook is not to be written.
+        inside = files.locate(f"{path.rstrip('/')}/_")
+    except ToolError:
+        return False
+    # Without a root on this machine, the whole path is one of the contents manager.
+    return len(PurePosixPath(inside).parts) < len(PurePosixPath(path).parts)
+
+
+async def _approvable(turn: Turn, edits: Iterable[FileEdit]) -> list[FileEdit]:
+    """Return the changes whose proposal shows the file as it is, each with that content."""
+    found: list[FileEdit] = []
+    for edit in edits:
+        path = turn.workspace.files.locate(edit.path)
+        content = await _content(turn, path)
+        if (edit.before or "") == (content or ""):
+            found.append(FileEdit(path, content, edit.after))
+    return found
+
+
+async def _content(turn: Turn, path: str) -> str | None:
+    """Return the content of a text file; None if there is none, or if it is not readable as text."""
+    try:
+        return await file_edits.read(turn.workspace, path)
+    except NotReadable:
+        return None

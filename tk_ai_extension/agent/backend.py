@@ -213,7 +213,16 @@ class SessionConfig:
     @property
     def tool_names(self) -> list[str]:
         """The names of all tools."""
-        return [*(tool.name for tool in self.registry), *(tool.name for tool in self.further)]
+        return [*self.tool_arguments]
+
+    @property
+    def tool_arguments(self) -> dict[str, frozenset[str]]:
+        """The names of all tools, and of the arguments of each."""
+        own = {tool.name: tool.parameters for tool in self.registry}
+        further = {
+            tool.name: frozenset(tool.input_schema.get("properties") or ()) for tool in self.further
+        }
+        return own | further
 
 
 class AgentSession(Protocol):

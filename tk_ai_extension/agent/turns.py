@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -75,6 +75,25 @@ class CallableTools(Protocol):
         ...
 
 
+class ApprovedWrite(Protocol):
+    """A change of a file that the person has approved; see `actions.FileEdit`."""
+
+    @property
+    def path(self) -> str:
+        """The path below the root."""
+        ...
+
+    @property
+    def before(self) -> str | None:
+        """The content that was shown; None if there was no file."""
+        ...
+
+    @property
+    def after(self) -> str:
+        """The new content."""
+        ...
+
+
 @dataclass
 class Turn:
     """A queued or running turn.
@@ -114,7 +133,7 @@ class Turn:
     _cancelled_call: str | None = None
     _credential: TurnCredential | None = None
     # Files that an approved action of the agent's own may write, once each.
-    _writes: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, "str | None"]])
+    _writes: list[ApprovedWrite] = field(default_factory=list["ApprovedWrite"])
 
     def can_answer(self, queued: Turn) -> bool:
         """Return whether this turn can answer a queued message, too."""
@@ -193,7 +212,7 @@ class Turn:
         arguments: Mapping[str, Any],
         *,
         registry: CallableTools | None = None,
-        approved: bool = False,
+        approved: Callable[[], Awaitable[bool]] | None = None,
     ) -> types.CallToolResult:
         """Carry out a call of the agent and publish its result; an error is a result as well.
 
@@ -202,12 +221,15 @@ class Turn:
             tool: The tool's name.
             arguments: The arguments.
             registry: The registry of the tool; None for the chat's.
-            approved: Whether the person has already approved this call.
+            approved: Returns whether the person has already approved this call as it is now; None if
+                not. It is asked when the call would ask the person.
         """
         if call is None:
             call = f"call-{secrets.token_hex(8)}"
             self.receive(ToolCalled(call, tool, dict(arguments)))
-        approver = _Approved() if approved else self.approver(call)
+        approver = self.approver(call)
+        if approved is not None:
+            approver = _ApprovedBefore(approved, approver)
         try:
             return await self.run(
                 self._call(call, tool, arguments, registry or self.registry, approver)
@@ -236,17 +258,17 @@ class Turn:
         """Return the approver that asks for a call in the chat."""
         return ChatApprover(self, call)
 
-    def approve_write(self, path: str, text: str | None) -> None:
-        """Record that the person has approved a write of a file, with any content if it is None."""
-        self._writes.append((path, text))
+    def approve_write(self, write: ApprovedWrite) -> None:
+        """Record that the person has approved a write of a file."""
+        self._writes.append(write)
 
-    def take_approved_write(self, path: str, text: str) -> bool:
-        """Return whether a write of a file was approved; it is approved once."""
+    def take_approved_write(self, path: str, text: str) -> ApprovedWrite | None:
+        """Return the approval of a write of a file, which is good for one; None if there is none."""
         for each in self._writes:
-            if each[0] == path and each[1] in (None, text):
+            if (each.path, each.after) == (path, text):
                 self._writes.remove(each)
-                return True
-        return False
+                return each
+        return None
 
     def cancel_calls(self) -> None:
         """Cancel the running calls: interrupts their cells and withdraws their permission requests."""
@@ -377,13 +399,23 @@ class ChatApprover:
         return None
 
 
-class _Approved:
-    """Approver of a call that the person has already approved."""
+class _ApprovedBefore:
+    """Approver of a call that the person may have approved before it came.
+
+    Args:
+        is_approved: Returns whether they have approved what it would do now.
+        otherwise: Asks them if not.
+    """
+
+    def __init__(self, is_approved: Callable[[], Awaitable[bool]], otherwise: Approver) -> None:
+        self._is_approved = is_approved
+        self._otherwise = otherwise
 
     async def ask(self, request: PermissionRequest) -> Reply | None:
-        """Approve it."""
-        del request
-        return Reply("once")
+        """Approve it, or ask the person."""
+        if await self._is_approved():
+            return Reply("once")
+        return await self._otherwise.ask(request)
 
 
 def _changed(call: str, path: str, change: Change, entry: int) -> CellChanged:

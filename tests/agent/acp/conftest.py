@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.agent.conftest import USER, Talk
+from tests.agent.conftest import USER, Talk, of_kind
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
 from tk_ai_extension.agent.acp.backend import AcpConfig
 from tk_ai_extension.agent.acp.catalog import AcpAgents
@@ -22,6 +23,7 @@ from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
+from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.testing import acp_agent
 from tk_ai_extension.testing.echo_agent import EchoBackend
 from tk_ai_extension.testing.scripted_model import ScriptedModel
@@ -61,7 +63,7 @@ class AcpTalk(Talk):
         raise AssertionError(f"no {kind}")
 
     async def approved(self, message: str, answer: str = "once", **fields: Any) -> list[Event]:
-        """Sends a message, answers its first request for a permission, and gives all events."""
+        """Sends a message, answers each request for a permission, and gives all events."""
         begun = await self.send(message, **fields)
         found: list[Event] = []
         async with asyncio.timeout(30):
@@ -71,6 +73,22 @@ class AcpTalk(Talk):
                     policy: Any = self.services.workspace.policy
                     policy.answer(USER, event.data["id"], answer)
         return found
+
+    async def chosen(
+        self, requests: Sequence[Mapping[str, Any]], mode: Mode, answer: str = "deny"
+    ) -> tuple[list[str | None], list[dict[str, Any]]]:
+        """The options that are chosen for the requests of the fixture `asking`, and the cards.
+
+        Args:
+            requests: What `asking_agent` asks for.
+            mode: The mode.
+            answer: The person's answer to each card.
+        """
+        events = await self.approved(
+            f"ask {json.dumps(requests)}", answer, model="asking", mode=mode
+        )
+        said = "".join(each["text"] for each in of_kind(events, "text"))
+        return json.loads(said), of_kind(events, "permission")
 
 
 OpenAcp = Callable[..., AcpTalk]
@@ -132,3 +150,10 @@ def _line(process: psutil.Process) -> list[str]:
 @pytest.fixture
 def acp(open_acp: OpenAcp) -> AcpTalk:
     return open_acp()
+
+
+@pytest.fixture
+def asking(open_acp: OpenAcp) -> AcpTalk:
+    """Chats with an agent that asks for permissions that the test gives as the protocol has them."""
+    script = Path(__file__).with_name("asking_agent.py")
+    return open_acp(agents={"asking": [sys.executable, str(script)]})

@@ -16,6 +16,8 @@ from tests.agent.acp.conftest import AcpTalk
 from tests.agent.conftest import USER, of_kind
 from tests.harness import ToolHarness
 from tk_ai_extension.agent.acp import relay
+from tk_ai_extension.agent.chats import StartedTurn
+from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.callers import Mode
 
 ONCE = '{"outcome": "selected", "optionId": "once"}'
@@ -27,7 +29,9 @@ RUN = 'own execute {"command": "rm -rf data"}'
 @pytest.mark.parametrize(
     ("mode", "kind", "expected"),
     [
-        ("plan", "read", ONCE),
+        ("plan", "read", NO),
+        ("plan", "think", ONCE),
+        ("auto", "read", ONCE),
         ("plan", "edit", NO),
         ("plan", "execute", NO),
         ("edit", "edit", ONCE),
@@ -119,6 +123,64 @@ async def test_an_approved_edit_and_its_write_are_one_card(
     assert len(of_kind(events, "permission")) == 1
     assert len({each["call"] for each in of_kind(events, "tool_call")}) == 1
     assert len(of_kind(events, "tool_result")) == 1
+
+
+async def begun_edit(acp: AcpTalk, file: Path, text: str) -> tuple[StartedTurn, Event]:
+    """A turn that asks for an edit of a file, and its card."""
+    begun = await acp.send(f"edit {file} {text}", mode="ask")
+    return begun, await acp.until(begun, "permission")
+
+
+@pytest.mark.proves("perm:agent-files")
+@pytest.mark.parametrize("before", [None, ""])
+async def test_an_approved_edit_is_asked_again_if_the_file_has_changed_meanwhile(
+    acp: AcpTalk, harness: ToolHarness, before: str | None
+) -> None:
+    file, policy = harness.root / "a.txt", acp.services.workspace.policy
+    if before is not None:
+        file.write_text(before)
+    begun, first = await begun_edit(acp, file, "text")
+    file.write_text("person")
+    policy.answer(USER, first.data["id"], "once")
+    async for event in begun.events:
+        if event.kind == "permission" and event.data["id"] != first.data["id"]:
+            assert "-person" in event.data["preview"]
+            policy.answer(USER, event.data["id"], "deny")
+    assert file.read_text() == "person"
+
+
+@pytest.mark.proves("perm:agent-files")
+async def test_an_approval_of_what_was_not_shown_approves_no_write(
+    acp: AcpTalk, harness: ToolHarness
+) -> None:
+    # The agent shows a new file, and there is one.
+    file = harness.root / "a.txt"
+    file.write_text("person")
+    events = await acp.approved(f"edit {file} text", mode="ask")
+    assert ["-person" in each["preview"] for each in of_kind(events, "permission")] == [False, True]
+    assert file.read_text() == "text"
+
+
+@pytest.mark.proves("perm:agent-files")
+@pytest.mark.parametrize(
+    ("shown", "texts", "count"),
+    [
+        ([], ["text"], 2),
+        (["text"], ["text"], 1),
+        (["text"], ["text", "text"], 2),
+        (["text"], ["other", "text"], 3),
+        (["text", "other"], ["other", "text"], 2),
+    ],
+)
+async def test_an_approval_is_good_for_one_write_of_what_it_showed(
+    asking: AcpTalk, harness: ToolHarness, shown: list[str], texts: list[str], count: int
+) -> None:
+    file = str(harness.root / "a.txt")
+    diffs = [{"type": "diff", "path": file, "newText": each} for each in shown]
+    edit = {"kind": "edit", "title": "Edit", "locations": [{"path": file}], "content": diffs}
+    writes = [{"path": file, "content": text} for text in texts]
+    _, cards = await asking.chosen([{"toolCall": edit, "writes": writes}], "ask", "once")
+    assert len(cards) == count
 
 
 @pytest.mark.proves("perm:agent-files", "threat:path")

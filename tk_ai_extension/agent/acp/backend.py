@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tk_ai_extension.agent.acp.commands import AgentCommand, has_protocol
 from tk_ai_extension.agent.acp.opening import Opening
+from tk_ai_extension.agent.acp.paths import AgentFolder
 from tk_ai_extension.agent.acp.process import AgentProcess
 from tk_ai_extension.agent.acp.session import AcpSession
 from tk_ai_extension.agent.backend import SessionConfig
@@ -103,7 +104,8 @@ class AcpBackend:
             raise AgentUnavailable(
                 f"{self.name} cannot be started: {error.strerror}.", hint=self._command.hint
             ) from error
-        session = _Session(process, config, self.name, redact, socket=self._socket)
+        place = AgentFolder(folder, own=self._config.project is None)
+        session = _Session(process, config, self.name, redact, place, socket=self._socket)
         try:
             opening = Opening(
                 session,

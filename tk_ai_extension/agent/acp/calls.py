@@ -2,6 +2,9 @@
 
 An agent reports each of its calls (``tool_call``), those of our tools as well, and the calls of our
 tools also arrive over MCP, without the id of the report in most agents. Both are one call.
+
+A request for a permission of one of our tools is allowed at once, so a report is one of our tools only
+if the agent's program says so. The model writes the input of a call, and often its title: see `identify`.
 """
 
 from __future__ import annotations
@@ -15,15 +18,27 @@ from typing import Any, cast
 
 from tk_ai_extension.agent.tool_server import SERVER
 
+ToolArguments = Mapping[str, Collection[str]]
+"""The names of our tools, and of the arguments of each."""
+
 REPORT = 0.5
 """Timeout, in seconds, for an agent to report a call that has arrived over MCP."""
 
-_NAMES = re.compile(
-    rf"(?:tool:\s*)?(?:mcp__{SERVER}__|mcp\.{SERVER}\.|{SERVER}[./_:])?(\w+)"
-    rf"(?:\s*\({SERVER} MCP Server\)(?::.*)?)?",
-    re.IGNORECASE | re.DOTALL,
+_STATED = re.compile(rf"mcp__{SERVER}__([\w-]+)")
+"""Matches the name that Claude's CLI has for one of our tools."""
+
+_TITLE = re.compile(
+    rf"(?:[Tt]ool:\s*)?(?:mcp__{SERVER}__|mcp\.{SERVER}\.|{SERVER}[./_:])([\w-]+)"
+    rf"|([\w-]+)\s*\({SERVER} MCP Server\)(?::.*)?",
+    re.DOTALL,
 )
-"""Matches the name of one of our tools as agents write it in a title."""
+"""Matches the name of one of our tools as agents write it in a title: always with the server's name."""
+
+_ENVELOPE = {"server", "tool", "arguments"}
+"""The keys of an input in which the agent's program names the server and the tool."""
+
+_TITLED = frozenset({"read", "search", "think", "other"})
+"""Kinds of calls that a title identifies. For others, such as a shell's, the title is the model's text."""
 
 
 @dataclass
@@ -35,6 +50,8 @@ class ReportedCall:
         title: Its title.
         kind: Its kind: read, edit, delete, move, search, execute, think, fetch, switch_mode, other.
         tool: The name of our tool; None if it is the agent's own.
+        stated: The name of its tool as the agent's program states it beside the title; empty if it does
+            not.
         raw: Its input.
         text: Its output as text.
         diffs: The files that it writes: path, text before (None if new), text after.
@@ -49,6 +66,7 @@ class ReportedCall:
     title: str = ""
     kind: str = "other"
     tool: str | None = None
+    stated: str = ""
     raw: Any = None
     text: str = ""
     diffs: list[tuple[str, str | None, str]] = field(
@@ -72,11 +90,11 @@ class CallBook:
     """The calls of one turn.
 
     Args:
-        tools: The names of our tools.
+        tools: The names of our tools, and of the arguments of each.
     """
 
-    def __init__(self, tools: Collection[str]) -> None:
-        self._tools = frozenset(tools)
+    def __init__(self, tools: ToolArguments) -> None:
+        self._tools = tools
         self._calls: dict[str, ReportedCall] = {}
         # Calls over MCP that were not reported in time.
         self._unreported: list[tuple[str, dict[str, Any]]] = []
@@ -91,6 +109,7 @@ class CallBook:
         call = self._calls.setdefault(call_id, ReportedCall(call_id))
         call.title = str(update.get("title") or call.title)
         call.kind = str(update.get("kind") or call.kind)
+        call.stated = _claude_name(update) or call.stated
         if update.get("rawInput"):
             call.raw = update["rawInput"]
         if update.get("locations"):
@@ -99,7 +118,8 @@ class CallBook:
         status = update.get("status")
         if status in ("completed", "failed"):
             call.ended, call.ok = True, status == "completed"
-        call.tool = call.tool or self._tool_of(call, update)
+        # Each time: a later report with the same id may be one of another action.
+        call.tool = identify(call, self._tools)
         if call.tool is not None and not call.claimed:
             self._claim_earlier(call)
         changed, self._changed = self._changed, asyncio.Event()
@@ -115,7 +135,8 @@ class CallBook:
         except TimeoutError:
             self._unreported.append((tool, dict(arguments)))
             return None
-        found.claimed, found.tool = True, tool
+        # It is no proof that this call is ours: the model writes the arguments of both.
+        found.claimed = True
         return found.id
 
     def writing(self, path: str) -> ReportedCall | None:
@@ -129,14 +150,14 @@ class CallBook:
     def claim_id(self, call_id: str, tool: str) -> None:
         """Record that the call of this id has arrived over MCP."""
         call = self._calls.setdefault(call_id, ReportedCall(call_id))
-        call.claimed, call.tool = True, tool
+        call.claimed, call.tool, call.stated = True, tool, f"mcp__{SERVER}__{tool}"
 
     def _unclaimed(self, tool: str, arguments: Mapping[str, Any]) -> ReportedCall | None:
         waiting = [each for each in self._calls.values() if not each.claimed and not each.ended]
         equal = [each for each in waiting if _arguments(each.raw) == arguments]
         named = [each for each in waiting if each.tool == tool]
         both = [each for each in equal if each.tool == tool]
-        alike = [each for each in equal if each.tool is None and arguments]
+        alike = [each for each in equal if arguments and _may_be_ours(each)]
         return next(iter((*both, *named, *alike)), None)
 
     def _claim_earlier(self, call: ReportedCall) -> None:
@@ -147,18 +168,38 @@ class CallBook:
                 call.claimed = True
                 return
 
-    def _tool_of(self, call: ReportedCall, update: Mapping[str, Any]) -> str | None:
-        """Return the name of our tool that a report names, in the forms that agents use."""
-        if call.kind in ("edit", "delete", "move", "execute") and not _names_server(call.raw):
-            # A file or a command may be called anything.
-            names = [_claude_name(update)]
-        else:
-            names = [_claude_name(update), _raw_name(call.raw), call.title]
-        for name in names:
-            match = _NAMES.fullmatch(name.strip()) if name else None
-            if match is not None and match[1] in self._tools:
-                return match[1]
+
+def identify(call: ReportedCall, tools: ToolArguments) -> str | None:
+    """Return the name of our tool that a call is of; None if that is not proven.
+
+    A name that the agent's program states decides alone. Otherwise the title must name the server, and
+    the input must be one of that tool. A call of a kind that does more than read must have the input as
+    an envelope as well, which no input of a shell or an editor is.
+
+    >>> tools = {"undo": {"steps"}}
+    >>> identify(ReportedCall("1", title="undo", stated="mcp__tk__undo"), tools)
+    'undo'
+    >>> identify(ReportedCall("1", title="tk_undo", raw={"steps": 1}), tools)
+    'undo'
+    >>> identify(ReportedCall("1", title="tk_undo", raw={"command": "rm"}), tools)
+    >>> identify(ReportedCall("1", title="undo", raw={"server": "tk", "tool": "undo"}), tools)
+
+    Args:
+        call: The call.
+        tools: The names of our tools, and of the arguments of each.
+    """
+    if call.stated:
+        match = _STATED.fullmatch(call.stated)
+        return match[1] if match is not None and match[1] in tools else None
+    match = _TITLE.fullmatch(call.title.strip())
+    name = "" if match is None else match[1] or match[2]
+    if name not in tools or call.diffs or call.locations:
         return None
+    if _is_envelope(call.raw):
+        return name if call.raw["tool"] == name else None
+    given = mapping(call.raw)
+    is_input = (not call.raw or bool(given)) and given.keys() <= set(tools[name])
+    return name if call.kind in _TITLED and is_input else None
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -170,23 +211,20 @@ def _claude_name(update: Mapping[str, Any]) -> str:
     return str(mapping(mapping(update.get("_meta")).get("claudeCode")).get("toolName") or "")
 
 
-def _names_server(raw: Any) -> bool:
-    return mapping(raw).get("server") == SERVER
-
-
-def _raw_name(raw: Any) -> str:
-    if not _names_server(raw):
-        return ""
+def _is_envelope(raw: Any) -> bool:
     given = mapping(raw)
-    return str(given.get("tool") or given.get("toolName") or given.get("name") or "")
+    return set(given) == _ENVELOPE and given["server"] == SERVER
+
+
+def _may_be_ours(call: ReportedCall) -> bool:
+    """Return whether a call that names no tool of ours may be one: then its card is that of the call."""
+    return call.tool is None and not call.stated and call.kind in _TITLED and not call.diffs
 
 
 def _arguments(raw: Any) -> dict[str, Any]:
-    """Return the arguments in a report's input; some agents put them into an object."""
+    """Return the arguments in a report's input; some agents put them into an envelope."""
     given = mapping(raw)
-    if _names_server(given):
-        return dict(mapping(given.get("arguments") or given.get("args")))
-    return dict(given)
+    return dict(mapping(given["arguments"])) if _is_envelope(given) else dict(given)
 
 
 def _read_content(call: ReportedCall, update: Mapping[str, Any]) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tk_ai_extension.agent.acp.calls import ReportedCall, mapping
-from tk_ai_extension.agent.actions import AgentAction
+from tk_ai_extension.agent.acp.paths import AgentFolder, read_paths, written_paths
+from tk_ai_extension.agent.actions import AgentAction, FileEdit
 from tk_ai_extension.model.proposals import Proposal, ProposalStep, diff_lines, marked
 from tk_ai_extension.workspace.permission_requests import Effect
 
@@ -25,12 +26,13 @@ MODE = "switch_mode"
 """Kind of a call that changes the agent's own mode, which only the person does."""
 
 
-def action_of(call: ReportedCall, agent: str) -> AgentAction:
+def action_of(call: ReportedCall, agent: str, folder: AgentFolder) -> AgentAction:
     """Return the action of a call that an agent asks about.
 
     Args:
         call: The call.
         agent: The agent's display name.
+        folder: The agent's working directory.
     """
     title = " ".join(call.title.split())[:200] or call.kind
     said = f"{agent} wants to use its own tool: {title}"
@@ -40,24 +42,38 @@ def action_of(call: ReportedCall, agent: str) -> AgentAction:
     ]
     if not steps:
         steps.append(ProposalStep("arguments", said, lines=_lines(call)))
-    effect: Effect = EFFECTS.get(call.kind, "EXECUTE")
-    paths = call.locations if effect == "WRITE" and not call.diffs else []
+    effect = _effect(call)
     return AgentAction(
         call.id,
         title,
         effect,
         {"title": call.title, "kind": call.kind, "input": call.raw},
         Proposal(said, tuple(steps)),
-        (*((path, after) for path, _, after in call.diffs), *((path, None) for path in paths)),
+        reads=read_paths(call, folder) if effect == "READ" else None,
+        changes=(*(path for path, _, _ in call.diffs), *call.locations)
+        if effect == "WRITE"
+        else (),
+        writes=tuple(FileEdit(*diff) for diff in call.diffs),
     )
 
 
 def notebooks_of(call: ReportedCall) -> list[str]:
     """Return the notebooks that a call would write as files."""
-    if EFFECTS.get(call.kind) != "WRITE":
-        return []
-    paths = [*(path for path, _, _ in call.diffs), *call.locations]
+    paths: list[str] = []
+    match _effect(call):
+        case "WRITE":
+            paths = written_paths(call)
+        case "EXECUTE":
+            # Claude's own tool for notebooks has no kind.
+            paths = [str(mapping(call.raw).get("notebook_path") or "")]
+        case "READ":
+            pass
     return [path for path in paths if path.lower().endswith(".ipynb")]
+
+
+def _effect(call: ReportedCall) -> Effect:
+    effect: Effect = EFFECTS.get(call.kind, "EXECUTE")
+    return "WRITE" if effect == "READ" and call.diffs else effect
 
 
 def outcome(options: Iterable[Mapping[str, Any]], *, allowed: bool) -> dict[str, Any]:

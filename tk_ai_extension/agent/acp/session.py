@@ -14,6 +14,7 @@ import mcp_types as types
 
 from tk_ai_extension.agent.acp.calls import mapping
 from tk_ai_extension.agent.acp.errors import failure
+from tk_ai_extension.agent.acp.paths import AgentFolder
 from tk_ai_extension.agent.acp.permissions import (
     MODE,
     action_of,
@@ -94,6 +95,7 @@ class AcpSession:
         config: Settings of the session.
         title: The agent's display name.
         redact: Removes secrets from a text.
+        folder: The agent's working directory.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class AcpSession:
         config: SessionConfig,
         title: str,
         redact: Callable[[str], str],
+        folder: AgentFolder,
     ) -> None:
         self.process = process
         self.session = ""
@@ -121,7 +124,8 @@ class AcpSession:
         self._title = title
         self.redact = redact
         """Removes secrets from a text."""
-        self._tools = config.tool_names
+        self._folder = folder
+        self._tools = config.tool_arguments
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         self._turn: _Turn | None = None
         self._cost = config.cost
@@ -388,14 +392,17 @@ class AcpSession:
         if turn is None or turn.stopped:
             return cancelled()
         call = turn.translator.calls.report(mapping(given.get("toolCall")))
+        if call.kind == MODE:
+            return outcome(options, allowed=False)
         if call.tool is not None:
             # The policy decides where the tool runs.
             return outcome(options, allowed=True)
-        if call.kind == MODE or notebooks_of(call):
+        if notebooks_of(call):
             return outcome(options, allowed=False)
         self._emit(*turn.translator.show(call), of=turn)
         try:
-            await self._config.actions.permit(turn.token, action_of(call, self._title))
+            action = action_of(call, self._title, self._folder)
+            await self._config.actions.permit(turn.token, action)
         except (CallStopped, InvalidTurnCredential):
             return cancelled()
         except ToolError:

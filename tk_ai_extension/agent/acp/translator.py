@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from tk_ai_extension.agent.acp.calls import CallBook, ReportedCall, mapping
+from tk_ai_extension.agent.acp.calls import CallBook, ReportedCall, ToolArguments, mapping
 from tk_ai_extension.agent.backend import AgentEvent, Working
 from tk_ai_extension.agent.events import (
     TextDelta,
@@ -43,10 +43,10 @@ class Translator:
     """Translator of the updates of one turn.
 
     Args:
-        tools: The names of our tools.
+        tools: The names of our tools, and of the arguments of each.
     """
 
-    def __init__(self, tools: Collection[str]) -> None:
+    def __init__(self, tools: ToolArguments) -> None:
         self.calls = CallBook(tools)
         self._kind = ""
         self._block = -1
