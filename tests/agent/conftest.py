@@ -13,11 +13,12 @@ import pytest
 
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
 from tk_ai_extension.agent.chat_setup import ChatSetup
-from tk_ai_extension.agent.chats import Chats, StartedTurn
+from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import parse_request
+from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel

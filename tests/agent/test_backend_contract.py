@@ -10,8 +10,9 @@ import pytest
 
 from tests.agent.conftest import USER, Talk, kinds, of_kind
 from tests.harness import ToolHarness
-from tk_ai_extension.agent.chats import Chats, StartedTurn
+from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.events import Event
+from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.testing.echo_agent import EchoBackend

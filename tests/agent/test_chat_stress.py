@@ -14,8 +14,8 @@ import pytest
 from tests.agent.conftest import USER, Open, Talk
 from tests.agent.test_chat_recovery import processes
 from tests.harness import ToolHarness
-from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
+from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.model.errors import PermissionNotFound, ToolError
 from tk_ai_extension.testing.scripted_model import Answer, MessagesRequest, ToolUse
 

@@ -18,10 +18,11 @@ from tests.agent.test_chat_permissions import INSERT, answering
 from tests.agent.test_context import DRAWN
 from tests.agent.test_stop_turn import WITHIN, rest, until
 from tests.harness import ToolHarness
-from tk_ai_extension.agent.chats import Chats, StartedTurn
+from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.events import Event
+from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.testing.messages import blocks_of

@@ -167,6 +167,33 @@ async def test_a_message_becomes_calls_cells_outputs_and_an_answer_in_order(
 
 
 @pytest.mark.proves("rest:chat", "fault:chat-cut")
+async def test_a_message_that_is_sent_again_under_its_id_begins_one_turn(
+    client: Client, model: ScriptedModel, http: httpx2.AsyncClient, jp_root_dir: Path
+) -> None:
+    held = Held(Answer.of(COUNTED), after=4)
+    model.add(held, Answer.of("Another."))
+    body = {"message": "Count.", "id": "a", "notebook": "later.ipynb"}
+    # One that was refused is not sent.
+    assert (await http.post("mcp/chat", json=body)).status_code == 404
+    nbformat.write(nbformat.v4.new_notebook(), jp_root_dir / "later.ipynb")
+    sending = [asyncio.create_task(http.post("mcp/chat", json=body)) for _ in range(7)]
+    accept = {"Accept": "text/event-stream"}
+    async with http.stream("POST", "mcp/chat", json=body, headers=accept) as response:
+        seen = []
+        async for event in events_of(response):
+            seen.append(event)
+            held.go_on.set()
+    answers = [response.json() for response in await asyncio.gather(*sending)]
+    answers.append((await http.post("mcp/chat", json=body)).json())
+    assert {answer["turn"] for answer in answers} == {seen[0]["turn"]}
+    assert {answer["text"] for answer in answers} == {COUNTED}
+    assert [seen[0]["kind"], seen[-1]["kind"]] == ["message", "done"]
+    assert len((await http.get("chats")).json()["chats"]) == 1
+    other = (await http.post("mcp/chat", json={**body, "id": "b"})).json()
+    assert (other["text"], other["chat"] != answers[0]["chat"]) == ("Another.", True)
+
+
+@pytest.mark.proves("rest:chat", "fault:chat-cut")
 async def test_events_come_as_they_happen_and_go_on_after_the_connection_was_lost(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient
 ) -> None:

@@ -18,9 +18,10 @@ from traitlets.config import Config
 
 from tests.server.conftest import Ask, with_model
 from tests.server.test_users import TOKENS, TwoUsers
-from tk_ai_extension.agent.chats import Chats, StartedTurn
+from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import parse_request
+from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.mcp import TURN

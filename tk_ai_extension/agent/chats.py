@@ -11,13 +11,14 @@ import logging
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from tk_ai_extension.agent.chat_changes import ChatChanges, caller_of
 from tk_ai_extension.agent.chat_logs import ChatLogs
 from tk_ai_extension.agent.events import Event, PlanSettled
 from tk_ai_extension.agent.requests import AskingCell, ChatRequest, Message, PlanAnswer
+from tk_ai_extension.agent.sent_messages import SentMessages, StartedTurn
 from tk_ai_extension.agent.services import ChatServices
 from tk_ai_extension.agent.session import ChatSession
 from tk_ai_extension.agent.transcripts import MAX_CHAT, Chat, storable
@@ -38,15 +39,6 @@ MAX_TITLE = 80
 """Maximum length of a title, in characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartedTurn:
-    """A queued turn and the stream of its events."""
-
-    chat: str
-    turn: str
-    events: AsyncIterator[Event]
-
-
 class Chats:
     """Every chat of a server, by user.
 
@@ -60,6 +52,7 @@ class Chats:
     def __init__(self, services: ChatServices) -> None:
         self._services = services
         self.setup = services.setup
+        self.sent = SentMessages()
         self._transcripts = services.transcripts
         self.changes = ChatChanges(services.workspace, services.transcripts)
         """What the chats changed."""

@@ -215,6 +215,9 @@ class ChatRequest(_Strict):
 
     message: Annotated[str, Field(min_length=1, max_length=MAX_MESSAGE)]
     """The text of the message."""
+    id: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    """An id of the message. Sent again under the same id, as after a lost response, it returns its
+    turn and begins no second one."""
     chat: Annotated[str, Field(max_length=100)] | None = None
     """The chat; a new one if omitted."""
     notebook: Annotated[str, Field(max_length=4096)] | None = None

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 from tk_ai_extension.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from tk_ai_extension.agent.chats import Chats, StartedTurn
+    from tk_ai_extension.agent.chats import Chats
     from tk_ai_extension.agent.models import ModelsInfo, ModelSource
+    from tk_ai_extension.agent.sent_messages import StartedTurn
     from tk_ai_extension.workspace.permissions import Answer
 
 Json = dict[str, Any]

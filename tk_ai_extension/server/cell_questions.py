@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from tk_ai_extension.agent.chats import Chats, StartedTurn
+from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import AskingCell, ChatRequest, parse_request
+from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, NotebookRequired, PermissionNotFound
 from tk_ai_extension.model.json_values import Json

@@ -16,8 +16,8 @@ from tests.agent.acp.conftest import AcpTalk
 from tests.agent.conftest import USER, of_kind
 from tests.harness import ToolHarness
 from tk_ai_extension.agent.acp import relay
-from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
+from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.model.callers import Mode
 
 ONCE = '{"outcome": "selected", "optionId": "once"}'

@@ -21,9 +21,9 @@ from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
-    from tk_ai_extension.agent.chats import StartedTurn
     from tk_ai_extension.agent.events import Event
     from tk_ai_extension.agent.models import ModelsInfo
+    from tk_ai_extension.agent.sent_messages import StartedTurn
     from tk_ai_extension.agent.transcripts import Chat
     from tk_ai_extension.server.models import (
         ChatChange,
@@ -129,10 +129,11 @@ class MessageHandler(TurnHandler):
     @operation("execute", "send_message", streams="ChatEvent")
     async def post(self, body: ChatRequest) -> TurnAnswer | None:
         """Send a message to Claude and return the result of its turn."""
-        chats = await self.services.chats()
-        return await self.answer(
-            partial(chats.send, username(self), body), stop=body.on_disconnect == "stop"
-        )
+        chats, user = await self.services.chats(), username(self)
+        begin = partial(chats.send, user, body)
+        if body.id is not None:
+            begin = partial(chats.sent.once, chats, user, body.id, begin)
+        return await self.answer(begin, stop=body.on_disconnect == "stop")
 
 
 class ChatPlanHandler(TurnHandler):
