@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import select
+import time
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from tornado.web import HTTPError
 
 from tk_ai_extension.kernels.base import KernelEnvironment
 from tk_ai_extension.kernels.base_connection import ConnectionClosed, Ending
+from tk_ai_extension.kernels.sockets import READ_TIME
 from tk_ai_extension.model.errors import KernelStartFailed
 from tk_ai_extension.model.json_values import Json
 
@@ -101,6 +103,8 @@ class StderrTail:
             os.close(self._read_end)
 
     def _forward(self, *_: object) -> None:
+        """Read for `READ_TIME` seconds at most: the loop calls again while the pipe is readable."""
+        until = time.perf_counter() + READ_TIME
         with contextlib.suppress(BlockingIOError):
             while self._open:
                 data = os.read(self._read_end, 65536)
@@ -111,6 +115,8 @@ class StderrTail:
                 self._backlog += data
                 del self._backlog[:-BACKLOG]
                 self._write_backlog()
+                if time.perf_counter() > until:
+                    break
 
     def _check_ports(self) -> None:
         if self._ports.intersection(_PORT_TAKEN.findall(self._tail)):
