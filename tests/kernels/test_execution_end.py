@@ -182,13 +182,37 @@ async def test_a_timeout_ends_it_even_where_interrupting_fails(
     assert "Interrupting a kernel failed" in caplog.text
 
 
-async def test_a_request_that_the_kernel_drops_unrun_is_distinguished(
-    run: ExecutionListener,
+@pytest.mark.proves("exec:timeout", "kernel:shared-live")
+@pytest.mark.parametrize("has_reply", [True, False])
+async def test_a_timeout_after_its_code_has_ended_interrupts_nothing(
+    has_reply: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
+    run = new_run(timeout=0.01)
+    receive(run, "status", execution_state="busy")
+    if has_reply:
+        run.on_reply(OK)
+    else:
+        receive(run, "status", execution_state="idle")
+    assert (await ended(run)).status == "ok"
+    assert "Interrupting" not in caplog.text
+
+
+@pytest.mark.parametrize("silent", [False, True])
+async def test_a_request_that_the_kernel_drops_unrun_is_distinguished(silent: bool) -> None:
+    run = new_run(silent=silent)
     receive(run, "status", execution_state="busy")
     run.on_reply({"status": "aborted"})
     receive(run, "status", execution_state="idle")
     assert run.aborted
+
+
+async def test_a_silent_request_that_was_interrupted_is_not_submitted_again() -> None:
+    run = new_run(silent=True)
+    receive(run, "status", execution_state="busy")
+    run.on_interrupt()
+    run.on_reply({"status": "aborted"})
+    receive(run, "status", execution_state="idle")
+    assert (run.aborted, run.status) == (False, "interrupted")
 
 
 @pytest.mark.proves("out:stream")

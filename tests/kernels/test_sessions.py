@@ -80,9 +80,38 @@ async def test_a_notebook_changes_its_kernel(
 ) -> None:
     other = await harmed()
     await sessions.bind("n.ipynb", kernel_id)
-    await sessions.bind("n.ipynb", other)
+    assert await sessions.bind("n.ipynb", other, replace=True) == other
     assert await sessions.kernel_of("n.ipynb") == other
     assert await sessions.paths_of(kernel_id) == []
+
+
+@pytest.mark.proves("kernel:session", "kernel:shared-live")
+async def test_a_kernel_that_somebody_bound_is_kept_and_returned(
+    sessions: JupyterSessions, manager: Any, kernel_id: str, harmed: Start
+) -> None:
+    other = await harmed()
+    await sessions.bind("n.ipynb", kernel_id)
+    assert await sessions.bind("n.ipynb", other) == kernel_id
+    assert await sessions.kernel_of("n.ipynb") == kernel_id
+
+
+@pytest.mark.proves("kernel:session", "kernel:shared-live")
+async def test_two_sessions_that_are_created_at_once_have_one_kernel(
+    sessions: JupyterSessions,
+    manager: Any,
+    kernel_id: str,
+    harmed: Start,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other, create = await harmed(), manager.create_session
+
+    async def create_after_a_persons(**options: Any) -> Any:
+        await create(**{**options, "kernel_id": kernel_id})
+        return await create(**options)
+
+    monkeypatch.setattr(manager, "create_session", create_after_a_persons)
+    assert await sessions.bind("n.ipynb", other) == kernel_id
+    assert await sessions.paths_of(other) == []
 
 
 async def test_a_session_whose_kernel_is_gone_is_none(

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from tk_ai_extension.kernels.base import Executor, KernelEvent, KernelInfo, Kernelspec
 from tk_ai_extension.model.errors import KernelNotFound
+from tk_ai_extension.model.executions import ExecutionRequest
 
 
 class ServerRequired(KernelNotFound):
@@ -55,7 +56,7 @@ class NoKernels:
         """Refuse, as `start` does."""
         _refuse()
 
-    async def interrupt(self, kernel_id: str) -> None:  # noqa: ARG002
+    async def interrupt(self, kernel_id: str, *, only: ExecutionRequest | None = None) -> None:  # noqa: ARG002
         """Refuse, as `start` does."""
         _refuse()
 
@@ -82,7 +83,7 @@ class NoSessions:
         """None."""
         return None
 
-    async def bind(self, path: str, kernel_id: str) -> None:  # noqa: ARG002
+    async def bind(self, path: str, kernel_id: str, *, replace: bool = False) -> str:  # noqa: ARG002
         """Refuses, as `NoKernels.start` does."""
         _refuse()
 

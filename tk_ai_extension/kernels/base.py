@@ -181,8 +181,18 @@ class Kernels(Protocol):
         """Return the executor that the configured backend selects for this kernel now."""
         ...
 
-    async def interrupt(self, kernel_id: str) -> None:
-        """Interrupt what a kernel runs. Raises KernelNotFound."""
+    async def interrupt(self, kernel_id: str, *, only: ExecutionRequest | None = None) -> None:
+        """Interrupt what a kernel runs.
+
+        Args:
+            kernel_id: The kernel.
+            only: A request (compared by identity). Nothing is sent unless the kernel still runs it,
+                because the interrupt would reach the code of another client. Code that has just
+                started gets a moment to end by itself (`lifecycle.INTERRUPT_DELAY`).
+
+        Raises:
+            KernelNotFound.
+        """
         ...
 
     async def restart(self, kernel_id: str) -> None:
@@ -209,8 +219,18 @@ class Sessions(Protocol):
         """Return the id of the kernel in this notebook's session, or None."""
         ...
 
-    async def bind(self, path: str, kernel_id: str) -> None:
-        """Create or update the notebook's session, so that JupyterLab shows the kernel connected."""
+    async def bind(self, path: str, kernel_id: str, *, replace: bool = False) -> str:
+        """Create or update the notebook's session, so that JupyterLab shows the kernel connected.
+
+        Args:
+            path: The notebook.
+            kernel_id: The kernel.
+            replace: Whether to replace another kernel. Set it only if a person or caller chose
+                ``kernel_id`` for this notebook: somebody may have bound the other kernel just now.
+
+        Returns:
+            The id of the notebook's kernel: ``kernel_id``, or the other one that was kept.
+        """
         ...
 
     async def paths_of(self, kernel_id: str) -> list[str]:

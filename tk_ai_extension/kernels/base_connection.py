@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tk_ai_extension.kernels.base import KernelState, Message
 from tk_ai_extension.kernels.output_widgets import OutputWidgets
+from tk_ai_extension.model.executions import ExecutionRequest
 
 if TYPE_CHECKING:
     from jupyter_client.session import Session
@@ -96,6 +97,10 @@ class Listener(Protocol):
 
     def on_input(self, content: Mapping[str, Any], answer: Callable[[str], None]) -> None:
         """Handle an input_request (``prompt``, ``password``); the code waits for ``answer``."""
+        ...
+
+    def running_since(self, request: ExecutionRequest) -> float | None:
+        """Return when the kernel began to run this request; None if it does not run it now."""
         ...
 
     def on_interrupt(self) -> None:
@@ -223,6 +228,11 @@ class BaseKernelConnection(ABC):
         """Return whether an executor waits for this request."""
         return msg_id in self._ours
 
+    def running_since(self, request: ExecutionRequest) -> float | None:
+        """Return the loop time when the kernel began to run a request; None if it does not run it now."""
+        since = [listener.running_since(request) for listener in self._listeners.values()]
+        return next((began for began in since if began is not None), None)
+
     def interrupted(self) -> None:
         """Notify the listeners that the kernel is being interrupted."""
         for listener in list(self._listeners.values()):
@@ -348,6 +358,9 @@ class _Probe:
 
     def on_input(self, content: Mapping[str, Any], answer: Callable[[str], None]) -> None:
         """Nothing: a handshake requests no input."""
+
+    def running_since(self, request: ExecutionRequest) -> None:
+        """Return None: a handshake runs no code."""
 
     def on_interrupt(self) -> None:
         """Nothing: a handshake is not interrupted."""

@@ -14,6 +14,7 @@ from jupyter_client.session import Session
 from tk_ai_extension.kernels.base import Message
 from tk_ai_extension.kernels.base_connection import BaseKernelConnection, Channel, Observer
 from tk_ai_extension.kernels.sockets import DisconnectMonitor, SocketReader
+from tk_ai_extension.model.executions import ExecutionRequest
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,13 @@ class KernelConnection(BaseKernelConnection):
             # The kernel sends input_request to the identity that sent the execute_request.
             "stdin": self._reader("stdin", client.connect_stdin(identity)),
         }
+
+    def running_since(self, request: ExecutionRequest) -> float | None:
+        """Return when the kernel began to run a request, after reading what has arrived already."""
+        for channel in ("shell", "iopub"):
+            if self._readers[channel].read_batch():
+                self._readers[channel].schedule_read()
+        return super().running_since(request)
 
     async def drained(self, timeout: float) -> None:
         """Wait until everything that a kernel sent before it ended is read.

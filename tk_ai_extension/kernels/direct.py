@@ -11,7 +11,7 @@ from tk_ai_extension.kernels.base_connection import BaseKernelConnection, Connec
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.execution_listener import KERNEL_TOO_FAST, ExecutionListener, Timeouts
 from tk_ai_extension.model.background import BackgroundTasks
-from tk_ai_extension.model.errors import KernelDied
+from tk_ai_extension.model.errors import KernelBusy
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
 from tk_ai_extension.model.json_values import Json
 
@@ -36,8 +36,8 @@ class KernelAccess(Protocol):
         """Return whether the kernel is being shut down or restarted."""
         ...
 
-    async def interrupt(self, kernel_id: str) -> None:
-        """Interrupt the kernel."""
+    async def interrupt(self, kernel_id: str, *, only: ExecutionRequest) -> None:
+        """Interrupt the kernel if it runs this request."""
         ...
 
 
@@ -70,7 +70,7 @@ class DirectExecutor:
         return ExecutionListener(
             request,
             backend=backend,
-            interrupt=lambda: self.kernels.interrupt(kernel_id),
+            interrupt=lambda: self.kernels.interrupt(kernel_id, only=request),
             stopping=lambda: self.kernels.is_stopping(kernel_id),
             timeouts=self._timeouts,
             max_output_bytes=self._max_output_bytes,
@@ -103,7 +103,7 @@ class DirectExecutor:
                     self._await_in_background(connection, msg_id, run)
             if not run.aborted:
                 return
-        raise KernelDied(f"The kernel dropped the request {MAX_SUBMISSIONS} times.")
+        raise dropped_too_often()
 
     def _await_in_background(
         self, connection: BaseKernelConnection, msg_id: str, run: ExecutionListener
@@ -115,6 +115,15 @@ class DirectExecutor:
             await _release(connection, msg_id, run)
 
         self._abandoned.spawn(until_end(), "Waiting for an abandoned execution")
+
+
+def dropped_too_often() -> KernelBusy:
+    """Return the error for a request that the kernel never ran."""
+    return KernelBusy(
+        f"The kernel dropped the request {MAX_SUBMISSIONS} times because other clients' code failed. "
+        "It did not run.",
+        hint="Call again.",
+    )
 
 
 async def _release(connection: BaseKernelConnection, msg_id: str, run: ExecutionListener) -> None:

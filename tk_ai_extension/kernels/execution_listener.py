@@ -125,6 +125,7 @@ class ExecutionListener:
         self._interrupted = False
         self._timed_out = False
         self._published_start = False
+        self._has_run = False
         self._timers: list[asyncio.TimerHandle] = []
         self._tasks = BackgroundTasks(log)
 
@@ -176,10 +177,12 @@ class ExecutionListener:
             if missing is None and GATEWAY_HOLDS_BACK.match(str(content.get("text", ""))):
                 self._held_back = True
             self._collector.add(kind, content)
+            self._has_run = True
             self._publish_start()
             self._wake_in_time()
         elif kind == "execute_input":
             self._count = content.get("execution_count")
+            self._has_run = True
             self._start()
             self._publish_start()
         elif kind == "status":
@@ -217,9 +220,13 @@ class ExecutionListener:
         else:
             answer("" if self._request.allow_stdin else END_OF_FILE)
 
+    def running_since(self, request: ExecutionRequest) -> float | None:
+        """Return when the kernel began to run this request; None if it does not run it now."""
+        return self._began if self._is_running and request is self._request else None
+
     def on_interrupt(self) -> None:
         """Note that this server interrupts the kernel."""
-        self._interrupted = self._interrupted or self.started
+        self._interrupted = self._interrupted or self._is_running
 
     def on_end(self, ending: Ending) -> None:
         """End the execution with the connection."""
@@ -247,6 +254,12 @@ class ExecutionListener:
             self._wake.set()
 
     # -- progress
+
+    @property
+    def _is_running(self) -> bool:
+        """Whether the kernel runs the code. With the reply or idle it is free for other clients."""
+        has_ended = self._reply is not None or self._idle or self.done
+        return self.started and not has_ended
 
     def _start(self) -> None:
         if self.started:
@@ -331,8 +344,9 @@ class ExecutionListener:
                 self.finish("interrupted", "The kernel was interrupted.")
             else:
                 self.finish("error")
-        elif self._count is not None or self._published_start:
-            # Kernels other than IPython reply "aborted" when an interrupt has ended the code.
+        elif self._count is not None or self._has_run or self._interrupted:
+            # Kernels other than IPython reply "aborted" when an interrupt has ended the code. Busy is
+            # no evidence that it ran: it is published for dropped requests, too.
             self.finish("interrupted", "The kernel was interrupted.")
         else:
             self.drop("The kernel dropped it because an earlier request failed.")
@@ -359,7 +373,7 @@ class ExecutionListener:
         return f"Timed out after {self._request.timeout:g} seconds."
 
     def _time_out(self) -> None:
-        if self.done:
+        if not self._is_running:
             return
         self._timed_out = True
         self._interrupt_soon()

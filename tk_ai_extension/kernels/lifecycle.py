@@ -27,6 +27,7 @@ from tk_ai_extension.model.errors import (
     KernelStartFailed,
     ToolError,
 )
+from tk_ai_extension.model.executions import ExecutionRequest
 
 if TYPE_CHECKING:
     from jupyter_client.manager import KernelManager
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Action = Callable[[], Coroutine[Any, Any, None]]
+
+INTERRUPT_DELAY = 0.1
+"""Seconds from the start of code in which it is not interrupted by `only`.
+
+Short code ends before its end is received: the interrupt would reach the next client's code.
+"""
 
 LOST = "The connection to the kernel was lost: whether the code ran to its end is unknown."
 
@@ -258,6 +265,25 @@ class KernelService(ABC, Generic[Tracked]):
         kernel = self._kernels.get(kernel_id)
         return kernel is None or kernel.stopping
 
+    async def interrupt(self, kernel_id: str, *, only: ExecutionRequest | None = None) -> None:
+        """Interrupt what a kernel runs; see `kernels.base.Kernels.interrupt`."""
+        connection = self._kernel(kernel_id).connection
+        if only is not None:
+            began = None if connection is None else connection.running_since(only)
+            if began is None:
+                return
+            await asyncio.sleep(began + INTERRUPT_DELAY - asyncio.get_running_loop().time())
+        await self._interrupt(kernel_id, only)
+
+    def _begin_interrupt(self, kernel: Tracked, only: ExecutionRequest | None) -> bool:
+        """Notify the listeners of an interrupt; return False if it must not be sent."""
+        connection = kernel.connection
+        if only is not None and (connection is None or connection.running_since(only) is None):
+            return False
+        if connection is not None:
+            connection.interrupted()
+        return True
+
     async def restart(self, kernel_id: str) -> None:
         """Restart a kernel and wait until it answers. Running executions end as kernel_restarted."""
         kernel = self._stoppable(kernel_id)
@@ -297,6 +323,10 @@ class KernelService(ABC, Generic[Tracked]):
 
     @abstractmethod
     async def _start(self, name: str, path: str | None) -> str: ...
+
+    @abstractmethod
+    async def _interrupt(self, kernel_id: str, only: ExecutionRequest | None) -> None:
+        """Send an interrupt at once if `_begin_interrupt`, called last, allows it."""
 
     @abstractmethod
     async def _restart(self, kernel_id: str) -> None: ...

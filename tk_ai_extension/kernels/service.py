@@ -43,6 +43,7 @@ from tk_ai_extension.model.errors import (
     KernelUnsupported,
     ToolError,
 )
+from tk_ai_extension.model.executions import ExecutionRequest
 from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:
@@ -207,13 +208,12 @@ class JupyterKernels(KernelService[LocalKernel]):
 
     # -- interrupting and stopping
 
-    async def interrupt(self, kernel_id: str) -> None:
-        """Interrupt what a kernel runs."""
+    async def _interrupt(self, kernel_id: str, only: ExecutionRequest | None) -> None:
         kernel = self._kernel(kernel_id)
-        if kernel.connection is not None:
-            kernel.connection.interrupted()
         if not kernel.is_ours:  # another process owns it: ask the kernel itself
-            (await self.connection(kernel_id)).request_interrupt()
+            connection = await self.connection(kernel_id)
+            if self._begin_interrupt(kernel, only):
+                connection.request_interrupt()
             return
         if await kernel.queue.drain() or not kernel.is_settled:
             # The code to interrupt ended with its process; do not interrupt later code.
@@ -222,6 +222,8 @@ class JupyterKernels(KernelService[LocalKernel]):
             return
         await kernel.answers()
         self._kernel(kernel_id)
+        if not self._begin_interrupt(kernel, only):
+            return
         try:
             await ensure_async(self._manager.interrupt_kernel(kernel_id))
         except RuntimeError as error:

@@ -37,27 +37,30 @@ class JupyterSessions:
         session = await self._session(path)
         return None if session is None else str(session["kernel"]["id"])
 
-    async def bind(self, path: str, kernel_id: str) -> None:
-        """Create or update the notebook's session, so that JupyterLab shows the kernel connected.
+    async def bind(self, path: str, kernel_id: str, *, replace: bool = False) -> str:
+        """Create or update the notebook's session; see `kernels.base.Sessions.bind`.
 
         Raises:
             SaveFailed: the session database cannot be written; the binding lasts until this process
                 ends.
         """
         session = await self._session(path)
+        replace = replace or self._unsaved.get(path) == kernel_id  # chosen earlier, saved now
         try:
             if session is None:
-                await self._manager.create_session(
-                    path=path, name=PurePosixPath(path).name, type="notebook", kernel_id=kernel_id
-                )
-            elif session["kernel"]["id"] != kernel_id:
-                await self._manager.update_session(session["id"], kernel_id=kernel_id)
+                bound = await self._create(path, kernel_id, replace=replace)
+            else:
+                bound = str(session["kernel"]["id"])
+                if replace and bound != kernel_id:
+                    await self._manager.update_session(session["id"], kernel_id=kernel_id)
+                    bound = kernel_id
         except sqlite3.OperationalError as error:
             self._unsaved[path] = kernel_id
             raise SaveFailed(f"The session of {path} cannot be saved: {error}.") from error
         self._unsaved.pop(path, None)
-        if self._bound is not None:
+        if self._bound is not None and bound == kernel_id:
             await self._bound(path, kernel_id)
+        return bound
 
     async def paths_of(self, kernel_id: str) -> list[str]:
         """Return the paths of the notebooks whose sessions have this kernel."""
@@ -67,14 +70,28 @@ class JupyterSessions:
             if session["type"] == "notebook" and session["kernel"]["id"] == kernel_id
         ]
 
+    async def _create(self, path: str, kernel_id: str, *, replace: bool) -> str:
+        """Create a session; if another client did so at the same time, keep that one's kernel."""
+        created = await self._manager.create_session(
+            path=path, name=PurePosixPath(path).name, type="notebook", kernel_id=kernel_id
+        )
+        others = [each for each in await self._sessions(path) if each["id"] != created["id"]]
+        if replace or not others:
+            return kernel_id
+        other = str(others[0]["kernel"]["id"])
+        await self._manager.update_session(created["id"], kernel_id=other)
+        return other
+
     async def _session(self, path: str) -> Json | None:
-        sessions = await self._manager.list_sessions()  # drops sessions without a kernel
-        found = [
+        found = await self._sessions(path)
+        return found[0] if found else None
+
+    async def _sessions(self, path: str) -> list[Json]:
+        return [
             session
-            for session in sessions
+            for session in await self._manager.list_sessions()  # drops sessions without a kernel
             if session["type"] == "notebook" and _path(session) == path.strip("/")
         ]
-        return found[0] if found else None
 
 
 def _path(session: Json) -> str:

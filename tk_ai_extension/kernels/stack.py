@@ -23,13 +23,13 @@ from tk_ai_extension.kernels.connection import KernelConnection
 from tk_ai_extension.kernels.direct import (
     MAX_SUBMISSIONS,
     DirectExecutor,
+    dropped_too_often,
     execute_content,
     log_end,
     log_start,
 )
 from tk_ai_extension.kernels.execution_listener import ExecutionListener
 from tk_ai_extension.kernels.sockets import MAX_RECEIVED
-from tk_ai_extension.model.errors import KernelDied
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
 from tk_ai_extension.model.json_values import Json
 
@@ -364,7 +364,7 @@ class StackExecutor:
                 problem = attempt.problem
                 break
         else:
-            raise KernelDied(f"The request was dropped {MAX_SUBMISSIONS} times.")
+            raise dropped_too_often()
         log.warning(
             "The execution stack cannot serve kernel %s, using the direct executor: %s",
             kernel_id,

@@ -37,6 +37,7 @@ from tk_ai_extension.notebooks.base import OutputWriter
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.approvals import Approval
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates, OpenDocument
+from tk_ai_extension.workspace.interrupts import RunInterrupts
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.kernel_questions import KernelQuestions
 from tk_ai_extension.workspace.queue import FairQueue
@@ -92,6 +93,7 @@ class Executions:
         max_kept_output: int = MAX_KEPT_OUTPUT,
     ) -> None:
         self._kernels = kernels
+        self._interrupts = RunInterrupts(kernels)
         self._queue = queue
         self._journal = journal
         self._records = records
@@ -194,11 +196,11 @@ class Executions:
             return "ended"
         run.cancelled = True
         if run.current.started:
-            await self._kernels.interrupt(run.kernel_id)
+            await self._interrupts.interrupt(run)
         elif run.current.status == "queued" and run.task is not None:
             run.task.cancel()
-        if await run.wait(grace):
-            return "ended"
+        if await run.wait(grace) or run.current.execution is not None:
+            return "ended"  # Its outputs may still be being saved.
         supervisor = self._supervisors.get(run.id)
         if supervisor is not None and run.current.started:
             await supervisor.on_interrupt_ignored(run)
@@ -377,7 +379,10 @@ class Executions:
         updates = DisplayUpdates(self._displays, run.kernel_id, self._open)
         try:
             executor = self._kernels.executor(run.kernel_id)
-            async with aclosing(executor.execute(run.kernel_id, request)) as events:
+            async with (
+                self._interrupts.accepted(run, request),
+                aclosing(executor.execute(run.kernel_id, request)) as events,
+            ):
                 async for event in events:
                     if isinstance(event, StatusEvent) and event.mime == OTHER_DISPLAY_MIME:
                         updates.add(event.data)
@@ -400,7 +405,7 @@ class Executions:
             case Started():
                 step.started = True
                 if run.cancelled:
-                    await self._kernels.interrupt(run.kernel_id)
+                    self._interrupts.start(run)
             case OutputsChanged(changes):
                 applied = [step.outputs.apply(change) for change in changes]
                 places = [place for place in applied if place is not None]

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
@@ -177,21 +178,25 @@ class Workspace:
                 if kernel_id not in self.kernels.ids():
                     raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
                 if kernel_id != present:
-                    await self.sessions.bind(path, kernel_id)
+                    await self.sessions.bind(path, kernel_id, replace=True)
                 return kernel_id, False
             if present is not None:
                 return present, False
             gone = self.notebooks.kernel_of(path)
             name = kernel_name or (await document.read()).kernel_name
             started = await self.kernels.start(name, path=path)
-            await self.sessions.bind(path, started)
+            # A person may have opened the notebook, and with it started a kernel, in the meantime.
+            bound = await self.sessions.bind(path, started)
+            if bound != started:
+                with suppress(KernelNotFound):
+                    await self.kernels.shutdown(started)
             if gone is not None:
-                for caller in self.notebooks.replace_kernel(gone, started):
+                for caller in self.notebooks.replace_kernel(gone, bound):
                     self.notices.add(
                         caller,
                         Sentence("kernel_replaced", path=path),
                     )
-            return started, True
+            return bound, bound == started
 
     async def kernel_id(
         self, caller: Caller, notebook: str | None, kernel_id: str | None, *, tool: str

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from tk_ai_extension.kernels.base_connection import BaseKernelConnection, Ending
 from tk_ai_extension.kernels.stack import KernelEnded
+from tk_ai_extension.model.executions import ExecutionRequest
 from tk_ai_extension.model.json_values import Json
 
 log = logging.getLogger(__name__)
@@ -134,6 +135,9 @@ class _Execution:
     def on_input(self, content: Mapping[str, Any], answer: Callable[[str], None]) -> None:
         """Show the input request in the page."""
         self._ask(content, answer)
+
+    def running_since(self, request: ExecutionRequest) -> None:
+        """Return None: the code is a page's."""
 
     def on_interrupt(self) -> None:
         """Do nothing: the reply reports the interrupt."""

@@ -54,6 +54,7 @@ from tk_ai_extension.model.errors import (
     KernelStartFailed,
     ToolError,
 )
+from tk_ai_extension.model.executions import ExecutionRequest
 from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:
@@ -307,16 +308,14 @@ class GatewayKernels(KernelService[RemoteKernel]):
 
     # -- interrupting and stopping
 
-    async def interrupt(self, kernel_id: str) -> None:
-        """Interrupt what a kernel runs. Raises KernelNotFound, GatewayUnavailable."""
+    async def _interrupt(self, kernel_id: str, only: ExecutionRequest | None) -> None:
         kernel = self._kernel(kernel_id)
         if await kernel.queue.drain() or not kernel.is_settled:
             # The code to interrupt ended with its process; do not interrupt later code.
             await self._settled(kernel_id)
             return
-        if kernel.connection is not None:
-            kernel.connection.interrupted()
-        await ask(kernel_id, self._manager.interrupt_kernel(kernel_id))
+        if self._begin_interrupt(kernel, only):
+            await ask(kernel_id, self._manager.interrupt_kernel(kernel_id))
 
     async def _restart(self, kernel_id: str) -> None:
         kernel = await self._settled(kernel_id)

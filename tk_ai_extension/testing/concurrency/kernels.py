@@ -145,7 +145,7 @@ class SayingKernels:
         self._known(kernel_id)
         return self
 
-    async def interrupt(self, kernel_id: str) -> None:
+    async def interrupt(self, kernel_id: str, *, only: ExecutionRequest | None = None) -> None:  # noqa: ARG002
         """Do nothing: code ends at once."""
         self._known(kernel_id)
 
@@ -235,9 +235,11 @@ class SayingKernels:
         """Return the kernel of a notebook."""
         return self._bound.get(path)
 
-    async def bind(self, path: str, kernel_id: str) -> None:
+    async def bind(self, path: str, kernel_id: str, *, replace: bool = False) -> str:
         """Bind a kernel to a notebook."""
-        self._bound[path] = kernel_id
+        if replace or self._bound.get(path) not in self._kernels:
+            self._bound[path] = kernel_id
+        return self._bound[path]
 
     async def paths_of(self, kernel_id: str) -> list[str]:
         """Return the notebooks of a kernel."""

@@ -252,7 +252,9 @@ async def use_notebook(
     )
     if not started:
         await workspace.kernels.wait_ready(found)
-        await workspace.sessions.bind(path, found)
+        bound = await workspace.sessions.bind(path, found)
+        if bound != found:  # somebody has just chosen another kernel for it
+            await workspace.kernels.wait_ready(found := bound)
     ready_after = time.monotonic() - began
     logger.info("Kernel '%s' is ready (took %.1fs)", found, ready_after)
     info = await workspace.kernels.info(found)

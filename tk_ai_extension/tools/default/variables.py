@@ -55,7 +55,8 @@ async def query_kernel(
     Raises:
         KernelNotFound: The notebook has no running kernel.
         LanguageUnsupported: The kernel is not a Python kernel.
-        KernelBusy: The kernel is running code, or did not answer in time and was interrupted.
+        KernelBusy: The kernel is running code, or did not answer: it was interrupted, by this query's
+            timeout or by somebody, or the connection was lost.
         KernelDied: The kernel died or was restarted.
     """
     workspace = context.workspace
@@ -80,8 +81,13 @@ async def query_kernel(
             f"The kernel did not answer: {execution.message}",
             hint="An object may be slow to describe. Inspect it with execute_ipython.",
         )
-    if execution.status != "ok":
+    if execution.status in {"kernel_died", "kernel_restarted"}:
         raise KernelDied(f"The kernel could not answer: {execution.message or execution.status}.")
+    if execution.status != "ok":
+        raise KernelBusy(
+            f"The kernel did not answer: {execution.message or execution.status}",
+            hint="Call again.",
+        )
     answer = execution.user_expressions.get("answer", {})
     if answer.get("status") != "ok":
         raise ToolError(
@@ -92,12 +98,15 @@ async def query_kernel(
 
 async def _run(context: ToolContext, kernel_id: str, request: ExecutionRequest) -> Execution:
     executor = context.workspace.kernels.executor(kernel_id)
+    now = asyncio.get_running_loop().time
     async with aclosing(executor.execute(kernel_id, request)) as events:
         try:
             async with asyncio.timeout(ANSWER_WITHIN) as beginning:
                 async for event in events:
                     if isinstance(event, Started):
-                        beginning.reschedule(None)  # From now on, the request's timeout applies.
+                        # The request's timeout applies now, unless the kernel drops the request
+                        # and it waits again.
+                        beginning.reschedule(now() + 3 * ANSWER_WITHIN)
                     if isinstance(event, Execution):
                         return event
         except TimeoutError:
