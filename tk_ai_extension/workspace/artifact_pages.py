@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import IO
 
+from tk_ai_extension.notebooks.files.opening import open_regular
 from tk_ai_extension.workspace.patterns import Pattern
 
 LINE = 2_000
@@ -52,7 +54,8 @@ def read_page(
     shown: list[str] = []
     size = matches = total = 0
     next_offset: int | None = None
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+    data = BufferedReader(open_regular(path))
+    with TextIOWrapper(data, encoding="utf-8", errors="replace", newline="\n") as file:
         for number, line in enumerate(_lines(file)):
             total = number + 1
             if pattern is not None:

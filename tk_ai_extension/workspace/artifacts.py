@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import secrets
+import stat
 import threading
 import time
 from base64 import urlsafe_b64encode
@@ -29,6 +30,7 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
     ToolError,
 )
+from tk_ai_extension.notebooks.files.opening import open_regular
 from tk_ai_extension.workspace.artifact_pages import PAGE, ArtifactPage, read_page
 from tk_ai_extension.workspace.patterns import Pattern
 
@@ -175,7 +177,8 @@ class Artifacts:
 
         def whole() -> tuple[bytes, str]:
             path = self._find(user, artifact_id)
-            return path.read_bytes(), _mime_of(path)
+            with open_regular(path) as file:
+                return file.readall(), _mime_of(path)
 
         return await self._reading(artifact_id, whole)
 
@@ -192,7 +195,7 @@ class Artifacts:
     def _find(self, user: str, artifact_id: str) -> Path:
         if _ID.fullmatch(artifact_id):
             for path in self._user_folder(user).glob(f"{artifact_id}.*"):
-                if path.suffix != _UNFINISHED:
+                if path.suffix != _UNFINISHED and stat.S_ISREG(path.lstat().st_mode):
                     return path
         raise FileNotFoundError
 
@@ -229,13 +232,13 @@ class Artifacts:
         total = 0
         for path in self._folder.glob("*/*"):
             with suppress(FileNotFoundError):  # Another server pruned it first.
-                stat = path.stat()
-                if stat.st_mtime < oldest:
+                status = path.lstat()
+                if status.st_mtime < oldest:
                     path.unlink()
                     continue
-                total += _on_disk(stat.st_size)
+                total += _on_disk(status.st_size)
                 if path != newest and not path.name.endswith(_UNFINISHED):
-                    held[path.parent].append((stat.st_mtime, _on_disk(stat.st_size), path))
+                    held[path.parent].append((status.st_mtime, _on_disk(status.st_size), path))
         for files in held.values():
             files.sort(reverse=True)
         bytes_of = {folder: sum(size for _, size, _ in files) for folder, files in held.items()}

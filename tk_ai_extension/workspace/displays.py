@@ -133,7 +133,8 @@ async def _replace(
         return
     for at, output in new.items():
         outputs[at] = {**outputs[at], "data": output["data"], "metadata": output["metadata"]}
-    await document.apply([SetOutputs(key, tuple(outputs), cell.execution_count)])
+    replacement = SetOutputs(key, tuple(outputs), cell.execution_count, expect=cell.hash)
+    await document.apply([replacement])
 
 
 class DisplayUpdates:

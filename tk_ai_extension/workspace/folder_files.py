@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+from io import BufferedWriter
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +17,7 @@ from tk_ai_extension.model.errors import (
     TooManyOpenFiles,
     is_out_of_files,
 )
+from tk_ai_extension.notebooks.files.opening import open_regular, overwrite_regular
 from tk_ai_extension.workspace.files import FileEntry, no_notebook
 from tk_ai_extension.workspace.paths import contain, folder_path, is_contained
 
@@ -60,9 +63,14 @@ class FolderFiles:
         except OSError as error:
             raise _refusal(path, error) from None
 
+    def _resolved(self, path: str) -> Path:
+        return Path(os.path.realpath(self._root / path))
+
     def _write(self, path: str, text: str) -> None:
+        data = text.encode("utf-8")
         try:
-            (self._root / path).write_text(text, encoding="utf-8", newline="")
+            with overwrite_regular(self._resolved(path)) as file, BufferedWriter(file) as buffer:
+                buffer.write(data)
         except OSError as error:
             raise _refusal(path, error) from None
 
@@ -77,14 +85,14 @@ class FolderFiles:
 
     def _read(self, path: str) -> str:
         try:
-            with (self._root / path).open("rb") as file:
+            with open_regular(self._resolved(path)) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size > self._max_bytes:
                     raise NotReadable(
                         f"`{path}` has {size:,} bytes; the limit is {self._max_bytes:,}.",
                         hint="Read it with code in a kernel.",
                     )
-                return file.read().decode("utf-8")
+                return file.readall().decode("utf-8")
         except UnicodeDecodeError:
             raise NotReadable(f"`{path}` is not UTF-8 text.") from None
         except OSError as error:
@@ -112,4 +120,6 @@ def _refusal(path: str, error: OSError) -> ToolError:
         return FileMissing(f"`{path}` does not exist.")
     if isinstance(error, IsADirectoryError):
         return NotReadable(f"`{path}` is a folder.")
+    if error.errno == errno.EINVAL:
+        return NotReadable(f"`{path}` is not a regular file.")
     return PathRefused(f"`{path}` is not accessible.")

@@ -56,6 +56,7 @@ def replace_on_save(contents_manager: Any, tracks_inodes: Callable[[], bool]) ->
             or tracks_inodes()
             or not _is_replaceable(target)
         ):
+            _remove_linked_copy(target)
             with stock(os_path, text, encoding, **options) as file:
                 yield file
             return
@@ -71,6 +72,14 @@ def replace_on_save(contents_manager: Any, tracks_inodes: Callable[[], bool]) ->
 
     contents_manager.atomic_writing = atomic_writing
     return True
+
+
+def _remove_linked_copy(target: Path) -> None:
+    """Remove a link in the place of Jupyter's copy: Jupyter would overwrite the file that it leads to."""
+    copy = copy_beside(target)
+    with suppress(OSError):
+        if copy.is_symlink():
+            copy.unlink()
 
 
 def _is_replaceable(target: Path) -> bool:

@@ -19,6 +19,7 @@ from zlib import crc32
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.notebooks.files.opening import open_regular
 from tk_ai_extension.notebooks.jsonspans import Span
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
 
@@ -84,9 +85,9 @@ def read_consistent(path: Path) -> tuple[FileVersion, bytes]:
         OSError.
     """
     for _ in range(_TRIES):
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             version = FileVersion.of(os.fstat(file.fileno()))
-            data = file.read()
+            data = file.readall()
             if FileVersion.of(os.fstat(file.fileno())) == version and len(data) == version.size:
                 break
     return version, data  # pyright: ignore[reportPossiblyUnboundVariable]

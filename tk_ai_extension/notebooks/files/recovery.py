@@ -1,6 +1,7 @@
 """Recovers a notebook that a killed save emptied, from the copy that Jupyter left beside it.
 
-Jupyter copies a notebook to ``.~NAME`` before it overwrites it, and then removes the copy.
+Jupyter copies a notebook to ``.~NAME`` before it overwrites it, and then removes the copy. No caller
+names the copy, so nothing has checked it: it is read as `files.opening` does, and only up to a size.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from typing import Any, cast
 
 from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.files.indexing import FileVersion
-from tk_ai_extension.notebooks.files.saving import replace_file
+from tk_ai_extension.notebooks.files.opening import open_descriptor, open_regular
+from tk_ai_extension.notebooks.files.saving import read_span, replace_file
 
 log = logging.getLogger(__name__)
 
 _BEFORE = 60.0
 """Seconds by which the copy may be older than the empty notebook."""
+
+MAX_COPY = 256 << 20
+"""Maximum bytes of a copy: a sparse file of any size costs nothing to create."""
 
 _QUIET = 5.0
 """Seconds after the last write in which a writer is assumed, if the system has no leases."""
@@ -35,7 +40,7 @@ def copy_beside(file: Path) -> Path:
 def find_copy(file: Path) -> Path | None:
     """Return the path of a notebook's copy if the copy is a complete notebook, else None."""
     copy = copy_beside(file)
-    return copy if _notebook_in(copy) is not None else None
+    return copy if _read_notebook(copy) is not None else None
 
 
 def recover(file: Path) -> Path | None:
@@ -49,12 +54,11 @@ def recover(file: Path) -> Path | None:
     """
     copy = copy_beside(file)
     try:
-        status, copied = file.stat(), copy.stat()
-        made_for_it = copied.st_ctime >= status.st_mtime - _BEFORE
-        if status.st_size or not made_for_it or _is_open_for_writing(file):
+        status = file.stat()
+        if status.st_size or (found := _read_notebook(copy)) is None:
             return None
-        data = _notebook_in(copy)
-        if data is None:
+        data, created = found
+        if created < status.st_mtime - _BEFORE or _is_open_for_writing(file):
             return None
         replace_file(file, [data], None, FileVersion.of(status))
     except (OSError, FileChanged):
@@ -65,15 +69,18 @@ def recover(file: Path) -> Path | None:
     return copy
 
 
-def _notebook_in(file: Path) -> bytes | None:
+def _read_notebook(file: Path) -> tuple[bytes, float] | None:
+    """Return a complete notebook's content and its ctime; None if the file is something else."""
     try:
-        data = file.read_bytes()
+        with open_regular(file) as opened:
+            status = os.fstat(opened.fileno())
+            data = b"" if status.st_size > MAX_COPY else read_span(opened, (0, status.st_size))
         found: Any = json.loads(data)
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or not isinstance(cast("Any", found).get("nbformat"), int):
         return None
-    return data
+    return data, status.st_ctime
 
 
 def _is_open_for_writing(file: Path) -> bool:
@@ -81,7 +88,7 @@ def _is_open_for_writing(file: Path) -> bool:
     if sys.platform == "linux":
         import fcntl
 
-        fd = os.open(file, os.O_RDONLY)
+        fd = open_descriptor(file)
         try:
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)

@@ -35,6 +35,7 @@ from tk_ai_extension.notebooks.files.indexing import (
     is_racy,
     read_consistent,
 )
+from tk_ai_extension.notebooks.files.opening import open_descriptor, open_regular
 from tk_ai_extension.notebooks.files.recovery import find_copy, recover
 from tk_ai_extension.notebooks.files.saving import read_span, replace_file, typed_errors
 from tk_ai_extension.notebooks.files.splicing import Frame, Read, Splice
@@ -341,7 +342,7 @@ class NotebookFile:
         Raises:
             FileChanged: the file has another version.
         """
-        with self.file.open("rb", buffering=0) as file:
+        with open_regular(self.file) as file:
             if FileVersion.of(os.fstat(file.fileno())) != indexed.version:
                 raise FileChanged
             if indexed.checksum is not None:
@@ -387,7 +388,7 @@ class _Anchor:
         """Open this file instead of the previous one; none if it does not exist."""
         self.release()
         try:
-            self._fd = os.open(file, os.O_RDONLY)
+            self._fd = open_descriptor(file)
         except OSError:
             self._fd = None
 

@@ -15,6 +15,7 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks.files.document import FileDocument
 from tk_ai_extension.notebooks.files.indexer import Indexer
+from tk_ai_extension.notebooks.files.indexing import read_consistent
 from tk_ai_extension.notebooks.files.saving import create_file, typed_errors, write_file
 from tk_ai_extension.notebooks.files.state import NotebookFile
 
@@ -126,7 +127,7 @@ class NotebookFiles:
             NotebookNotFound, FileMissing, ReadOnly, DiskFull, SaveFailed.
         """
         with typed_errors(source):
-            data = await asyncio.to_thread((self._root / source).read_bytes)
+            _, data = await asyncio.to_thread(read_consistent, (self._root / source).resolve())
         await self._write(path, data)
 
     async def _write(self, path: str, data: bytes) -> None:
