@@ -11,21 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
 from typing import Any
 
 from tornado.web import HTTPError
 
 from tk_ai_extension.model.background import BackgroundTasks
-from tk_ai_extension.model.errors import InvalidNotebook, ReadOnly, ToolError
-from tk_ai_extension.notebooks.autosave import Schedule
+from tk_ai_extension.model.errors import InvalidNotebook, NotebookNotFound, ReadOnly, ToolError
+from tk_ai_extension.notebooks.autosave import MAX_DELAY, Schedule
 from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.managers import manager_error
 from tk_ai_extension.notebooks.rooms.extension import find_collaboration, notebook_room
 from tk_ai_extension.notebooks.rooms.leases import RoomLeases
 from tk_ai_extension.notebooks.rooms.live import (
     LiveNotebook,
+    Pin,
     collect_at_one_moment,
     readable,
     representable,
@@ -61,7 +61,7 @@ class Rooms:
         self._leases = leases
         keep_versions(settings)
         if leases is not None:
-            self._release_leases_with_rooms(leases)
+            leases.release_with_rooms(self.extension.ywebsocket_server)
 
     @property
     def extension(self) -> Any:
@@ -122,20 +122,6 @@ class Rooms:
         except HTTPError as error:
             raise manager_error(error, path) from error
 
-    def _release_leases_with_rooms(self, leases: RoomLeases) -> None:
-        """Have a notebook's lease released when its room is deleted."""
-        server = self.extension.ywebsocket_server
-        delete = server.delete_room
-
-        async def delete_room(*, name: str | None = None, room: Any = None) -> None:
-            deleted = server.rooms.get(name) if room is None else room
-            document = getattr(deleted, "_document", None)
-            await delete(name=name, room=room)
-            if document is not None:
-                leases.release(document.path)
-
-        server.delete_room = delete_room
-
     async def _open_document(self, path: str) -> Any:
         extension = self.extension
         try:
@@ -161,9 +147,7 @@ class Rooms:
     async def close(self) -> None:
         """Save unsaved changes and leave the rooms to jupyter-collaboration."""
         for live in list(self._live.values()):
-            if live.unsaved:
-                with suppress(ToolError, FileChanged):
-                    await live.save()
+            await live.save_in_time()
             live.detach()
         self._live.clear()
 
@@ -231,18 +215,23 @@ class LiveRoom:
         room._on_outofband_change = self._on_reload
         room._file.observe(room.room_id, self._on_reload, room._on_filepath_change)
         self._pins = 0
-        self._pin = _Pin(notebook_room(file_id))
+        self._pin = Pin(notebook_room(file_id))
         self._save_lock = asyncio.Lock()
         self._next_save: asyncio.Task[int] | None = None
         self._is_due = False
+        # Counts of `LiveNotebook.changes`: up to which one a save was requested, and was made.
+        self._requested = self._saved = 0
         tasks = BackgroundTasks(_log)
-        self._schedule = Schedule(self._save_in_time, "save of a room", tasks, delay=SAVE_DELAY)
+        self._schedule = Schedule(self.save_in_time, "save of a room", tasks, delay=SAVE_DELAY)
 
     @property
     def unsaved(self) -> bool:
-        """Whether a save by this class or by the room is pending."""
+        """Whether a save is pending, or was requested and has failed.
+
+        People may have turned autosave off: what they typed then is not saved until they or a tool do.
+        """
         pending = self.room._saving_document
-        own = self._is_due or self._next_save is not None
+        own = self._is_due or self._next_save is not None or self._requested > self._saved
         return own or (pending is not None and not pending.done())
 
     async def wait_until_loaded(self) -> None:
@@ -304,6 +293,7 @@ class LiveRoom:
         """Stop following the notebook; the room stays open."""
         self._collect_as_before()
         self.notebook.close()
+        self._cancel_due()
         if self._cleaning is not None and self._cleaning is not asyncio.current_task():
             self._cleaning.cancel()
 
@@ -314,9 +304,8 @@ class LiveRoom:
             now = self._extension.ywebsocket_server.rooms.get(room.room_id)
             if room.clients or now is not room:
                 return
-            if self.unsaved:
-                with suppress(ToolError, FileChanged):
-                    await self._save_now(room)
+            if self.unsaved and not await self._is_saved_at_last():
+                return
             await self._extension.ywebsocket_server.delete_room(room=room)
             loader = self._extension.file_loaders[self.file_id]
             if loader.number_of_subscriptions == 0:
@@ -327,16 +316,42 @@ class LiveRoom:
 
     # --- saving
 
+    async def _is_saved_at_last(self) -> bool:
+        """Save before the room is deleted; return whether there is nothing left to save."""
+        self._requested = self.notebook.changes
+        try:
+            await self._save_now(self.room)  # `save` would pin the room and so cancel its cleaning.
+        except (FileChanged, NotebookNotFound):
+            return True
+        except ToolError as error:
+            _log.warning("A notebook in a room was not saved, so the room stays: %s", error)
+            self._retry()
+            return False
+        return True
+
     def save_soon(self) -> None:
         """Save within a second, regardless of further changes; keep the room open until then."""
-        if not self._is_due and self._next_save is None:
+        self._requested = self.notebook.changes
+        if self._next_save is None:
+            self._set_due()
+
+    def _set_due(self) -> None:
+        if not self._is_due:
             self._is_due = True
             self.pin()
             self._schedule.request()
 
-    async def _save_in_time(self) -> None:
+    def _cancel_due(self) -> None:
+        if self._is_due:
+            self._is_due = False
+            self._schedule.cancel()
+            self.unpin()
+
+    async def save_in_time(self) -> None:
+        """Save if the room is unsaved; log a failure."""
         try:
-            await self.save()
+            if self.unsaved:
+                await self.save()
         except (FileChanged, ToolError) as error:
             _log.warning("A notebook in a room was not saved: %s", error)
 
@@ -366,6 +381,7 @@ class LiveRoom:
             return
         if previous is not None:
             previous.cancel()
+        self._requested = self.notebook.changes
         try:
             await asyncio.sleep(delay)
             if room._saving_document is asyncio.current_task():
@@ -390,13 +406,22 @@ class LiveRoom:
         try:
             async with self._save_lock:
                 self._next_save = None
-                if self._is_due:
-                    self._is_due = False
-                    self._schedule.cancel()
-                    self.unpin()
+                self._cancel_due()
                 return await self._save_now(self.room)
+        except NotebookNotFound:
+            self._requested = self._saved  # There is no file any more.
+            raise
+        except ToolError:
+            self._retry()
+            raise
         finally:
             self.unpin()
+
+    def _retry(self) -> None:
+        """Save again after a delay that doubles with each failure; keep the room open until then."""
+        if self._requested > self._saved:
+            self._schedule.delay = min(self._schedule.delay * 2, MAX_DELAY)
+            self._set_due()
 
     async def _save_now(self, room: Any) -> int:
         await self._wait_for_earlier()
@@ -412,6 +437,7 @@ class LiveRoom:
             # The room's own save, which each change postpones; one that has begun is completed.
             room._saving_document.cancel()
         model = {"format": room.file_format, "type": room.file_type, "content": None}
+        changes = self.notebook.changes
         with representable(self.path):
             model["content"] = await room._document.aget()
             reloads = self.reloads
@@ -419,8 +445,14 @@ class LiveRoom:
             saved = await room._file.maybe_save_content(model)
         except HTTPError as error:
             raise manager_error(error, self.path) from error
+        except RuntimeError as error:
+            if not self._file.is_deleted:
+                raise
+            raise NotebookNotFound(f"Notebook {self.path} does not exist.") from error
         if saved is None:
             raise ReadOnly(f"{self.path} cannot be written.")
+        self._saved = changes
+        self._schedule.delay = SAVE_DELAY
         async with room._update_lock:
             room._document.dirty = False
             room._document.hash = saved["hash"]
@@ -444,6 +476,7 @@ class LiveRoom:
 
     async def _load_again(self) -> None:
         before, self._file.version = self._file.version, None
+        replaced = self.notebook.changes
         try:
             with readable(self.path):
                 await self._reload()
@@ -457,16 +490,7 @@ class LiveRoom:
                 hint="Repair the file. Until then the open notebook is not saved over it.",
                 path=self.path,
             )
+        self._saved = replaced
 
     def _on_change(self) -> None:
         self._notify(self.path)
-
-
-@dataclass(eq=False)
-class _Pin:
-    """A client that keeps a room open."""
-
-    path: str
-
-    async def send(self, message: bytes) -> None:
-        """Ignore an update."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from tk_ai_extension.model import file_locks
 from tk_ai_extension.model.errors import OpenElsewhere
@@ -98,6 +99,19 @@ class RoomLeases:
             with suppress(OSError):
                 lock.unlink()
             os.close(self._held.pop(lock))
+
+    def release_with_rooms(self, server: Any) -> None:
+        """Release a notebook's lease when jupyter-collaboration's server deletes its room."""
+        delete = server.delete_room
+
+        async def delete_room(*, name: str | None = None, room: Any = None) -> None:
+            deleted = server.rooms.get(name) if room is None else room
+            document = getattr(deleted, "_document", None)
+            await delete(name=name, room=room)
+            if document is not None:
+                self.release(document.path)
+
+        server.delete_room = delete_room
 
     def renamed(self, old: str, new: str) -> None:
         """Move leases after a rename of a notebook or a folder."""

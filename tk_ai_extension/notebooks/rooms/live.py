@@ -307,3 +307,13 @@ def representable(path: str) -> Generator[None]:
             hint="Repair the number in the file, or close the notebook everywhere and edit its file.",
             path=path,
         ) from error
+
+
+@dataclass(eq=False)
+class Pin:
+    """A client that keeps a room open."""
+
+    path: str
+
+    async def send(self, message: bytes) -> None:
+        """Ignore an update."""

@@ -59,6 +59,11 @@ class RoomFile(FileLoader):
         """Whether the loader has seen a version of the file that the room has not loaded."""
         return bool(self.loader.last_modified != self.version)
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the file's id was removed, with the file; other methods raise RuntimeError then."""
+        return self._file_id_manager.get_path(self.file_id) is None
+
     async def idle(self) -> None:
         """Wait for the loads and saves of the file that have begun."""
         async with self._lock:

@@ -1,0 +1,295 @@
+"""A save of a collaboration room that fails is made later, by itself, and nothing typed is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from jupyter_server.serverapp import ServerApp
+from jupyter_server.utils import ensure_async
+from tornado.web import HTTPError
+
+from tests.notebooks.conftest import room_bench, running_server
+from tk_ai_extension.model.errors import DiskFull, NotebookNotFound
+from tk_ai_extension.model.operations import Replace
+from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.notebooks.rooms import collaboration
+from tk_ai_extension.testing.document_bench import (
+    DEADLINE,
+    DocumentBench,
+    code,
+    notebook,
+    sources,
+    stream,
+)
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.proves("fault:disk-full", "ext:rtc"),
+]
+
+CLEANUP_DELAY = 0.05
+SAVE_DELAY = 0.02
+MAX_DELAY = 0.3
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerApp]:
+    config = {
+        "YDocExtension": {
+            "document_cleanup_delay": CLEANUP_DELAY,
+            "document_save_delay": SAVE_DELAY,
+        }
+    }
+    async with running_server(tmp_path_factory.mktemp("rooms"), **config) as app:
+        yield app
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def bench(app: ServerApp, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DocumentBench]:
+    monkeypatch.setattr(collaboration, "SAVE_DELAY", SAVE_DELAY)
+    monkeypatch.setattr(collaboration, "MAX_DELAY", MAX_DELAY)
+    async with room_bench(app) as bench:
+        yield bench
+
+
+@dataclass
+class Disk:
+    """The disk under the contents manager, which may be full.
+
+    Attributes:
+        full: Whether saves fail.
+        failed, saved: Set at each save that fails or succeeds.
+        attempts: How many saves there were.
+    """
+
+    manager: Any
+    full: bool = False
+    attempts: int = 0
+    failed: asyncio.Event = field(default_factory=asyncio.Event)
+    saved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._save = self.manager.save
+
+    async def save(self, model: Any, path: str = "") -> Any:
+        self.attempts += 1
+        if self.full:
+            self.failed.set()
+            raise HTTPError(500, "no space") from OSError(28, "No space left on device")
+        saved = await self._save(model, path)
+        self.saved.set()
+        return saved
+
+
+@pytest.fixture
+def disk(app: ServerApp, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk(app.contents_manager)
+    monkeypatch.setattr(app.contents_manager, "save", disk.save)
+    return disk
+
+
+async def until(event: asyncio.Event) -> None:
+    event.clear()
+    await asyncio.wait_for(event.wait(), DEADLINE)
+
+
+def server_of(app: ServerApp) -> Any:
+    server: Any = app.web_app.settings["jupyter_server_ydoc"].ywebsocket_server
+    return server
+
+
+def room_of(app: ServerApp, path: str) -> Any:
+    """jupyter-collaboration's room of a notebook, if it has one."""
+    file_id: Any = app.web_app.settings["file_id_manager"].get_id(path)
+    return server_of(app).rooms.get(f"json:notebook:{file_id}")
+
+
+def live_of(bench: DocumentBench, path: str) -> Any:
+    """The same room as the tools know it."""
+    store: Any = bench.store
+    return store._rooms.find(path)
+
+
+def stored(bench: DocumentBench, path: str) -> list[str]:
+    return sources(json.loads((bench.root / path).read_bytes())["cells"])
+
+
+async def stored_within_deadline(bench: DocumentBench, disk: Disk, path: str, text: str) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not any(text in source for source in stored(bench, path)):
+            await until(disk.saved)
+
+
+async def typed_on_a_full_disk(bench: DocumentBench, disk: Disk) -> str:
+    """A notebook in which a person typed ` typed`; the room's save of it has failed."""
+    document = await bench.open(notebook(code("a", "aaaa1111")))
+    await document.read()
+    disk.full = True
+    failure = asyncio.create_task(until(disk.failed))
+    await bench.person.type(document.path, 0, " typed")
+    await failure
+    return document.path
+
+
+async def test_a_failed_save_is_retried_without_another_edit(
+    bench: DocumentBench, disk: Disk
+) -> None:
+    path = await typed_on_a_full_disk(bench, disk)
+    for _ in range(3):
+        await until(disk.failed)
+    disk.full = False
+    await stored_within_deadline(bench, disk, path, "a typed")
+
+
+async def test_the_delay_doubles_up_to_a_bound_and_is_short_again_after_a_save(
+    bench: DocumentBench, disk: Disk
+) -> None:
+    path = await typed_on_a_full_disk(bench, disk)
+    live = live_of(bench, path)
+    delays: list[float] = []
+    for _ in range(6):
+        with pytest.raises(DiskFull):
+            await live.save()
+        delays.append(live._schedule.delay)
+    assert delays == sorted(delays)
+    assert delays[1] <= 4 * delays[0]
+    assert delays[-1] == MAX_DELAY
+    disk.full = False
+    await live.save()
+    assert live._schedule.delay == SAVE_DELAY
+    assert not live.unsaved
+
+
+async def test_a_room_that_cannot_be_saved_is_kept_when_the_last_tab_closes(
+    bench: DocumentBench, app: ServerApp, disk: Disk
+) -> None:
+    document = await bench.open(notebook(code("a", "aaaa1111")))
+    path = document.path
+    await document.read()
+    room = room_of(app, path)
+    room._save_delay = DEADLINE  # It is cleaned before it saves.
+    disk.full = True
+    await bench.person.type(path, 0, " typed")
+    await document.read()
+    await asyncio.wait([room.cleaner], timeout=DEADLINE)
+    assert disk.failed.is_set()
+    for _ in range(2):
+        assert room_of(app, path) is room
+        await until(disk.failed)
+    disk.full = False
+    await stored_within_deadline(bench, disk, path, "a typed")
+    await bench.settle(path)
+    await asyncio.wait([room.cleaner], timeout=DEADLINE)
+    assert room_of(app, path) is None
+
+
+async def test_a_server_that_stops_saves_what_could_not_be_saved_before(
+    bench: DocumentBench, disk: Disk
+) -> None:
+    path = await typed_on_a_full_disk(bench, disk)
+    disk.full = False
+    store: Any = bench.store
+    await store.close()
+    assert stored(bench, path) == ["a typed"]
+
+
+async def test_a_room_whose_file_was_deleted_is_not_kept_for_ever(
+    bench: DocumentBench, app: ServerApp, disk: Disk
+) -> None:
+    path = await typed_on_a_full_disk(bench, disk)
+    room, live = room_of(app, path), live_of(bench, path)
+    disk.full = False
+    await ensure_async(app.contents_manager.delete(path))
+    with pytest.raises(NotebookNotFound):
+        await live.save()
+    await asyncio.wait([room.cleaner], timeout=DEADLINE)
+    assert room.room_id not in server_of(app).rooms
+
+
+async def test_what_people_type_with_autosave_off_is_theirs_to_save(
+    bench: DocumentBench, app: ServerApp, disk: Disk
+) -> None:
+    document = await bench.open(notebook(code("a", "aaaa1111")))
+    await document.read()
+    room = room_of(app, document.path)
+    room.awareness.set_local_state({"autosave": False})
+    await bench.person.type(document.path, 0, " typed")
+    live = live_of(bench, document.path)
+    await live.save_in_time()
+    assert (live.unsaved, disk.attempts) == (False, 0)
+    disk.full = True
+    with pytest.raises(DiskFull):
+        await document.apply([Replace("aaaa1111", "mine")])
+    assert not live.unsaved, "the edit was taken back, and nothing else was to be saved"
+
+
+@dataclass
+class Notebook:
+    """A notebook on which people and agents work while its disk fills up."""
+
+    bench: DocumentBench
+    app: ServerApp
+    disk: Disk
+    document: Any
+    typed: list[str] = field(default_factory=list)
+
+    async def type(self) -> None:
+        await self.document.read()  # The room is one that a tool has used.
+        self.typed.append(f"<{len(self.typed)}>")
+        await self.bench.person.type(self.document.path, 1, self.typed[-1])
+
+    async def edit(self) -> None:
+        with raises_if(DiskFull, self.disk.full):
+            await self.document.apply([Replace("aaaa1111", f"mine{len(self.typed)}")])
+
+    async def run(self) -> None:
+        async with self.document.writing("aaaa1111") as writer:
+            await writer.start()
+            await writer.write([Append(stream("printed"))])
+            await writer.finish(1, save=False)
+
+    async def fill_or_free(self) -> None:
+        self.disk.full = not self.disk.full
+
+    async def save(self) -> None:
+        """As when a person presses Save."""
+        if room_of(self.app, self.document.path) is not None:
+            with raises_if(DiskFull, self.disk.full):
+                await self.bench.settle(self.document.path)
+
+    async def close_tab(self) -> None:
+        """Wait until the room has been cleaned, if it is to be."""
+        await self.document.read()
+        room = room_of(self.app, self.document.path)
+        if room is not None and room.cleaner is not None:
+            await asyncio.wait([room.cleaner], timeout=DEADLINE)
+
+
+def raises_if(error: type[Exception], expected: bool) -> Any:
+    return pytest.raises(error) if expected else nullcontext()
+
+
+@pytest.mark.parametrize("seed", range(16))
+async def test_nothing_is_lost_however_saves_fail_and_rooms_close(
+    bench: DocumentBench, app: ServerApp, disk: Disk, seed: int
+) -> None:
+    """People type, agents edit and run, the disk fills up, and rooms are cleaned, in any order."""
+    random = Random(seed)
+    document = await bench.open(notebook(code("a", "aaaa1111"), code("b", "bbbb2222")))
+    work = Notebook(bench, app, disk, document)
+    actions = [work.type, work.edit, work.run, work.save, work.fill_or_free, work.close_tab]
+    for action in random.choices(actions, [3, 1, 1, 2, 3, 2], k=14):
+        await action()
+    disk.full = False
+    text = "b" + "".join(work.typed)
+    await stored_within_deadline(bench, disk, document.path, text)
+    await work.close_tab()
+    assert stored(bench, document.path)[1] == text
