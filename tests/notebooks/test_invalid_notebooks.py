@@ -21,7 +21,7 @@ from tk_ai_extension.model.celltext import render
 from tk_ai_extension.model.digest import digest
 from tk_ai_extension.model.errors import InvalidNotebook, UnsupportedFormat
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Insert, Replace
+from tk_ai_extension.model.operations import Insert, Replace, expecting
 from tk_ai_extension.model.outputs import Append, summarise
 from tk_ai_extension.notebooks.reading import read_notebook
 from tk_ai_extension.testing.document_bench import code, display, notebook, prose, stream
@@ -124,7 +124,8 @@ async def use(root: Path, data: bytes) -> None:
             return
         try:
             key = snapshot.cells[0].key
-            await document.apply([Replace(key, "new"), Insert(CellContent("markdown", "more"))])
+            edits = [Replace(key, "new"), Insert(CellContent("markdown", "more"))]
+            await document.apply(expecting(await document.read(), edits))
             if snapshot.cells[0].type == "code":
                 async with document.writing(key) as writer:
                     await writer.start()

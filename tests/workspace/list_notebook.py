@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, cell_keys
-from tk_ai_extension.model.operations import Change, Operation
+from tk_ai_extension.model.operations import Change, Operation, expecting
 from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.notebooks.transactions import EditTransaction
 
@@ -63,7 +63,7 @@ class ListNotebook:
     def apply(self, operations: Sequence[Operation]) -> list[Change]:
         """Applies a list of operations."""
         draft = self.draft()
-        draft.apply(operations)
+        draft.apply(expecting(self.snapshot(), operations))
         return self.take(draft)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from tk_ai_extension.model.errors import AmbiguousCell, CellNotFound
+from tk_ai_extension.model.errors import AmbiguousCell, CellNotFound, Conflict
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.names import Names, names_of
 
@@ -85,6 +85,11 @@ class Cell:
     def names(self) -> Names | None:
         """The names that the source defines and uses; None if it is not valid Python."""
         return names_of(self.source)
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the key is the cell's position, because the cell has no unique id."""
+        return self.key != self.id
 
     @property
     def first_line(self) -> str:
@@ -190,6 +195,27 @@ class Snapshot:
             if cell is not None:
                 return cell, match["version"]
         raise self._missing(address)
+
+    def cell(self, address: str | int) -> Cell:
+        """Return the cell at an address; see `find`. A version must be that of the cell.
+
+        Callers that compare the version themselves use `find`.
+
+        Raises:
+            CellNotFound, AmbiguousCell: See `find`.
+            Conflict: The cell has another source than the address says, or its number is another
+                cell's now.
+        """
+        found, version = self.find(address)
+        if version is None or found.hash.startswith(version):
+            return found
+        short = self.short_keys[found.key]
+        moved = f", or {short} is another cell now" if found.is_numbered else ""
+        raise Conflict(
+            f"`{address}`: the cell @{short} of {self.path} changed since that version{moved}.",
+            hint="Nothing was done. Its current source is below. Use its current address.",
+            cells=[{"cell": found.key, "address": self.address(found), "source": found.source}],
+        )
 
     def _find_plain(self, address: str | int) -> Cell | None:
         if isinstance(address, int):

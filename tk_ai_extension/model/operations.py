@@ -5,11 +5,15 @@ one. A cell is named by the key (`model.cells.Cell.key`) that it has before the 
 ``cell-N`` and an earlier operation shifts the cell. A cell that the list inserts is named by its id.
 An index refers to the result of the previous operations. ``expect`` is the hash of the source that the
 caller last read: if it does not match, the whole list fails with `Conflict` (compare-and-set).
+
+A cell without a unique id is known by its position only, and others may have inserted cells above it since.
+So an operation that names such a cell needs the hash of its source in ``expect`` (`expecting` sets it).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tk_ai_extension.model.cells import CellContent, CellType, Snapshot
@@ -21,13 +25,17 @@ class Insert:
     """Insert a cell at ``index`` (0 to the number of cells), or after or before the named cell.
 
     Without any of the three, the cell is appended. ``content.id`` is used if it is set and free;
-    otherwise a new id is generated (only in formats that have ids).
+    otherwise a new id is generated (only in formats that have ids). ``expect`` is the hash of the cell
+    ``after`` or ``before``, needed and compared if that has no unique id. With ``restores``, the cell
+    comes back with its id: if the id is taken, the whole list fails with `Conflict`.
     """
 
     content: CellContent
     index: int | None = None
     after: str | None = None
     before: str | None = None
+    expect: str | None = None
+    restores: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +61,50 @@ class Delete:
 class Move:
     """Move a cell to the index ``to``, counted after the move.
 
-    With ``after``, move it below the named cell, wherever that cell is then.
+    With ``after``, move it below the cell with this id, wherever that cell is then. ``expect`` is needed
+    and compared if the cell has no unique id.
     """
 
     cell: str
     to: int
     after: str | None = None
+    expect: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SetOutputs:
-    """Set the outputs and the count of a code cell; the defaults clear them."""
+    """Set the outputs and the count of a code cell; the defaults clear them.
+
+    ``expect`` is needed and compared if the cell has no unique id.
+    """
 
     cell: str
     outputs: tuple[Json, ...] = ()
     execution_count: int | None = None
+    expect: str | None = None
 
 
 Operation = Insert | Replace | Delete | Move | SetOutputs
+
+
+def expecting(snapshot: Snapshot, operations: Iterable[Operation]) -> list[Operation]:
+    """Return operations with the hash of each cell that they name and that has no unique id.
+
+    Args:
+        snapshot: The notebook for which the operations were planned.
+        operations: The operations; an ``expect`` that is set stays.
+    """
+    found: list[Operation] = []
+    for operation in operations:
+        key = (
+            operation.after or operation.before if isinstance(operation, Insert) else operation.cell
+        )
+        cell = snapshot.by_key.get(key or "")
+        if cell is not None and cell.is_numbered and operation.expect is None:
+            operation = replace(operation, expect=cell.hash)  # noqa: PLW2901
+        found.append(operation)
+    return found
+
 
 Action = Literal["insert", "replace", "delete", "move", "outputs"]
 
@@ -89,6 +123,8 @@ class Change:
         index_before: Its index before the operation; None for an insert.
         previous: For a delete and a move, the key of the cell that was above it; None at the top or
             if unknown. Undo puts the cell below that one, wherever it is.
+        outputs_kept: Whether the outputs and the count are the same before and after, if ``before`` or
+            ``after`` was stored without its outputs; None if both have theirs.
     """
 
     action: Action
@@ -98,6 +134,15 @@ class Change:
     after: CellContent | None = None
     index_before: int | None = None
     previous: str | None = None
+    outputs_kept: bool | None = None
+
+    @property
+    def keeps_outputs(self) -> bool:
+        """Whether the change left the outputs and the count of an existing cell as they were."""
+        if self.before is None or self.after is None or self.outputs_kept is not None:
+            return bool(self.outputs_kept)
+        before, after = self.before, self.after
+        return (before.execution_count, before.outputs) == (after.execution_count, after.outputs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from tk_ai_extension.model.operations import (
     Operation,
     Replace,
     SetOutputs,
+    expecting,
 )
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.cellforms import new_cell_id
@@ -142,7 +143,7 @@ class EditTransaction:
         content = operation.content
         self._inserts += 1
         slot = -self._inserts
-        cell_id = self._id_for(content)
+        cell_id = self._id_for(content, restores=operation.restores)
         code = content.type == "code"
         content = replace(
             content,
@@ -160,9 +161,9 @@ class EditTransaction:
         if sum(place is not None for place in given) > 1:
             raise InvalidArguments("Give only one of index, after and before for a new cell.")
         if operation.after is not None:
-            return self.order.index(self._slot(operation.after)) + 1
+            return self.order.index(self._named(operation.after, operation.expect)) + 1
         if operation.before is not None:
-            return self.order.index(self._slot(operation.before))
+            return self.order.index(self._named(operation.before, operation.expect))
         if operation.index is None:
             return len(self.order)
         if not 0 <= operation.index <= len(self.order):
@@ -171,7 +172,7 @@ class EditTransaction:
             )
         return operation.index
 
-    def _id_for(self, content: CellContent) -> str | None:
+    def _id_for(self, content: CellContent, *, restores: bool) -> str | None:
         if not cellforms.has_ids(self._snapshot.nbformat):
             return None
         # The id of a cell that an earlier operation deleted is free again.
@@ -179,6 +180,15 @@ class EditTransaction:
         taken = {cells[slot].id if slot >= 0 else self.contents[slot].id for slot in self.order}
         if content.id and content.id not in taken:
             return content.id
+        if restores and content.id:
+            address = self._snapshot.by_key.get(content.id)
+            self._conflicts.append(
+                {
+                    "cell": content.id,
+                    "address": content.id if address is None else self._snapshot.address(address),
+                    "source": None if address is None else address.source,
+                }
+            )
         while (fresh := new_cell_id()) in taken:
             pass
         return fresh
@@ -200,8 +210,8 @@ class EditTransaction:
         self._record("delete", EditStep("delete", slot, index, before=before), previous)
 
     def _move(self, operation: Move) -> None:
-        slot = self._slot(operation.cell)
-        below = None if operation.after is None else self._slot(operation.after)
+        slot = self._named(operation.cell, operation.expect)
+        below = None if operation.after is None else self._named(operation.after, None)
         if below is None and not 0 <= operation.to < len(self.order):
             raise InvalidArguments(
                 f"The index {operation.to} is out of range: use 0 to {len(self.order) - 1}."
@@ -216,7 +226,7 @@ class EditTransaction:
         self._record("move", step, previous)
 
     def _set_outputs(self, operation: SetOutputs) -> None:
-        slot = self._slot(operation.cell)
+        slot = self._named(operation.cell, operation.expect)
         before = self._content(slot)
         if before.type != "code":
             raise InvalidArguments(
@@ -257,14 +267,29 @@ class EditTransaction:
     def _content(self, slot: int) -> CellContent:
         return self.contents[slot] if slot in self.contents else self._load(slot)
 
+    def _named(self, key: str, expect: str | None) -> int:
+        """Return a cell's slot; compare the hash of one that has no unique id, as `_expected` does."""
+        slot = self._slot(key)
+        if slot >= 0 and self._snapshot.cells[slot].is_numbered:
+            self._expected(key, expect)
+        return slot
+
     def _expected(self, key: str, expect: str | None) -> tuple[int, CellContent]:
-        """Return a cell; record a conflict if neither its old nor its new source is as expected."""
+        """Return a cell; record a conflict if neither its old nor its new source is as expected.
+
+        Raises:
+            InvalidArguments: The cell has no unique id, and nothing is expected: it may be another.
+        """
         slot = self._slot(key)
         content = self._content(slot)
         seen = {source_hash(content.source)}
         if slot >= 0:
             cell = self._snapshot.cells[slot]
             seen.add(cell.hash)
+            if expect is None and cell.is_numbered:
+                raise InvalidArguments(
+                    f"`{key}` in {self._snapshot.path} has no id: give the hash of its source."
+                )
             if expect is not None and expect not in seen:
                 self._conflicts.append(
                     {"cell": key, "address": self._snapshot.address(cell), "source": cell.source}
@@ -277,15 +302,15 @@ def anchored(snapshot: Snapshot, operations: Sequence[Operation]) -> list[Operat
 
     Others may insert, move and delete cells between the planning of operations and their commit. An
     index may then mean another position; below the same cell is the intended one. A cell at the top
-    stays at index 0. If the format has no ids, cells are known only by their indexes, and the operations
-    are returned unchanged.
+    stays at index 0. If the format has no ids, cells are known only by their indexes: the positions stay,
+    and the operations get the hashes of the cells (`expecting`).
 
     Args:
         snapshot: The notebook for which the operations were planned.
         operations: In order, each index counted in the result of those before it.
     """
     if not cellforms.has_ids(snapshot.nbformat):
-        return list(operations)
+        return expecting(snapshot, operations)
     order = [cell.key for cell in snapshot.cells]
     # A cell whose id is not unique is also addressed by its index.
     named = {cell.key for cell in snapshot.cells if cell.key == cell.id}
@@ -297,21 +322,21 @@ def anchored(snapshot: Snapshot, operations: Sequence[Operation]) -> list[Operat
                 key = key or _id_of(f"{snapshot.revision} {len(found)} {content.source}", order)
                 order.insert(index, key)
                 named.add(key)
-                content = replace(content, id=key)
-                found.append(Insert(content, index=index))
+                operation = replace(operation, content=replace(content, id=key))  # noqa: PLW2901
                 if index and order[index - 1] in named:
-                    found[-1] = Insert(content, after=order[index - 1])
+                    operation = replace(operation, index=None, after=order[index - 1])  # noqa: PLW2901
+                found.append(operation)
             case Move(cell, to):
                 order.remove(cell)
                 order.insert(to, cell)
                 below = order[to - 1] if to else None
-                found.append(Move(cell, to, after=below if below in named else None))
+                found.append(replace(operation, after=below if below in named else None))
             case Delete(cell):
                 order.remove(cell)
                 found.append(operation)
             case _:
                 found.append(operation)
-    return found
+    return expecting(snapshot, found)
 
 
 def _id_of(seed: str, taken: Sequence[str]) -> str:

@@ -18,7 +18,15 @@ from tk_ai_extension.model.errors import (
     UnsupportedFormat,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Delete, Insert, Move, Operation, Replace, SetOutputs
+from tk_ai_extension.model.operations import (
+    Delete,
+    Insert,
+    Move,
+    Operation,
+    Replace,
+    SetOutputs,
+    expecting,
+)
 from tk_ai_extension.notebooks.cellforms import empty_notebook
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,
@@ -149,9 +157,10 @@ class ReadingConformance:
             ("cell-0", None),
             ("cell-1", None),
         ]
-        applied = await document.apply(
-            [Insert(CellContent("code", "new"), index=0), Replace("cell-0", "changed")]
-        )
+        operations = [Insert(CellContent("code", "new"), index=0), Replace("cell-0", "changed")]
+        with pytest.raises(InvalidArguments, match="no id"):
+            await document.apply(operations)
+        applied = await document.apply(expecting(snapshot, operations))
         assert sources(applied.snapshot.cells) == ["new", "changed", "b"]
         assert [change.cell for change in applied.changes] == ["cell-0", "cell-1"]
         stored = await bench.on_disk(document)

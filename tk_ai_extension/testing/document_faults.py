@@ -14,7 +14,7 @@ import pytest
 
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import DiskFull, InvalidNotebook, ReadOnly, ToolError
-from tk_ai_extension.model.operations import Insert, Replace
+from tk_ai_extension.model.operations import Insert, Replace, expecting
 from tk_ai_extension.testing.document_bench import (
     DocumentBench,
     code,
@@ -118,7 +118,8 @@ class FaultConformance:
             assert [cell.key for cell in snapshot.cells] == ["cell-0", "cell-1", "once1234"]
             assert any("twice" in warning for warning in snapshot.warnings)
         keys = [cell.key for cell in snapshot.cells]
-        await document.apply([Replace(keys[1], "new b"), Replace(keys[2], "new c")])
+        edits = [Replace(keys[1], "new b"), Replace(keys[2], "new c")]
+        await document.apply(expecting(snapshot, edits))
         assert sources((await document.read()).cells) == ["a", "new b", "new c"]
 
     @pytest.mark.proves("fault:read-only", "doc:atomic-write")

@@ -20,6 +20,7 @@ def select(snapshot: Snapshot, ranges: str) -> list[Cell]:
     Raises:
         InvalidArguments: A part is empty or ambiguous.
         CellNotFound: A part selects no cell.
+        Conflict: A versioned address is not that of the cell's source.
     """
     chosen: dict[int, Cell] = {}
     for part in parts_of(ranges):
@@ -31,7 +32,7 @@ def select(snapshot: Snapshot, ranges: str) -> list[Cell]:
 def _part(snapshot: Snapshot, part: str) -> Sequence[Cell]:
     span = None if part in snapshot.by_key else parse_span(part)
     if span is None or span.is_single:
-        return [snapshot.find(part)[0]]
+        return [snapshot.cell(part)]
     first, last = span.positions(len(snapshot.cells))
     if not 0 <= first <= last < len(snapshot.cells):
         raise CellNotFound(
@@ -54,6 +55,7 @@ def insertion(
         InvalidArguments: More than one position is given, or the index is out of range (0 to the
             number of cells).
         CellNotFound: ``after`` or ``before`` names no cell.
+        Conflict: It is a versioned address, and not that of the cell's source.
     """
     if sum(position is not None for position in (index, after, before)) > 1:
         raise InvalidArguments("Give only one of `index`, `after` and `before`.")
@@ -67,9 +69,9 @@ def insertion(
         # Others may add cells before the insertion: -1 is the end at that time.
         return Insert(content) if index == -1 else Insert(content, index=at)
     if after is not None:
-        return Insert(content, after=snapshot.find(after)[0].key)
+        return Insert(content, after=snapshot.cell(after).key)
     if before is not None:
-        return Insert(content, before=snapshot.find(before)[0].key)
+        return Insert(content, before=snapshot.cell(before).key)
     return Insert(content)
 
 

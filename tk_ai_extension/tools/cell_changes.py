@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.model.operations import Change, Operation
+from tk_ai_extension.model.operations import Change, Operation, expecting
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import CellKind
@@ -109,7 +109,7 @@ def plan_edit(
         InvalidArguments: A source is too long or has invalid characters.
     """
     editing.check_sources(context.workspace, operations)
-    return Edit(document, snapshot, operations, run, wait, timeout)
+    return Edit(document, snapshot, tuple(expecting(snapshot, operations)), run, wait, timeout)
 
 
 async def apply_edit(context: ToolContext, edit: Edit, tool: str) -> CellsChanged:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, InvalidNotebook
-from tk_ai_extension.model.operations import Operation, SetOutputs
+from tk_ai_extension.model.operations import Operation, SetOutputs, expecting
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument
@@ -127,6 +127,7 @@ async def _prepared(context: ToolContext, plan: NotebookRunPlan, tool: str) -> S
         operations.append(injection(snapshot, plan.parameters))
     if not operations:
         return snapshot
+    operations = expecting(snapshot, operations)
     if plan.output is not None:
         # A new file: there is nothing to undo.
         return (await document.apply(operations)).snapshot

@@ -238,7 +238,7 @@ async def _update(session: Session, report: VerificationRun) -> None:
         count = execution.execution_count
         outputs = _counted(execution.outputs if is_new else stored, count)
         if outputs != stored or count != present.execution_count:
-            operations.append(SetOutputs(cell.cell, outputs, count))
+            operations.append(SetOutputs(cell.cell, outputs, count, present.hash))
     await editing.apply(workspace, session.caller, document, operations, tool="nb verify")
 
 

@@ -166,20 +166,21 @@ def _operation(
             return Insert(content, index=len(snapshot.cells))
         if cell_id is None:
             return Insert(content, index=0)
-        return Insert(content, after=_find(snapshot, cell_id)[0].key)
+        return Insert(content, after=(_with_id(snapshot, cell_id) or snapshot.cell(cell_id)).key)
     if cell_id is None:
         raise InvalidArguments(f"{edit_mode} needs `cell_id`.")
-    cell, version = _find(snapshot, cell_id)
+    literal = _with_id(snapshot, cell_id)
+    cell, version = snapshot.find(cell_id) if literal is None else (literal, None)
     expect = editing.expected_hash(context.workspace, context.caller, snapshot, cell, version)
     if edit_mode == "delete":
         return Delete(cell.key, expect)
     return Replace(cell.key, source, cell_type, expect=expect)
 
 
-def _find(snapshot: Snapshot, cell_id: str) -> tuple[Cell, str | None]:
-    """Return the cell with exactly this id, else the one that the address names (`Snapshot.find`)."""
+def _with_id(snapshot: Snapshot, cell_id: str) -> Cell | None:
+    """Return the cell with exactly this id, which comes before one that the address names."""
     literal = [cell for cell in snapshot.cells if cell.id == cell_id]
-    return (literal[0], None) if len(literal) == 1 else snapshot.find(cell_id)
+    return literal[0] if len(literal) == 1 else None
 
 
 def _is_end(snapshot: Snapshot, cell_id: str) -> bool:

@@ -208,11 +208,12 @@ def _plan(
         return insertion(
             snapshot, content, index=operation.index, after=operation.after, before=operation.before
         )
-    cell, version = snapshot.find(need("cell"))
+    address = need("cell")
     if operation.action == "move":
         if operation.to is None:
             raise InvalidArguments(f"Operation {number} (move) needs `to`.")
-        return Move(cell.key, position(snapshot, operation.to))
+        return Move(snapshot.cell(address).key, position(snapshot, operation.to))
+    cell, version = snapshot.find(address)
     expect = editing.expected_hash(context.workspace, context.caller, snapshot, cell, version)
     match operation.action:
         case "overwrite":

@@ -124,6 +124,5 @@ async def move_cell(
     """Move a cell; `to` is its new index."""
     document = await context.workspace.open(context.caller, notebook, tool="move_cell")
     snapshot = await document.read()
-    found, _ = snapshot.find(cell)
-    operation = Move(found.key, position(snapshot, to))
+    operation = Move(snapshot.cell(cell).key, position(snapshot, to))
     return plan_edit(context, document, snapshot, operation)

@@ -38,7 +38,7 @@ async def execute_cell(
     """Run a cell. Saves its outputs in the notebook and returns them."""
     document = await _document(context, notebook, "execute_cell")
     snapshot = await document.read()
-    found, _ = snapshot.find(cell)
+    found = snapshot.cell(cell)
     if found.type != "code":
         raise InvalidArguments(f"Cell @{found.key} is {found.type}; only code cells run.")
     return RunPlan(document, snapshot, (found,), wait=wait, timeout=timeout)
