@@ -20,7 +20,10 @@ from tk_ai_extension.model.operations import (
     Operation,
     Replace,
     SetOutputs,
+    expecting,
 )
+from tk_ai_extension.workspace import change_encoding
+from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.undo_plan import inverse_operations, plan_undo
 
@@ -329,7 +332,7 @@ def edits(data: st.DataObject, notebook: ListNotebook, most: int) -> list[Journa
         draft = notebook.draft()
         for _ in range(data.draw(st.integers(1, 3))):
             cells = zip(names(notebook, draft), contents(notebook, draft), strict=True)
-            draft.apply([edit(data, list(cells))])
+            draft.apply(expecting(notebook.snapshot(), [edit(data, list(cells))]))
         entries.append(entry(number + 1, notebook.take(draft)))
     return entries
 
@@ -390,3 +393,43 @@ def test_later_changes_of_others_are_never_lost(
             }
             kept = by_id.get(cell.id)
             assert (kept is not None and kept.source == cell.source) or cell.source in ours
+
+
+PLACES = st.integers(0, 2)
+LARGE = ({"output_type": "stream", "name": "stdout", "text": "large\n" * 20},)
+
+
+@given(data=st.data())
+def test_outputs_that_the_edits_kept_are_kept_by_undo_too_however_large(
+    data: st.DataObject,
+) -> None:
+    """The journal stores no large outputs; a cell may also have run since."""
+    outputs = st.sampled_from([LARGE, PRINTED, ()])
+    ids = [f"id-{number}" for number in range(3)]
+    notebook = ListNotebook(
+        [CellContent("code", "x", cell_id, {}, 5, data.draw(outputs)) for cell_id in ids]
+    )
+    entries: list[JournalEntry] = []
+    cleared: set[str] = set()
+    for number, key in enumerate(data.draw(st.lists(st.sampled_from(ids), max_size=6))):
+        keep = data.draw(st.sampled_from([True, True, False]))
+        made = notebook.apply(
+            [Replace(key, data.draw(SOURCES), keep_outputs=keep), Move(key, data.draw(PLACES))]
+        )
+        cleared |= set() if keep else {key}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(change_encoding, "MAX_OUTPUTS", 100)
+            text, note = encode_changes(made)
+        entries.insert(0, entry(number + 1, decode_changes(text), note))
+    for key in data.draw(st.lists(st.sampled_from(ids), unique=True)):
+        notebook.apply([SetOutputs(key, data.draw(outputs), 9)])
+    now = {cell.id: cell for cell in notebook.cells}
+    undone = plan_undo(entries, notebook.snapshot())
+    notebook.apply(undone.operations)
+    assert [cell.id for cell in notebook.cells] == ids
+    for cell in notebook.cells:
+        assert cell.source == "x"
+        if cell.id not in cleared:
+            assert cell == replace(now[cell.id], source="x")
+    named = {word for note in undone.left for word in note.split() if word.startswith("@")}
+    assert {name.strip(",.@") for name in named} <= cleared, "only what was lost is reported"

@@ -28,10 +28,14 @@ def encode_changes(changes: Sequence[Change]) -> tuple[str, str]:
             "previous": change.previous,
         }
         for name, content in (("before", change.before), ("after", change.after)):
-            kept = _bounded(content)
-            if kept is not content:
-                left_out[change.cell] = None
-            item[name] = None if kept is None else _content(kept)
+            stored = _bounded(content)
+            if stored is not content:
+                item["outputs_kept"] = change.keeps_outputs
+            item[name] = None if stored is None else _content(stored)
+        if change.outputs_kept is not None:  # It was stored without the outputs before.
+            item["outputs_kept"] = change.outputs_kept
+        elif item.get("outputs_kept") is False:
+            left_out[change.cell] = None
         items.append(item)
     note = ""
     if left_out:

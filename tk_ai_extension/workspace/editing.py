@@ -219,6 +219,52 @@ async def create(
     return JournaledEdit(snapshot, changes, entry)
 
 
+async def undo(
+    workspace: Workspace,
+    caller: Caller,
+    document: NotebookDocument,
+    operations: Sequence[Operation],
+    entries: Sequence[int],
+    *,
+    tool: str,
+    summary: str,
+    left: Mapping[int, Sequence[Change]] | None = None,
+) -> JournaledEdit:
+    """Apply operations that undo journal entries, and record what they have undone.
+
+    The entries are claimed first: of several undos of one entry at once, one is applied.
+
+    Args:
+        workspace: The workspace.
+        caller: The caller.
+        document: The notebook.
+        operations: The operations, in order.
+        entries: The entries that are undone completely.
+        tool: The tool's name.
+        summary: The summary for the history.
+        left: The remaining changes of entries that are undone in part.
+
+    Raises:
+        Conflict: An entry was undone meanwhile, or a cell has changed.
+        ToolError: The document refused the operations. Nothing was changed.
+    """
+    claimed = [*entries, *(left or {})]
+    if not await workspace.journal.claim(claimed):
+        raise Conflict(
+            f"A change in {document.path} was undone meanwhile.",
+            hint="Nothing was changed. See notebook_history, then try again.",
+        )
+    try:
+        applied = await apply(
+            workspace, caller, document, operations, tool=tool, summary=summary, kind="undo"
+        )
+    except BaseException:
+        await workspace.journal.release(claimed)
+        raise
+    await record_undo(workspace, caller, document.path, applied, entries, left=left)
+    return applied
+
+
 async def record_undo(
     workspace: Workspace,
     caller: Caller,

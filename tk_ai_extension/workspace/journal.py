@@ -7,6 +7,7 @@ not recorded: undo compares before it writes (see `workspace.undo_plan`).
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
@@ -197,6 +198,24 @@ class Journal:
             "The failure was not recorded in the journal.",
         )
 
+    async def claim(self, entry_ids: Sequence[int]) -> bool:
+        """Mark entries as undone before their undo is applied, all or none of them.
+
+        Returns:
+            Whether all could be undone; False if another undo has claimed or undone one.
+        """
+        wanted = {"ids": json.dumps(entry_ids), "count": len(entry_ids)}
+        return await self._database.run(
+            lambda db: db.execute(queries.CLAIM, wanted).rowcount == len(entry_ids)
+        )
+
+    async def release(self, entry_ids: Sequence[int]) -> None:
+        """Mark claimed entries as not undone."""
+        await self._database.run(
+            lambda db: db.execute(queries.RELEASE, (json.dumps(entry_ids),)),
+            "The changes were not undone, but the history shows them so.",
+        )
+
     async def undone(self, entry_ids: Sequence[int], by: int) -> None:
         """Record that another entry has undone these entries."""
         await self._database.run(
@@ -208,10 +227,15 @@ class Journal:
         )
 
     async def partly_undone(self, left: Mapping[int, Sequence[Change]]) -> None:
-        """Record the remaining changes of entries that were undone in part."""
+        """Record the remaining changes of entries that were undone in part, and release them."""
         rows = [(encode_changes(changes)[0], entry_id) for entry_id, changes in left.items()]
+
+        def update(db: sqlite3.Connection) -> None:
+            db.executemany("UPDATE changes SET data = ? WHERE entry = ?", rows)
+            db.execute(queries.RELEASE, (json.dumps(list(left)),))
+
         await self._database.run(
-            lambda db: db.executemany("UPDATE changes SET data = ? WHERE entry = ?", rows),
+            update,
             "The changes were undone, but the journal could not be updated.",
         )
 

@@ -100,6 +100,20 @@ WHERE user = :user AND caller_key = :key AND kind = 'change' AND state = 'done'
 ORDER BY id DESC LIMIT :limit
 """
 
+# One statement: two undos at once, also of two servers, never both claim an entry.
+CLAIM = """
+UPDATE entries SET state = 'undone'
+WHERE id IN (SELECT value FROM json_each(:ids)) AND :count = (
+    SELECT count(*) FROM entries
+    WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'done'
+)
+"""
+
+RELEASE = """
+UPDATE entries SET state = 'done'
+WHERE id IN (SELECT value FROM json_each(?)) AND state = 'undone' AND undone_by IS NULL
+"""
+
 STANDING = """
 SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data
 FROM entries JOIN changes ON entry = id

@@ -93,12 +93,11 @@ async def _undo_in_notebook(
     count = len(undo.entries)
     summary = f"undid {count} change{'' if count == 1 else 's'} {of}".rstrip()
     operations = anchored(snapshot, undo.operations)
-    applied = await editing.apply(
-        workspace, caller, document, operations, tool="undo", summary=summary, kind="undo"
-    )
     # An entry that was undone in part stays open, so that its other cells can be undone later.
     whole = [one for one in undo.entries if one not in others]
     left = {one: others[one] for one in undo.entries if one in others}
-    await editing.record_undo(workspace, caller, path, applied, whole, left=left)
+    applied = await editing.undo(
+        workspace, caller, document, operations, whole, tool="undo", summary=summary, left=left
+    )
     changed = dict.fromkeys(change.cell for change in applied.changes)
     return TakenBack(path, tuple(changed), undo.left, undo.stayed)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
 from tk_ai_extension.model.merging import longest_increasing
@@ -87,6 +87,7 @@ class _Row:
         outputs: The number of its outputs in the model.
         count: Its execution count in the model.
         content: Its new content; None while it is unchanged.
+        sets_outputs: Whether ``content`` has the outputs to restore; otherwise the cell keeps its own.
         whole: Whether fields change that operations cannot set (metadata, attachments). Then the
             cell is deleted and inserted again with its id.
     """
@@ -98,16 +99,22 @@ class _Row:
     outputs: int
     count: int | None
     content: CellContent | None = None
+    sets_outputs: bool = False
     whole: bool = False
 
     @classmethod
     def of(cls, cell: Cell) -> _Row:
         return cls(cell, cell.id, cell.type, cell.hash, cell.outputs.count, cell.execution_count)
 
-    def become(self, content: CellContent) -> None:
+    def become(self, content: CellContent, *, keep_outputs: bool = False) -> None:
+        if not keep_outputs:
+            self.sets_outputs = True
+            self.outputs, self.count = len(content.outputs), content.execution_count
+        elif self.content is not None:
+            mine = self.content
+            content = replace(content, outputs=mine.outputs, execution_count=mine.execution_count)
         self.content = content
         self.type, self.hash = content.type, source_hash(content.source)
-        self.outputs, self.count = len(content.outputs), content.execution_count
 
 
 class _Target:
@@ -153,7 +160,7 @@ class _Target:
         ]
         for row in self._rows:
             if row.cell is not None and row.content is not None and not row.whole:
-                operations += _edits(row.cell, row.content)
+                operations += _edits(row.cell, row.content, sets_outputs=row.sets_outputs)
         return operations + self._arrange([row for row in self._start if row not in deleted])
 
     def _arrange(self, order: list[_Row]) -> list[Operation]:
@@ -169,7 +176,8 @@ class _Target:
         for row in self._rows:
             if row not in positions:
                 assert row.content is not None
-                operations.append(Insert(row.content, index=at))
+                restores = self._has_ids and row.content.id is not None
+                operations.append(Insert(row.content, index=at, restores=restores))
                 order.insert(at, row)
             elif positions[row] in staying:
                 at = order.index(row, at)
@@ -205,7 +213,8 @@ class _Target:
             row.whole |= before.metadata != after.metadata or before.extra != after.extra
         elif (row.outputs, row.count) != (len(after.outputs), after.execution_count):
             return "it ran since"
-        row.become(before)
+        # Undo restores only what the change altered: other outputs may be of a later run.
+        row.become(before, keep_outputs=change.keeps_outputs)
         return None
 
     def _undo_delete(self, change: Change) -> str | None:
@@ -246,13 +255,15 @@ class _Target:
         return rows[0] if len(rows) == 1 else None
 
 
-def _edits(cell: Cell, content: CellContent) -> list[Operation]:
-    """Return the operations that set a cell's type, source and outputs."""
+def _edits(cell: Cell, content: CellContent, *, sets_outputs: bool) -> list[Operation]:
+    """Return the operations that set a cell's type, source and, if ``sets_outputs``, outputs."""
     operations: list[Operation] = []
     if cell.hash != source_hash(content.source) or cell.type != content.type:
-        operations.append(Replace(cell.key, content.source, type=content.type, expect=cell.hash))
+        operations.append(
+            Replace(cell.key, content.source, content.type, not sets_outputs, expect=cell.hash)
+        )
     has_outputs = bool(content.outputs) or content.execution_count is not None
-    if content.type == "code" and (has_outputs or not operations):
+    if sets_outputs and content.type == "code" and (has_outputs or not operations):
         operations.append(SetOutputs(cell.key, content.outputs, content.execution_count))
     return operations
 

@@ -359,6 +359,6 @@ _KINDS = {
     "undo": 7,
     "write": 5,
 }
-_BESIDE = {"insert": 10, "insert_and_execute": 10, "move": 4, "execute": 6, "clear": 2}
+_BESIDE = {"insert": 10, "insert_and_execute": 10, "move": 4, "execute": 6, "clear": 2, "undo": 2}
 _GROWING = frozenset(("insert", "insert_and_execute", "write"))
 _SHRINKING = frozenset(("delete", "undo"))

@@ -69,17 +69,15 @@ class _UndoEdit(Edit):
 async def _undo(context: ToolContext, plan: _UndoEdit, tool: str) -> Undone:
     """Apply the edit and mark the entries as undone."""
     workspace, count = context.workspace, len(plan.entries)
-    applied = await editing.apply(
+    applied = await editing.undo(
         workspace,
         context.caller,
         plan.document,
         plan.operations,
+        [entry.id for entry in plan.entries],
         tool=tool,
         summary=f"undid {count} change{'' if count == 1 else 's'}",
-        kind="undo",
     )
-    entries = [entry.id for entry in plan.entries]
-    await editing.record_undo(workspace, context.caller, plan.document.path, applied, entries)
     return Undone(
         notebook=plan.document.path,
         undone=[entry.summary for entry in plan.entries],
