@@ -26,6 +26,10 @@ export default defineConfig(
     files: ['src/**'],
     ignores: ['src/lab/**', 'src/testing/**', '**/*.spec.ts*'],
     rules: {
+      'no-restricted-properties': [
+        'error',
+        { property: 'updateSource', message: 'It may split a surrogate pair: use editSource.' }
+      ],
       'no-restricted-syntax': [
         'error',
         ...[

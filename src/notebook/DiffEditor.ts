@@ -9,6 +9,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { MAX_DRAWN } from '../common/Lines';
 import { fitted, readOnly, showMerge } from '../common/mergeView';
+import { editSource } from '../common/sourceEdit';
 import { visible } from '../common/visible';
 import { originalSource } from './originalSource';
 import type { IMark } from './marks';
@@ -91,7 +92,7 @@ export function showDiff(
     shared.transact(() =>
       changes.iterChanges((from, to, _from, _to, inserted) => {
         const text = inserted.toString();
-        shared.updateSource(from + moved, to + moved, text);
+        editSource(shared, { start: from + moved, end: to + moved, text });
         moved += text.length - (to - from);
       })
     );

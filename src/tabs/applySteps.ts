@@ -3,6 +3,7 @@
 import type { ISharedCell, ISharedNotebook, YCodeCell } from '@jupyter/ydoc';
 import type { PartialJSONObject } from '@lumino/coreutils';
 
+import { editSource } from '../common/sourceEdit';
 import { distrust, replaceOutputs } from './outputs';
 import type { Step } from './protocol';
 import { Refusal } from './protocol';
@@ -50,7 +51,7 @@ function applyStep(notebook: ISharedNotebook, cells: ISharedCell[], step: Step):
       break;
     case 'set':
       for (const edit of step.source ?? []) {
-        cell.updateSource(edit.start, edit.end, edit.text);
+        editSource(cell, edit);
       }
       if (step.metadata !== undefined) {
         setMetadata(cell, step.metadata);

@@ -1,7 +1,10 @@
+import { YNotebook } from '@jupyter/ydoc';
 import type * as nbformat from '@jupyterlab/nbformat';
 
+import { applySteps } from './applySteps';
 import { unmovedIds, diffSteps } from './notebookDiff';
 import { code } from '../testing/notebooks';
+import { expectWhole, TEXTS } from '../testing/texts';
 
 const output: nbformat.IOutput = { output_type: 'stream', name: 'stdout', text: '1' };
 
@@ -16,6 +19,20 @@ describe('diffSteps', () => {
     expect(diffSteps([code('a', 'x = old + 1')], [code('a', 'x = new + 1')])).toEqual([
       { do: 'set', id: 'a', source: [{ start: 4, end: 7, text: 'new' }] }
     ]);
+  });
+
+  it('gives an open notebook the sources of its file, with no half of a character', () => {
+    jest.spyOn(console, 'warn').mockReturnValue();
+    for (const old of TEXTS) {
+      const open = new YNotebook();
+      const cell = open.addCell({ id: 'a', cell_type: 'code' });
+      for (const now of TEXTS) {
+        cell.setSource(old);
+        applySteps(open, diffSteps([code('a', old)], [code('a', now)]) ?? []);
+        expect(cell.source).toBe(now);
+        expectWhole(cell.source);
+      }
+    }
   });
 
   it('takes a letter that stands twice for one', () => {

@@ -2,8 +2,9 @@
 
 import type * as nbformat from '@jupyterlab/nbformat';
 
+import { textEdit } from '../common/sourceEdit';
 import { byId, isSame, normal } from './cells';
-import type { ISourceEdit, Step } from './protocol';
+import type { Step } from './protocol';
 
 /**
  * Return the steps from the present cells to the wanted ones. Equal cells are not touched.
@@ -42,11 +43,10 @@ function change(id: string, old: nbformat.ICell, cell: nbformat.ICell): Step | n
   if (old.cell_type !== cell.cell_type || !isSame(was['attachments'], is['attachments'])) {
     return { do: 'replace', id, cell };
   }
-  const source = edits(was.source, is.source);
   const step: Step = {
     do: 'set',
     id,
-    ...(source.length > 0 && { source }),
+    ...(was.source !== is.source && { source: [textEdit(was.source, is.source)] }),
     ...(!isSame(was.metadata, is.metadata) && { metadata: is.metadata }),
     ...(!isSame(was.outputs, is.outputs) && { outputs: is.outputs ?? [] }),
     ...(was.execution_count !== is.execution_count && {
@@ -54,23 +54,6 @@ function change(id: string, old: nbformat.ICell, cell: nbformat.ICell): Step | n
     })
   };
   return Object.keys(step).length > 2 ? step : null;
-}
-
-/** Return the one edit between the common prefix and suffix. */
-function edits(old: string, now: string): ISourceEdit[] {
-  if (old === now) {
-    return [];
-  }
-  const shorter = Math.min(old.length, now.length);
-  let start = 0;
-  while (start < shorter && old[start] === now[start]) {
-    start++;
-  }
-  let end = 0;
-  while (end < shorter - start && old[old.length - 1 - end] === now[now.length - 1 - end]) {
-    end++;
-  }
-  return [{ start, end: old.length - end, text: now.slice(start, now.length - end) }];
 }
 
 /** A sequence of ids that are not moved, by the place of its last one. */

@@ -3,6 +3,8 @@
 import type * as nbformat from '@jupyterlab/nbformat';
 import type { PartialJSONObject } from '@lumino/coreutils';
 
+import type { ITextEdit } from '../common/sourceEdit';
+
 /** An open notebook as the page reports it. */
 export interface ITabInfo {
   /** The page's id for it, which changes with a reload. */
@@ -10,13 +12,6 @@ export interface ITabInfo {
   path: string;
   dirty: boolean;
   focused: boolean;
-}
-
-/** An edit of a source. Offsets are those before the edit; edits are sorted from the end. */
-export interface ISourceEdit {
-  start: number;
-  end: number;
-  text: string;
 }
 
 /** One step of a change. Indexes are those after the steps before. */
@@ -28,7 +23,8 @@ export type Step =
   | {
       do: 'set';
       id: string;
-      source?: ISourceEdit[];
+      /** Edits, sorted from the end: offsets are those before all of them. */
+      source?: ITextEdit[];
       metadata?: PartialJSONObject;
       outputs?: nbformat.IOutput[];
       execution_count?: number | null;
