@@ -21,6 +21,8 @@ import { firstEvent } from './sse';
 /** The body of a request that sends a message. */
 export interface IMessage {
   message: string;
+  /** An id of it. Sent again under the same id, it begins no second turn. */
+  id?: string;
   chat?: string;
   notebook?: string;
   active_cell?: string;

@@ -130,6 +130,24 @@ describe('a chat', () => {
     expect(chat.state.problem).toBeNull();
   });
 
+  it('sends a message again under the same id, and another one under its own', async () => {
+    const ids: (string | undefined)[] = [];
+    let cut = true;
+    const send = (message: IMessage): Promise<{ chat: string; turn: string }> => {
+      ids.push(message.id);
+      return cut ? Promise.reject(CUT) : Promise.resolve({ chat: 'c', turn: 't' });
+    };
+    const chat = chatOf({ ...ROUTES, send });
+    await chat.send({ message: 'Hello' });
+    await chat.send({ message: 'Hello' });
+    await chat.send({ message: 'Hello!' });
+    cut = false;
+    await chat.send({ message: 'Hello!' });
+    await chat.send({ message: 'Hello!' });
+    expect(ids.map(each => ids.indexOf(each))).toEqual([0, 0, 2, 2, 4]);
+    expect(ids).not.toContain(undefined);
+  });
+
   it('comes back after the server has failed', async () => {
     const events = happens('message', 'began', 'done');
     plays([...events.slice(0, 2), { code: 'busy' }], events.slice(2));
@@ -199,8 +217,8 @@ describe('a chat', () => {
     plays(happens('message', 'done'));
     const chat = chatOf({ ...ROUTES, send });
     const both = Promise.all([chat.send({ message: 'One' }), chat.send({ message: 'Two' })]);
-    await Promise.resolve();
-    expect(sent).toEqual([{ message: 'One' }]);
+    await waited();
+    expect(sent).toMatchObject([{ message: 'One' }]);
     answers.shift()?.();
     await until(() => chat.id !== null);
     while (sent.length < 2) {
@@ -208,7 +226,7 @@ describe('a chat', () => {
     }
     answers.shift()?.();
     expect(await both).toEqual([true, true]);
-    expect(sent[1]).toEqual({ message: 'Two', chat: 'c' });
+    expect(sent[1]).toMatchObject({ message: 'Two', chat: 'c' });
   });
 
   it('sends on after a message that did not get through', async () => {

@@ -1,3 +1,4 @@
+import { UUID } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
@@ -107,9 +108,14 @@ export class ChatModel {
    *
    * Messages are sent one after the other, so that they stay in order and the second one of a new
    * chat has the chat's id.
+   *
+   * @param message - The message; null if it is not to be sent after all.
    */
-  async send(message: IMessage): Promise<boolean> {
-    const sending = this._sending.then(() => this._send(message));
+  async send(message: IMessage | Promise<IMessage | null>): Promise<boolean> {
+    const sending = this._sending.then(async () => {
+      const whole = await message;
+      return whole !== null && this._send(whole);
+    });
     this._sends++;
     this._sending = sending
       .catch(() => undefined)
@@ -207,7 +213,12 @@ export class ChatModel {
     try {
       const { id } = this;
       const sent = id === null ? message : { ...message, chat: id };
-      const { chat, turn } = await this._api.send(sent);
+      // Without a response, the server may have it all the same: the id is that of the same message.
+      const text = JSON.stringify(sent);
+      const key = this._unanswered.get(text) ?? UUID.uuid4();
+      this._unanswered.set(text, key);
+      const { chat, turn } = await this._api.send({ ...sent, id: key });
+      this._unanswered.delete(text);
       this._id = chat;
       this._set({ id: chat });
       this._expected = turn;
@@ -334,6 +345,8 @@ export class ChatModel {
   // Events have the names of attachments, but not their content.
   private readonly _sent = new Map<string, IMessage>();
   private _expected: string | null = null;
+  /** The ids of the messages to which no response came. */
+  private readonly _unanswered = new Map<string, string>();
   private _following: IDisposable | null = null;
   private _reading: Promise<void> | null = null;
   private _sending: Promise<void> = Promise.resolve();
