@@ -7,6 +7,7 @@ import type { JSX, ReactNode } from 'react';
 
 import { ApiError } from '../api/client';
 import { leftNote } from '../changes/pending';
+import { Decisions } from '../common/Decisions';
 import type { NotebookActivity } from './activity';
 import { focusOn, goTo } from './cells';
 import type { IMark } from './marks';
@@ -86,22 +87,24 @@ export class ReviewItem extends ReactWidget {
         >
           {trans._n('%1 cell changed', '%1 cells changed', marks.length)}
         </Button>
-        <Button
-          title={trans.__('Keep all changes')}
-          panel={this._panel}
-          onClick={() => void this._activity.keep()}
-        >
-          {trans.__('Keep')}
-        </Button>
-        {yours.length > 0 && (
+        <Decisions>
           <Button
-            title={trans.__('Undo all changes by your agents')}
+            title={trans.__('Keep all changes')}
             panel={this._panel}
-            onClick={() => void this._undo(yours)}
+            onClick={() => void this._activity.keep()}
           >
-            {trans.__('Undo')}
+            {trans.__('Keep')}
           </Button>
-        )}
+          {yours.length > 0 && (
+            <Button
+              title={trans.__('Undo all changes by your agents')}
+              panel={this._panel}
+              onClick={() => void this._undo(yours)}
+            >
+              {trans.__('Undo')}
+            </Button>
+          )}
+        </Decisions>
       </span>
     );
   }

@@ -1,6 +1,5 @@
 import { checkIcon, closeIcon, ellipsesIcon, stopIcon } from '@jupyterlab/ui-components';
-import { memo } from 'react';
-import type { JSX } from 'react';
+import { type JSX, memo, Suspense } from 'react';
 
 import type { Picture } from '../api/events';
 import { say } from '../api/sentences';
@@ -15,19 +14,12 @@ import { Fold } from './Fold';
 import { JsonTree } from './JsonTree';
 import { Question } from './Question';
 import { Rendered } from './Rendered';
-import { Results } from './Results';
-import type { ITurnActions } from './Turn';
+import { Results } from './turnParts';
 
 const IMAGE_TYPES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 
 /** A tool call: a title that expands to its arguments, changes and result. */
-export const CallCard = memo(function CallCard({
-  call,
-  onAnswer
-}: {
-  call: ICall;
-  onAnswer: ITurnActions['answer'];
-}): JSX.Element {
+export const CallCard = memo(function CallCard({ call }: { call: ICall }): JSX.Element {
   const { trans } = useServices();
   const { added, removed } = tally(call.changes.map(change => change.diff));
   return (
@@ -60,9 +52,7 @@ export const CallCard = memo(function CallCard({
       {call.result?.images.map((picture, place) => (
         <Picture key={place} picture={picture} />
       ))}
-      {call.question !== null && (
-        <Question call={call} question={call.question} onAnswer={onAnswer} />
-      )}
+      {call.question !== null && <Question call={call} question={call.question} />}
     </div>
   );
 });
@@ -98,7 +88,9 @@ function Details({ call }: { call: ICall }): JSX.Element {
           )}
         />
       ) : null}
-      {call.result !== null && <Results result={call.result} changed={call.changes.length > 0} />}
+      <Suspense fallback={null}>
+        {call.result !== null && <Results result={call.result} changed={call.changes.length > 0} />}
+      </Suspense>
     </div>
   );
 }

@@ -12,14 +12,12 @@ import { cellName, numberOf } from '../common/position';
 import { Button } from './Button';
 import { NetDiff } from './NetDiff';
 import { useChat, useSelector, useServices } from './services';
-import type { ITurnActions } from './Turn';
 import { Fold } from './Fold';
 
 interface IChangesProps {
   turn: ITurn;
   /** The chat's key in the store. */
   chat: string;
-  actions: ITurnActions;
 }
 
 /** The net changes by notebook and cell. */
@@ -30,8 +28,8 @@ function keyOf({ notebook, cell }: { notebook: string; cell: string }): string {
 }
 
 /** The cells that a turn changed, with buttons to keep or undo all or single ones. */
-export function Changes({ turn, chat, actions }: IChangesProps): JSX.Element | null {
-  const { reviews, trans } = useServices();
+export function Changes({ turn, chat }: IChangesProps): JSX.Element | null {
+  const { controller, reviews, trans } = useServices();
   const journal = useChat(chat, ({ journal }) => journal);
   const problem = useChat(chat, ({ problem }) => problem);
   const keptOf = useSelector(({ kept }) => kept);
@@ -54,12 +52,12 @@ export function Changes({ turn, chat, actions }: IChangesProps): JSX.Element | n
   const needsNet = opened || cells.some(each => each.status === 'open' && each.pending.length > 1);
   useEffect(() => {
     if (needsNet) {
-      void actions
-        .netChanges(turn)
+      void controller.chat
+        .netChanges(turn.id)
         .then(found => setNet(found && new Map(found.map(each => [keyOf(each), each]))));
     }
     // Read again after an undo, which changes the journal.
-  }, [needsNet, journal, actions, turn]);
+  }, [needsNet, journal, controller, turn]);
   if (cells.length === 0) {
     return null;
   }
@@ -75,7 +73,7 @@ export function Changes({ turn, chat, actions }: IChangesProps): JSX.Element | n
     let left = 0;
     for (const path of new Set(which.map(each => each.notebook))) {
       const pending = which.filter(each => each.notebook === path).flatMap(each => each.pending);
-      const found = await actions.undo(path, undoOf(pending));
+      const found = await controller.chat.undo(path, undoOf(pending));
       if (found === null) {
         setFailed(true);
         return;

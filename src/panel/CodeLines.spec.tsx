@@ -8,7 +8,7 @@ import '../common/linesEditor';
 import { CHANGE } from '../testing/events';
 import '../testing/screen';
 import { ChangeLines } from './CodeLines';
-import { type IPanelServices, ServicesProvider } from './services';
+import { type IPanelContext, ServicesProvider } from './services';
 
 const asked: unknown[] = [];
 const languages = {
@@ -19,7 +19,7 @@ const services = {
   languages,
   notebook: { mimeOf: (path: string, type: string) => `${path} ${type}` },
   trans: nullTranslator.load('tk-ai-extension')
-} as unknown as IPanelServices;
+} as unknown as IPanelContext;
 
 afterEach(cleanup);
 

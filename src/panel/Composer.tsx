@@ -12,41 +12,38 @@ import type { IOption, ICompletionPrefix } from './prefix';
 import { useChat, useSelector, useServices } from './services';
 import type { IPanelState } from '../state/app';
 import { isBusy } from '../state/chat';
-import { type IDraft, settled } from '../state/compose';
+import { settled } from '../state/compose';
 import { useAutosize } from './autosize';
-import type { PanelController } from './controller';
 import { ToolButton } from './ToolButton';
 
 interface IProps {
-  controller: PanelController;
   panel: IPanelState;
 }
 
 /** The message box with its context, completions and buttons. */
-export function Composer({ controller, panel }: IProps): JSX.Element {
-  const { commands, notebook, trans } = useServices();
+export function Composer({ panel }: IProps): JSX.Element {
+  const { commands, controller, notebook, trans } = useServices();
   const turns = useChat(panel.chat, ({ turns }) => turns);
   const seen = useSelector(state => state.seen);
   const preferences = useSelector(state => state.preferences);
   const compose = settled(panel.compose, turns);
   const { draft, kind } = compose;
-  const onChange = (change: Partial<IDraft>): void => controller.change(change);
   const box = useRef<HTMLTextAreaElement>(null);
   const list = useId();
   const [cursor, setCursor] = useState(draft.text.length);
   const chosen = useRef<number | null>(null);
   const choose = (option: IOption, partial: ICompletionPrefix): void => {
     const text = draft.text.slice(0, partial.start) + option.text + draft.text.slice(cursor);
-    onChange({ text });
+    controller.change({ text });
     chosen.current = partial.start + option.text.length;
     setCursor(chosen.current);
     if (option.attached !== undefined) {
       const { attachment } = option.attached;
-      void (
+      controller.attach([
         attachment.kind === 'file'
           ? attachServerFile(notebook.contents, attachment.path)
-          : Promise.resolve(option.attached)
-      ).then(found => controller.attach([found]));
+          : option.attached
+      ]);
     }
     if (option.command !== undefined) {
       void commands.execute(option.command);
@@ -74,10 +71,15 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
       event.stopPropagation();
     } else if (event.key === 'Enter' && sends(event, preferences.sendWith)) {
       event.preventDefault();
-      void controller.submit();
+      // A key that is held was pressed somewhere else.
+      if (!event.repeat) {
+        void controller.submit();
+      }
     } else if (event.key === 'Escape' && isBusy({ turns })) {
       event.preventDefault();
-      void controller.chat.stop();
+      if (!event.repeat) {
+        void controller.chat.stop();
+      }
     } else if (event.key === 'ArrowUp' && draft.text === '') {
       const questions = event.currentTarget.closest('.tk-Chat')?.querySelectorAll('.tk-Question');
       const question = questions?.[0];
@@ -90,9 +92,7 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
   const onPaste = (event: ClipboardEvent): void => {
     if (event.clipboardData.files.length > 0) {
       event.preventDefault();
-      void Promise.all([...event.clipboardData.files].map(attachLocalFile)).then(found =>
-        controller.attach(found)
-      );
+      controller.attach([...event.clipboardData.files].map(attachLocalFile));
     }
   };
   const onAttach = async (): Promise<void> => {
@@ -104,10 +104,7 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
       title: trans.__('Attach files')
     });
     const { contents } = notebook;
-    controller.attach(
-      await Promise.all((value ?? []).map(file => attachServerFile(contents, file.path)))
-    );
-    box.current?.focus();
+    controller.attach((value ?? []).map(file => attachServerFile(contents, file.path)));
   };
 
   return (
@@ -130,16 +127,14 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
         )}
       </Suspense>
       {kind === 'revise' ? (
-        <PlanChip onRemove={() => controller.composeNew()} />
+        <PlanChip />
       ) : (
         <ContextChips
           draft={draft}
           replaced={replaced}
           seen={seen}
           activeCell={preferences.activeCell}
-          onChange={change => controller.change(change, true)}
           onAttach={() => void onAttach()}
-          onNew={() => controller.composeNew()}
         />
       )}
       <textarea
@@ -160,14 +155,14 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
         autoFocus={panel.opened}
         value={draft.text}
         onChange={event => {
-          onChange({ text: event.target.value });
+          controller.change({ text: event.target.value });
           setCursor(event.target.selectionStart);
         }}
         onSelect={event => setCursor(event.currentTarget.selectionStart)}
         onKeyDown={onKeyDown}
         onPaste={onPaste}
       />
-      <ComposerBar controller={controller} panel={panel} />
+      <ComposerBar panel={panel} />
     </div>
   );
 }

@@ -6,18 +6,16 @@ import { dollars, tokens } from '../chat/describe';
 import { type IPanelState, modelOf, modeOf } from '../state/app';
 import { isBusy, total } from '../state/chat';
 import { useChat, useSelector, useServices } from './services';
-import type { PanelController } from './controller';
 import { ContextMeter } from './later';
 import { ToolButton } from './ToolButton';
 
 interface IProps {
-  controller: PanelController;
   panel: IPanelState;
 }
 
 /** The bar below the message box: mode, model, cost, and the buttons to send and stop. */
-export function ComposerBar({ controller, panel }: IProps): JSX.Element {
-  const { trans } = useServices();
+export function ComposerBar({ panel }: IProps): JSX.Element {
+  const { controller, trans } = useServices();
   const mode = useSelector(state => modeOf(state, panel));
   const chosen = useSelector(state => modelOf(state, panel));
   const usual = useSelector(state => state.models);
@@ -70,7 +68,7 @@ export function ComposerBar({ controller, panel }: IProps): JSX.Element {
       </span>
       {turns.some(turn => turn.usage?.context_tokens != null) && (
         <Suspense fallback={null}>
-          <ContextMeter controller={controller} turns={turns} />
+          <ContextMeter turns={turns} />
         </Suspense>
       )}
       {busy && (

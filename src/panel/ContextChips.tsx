@@ -37,31 +37,38 @@ interface IProps {
   replaced: string | null;
   seen: ISeen | null;
   activeCell: boolean;
-  onChange: (change: Partial<IDraft>) => void;
   onAttach: () => void;
-  onNew: () => void;
 }
 
 /** Chip of a message that answers a plan, which has no other context. */
-export function PlanChip({ onRemove }: { onRemove: () => void }): JSX.Element {
-  const { trans } = useServices();
+export function PlanChip(): JSX.Element {
+  const { controller, trans } = useServices();
   return (
     <div className="tk-Chips" role="group" aria-label={trans.__('Included in the message')}>
-      <Chip icon={editIcon} label={trans.__('Changes to the plan')} onRemove={onRemove} />
+      <Chip
+        icon={editIcon}
+        label={trans.__('Changes to the plan')}
+        onRemove={() => controller.composeNew()}
+      />
     </div>
   );
 }
 
 /** Chips of the context and attachments of the next message. */
 export function ContextChips(props: IProps): JSX.Element {
-  const { draft, replaced, seen, activeCell, onChange, onAttach, onNew } = props;
-  const { trans } = useServices();
+  const { draft, replaced, seen, activeCell, onAttach } = props;
+  const { controller, trans } = useServices();
+  const onChange = (change: Partial<IDraft>): void => controller.change(change, true);
   const notebook = seen !== null && !draft.withoutNotebook ? seen : null;
   const cell = notebook !== null && !draft.withoutCell ? notebook : null;
   return (
     <div className="tk-Chips" role="group" aria-label={trans.__('Included in the message')}>
       {replaced !== null && (
-        <Chip icon={editIcon} label={trans.__('Instead of “%1”', replaced)} onRemove={onNew} />
+        <Chip
+          icon={editIcon}
+          label={trans.__('Instead of “%1”', replaced)}
+          onRemove={() => controller.composeNew()}
+        />
       )}
       {notebook !== null && (
         <Chip

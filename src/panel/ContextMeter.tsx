@@ -3,20 +3,18 @@ import type { JSX } from 'react';
 
 import { tokens } from '../chat/describe';
 import { isBusy, type ITurn } from '../state/chat';
-import type { PanelController } from './controller';
 import { useServices } from './services';
 
 /** The share of the context, in percent, from which the person is warned. */
 const NEARLY_FULL = 80;
 
 export interface IContextMeterProps {
-  controller: PanelController;
   turns: readonly ITurn[];
 }
 
 /** How much of the model's context the chat takes, with a button to compact the chat. */
-export function ContextMeter({ controller, turns }: IContextMeterProps): JSX.Element | null {
-  const { trans } = useServices();
+export function ContextMeter({ turns }: IContextMeterProps): JSX.Element | null {
+  const { controller, trans } = useServices();
   const [sending, setSending] = useState(false);
   const usage = turns.findLast(turn => !turn.replaced && turn.usage?.context_tokens != null)?.usage;
   if (usage?.context_tokens == null) {

@@ -6,14 +6,9 @@ import { Button } from './Button';
 import type { IPromptSubjects } from './notebook';
 import { useSelector, useServices } from './services';
 
-interface IProps {
-  /** Sends a text about these cells, or else about the current notebook. */
-  onStart: (text: string, about?: IAbout | null) => void;
-}
-
 /** The start page of an empty chat, with suggested prompts. */
-export function EmptyChat({ onStart }: IProps): JSX.Element {
-  const { commands, notebook, trans } = useServices();
+export function EmptyChat(): JSX.Element {
+  const { commands, controller, notebook, trans } = useServices();
   const seen = useSelector(state => state.seen);
   const starters = useSelector(state => state.preferences.starters);
   const tour = useSelector(state => state.models?.provider === 'tour');
@@ -30,7 +25,7 @@ export function EmptyChat({ onStart }: IProps): JSX.Element {
           <p>{trans.__('No model is connected yet. A short tour shows what Claude can do.')}</p>
           <div className="tk-Start-buttons">
             {/* The tour's keyword: not translated. */}
-            <Button primary onClick={() => onStart('start')}>
+            <Button primary onClick={() => void controller.ask('start')}>
               {trans.__('Take the tour')}
             </Button>
             <Button onClick={() => void commands.execute('tk-ai:connect')}>
@@ -42,7 +37,7 @@ export function EmptyChat({ onStart }: IProps): JSX.Element {
       {!tour && seen !== null && starters && (
         <div className="tk-Start-buttons">
           {suggestedPrompts(notebook.promptSubjects, seen.notebook, trans).map(([text, about]) => (
-            <Button key={text} onClick={() => onStart(text, about)}>
+            <Button key={text} onClick={() => void controller.ask(text, about)}>
               {text}
             </Button>
           ))}

@@ -14,16 +14,11 @@ import { ToolButton } from './ToolButton';
 interface IProps {
   /** The key of the current chat in the store. */
   chat: string;
-  /** Opens a chat; a new one for null. */
-  onOpen: (id: string | null) => void;
-  /** Goes back to the current chat. */
-  onClose: () => void;
-  onRemoved: (id: string) => void;
 }
 
 /** The list of chats, to search, open, rename, export and delete them. */
-export function History({ chat: key, onOpen, onClose, onRemoved }: IProps): JSX.Element {
-  const { trans } = useServices();
+export function History({ chat: key }: IProps): JSX.Element {
+  const { controller, trans } = useServices();
   const list = useSelector(state => state.chats);
   const current = useChat(key, ({ id }) => id);
   const [query, setQuery] = useState('');
@@ -40,7 +35,7 @@ export function History({ chat: key, onOpen, onClose, onRemoved }: IProps): JSX.
       aria-label={trans.__('History')}
       onKeyDown={event => {
         if (event.key === 'Escape' && !event.nativeEvent.isComposing) {
-          onClose();
+          controller.closeHistory();
         }
       }}
     >
@@ -60,10 +55,9 @@ export function History({ chat: key, onOpen, onClose, onRemoved }: IProps): JSX.
             key={chat.id}
             chat={chat}
             isCurrent={chat.id === current}
-            onOpen={onOpen}
             onRemoved={id => {
               search.current?.focus();
-              onRemoved(id);
+              controller.removed(id);
             }}
           />
         ))}
@@ -76,12 +70,11 @@ export function History({ chat: key, onOpen, onClose, onRemoved }: IProps): JSX.
 interface IEntryProps {
   chat: ChatInfo;
   isCurrent: boolean;
-  onOpen: (id: string | null) => void;
   onRemoved: (id: string) => void;
 }
 
-function Entry({ chat, isCurrent, onOpen, onRemoved }: IEntryProps): JSX.Element {
-  const { chats, trans } = useServices();
+function Entry({ chat, isCurrent, onRemoved }: IEntryProps): JSX.Element {
+  const { chats, controller, trans } = useServices();
   const [renaming, setRenaming] = useState(false);
   const remove = async (): Promise<void> => {
     const answer = await showDialog({
@@ -122,7 +115,7 @@ function Entry({ chat, isCurrent, onOpen, onRemoved }: IEntryProps): JSX.Element
         type="button"
         className="tk-Entry-open"
         aria-current={isCurrent}
-        onClick={() => onOpen(chat.id)}
+        onClick={() => controller.open(chat.id)}
       >
         <span className="tk-Entry-title">
           {chat.busy && <span className="tk-Dot" />}

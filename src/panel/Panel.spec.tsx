@@ -2,33 +2,9 @@ import { Notification } from '@jupyterlab/apputils';
 import { act, cleanup, fireEvent, screen, within } from '@testing-library/react';
 
 import { unreachable } from '../api/client';
-import type { Answer } from '../api/events';
-import { CALL, CHANGE, DONE, PROPOSAL, request, RESULT } from '../testing/events';
+import { CALL, CHANGE, DONE, RESULT } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, goes, info, type, unfold } from '../testing/screen';
-import { AnswerGuard } from './answerGuard';
-
-const ASKS = {
-  kind: 'permission',
-  call: 'k',
-  id: 'p',
-  tool: 'insert_cell',
-  effect: 'EXECUTE',
-  notebook: 'a.ipynb',
-  preview: '',
-  proposal: PROPOSAL,
-  answers: ['once', 'chat', 'notebook', 'deny']
-} as const;
-
-const question = (): HTMLElement => screen.getByRole('group', { name: 'Run this in a.ipynb?' });
-
-/** Everything is in sight, and has been for long enough. */
-let armed: boolean;
-
-beforeEach(() => {
-  armed = true;
-  jest.spyOn(AnswerGuard.prototype, 'armed', 'get').mockImplementation(() => armed);
-});
 
 afterEach(() => {
   cleanup();
@@ -76,147 +52,6 @@ describe('the cards', () => {
   });
 });
 
-describe('an approval request', () => {
-  const ask = async (answers: readonly Answer[] = ASKS.answers): Promise<Stage> => {
-    const stage = new Stage();
-    await stage.say('Run it.');
-    await stage.happens({ ...CALL, arguments: {} }, { ...ASKS, answers });
-    return stage;
-  };
-
-  it('shows the whole proposal, and takes no focus', async () => {
-    await ask();
-    expect(within(question()).getByText('Insert and run a code cell at the end')).toBeTruthy();
-    expect(within(question()).getByRole('group', { name: 'Lines' }).textContent).toContain('x = 1');
-    expect(question().contains(document.activeElement)).toBe(false);
-  });
-
-  it.each([
-    ['Enter', {}, [['p', 'once', undefined]]],
-    ['Escape', {}, [['p', 'deny', undefined]]],
-    ['Enter', { shiftKey: true }, []],
-    ['Enter', { ctrlKey: true }, []],
-    ['Enter', { repeat: true }, []]
-  ])('is answered by %s with %j as %j', async (key, modifiers, given) => {
-    const stage = await ask();
-    act(() => question().focus());
-    fireEvent.keyDown(question(), { key, ...modifiers });
-    await stage.settle();
-    expect(stage.given).toEqual(given);
-    if (given.length > 0) {
-      expect(document.activeElement).toBe(box());
-    }
-  });
-
-  it('takes no answer before it was visible', async () => {
-    armed = false;
-    const stage = await ask();
-    fireEvent.keyDown(question(), { key: 'Enter' });
-    fireEvent.pointerDown(button('Approve'));
-    fireEvent.click(button('Approve'), { detail: 1 });
-    await stage.settle();
-    expect(stage.given).toEqual([]);
-    expect(button('Approve').getAttribute('aria-disabled')).toBe('true');
-  });
-
-  it('is answered by a click that began on the same button, and by no other', async () => {
-    const stage = await ask();
-    fireEvent.pointerDown(button('Deny'));
-    fireEvent.click(button('Approve in this notebook'), { detail: 1 });
-    fireEvent.click(button('Approve'), { detail: 2 });
-    await stage.settle();
-    expect(stage.given).toEqual([]);
-    fireEvent.pointerDown(button('Approve in this chat'));
-    fireEvent.click(button('Approve in this chat'), { detail: 1 });
-    await stage.settle();
-    expect(stage.given).toEqual([['p', 'chat', undefined]]);
-  });
-
-  it.each([
-    [['once', 'chat', 'chat_tool', 'deny'] as const, 'chat', 'chat_tool'],
-    [['once', 'chat_tool', 'deny'] as const, 'chat_tool', 'chat_tool'],
-    [['once', 'chat', 'deny'] as const, 'chat', null]
-  ])('has one standing answer of %j, for all tools or one', async (answers, all, one) => {
-    const stage = await ask(answers);
-    fireEvent.click(button('Approve in this chat'));
-    await stage.settle();
-    const only = screen.queryByRole('checkbox', { name: 'Only for this tool' });
-    if (only !== null) {
-      fireEvent.click(only);
-      fireEvent.click(button('Approve in this chat'));
-      await stage.settle();
-    }
-    const given = one === null ? [all] : [all, one];
-    expect(stage.given.map(([, answer]) => answer)).toEqual(given);
-  });
-
-  it('is denied with a note, which Escape cancels', async () => {
-    const stage = await ask();
-    fireEvent.click(button('Deny with a note…'));
-    const note = screen.getByRole('textbox', { name: 'Reason, or what to do instead' });
-    fireEvent.keyDown(note, { key: 'Escape' });
-    expect(document.activeElement).toBe(question());
-    fireEvent.click(button('Deny with a note…'));
-    const again = screen.getByRole('textbox', { name: 'Reason, or what to do instead' });
-    fireEvent.change(again, { target: { value: ' Use y. ' } });
-    fireEvent.keyDown(again, { key: 'Enter' });
-    await stage.settle();
-    expect(stage.given).toEqual([['p', 'deny', 'Use y.']]);
-  });
-
-  it('can be answered again after an error', async () => {
-    const stage = await ask();
-    stage.taking = () => Promise.reject(unreachable());
-    fireEvent.keyDown(question(), { key: 'Enter' });
-    await stage.settle();
-    expect(screen.getByRole('alert').textContent).toContain('The server cannot be reached.');
-    stage.taking = () => Promise.resolve();
-    fireEvent.keyDown(question(), { key: 'Enter' });
-    await stage.settle();
-    expect(stage.given).toHaveLength(2);
-  });
-
-  it('moves the focus to the message box when it is settled elsewhere', async () => {
-    const stage = await ask();
-    act(() => question().focus());
-    await stage.happens({ kind: 'permission_settled', call: 'k', id: 'p' });
-    expect(document.activeElement).toBe(box());
-  });
-});
-
-describe('requests of other agents', () => {
-  it('is above the message box, announced, and answered', async () => {
-    const stage = new Stage();
-    await stage.settle();
-    await stage.waiting(request('a', { author: 'Codex' }), request('b'));
-    const asked = screen.getByRole('region', { name: 'Approvals for other agents' });
-    expect(within(asked).getByText('2 approvals pending')).toBeTruthy();
-    expect(stage.node.querySelector('.tk-Announced')?.textContent).toContain(
-      'needs your approval.'
-    );
-    const first = within(asked).getByRole('group', { name: 'Codex · MCP: Change plan.ipynb?' });
-    fireEvent.keyDown(first, { key: 'Enter' });
-    await stage.settle();
-    expect(stage.given).toEqual([['a', 'once', undefined]]);
-    await stage.requests({ kind: 'settled', id: 'b', outcome: 'expired' });
-    expect(screen.queryByRole('region', { name: 'Approvals for other agents' })).toBeNull();
-    expect(stage.node.querySelector('.tk-Announced')?.textContent).toContain('has expired');
-  });
-
-  it('is reached by the arrows, from card to card and back into the box', async () => {
-    const stage = new Stage();
-    await stage.settle();
-    await stage.waiting(request('a'), request('b'));
-    const cards = [...stage.node.querySelectorAll<HTMLElement>('.tk-Question')];
-    fireEvent.keyDown(box(), { key: 'ArrowUp' });
-    expect(document.activeElement).toBe(cards[0]);
-    fireEvent.keyDown(cards[0] as HTMLElement, { key: 'ArrowDown' });
-    expect(document.activeElement).toBe(cards[1]);
-    fireEvent.keyDown(cards[1] as HTMLElement, { key: 'ArrowDown' });
-    expect(document.activeElement).toBe(box());
-  });
-});
-
 describe('the box', () => {
   it('shows each key at once, and sends with Enter', async () => {
     const stage = new Stage();
@@ -231,6 +66,29 @@ describe('the box', () => {
       { message: 'Hello', mode: 'ask', notebook: 'a.ipynb', active_cell: 'x' }
     ]);
     expect(box().value).toBe('');
+  });
+
+  it('takes no key that is held for one that is pressed', async () => {
+    const stage = new Stage();
+    await stage.say('Go');
+    type('Hello');
+    fireEvent.keyDown(box(), { key: 'Enter', repeat: true });
+    fireEvent.keyDown(box(), { key: 'Escape', repeat: true });
+    await stage.settle();
+    expect([stage.sent.length, stage.stopped, box().value]).toEqual([1, [], 'Hello']);
+  });
+
+  it('sends a pasted image with its message, and leaves the focus where it is then', async () => {
+    const stage = new Stage();
+    const files = [new File(['bytes'], 'plot.png', { type: 'image/png' })];
+    type('Look');
+    fireEvent.paste(box(), { clipboardData: { files } });
+    fireEvent.keyDown(box(), { key: 'Enter' });
+    fireEvent.paste(box(), { clipboardData: { files } });
+    act(() => button('History').focus());
+    expect(await screen.findByRole('button', { name: 'Remove plot.png' })).toBeTruthy();
+    expect(stage.sent).toMatchObject([{ message: 'Look', attachments: [{ title: 'plot.png' }] }]);
+    expect(document.activeElement).toBe(button('History'));
   });
 
   it('sends with Ctrl+Enter where the person prefers that', async () => {
@@ -329,9 +187,10 @@ describe('the box', () => {
 });
 
 describe('a file that cannot be attached', () => {
-  it('is shown until it is dismissed', () => {
+  it('is shown until it is dismissed', async () => {
     const stage = new Stage();
     act(() => stage.controller.attach([{ name: 'paper.pdf', why: 'no image' }]));
+    await stage.settle();
     expect(screen.getByText(/paper.pdf is not an image/)).toBeTruthy();
     fireEvent.click(button('Dismiss'));
     expect(screen.queryByText(/no picture/)).toBeNull();

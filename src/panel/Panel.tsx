@@ -8,7 +8,6 @@ import type { PanelController } from './controller';
 import { Header } from './Header';
 import { type IPanelServices, ServicesProvider, useSelector, useServices } from './services';
 import { Transcript } from './Transcript';
-import type { ITurnActions } from './Turn';
 
 const History = lazy(() =>
   import(/* webpackChunkName: "history" */ './History').then(({ History: loaded }) => ({
@@ -26,43 +25,27 @@ interface IProps {
 
 /** The panel: header, transcript or history, and composer. */
 export function Panel({ store, services, controller }: IProps): JSX.Element {
-  const all = useMemo(() => ({ ...services, store }), [services, store]);
+  const all = useMemo(() => ({ ...services, store, controller }), [services, store, controller]);
   return (
     <ServicesProvider value={all}>
-      <Present controller={controller} />
+      <Present />
     </ServicesProvider>
   );
 }
 
 /** The column, while the panel has a state. */
-function Present({ controller }: { controller: PanelController }): JSX.Element | null {
+function Present(): JSX.Element | null {
+  const { controller } = useServices();
   const panel = useSelector(state => state.panels[controller.key]);
-  return panel === undefined ? null : <Column controller={controller} panel={panel} />;
+  return panel === undefined ? null : <Column panel={panel} />;
 }
 
 interface IColumnProps {
-  controller: PanelController;
   panel: IPanelState;
 }
 
-function Column({ controller, panel }: IColumnProps): JSX.Element {
-  const { trans } = useServices();
-  const actions = useMemo<ITurnActions>(
-    () => ({
-      edit: turn => controller.edit(turn),
-      approve: (turn, mode) => void controller.approve(turn, mode),
-      revise: turn => controller.revise(turn),
-      withdraw: turn => void controller.chat.stop(turn.id),
-      resend: (turn, change) => void controller.resend(turn, change),
-      answer: (request, answer, message) => controller.chat.answer(request, answer, message),
-      undo: (notebook, undo) => controller.chat.undo(notebook, undo),
-      restore: turn => controller.restoreTo(turn),
-      steer: turn => controller.chat.steer(turn.id),
-      netChanges: turn => controller.chat.netChanges(turn.id),
-      suggest: (text, about) => controller.write(text, about)
-    }),
-    [controller]
-  );
+function Column({ panel }: IColumnProps): JSX.Element {
+  const { controller, trans } = useServices();
   return (
     <section className="tk-Chat" aria-label={trans.__('Chat with Claude')}>
       <Header
@@ -73,26 +56,13 @@ function Column({ controller, panel }: IColumnProps): JSX.Element {
       />
       {panel.showsHistory ? (
         <Suspense fallback={<div className="tk-History" />}>
-          <History
-            chat={panel.chat}
-            onOpen={id => controller.open(id)}
-            onClose={() => controller.closeHistory()}
-            onRemoved={id => controller.removed(id)}
-          />
+          <History chat={panel.chat} />
         </Suspense>
       ) : (
-        <Transcript
-          key={panel.generation}
-          chat={panel.chat}
-          actions={actions}
-          onStart={(text, about) => void controller.ask(text, about)}
-          onReconnect={() => controller.chat.reconnect()}
-          onReload={() => void controller.chat.load()}
-          onDismiss={() => controller.chat.dismiss()}
-        />
+        <Transcript key={panel.generation} chat={panel.chat} />
       )}
       <AgentRequests chat={panel.chat} />
-      <Composer key={`box ${panel.generation}`} controller={controller} panel={panel} />
+      <Composer key={`box ${panel.generation}`} panel={panel} />
     </section>
   );
 }

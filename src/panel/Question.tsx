@@ -1,14 +1,13 @@
 import { useId, useLayoutEffect, useRef, useState } from 'react';
-import type { JSX, KeyboardEvent, MouseEvent, PointerEvent } from 'react';
+import type { JSX, KeyboardEvent } from 'react';
 
 import type { Answer } from '../api/events';
 import type { ICall, IQuestion } from '../state/chat';
 import { visible } from '../common/visible';
-import { useAnswerGuard } from './answerGuard';
+import { useAnswerGuard, usePress } from '../common/answerGuard';
 import { Button } from './Button';
 import { useServices } from './services';
 import { ProposalView } from './ProposalView';
-import type { ITurnActions } from './Turn';
 
 /** The label and the tooltip of each answer; an answer for one tool has the label of that for all. */
 export type Labels = Record<Exclude<Answer, `${string}_tool`>, readonly [string, string]>;
@@ -32,13 +31,9 @@ interface IProps {
 }
 
 /** An approval request of a call in this chat. */
-export function Question(props: {
-  call: ICall;
-  question: IQuestion;
-  onAnswer: ITurnActions['answer'];
-}): JSX.Element {
+export function Question(props: { call: ICall; question: IQuestion }): JSX.Element {
   const { call, question } = props;
-  const { trans } = useServices();
+  const { controller, trans } = useServices();
   const runs = question.effect === 'EXECUTE';
   const labels: Labels = {
     ...useCommonLabels(question),
@@ -57,7 +52,7 @@ export function Question(props: {
       tool={call.tool}
       title={useTitle(question)}
       labels={labels}
-      onAnswer={(choice, message) => props.onAnswer(question.id, choice, message)}
+      onAnswer={(choice, message) => controller.chat.answer(question.id, choice, message)}
     />
   );
 }
@@ -71,7 +66,7 @@ export function Question(props: {
  */
 export function QuestionCard(props: IProps): JSX.Element {
   const { question, tool, who, title, labels, onAnswer, children } = props;
-  const { trans } = useServices();
+  const { controller, trans } = useServices();
   const card = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const answers = useRef<HTMLDivElement>(null);
@@ -79,21 +74,31 @@ export function QuestionCard(props: IProps): JSX.Element {
   const [answered, setAnswered] = useState(false);
   const [note, setNote] = useState<string | null>(null);
   const [only, setOnly] = useState(false);
-  const pressed = useRef<Element | null>(null);
   const waiting = useId();
   // With an open note the request was seen, and the note moves its buttons.
   const isReady = (armed || note !== null) && !answered;
   const mayAnswer = (): boolean => !answered && (note !== null || isArmed());
 
+  const isOwn = who === undefined;
+  const unsent = useRef('');
+  useLayoutEffect(() => {
+    unsent.current = answered ? '' : (note ?? '');
+  });
   useLayoutEffect(() => {
     const node = card.current;
+    const { chat } = controller;
     return () => {
-      // It was answered elsewhere while it had the focus.
-      if (node?.contains(document.activeElement) === true) {
+      // It was answered elsewhere, or is not shown any more.
+      const isWriting = node?.contains(document.activeElement) === true;
+      if (unsent.current.trim() !== '') {
+        // Requests of other agents are shown in all chats.
+        controller.keepNote(isOwn ? chat : controller.chat, unsent.current, isWriting);
+      }
+      if (isWriting) {
         toBox(node);
       }
     };
-  }, []);
+  }, [controller, isOwn]);
 
   const answer = (choice: Answer): void => {
     if (!mayAnswer() || !question.answers.includes(choice)) {
@@ -115,18 +120,7 @@ export function QuestionCard(props: IProps): JSX.Element {
     event.preventDefault();
     event.stopPropagation();
   };
-  const onPointerDown = (event: PointerEvent): void => {
-    pressed.current = mayAnswer() ? event.currentTarget : null;
-  };
-  const onClick = (event: MouseEvent, choice: Answer): void => {
-    // A click without a pointer (detail 0) is a key's or a screen reader's on this very button.
-    const isMeant =
-      event.detail === 0 || (event.detail === 1 && pressed.current === event.currentTarget);
-    pressed.current = null;
-    if (isMeant) {
-      answer(choice);
-    }
-  };
+  const press = usePress(mayAnswer);
   const button = (choice: Answer, [label, meaning]: readonly [string, string]): JSX.Element => (
     <Button
       key={choice}
@@ -135,13 +129,13 @@ export function QuestionCard(props: IProps): JSX.Element {
       // A disabled button would lose the focus.
       aria-disabled={!isReady}
       aria-describedby={isReady ? undefined : waiting}
-      onPointerDown={onPointerDown}
+      {...press}
       onKeyDown={event => {
         if (event.repeat && (event.key === 'Enter' || event.key === ' ')) {
           event.preventDefault();
         }
       }}
-      onClick={event => onClick(event, choice)}
+      onClick={() => answer(choice)}
     >
       {label}
     </Button>
@@ -285,5 +279,5 @@ function walked(event: KeyboardEvent<HTMLDivElement>): boolean {
 }
 
 function toBox(card: HTMLElement | null): void {
-  card?.closest('.tk-Chat')?.querySelector('textarea')?.focus();
+  card?.closest('.tk-Chat')?.querySelector<HTMLElement>('.tk-Box')?.focus();
 }

@@ -6,7 +6,7 @@ import type { ModelsInfo } from '../api/events';
 import { CALL, CHANGE, DONE, MESSAGE, PROPOSAL, RESULT, story } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, goes, info, type, unfold } from '../testing/screen';
-import { AnswerGuard } from './answerGuard';
+import { AnswerGuard } from '../common/answerGuard';
 import { showConnect } from './connect';
 import type { ConnectionApi } from './connectApi';
 
@@ -304,7 +304,9 @@ describe('a call', () => {
     const called = { ...CALL, tool: 'execute_ipython', arguments: { code: '' } } as const;
     const structured = { notebook: 'a.ipynb', runs: [{ status: 'ok', ...run }] };
     await stage.happens(called, { ...RESULT, tool: 'execute_ipython', structured }, DONE);
-    return [stage, openCard(stage)];
+    const card = openCard(stage);
+    await stage.settle();
+    return [stage, card];
   };
 
   it('shows a value as a collapsible tree', async () => {

@@ -10,12 +10,11 @@ import {
 import type { JSX } from 'react';
 
 import { isBusy, type ITurn } from '../state/chat';
-import type { IAbout } from '../state/compose';
 import { useChat, useSelector, useServices } from './services';
 import { Fold } from './Fold';
 import { Problem } from './Problem';
 import { EmptyChat } from './EmptyChat';
-import { type ITurnActions, Turn } from './Turn';
+import { Turn } from './Turn';
 import { RestoredNote } from './turnParts';
 
 /** The number of latest turns that are rendered until the person shows earlier ones. */
@@ -26,20 +25,11 @@ const NEAR = 40;
 interface IProps {
   /** The chat's key in the store. */
   chat: string;
-  actions: ITurnActions;
-  onStart: (text: string, about?: IAbout | null) => void;
-  /** Reconnects now. */
-  onReconnect: () => void;
-  /** Reads the chat again. */
-  onReload: () => void;
-  /** Dismisses the error. */
-  onDismiss: () => void;
 }
 
 /** The turns of a chat. The view scrolls with new content only while it is at the end. */
-export function Transcript(props: IProps): JSX.Element {
-  const { chat, actions } = props;
-  const { trans } = useServices();
+export function Transcript({ chat }: IProps): JSX.Element {
+  const { controller, trans } = useServices();
   const preferences = useSelector(state => state.preferences);
   const turns = useChat(chat, ({ turns }) => turns);
   const loaded = useChat(chat, ({ loaded }) => loaded);
@@ -66,7 +56,7 @@ export function Transcript(props: IProps): JSX.Element {
               {trans._n('Show %1 earlier message', 'Show %1 earlier messages', earlier)}
             </button>
           )}
-          {turns.length === 0 && loaded && <EmptyChat onStart={props.onStart} />}
+          {turns.length === 0 && loaded && <EmptyChat />}
           {stretches(turns.slice(-shown).filter(turn => !turn.steered)).map(stretch => {
             const [first] = stretch;
             const rendered = stretch.map(turn => (
@@ -74,7 +64,7 @@ export function Transcript(props: IProps): JSX.Element {
                 key={turn.id}
                 turn={turn}
                 chat={chat}
-                actions={actions}
+
                 preferThinking={preferences.showThinking}
                 showCost={preferences.showCost}
               />
@@ -106,16 +96,16 @@ export function Transcript(props: IProps): JSX.Element {
                 hint: trans.__('Claude is still working; nothing is lost.'),
                 retryable: true
               }}
-              onRetry={props.onReconnect}
+              onRetry={() => controller.chat.reconnect()}
             />
           )}
           {problem !== null && (
             <Problem
               problem={problem}
-              onRetry={loaded ? undefined : props.onReload}
+              onRetry={loaded ? undefined : () => void controller.chat.load()}
               onDismiss={() => {
-                props.onDismiss();
-                view.current?.closest('.tk-Chat')?.querySelector('textarea')?.focus();
+                controller.chat.dismiss();
+                view.current?.closest('.tk-Chat')?.querySelector<HTMLElement>('.tk-Box')?.focus();
               }}
             />
           )}

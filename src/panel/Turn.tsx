@@ -2,12 +2,10 @@ import { copyIcon, editIcon, undoIcon } from '@jupyterlab/ui-components';
 import { memo, Suspense, useState } from 'react';
 import type { JSX } from 'react';
 
-import type { IUndo } from '../api/client';
-import type { Answer, Mode, NetChange, TakenBack } from '../api/events';
+import type { Mode } from '../api/events';
 import { say } from '../api/sentences';
 import { doing, dollars, duration, tokens } from '../chat/describe';
 import { type Item, isUnsent, type ITurn, waits } from '../state/chat';
-import type { IAbout } from '../state/compose';
 import { Button } from './Button';
 import { CallCard } from './CallCard';
 import { copyText } from './clipboard';
@@ -25,44 +23,18 @@ export interface IResend {
   again?: 'keep' | 'undo';
 }
 
-export interface ITurnActions {
-  /** Puts a message into the message box to edit it. */
-  edit: (turn: ITurn) => void;
-  /** Approves its plan. */
-  approve: (turn: ITurn, mode: Mode) => void;
-  /** Starts an answer with changes to its plan. */
-  revise: (turn: ITurn) => void;
-  /** Withdraws a queued message. */
-  withdraw: (turn: ITurn) => void;
-  /** Sends the same message again, or another one about the same notebook. */
-  resend: (turn: ITurn, change?: IResend) => void;
-  /** Answers a permission request. */
-  answer: (request: string, answer: Answer, message?: string) => Promise<void>;
-  /** Undoes changes in a notebook. Resolves with null on an error. */
-  undo: (notebook: string, undo: IUndo) => Promise<readonly TakenBack[] | null>;
-  /** Restores the chat and its notebooks to before the turn. Resolves with whether it was done. */
-  restore: (turn: ITurn) => Promise<boolean>;
-  /** Gives a queued message to the running turn. Resolves with whether the agent took it. */
-  steer: (turn: ITurn) => Promise<boolean>;
-  /** Returns its net changes by cell; null on an error. */
-  netChanges: (turn: ITurn) => Promise<readonly NetChange[] | null>;
-  /** Puts a text into the message box, with cells that it is about. */
-  suggest: (text: string, about: IAbout | null) => void;
-}
-
 interface IProps {
   turn: ITurn;
   /** The chat's key in the store. */
   chat: string;
-  actions: ITurnActions;
   preferThinking: boolean;
   showCost: boolean;
 }
 
 /** A message with its answer. */
 export const Turn = memo(function Turn(props: IProps): JSX.Element {
-  const { turn, chat, actions } = props;
-  const { trans } = useServices();
+  const { turn, chat } = props;
+  const { controller, trans } = useServices();
   const continueText = useContinueText();
   const agent = useSelector(({ models }) => models?.agents?.[turn.model.replace(/:.*/, '')]);
   const last = lastWords(turn);
@@ -82,7 +54,7 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
               <ToolButton
                 icon={editIcon}
                 label={trans.__('Edit and send again')}
-                onClick={() => actions.edit(turn)}
+                onClick={() => controller.edit(turn)}
               />
               <ToolButton
                 icon={undoIcon}
@@ -104,12 +76,10 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
       </div>
       <Suspense fallback={null}>
         {restores && !turn.replaced && (
-          <RestoreQuestion turn={turn} actions={actions} onClose={() => setRestores(false)} />
+          <RestoreQuestion turn={turn} onClose={() => setRestores(false)} />
         )}
       </Suspense>
-      {(waits(turn) || isUnsent(turn)) && (
-        <Queued turn={turn} actions={actions} canSteer={agent === undefined} />
-      )}
+      {(waits(turn) || isUnsent(turn)) && <Queued turn={turn} canSteer={agent === undefined} />}
       <div className="tk-Answer" hidden={waits(turn) || isUnsent(turn)}>
         <div className="tk-Who">
           {agent ?? trans.__('Claude')}
@@ -122,12 +92,7 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
           )}
         </div>
         {turn.items.map((item, place) => (
-          <Part
-            key={keyOf(item, place)}
-            item={item}
-            onAnswer={actions.answer}
-            open={props.preferThinking}
-          />
+          <Part key={keyOf(item, place)} item={item} open={props.preferThinking} />
         ))}
         <Suspense fallback={null}>
           {turn.todo.length > 0 && <TodoList items={turn.todo} />}
@@ -136,18 +101,16 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
         {turn.error !== null && (
           <Problem
             problem={turn.error}
-            onRetry={turn.replaced ? undefined : () => actions.resend(turn)}
+            onRetry={turn.replaced ? undefined : () => void controller.resend(turn)}
             onContinue={
               turn.replaced || turn.items.length === 0
                 ? undefined
-                : () => actions.resend(turn, { text: continueText })
+                : () => void controller.resend(turn, { text: continueText })
             }
           />
         )}
         <Suspense fallback={null}>
-          {turn.end !== null && (
-            <TurnEnd turn={turn} chat={chat} actions={actions} continueText={continueText} />
-          )}
+          {turn.end !== null && <TurnEnd turn={turn} chat={chat} continueText={continueText} />}
         </Suspense>
         {props.showCost && turn.usage !== null && turn.end !== null && <Cost turn={turn} />}
       </div>
@@ -157,11 +120,10 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
 
 interface IPartProps {
   item: Item;
-  onAnswer: ITurnActions['answer'];
   open: boolean;
 }
 
-function Part({ item, onAnswer, open }: IPartProps): JSX.Element {
+function Part({ item, open }: IPartProps): JSX.Element {
   const { trans } = useServices();
   switch (item.kind) {
     case 'text':
@@ -176,7 +138,7 @@ function Part({ item, onAnswer, open }: IPartProps): JSX.Element {
     case 'notice':
       return <div className="tk-Notice">{say(item.text, item.sentence, trans)}</div>;
     case 'call':
-      return <CallCard call={item} onAnswer={onAnswer} />;
+      return <CallCard call={item} />;
     case 'said':
       return (
         <div className="tk-Said">
@@ -199,15 +161,13 @@ function Doing({ turn }: { turn: ITurn }): JSX.Element {
 /** The status of a message that is queued, or was withdrawn from the queue. */
 function Queued({
   turn,
-  actions,
   canSteer
 }: {
   turn: ITurn;
-  actions: ITurnActions;
   /** Whether the agent takes messages into a running turn. */
   canSteer: boolean;
 }): JSX.Element {
-  const { trans } = useServices();
+  const { controller, trans } = useServices();
   const [isLate, setLate] = useState(false);
   return (
     <div className="tk-Ending">
@@ -215,15 +175,17 @@ function Queued({
         {isUnsent(turn) ? trans.__('Not sent.') : trans.__('Queued')}
       </span>
       {isUnsent(turn) ? (
-        <Button onClick={() => actions.resend(turn)}>{trans.__('Send')}</Button>
+        <Button onClick={() => void controller.resend(turn)}>{trans.__('Send')}</Button>
       ) : (
         <>
           {canSteer && !isLate && (
-            <Button onClick={() => void actions.steer(turn).then(given => setLate(!given))}>
+            <Button
+              onClick={() => void controller.chat.steer(turn.id).then(given => setLate(!given))}
+            >
               {trans.__('Send now')}
             </Button>
           )}
-          <Button onClick={() => actions.withdraw(turn)}>{trans.__('Remove')}</Button>
+          <Button onClick={() => void controller.chat.stop(turn.id)}>{trans.__('Remove')}</Button>
         </>
       )}
     </div>

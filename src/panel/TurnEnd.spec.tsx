@@ -2,6 +2,7 @@ import { act, cleanup, fireEvent, screen, within } from '@testing-library/react'
 
 import { unreachable } from '../api/client';
 import type { ModelsInfo, NetChange } from '../api/events';
+import { AnswerGuard } from '../common/answerGuard';
 import { DEFAULTS } from '../state/preferences';
 import { CALL, CHANGE, DONE, RESULT, type Payload } from '../testing/events';
 import { Stage } from '../testing/panel';
@@ -101,6 +102,27 @@ describe('Restore to here', () => {
     await stage.settle();
     expect(screen.getByText('The server cannot be reached.')).toBeTruthy();
     expect([box().value, screen.queryByText('1 replaced message')]).toEqual(['', null]);
+  });
+});
+
+describe('a plan', () => {
+  it('is approved by a click that began when it had been in its place for long enough', async () => {
+    let armed = false;
+    jest.spyOn(AnswerGuard.prototype, 'armed', 'get').mockImplementation(() => armed);
+    const stage = new Stage();
+    await stage.say('Plan it.');
+    await stage.happens({ kind: 'plan', text: '1.', notebook: null, model: 'm' }, DONE);
+    const click = async (): Promise<void> => {
+      const approve = screen.getByRole('button', { name: 'Approve' });
+      fireEvent.pointerDown(approve);
+      fireEvent.click(approve, { detail: 1 });
+      await stage.settle();
+    };
+    await click();
+    expect(stage.plans).toEqual([]);
+    armed = true;
+    await click();
+    expect(stage.plans).toEqual([['t', { answer: 'approve', mode: 'edit' }]]);
   });
 });
 

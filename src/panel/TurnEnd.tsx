@@ -5,6 +5,7 @@ import type { JSX, ReactNode } from 'react';
 
 import type { TakenBack, TodoItem } from '../api/events';
 import { reviewOf } from '../changes/turnReview';
+import { Decisions } from '../common/Decisions';
 import { cellName } from '../common/position';
 import { isBusy, type ITurn } from '../state/chat';
 import { NOTHING_KEPT } from '../state/keptChanges';
@@ -12,13 +13,13 @@ import { Button } from './Button';
 import { Changes } from './Changes';
 import { nextSteps } from './nextSteps';
 import { useChat, useSelector, useServices } from './services';
-import type { ITurnActions } from './Turn';
+
+export { Results } from './Results';
 
 interface IProps {
   turn: ITurn;
   /** The chat's key in the store. */
   chat: string;
-  actions: ITurnActions;
 }
 
 interface IEndProps extends IProps {
@@ -28,7 +29,7 @@ interface IEndProps extends IProps {
 
 /** How a turn ended, its changes, and what can be done next. */
 export function TurnEnd(props: IEndProps): JSX.Element {
-  const { turn, chat, actions, continueText } = props;
+  const { turn, chat, continueText } = props;
   const isLast = useChat(
     chat,
     state =>
@@ -38,54 +39,48 @@ export function TurnEnd(props: IEndProps): JSX.Element {
   return (
     <>
       {turn.end === 'stopped' && !turn.replaced && (
-        <Stopped turn={turn} actions={actions} continueText={continueText} />
+        <Stopped turn={turn} continueText={continueText} />
       )}
-      {turn.end === 'done' && turn.plans && !turn.replaced && (
-        <Plan turn={turn} actions={actions} />
-      )}
+      {turn.end === 'done' && turn.plans && !turn.replaced && <Plan turn={turn} />}
       <Changes {...props} />
       {isLast && turn.end === 'done' && <Again {...props} />}
     </>
   );
 }
 
-function Stopped({
-  turn,
-  actions,
-  continueText
-}: Pick<IEndProps, 'turn' | 'actions' | 'continueText'>): JSX.Element {
-  const { trans } = useServices();
+function Stopped({ turn, continueText }: Pick<IEndProps, 'turn' | 'continueText'>): JSX.Element {
+  const { controller, trans } = useServices();
   return (
     <div className="tk-Ending">
       <span>{trans.__('Stopped. Changes made so far were kept.')}</span>
-      <Button onClick={() => actions.resend(turn, { text: continueText })}>
+      <Button onClick={() => void controller.resend(turn, { text: continueText })}>
         {trans.__('Continue')}
       </Button>
-      <Button onClick={() => actions.resend(turn)}>{trans.__('Retry')}</Button>
+      <Button onClick={() => void controller.resend(turn)}>{trans.__('Retry')}</Button>
     </div>
   );
 }
 
 /** Buttons to approve a plan or to change it. */
-function Plan({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
-  const { trans } = useServices();
+function Plan({ turn }: { turn: ITurn }): JSX.Element {
+  const { controller, trans } = useServices();
   return (
-    <div className="tk-Ending">
+    <Decisions className="tk-Ending">
       <span>{trans.__('This is a plan. Nothing was changed.')}</span>
-      <Button primary onClick={() => actions.approve(turn, 'edit')}>
+      <Button primary onClick={() => void controller.approve(turn, 'edit')}>
         {trans.__('Approve')}
       </Button>
-      <Button onClick={() => actions.approve(turn, 'ask')}>
+      <Button onClick={() => void controller.approve(turn, 'ask')}>
         {trans.__('Approve, but ask each time')}
       </Button>
-      <Button onClick={() => actions.revise(turn)}>{trans.__('Change the plan…')}</Button>
-    </div>
+      <Button onClick={() => controller.revise(turn)}>{trans.__('Change the plan…')}</Button>
+    </Decisions>
   );
 }
 
 /** A button that sends the message again, and suggestions for the next message. */
-function Again({ turn, chat, actions }: IProps): JSX.Element {
-  const { notebook, trans } = useServices();
+function Again({ turn, chat }: IProps): JSX.Element {
+  const { controller, notebook, trans } = useServices();
   const journal = useChat(chat, ({ journal }) => journal);
   const keptOf = useSelector(({ kept }) => kept);
   const suggests = useSelector(({ preferences }) => preferences.nextSteps);
@@ -101,10 +96,10 @@ function Again({ turn, chat, actions }: IProps): JSX.Element {
         text={trans.__('Undo the changes of this answer first?')}
         onClose={() => setAsks(false)}
       >
-        <Button primary onClick={() => actions.resend(turn, { again: 'undo' })}>
+        <Button primary onClick={() => void controller.resend(turn, { again: 'undo' })}>
           {trans.__('Undo and try again')}
         </Button>
-        <Button onClick={() => actions.resend(turn, { again: 'keep' })}>
+        <Button onClick={() => void controller.resend(turn, { again: 'keep' })}>
           {trans.__('Keep and try again')}
         </Button>
       </Question>
@@ -114,7 +109,7 @@ function Again({ turn, chat, actions }: IProps): JSX.Element {
     <div className="tk-Ending">
       <Button
         onClick={() =>
-          standing.length > 0 ? setAsks(true) : actions.resend(turn, { again: 'keep' })
+          standing.length > 0 ? setAsks(true) : void controller.resend(turn, { again: 'keep' })
         }
       >
         {trans.__('Try again')}
@@ -122,7 +117,7 @@ function Again({ turn, chat, actions }: IProps): JSX.Element {
       {steps.length > 0 && (
         <div className="tk-Ending" role="group" aria-label={trans.__('Suggested next steps')}>
           {steps.map(({ text, about }) => (
-            <Button key={text} onClick={() => actions.suggest(text, about)}>
+            <Button key={text} onClick={() => controller.write(text, about)}>
               {text}
             </Button>
           ))}
@@ -166,18 +161,17 @@ function Question({ text, children, onClose }: IQuestionProps): JSX.Element {
 
 interface IRestoreProps {
   turn: ITurn;
-  actions: ITurnActions;
   onClose: () => void;
 }
 
 /** Asks before the chat and its notebooks are restored to before a turn. */
-export function RestoreQuestion({ turn, actions, onClose }: IRestoreProps): JSX.Element {
-  const { trans } = useServices();
+export function RestoreQuestion({ turn, onClose }: IRestoreProps): JSX.Element {
+  const { controller, trans } = useServices();
   const [busy, setBusy] = useState(false);
   const restore = async (): Promise<void> => {
     if (!busy) {
       setBusy(true);
-      await actions.restore(turn);
+      await controller.restoreTo(turn);
       onClose();
     }
   };

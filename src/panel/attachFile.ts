@@ -3,8 +3,7 @@
 import type { Contents } from '@jupyterlab/services';
 
 import type { ImageAttachment } from '../api/contextModels';
-import type { IAttached } from '../state/compose';
-import type { Found } from './attachments';
+import type { Found, IAttached } from '../state/compose';
 
 /** Maximum bytes of an image that the server accepts. */
 const MAX_IMAGE = 5_000_000;
@@ -36,37 +35,30 @@ export async function attachLocalFile(file: File): Promise<Found> {
 
 /** Attach a file of the server, as text or image. */
 export async function attachServerFile(
-  contents: Pick<Contents.IManager, 'get' | 'localPath'>,
-  path: string
+  contents: Pick<Contents.IManager, 'get'>,
+  path: string,
+  name: string
 ): Promise<Found> {
-  const name = contents.localPath(path);
-  try {
-    const { type, mimetype, size } = await contents.get(path, { content: false });
-    if (type === 'directory') {
-      return { name, why: 'folder' };
-    }
-    // It is null if the server does not know the type.
-    const mime = (mimetype as string | null) ?? '';
-    if (isImage(mime)) {
-      if ((size ?? 0) > MAX_IMAGE) {
-        return { name, why: 'large' };
-      }
-      const whole = await contents.get(path, { content: true, format: 'base64', type: 'file' });
-      return imageOf(name, mime, String(whole.content).replace(/\s/g, ''));
-    }
-    if (BINARY.test(mime)) {
-      return { name, why: 'no text' };
-    }
-    if ((size ?? 0) > MAX_FILE) {
+  const { type, mimetype, size } = await contents.get(path, { content: false });
+  if (type === 'directory') {
+    return { name, why: 'folder' };
+  }
+  // It is null if the server does not know the type.
+  const mime = (mimetype as string | null) ?? '';
+  if (isImage(mime)) {
+    if ((size ?? 0) > MAX_IMAGE) {
       return { name, why: 'large' };
     }
-    return { label: name, attachment: { kind: 'file', path: name } };
-  } catch (error) {
-    if (error instanceof Error && 'response' in error) {
-      return { name, why: 'gone' };
-    }
-    throw error;
+    const whole = await contents.get(path, { content: true, format: 'base64', type: 'file' });
+    return imageOf(name, mime, String(whole.content).replace(/\s/g, ''));
   }
+  if (BINARY.test(mime)) {
+    return { name, why: 'no text' };
+  }
+  if ((size ?? 0) > MAX_FILE) {
+    return { name, why: 'large' };
+  }
+  return { label: name, attachment: { kind: 'file', path: name } };
 }
 
 function isImage(mime: string): mime is ImageType {

@@ -36,6 +36,11 @@ describe('a file below the root', () => {
   });
 });
 
+it('says that a file cannot be read, be it for lack of a connection', async () => {
+  const lost = { ...holding({}), get: () => Promise.reject(new TypeError('Failed to fetch')) };
+  expect(await attachServerFile(lost, 'RTC:a')).toEqual({ name: 'a', why: 'gone' });
+});
+
 it('accepts only images from the desktop', async () => {
   const picture = new File(['ABC'], 'a.png', { type: 'image/png' });
   expect(await attachLocalFile(picture)).toMatchObject({

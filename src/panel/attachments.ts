@@ -3,28 +3,31 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Contents } from '@jupyterlab/services';
 
-import type { IRefused } from '../state/app';
-import { type IAttached, MAX_ATTACHED } from '../state/compose';
+import { type Found, type IRefused, MAX_ATTACHED } from '../state/compose';
 
-export type Found = IAttached | IRefused;
+type Loaded = typeof import('./attachFile');
 
-export function isRefused(found: Found): found is IRefused {
-  return 'why' in found;
+/** Read a file for a message. It never rejects: a message that waits for it would be lost. */
+async function read(name: string, how: (loaded: Loaded) => Promise<Found>): Promise<Found> {
+  try {
+    return await how(await import(/* webpackChunkName: "notebook" */ './attachFile'));
+  } catch {
+    return { name, why: 'gone' };
+  }
 }
 
-const load = () => import(/* webpackChunkName: "notebook" */ './attachFile');
-
 /** Attach a file from outside of JupyterLab, which must be an image. */
-export async function attachLocalFile(file: File): Promise<Found> {
-  return (await load()).attachLocalFile(file);
+export function attachLocalFile(file: File): Promise<Found> {
+  return read(file.name, loaded => loaded.attachLocalFile(file));
 }
 
 /** Attach a file of the server, as text or image. */
-export async function attachServerFile(
+export function attachServerFile(
   contents: Pick<Contents.IManager, 'get' | 'localPath'>,
   path: string
 ): Promise<Found> {
-  return (await load()).attachServerFile(contents, path);
+  const name = contents.localPath(path);
+  return read(name, loaded => loaded.attachServerFile(contents, path, name));
 }
 
 /** Return the message about files that were not attached. */

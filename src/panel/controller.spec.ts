@@ -2,10 +2,12 @@ import { ApiError, type ChatApi, type IMessage, UNREACHABLE } from '../api/clien
 import type { ChatEvent, Mode } from '../api/events';
 import { Chats } from '../chat/service';
 import { FakeServer } from '../testing/server';
-import { MESSAGE, story as numberedStory } from '../testing/events';
+import { DONE, MESSAGE, numbered, story as numberedStory } from '../testing/events';
 import { Reviews } from '../changes/reviews';
 import { BrowserStorage } from '../common/storage';
 import { type AppStore, createStore, modeOf } from '../state/app';
+import type { ITurn } from '../state/chat';
+import { BLANK, type Found, writtenIn } from '../state/compose';
 import type { IPanelServices } from './services';
 import { PanelStorage } from './panelStorage';
 import { PanelController } from './controller';
@@ -30,7 +32,8 @@ function story(mode: Mode, end: 'done' | 'failed' = 'done'): ChatEvent[] {
 /** Services before a server that keeps what it is sent, and takes it where `takes` says so. */
 function connected(
   takes: () => Promise<void> = () => Promise.resolve(),
-  stored: object | Promise<object> = {}
+  stored: object | Promise<object> = {},
+  past = story('auto', 'failed')
 ): { services: IPanelServices; sent: IMessage[] } {
   const sent: IMessage[] = [];
   const api: Partial<ChatApi> = {
@@ -40,9 +43,10 @@ function connected(
     changes: () => Promise.resolve({ changes: [], since: 0 }),
     chat: id => {
       const info = { id, title: '', notebook: null, created: 0, updated: 0, busy: false };
-      return Promise.resolve({ chat: info, events: story('auto', 'failed') });
+      return Promise.resolve({ chat: info, events: past });
     },
-    send: async message => {
+    send: async ({ ...message }) => {
+      delete message.id;
       sent.push(message);
       await takes();
       return { chat: 'c', turn: 't' };
@@ -171,6 +175,49 @@ describe('the draft', () => {
     expect(model.compose).toMatchObject({ kind: 'new', draft: { text: 'Half a th' }, kept: null });
   });
 
+  it('is not lost whatever is written in its place', async () => {
+    const said = (text: string, turn: string, first: number): ChatEvent[] => [
+      numbered({ ...MESSAGE, text }, first, turn),
+      numbered(DONE, first + 1, turn)
+    ];
+    const past = [...said('One', 't', 1), ...said('Two', 'u', 3)];
+    const { services: around } = connected(undefined, {}, past);
+    const model = new PanelController(around, 'panel', 'c');
+    await ended(model);
+    const [one, two] = model.chat.state.turns as [ITurn, ITurn];
+    const steps = {
+      'edits One': () => model.edit(one),
+      'edits Two': () => model.edit(two),
+      'makes it new': () => model.composeNew(),
+      'answers a plan': () => model.revise(one),
+      'gets a suggestion': () => model.write('Plot it.')
+    };
+    const names = Object.keys(steps) as (keyof typeof steps)[];
+    const pairs = names.flatMap(first => names.map(second => [first, second] as const));
+    const lost = pairs
+      .flatMap(first => pairs.map(second => [...first, ...second]))
+      .filter(story => {
+        model.change({ ...BLANK, text: 'typed 0' });
+        story.forEach((name, place) => {
+          steps[name]();
+          model.change({ text: `${model.draft.text}\ntyped ${place + 1}` });
+        });
+        const written = writtenIn(model.compose);
+        return ![0, 1, 2, 3, 4].every(place => written.includes(`typed ${place}`));
+      });
+    expect(lost).toEqual([]);
+  });
+
+  it('of an edit that changed nothing is dropped when another one begins', async () => {
+    const { services: around } = connected();
+    const model = new PanelController(around, 'panel', 'c');
+    await ended(model);
+    const turn = model.chat.state.turns[0] as ITurn;
+    model.edit(turn);
+    model.edit(turn);
+    expect(model.compose).toMatchObject({ kind: 'edit', draft: { text: 'Why?' }, kept: null });
+  });
+
   it('takes precedence over the stored one', async () => {
     let restore: (stored: object) => void = () => undefined;
     const stored = new Promise<object>(resolve => {
@@ -185,6 +232,94 @@ describe('the draft', () => {
     expect([model.chat.id, model.draft.text]).toEqual([null, 'New']);
     model.open('d');
     expect(model.draft.text).toBe('About d');
+  });
+});
+
+/** A panel with a file that is being attached, and what ends that. */
+async function attaching(takes?: () => Promise<void>) {
+  const { services, sent } = connected(takes);
+  const model = new PanelController(services, 'panel', 'c');
+  await ended(model);
+  let read: (found: Found) => void = () => undefined;
+  model.change({ text: 'Why?' });
+  model.attach([new Promise<Found>(resolve => (read = resolve))]);
+  const finish = async (found: Found): Promise<void> => {
+    read(found);
+    await new Promise(resolve => setTimeout(resolve));
+  };
+  return { model, sent, finish, memory: services.memory };
+}
+
+describe('a file that is being attached', () => {
+  const REFUSED = { name: 'b.csv', why: 'large' } as const;
+
+  it('goes with the message that is sent before it is there, before later ones', async () => {
+    const { model, sent, finish } = await attaching();
+    const first = model.submit();
+    expect(model.draft).toEqual(BLANK);
+    model.change({ text: 'Later' });
+    const second = model.submit();
+    await new Promise(resolve => setTimeout(resolve));
+    expect(sent).toEqual([]);
+    await finish(FILE);
+    await Promise.all([first, second]);
+    expect(sent.map(({ message, attachments }) => [message, attachments?.length])).toEqual([
+      ['Why?', 1],
+      ['Later', undefined]
+    ]);
+    expect(model.draft).toEqual(BLANK);
+  });
+
+  it('keeps the message in the box if it cannot be attached', async () => {
+    const { model, sent, finish } = await attaching();
+    const sending = model.submit();
+    await finish(REFUSED);
+    await sending;
+    expect(sent).toEqual([]);
+    expect(model.draft).toEqual({ ...BLANK, text: 'Why?' });
+    expect(model.state.refused).toEqual([REFUSED]);
+  });
+
+  it('is in the draft that comes back if the server does not accept the message', async () => {
+    const { model, finish } = await attaching(() => Promise.reject(CUT));
+    const sending = model.submit();
+    await finish(FILE);
+    await sending;
+    await new Promise(resolve => setTimeout(resolve));
+    expect(model.draft).toEqual({ ...BLANK, text: 'Why?', attached: [FILE] });
+  });
+
+  it('stays in its own chat when another one is opened', async () => {
+    const { model, finish } = await attaching();
+    model.open('d');
+    await finish(FILE);
+    expect(model.draft.attached).toEqual([]);
+    model.open('c');
+    expect(model.draft).toEqual({ ...BLANK, text: 'Why?', attached: [FILE] });
+  });
+
+  it('stays in its own draft when another one is begun', async () => {
+    const { model, finish } = await attaching();
+    model.write('Something else');
+    await finish(FILE);
+    expect(model.draft.attached).toEqual([]);
+    expect(model.compose.kept?.draft.attached).toEqual([FILE]);
+  });
+
+  it('does not take the focus when it is there', async () => {
+    const { model, finish } = await attaching();
+    const focused = jest.fn();
+    model.wantsFocus.connect(focused);
+    await finish(FILE);
+    expect(model.draft.attached).toEqual([FILE]);
+    expect(focused).not.toHaveBeenCalled();
+  });
+
+  it('is in the draft of a panel that was closed', async () => {
+    const { model, finish, memory } = await attaching();
+    model.dispose();
+    await finish(FILE);
+    expect(memory.draft('c').draft).toEqual({ ...BLANK, text: 'Why?', attached: [FILE] });
   });
 });
 

@@ -8,11 +8,14 @@ import { type IPanelState, modelOf, modeOf, without } from '../state/app';
 import { type ITurn, isUnsent, waits } from '../state/chat';
 import {
   asNew,
+  attach,
   BLANK,
+  boundTo,
+  cellOf,
   type Compose,
   draftOf,
+  type Found,
   type IAbout,
-  type IAttached,
   type IDraft,
   type IOptions,
   isBlank,
@@ -20,11 +23,11 @@ import {
   MAX_ATTACHED,
   messageAbout,
   messageOf,
-  needsNotebook,
   NOTHING,
-  settled
+  settled,
+  whereRead,
+  withNote
 } from '../state/compose';
-import { type Found, isRefused } from './attachments';
 import type { IPanelServices } from './services';
 import type { IResend } from './Turn';
 
@@ -172,10 +175,13 @@ export class PanelController {
       await this._sendDraft(left, chat => chat.answerPlan(compose.turn, answer));
       return;
     }
-    const message = this._messageOf(draft);
-    if (compose.kind === 'edit') {
-      message.replaces = compose.turn;
-    }
+    const toMessage = this._toMessage();
+    const message = Promise.all(draft.attaching).then(read => {
+      const { draft: whole, refused } = attach(draft, read.flat());
+      return refused.length > 0
+        ? null
+        : { ...toMessage(whole), ...(compose.kind === 'edit' && { replaces: compose.turn }) };
+    });
     await this._sendDraft(kept ?? NOTHING, chat => chat.send(message));
   }
 
@@ -199,7 +205,7 @@ export class PanelController {
     if (text.trim() !== '') {
       const message =
         about === null
-          ? this._messageOf({ ...BLANK, text })
+          ? this._toMessage()({ ...BLANK, text })
           : messageAbout(text, about, this._options);
       await this._send(chat => chat.send(message));
     }
@@ -219,6 +225,17 @@ export class PanelController {
     this._write({ kind: 'new', draft, kept: isBlank(compose) ? null : compose }, true);
   }
 
+  /**
+   * Keep the note of a request that ended while it was written.
+   *
+   * @param chat - The chat of the request.
+   * @param isWriting - Whether the person goes on in the message box. Otherwise the note comes after
+   *   what they write there.
+   */
+  keepNote(chat: ChatModel, text: string, isWriting: boolean): void {
+    this._rewrite(chat, now => withNote(now, text, isWriting));
+  }
+
   /** Approve the plan of a turn in a mode, which later messages have, too. */
   async approve(turn: ITurn, mode: Mode): Promise<void> {
     this.choose({ mode });
@@ -231,11 +248,14 @@ export class PanelController {
    * queued message is withdrawn instead.
    */
   edit(turn: ITurn): void {
-    const { compose } = this;
-    // The draft of another edit is dropped, since its message is still in the transcript.
-    const kept = compose.kind === 'edit' || isBlank(compose) ? compose.kept : compose;
+    const { compose } = this.state;
+    // What the message of another edit said is still in the transcript.
+    const edited =
+      compose.kind === 'edit' && this._chat.state.turns.find(({ id }) => id === compose.turn);
+    const isKnown = edited && JSON.stringify(this._said(edited)) === JSON.stringify(compose.draft);
+    const kept = isKnown || isBlank(compose) ? compose.kept : compose;
     const sent = this._chat.sent(turn.id);
-    const draft = draftOf(turn, sent);
+    const draft = this._said(turn);
     if (waits(turn)) {
       void this._chat.stop(turn.id);
     }
@@ -247,6 +267,11 @@ export class PanelController {
         : { kind: 'edit', turn: turn.id, draft, kept },
       true
     );
+  }
+
+  /** Return the draft of the message of a turn. */
+  private _said(turn: ITurn): IDraft {
+    return draftOf(turn, this._chat.sent(turn.id));
   }
 
   /**
@@ -325,11 +350,13 @@ export class PanelController {
     return { mode: modeOf(state, this.state), model: modelOf(state, this.state) };
   }
 
-  /** Return a message with the current notebook and cell. */
-  private _messageOf(draft: IDraft): IMessage {
+  /** Return what makes messages with the notebook and cell that are the current ones now. */
+  private _toMessage(): (draft: IDraft) => IMessage {
     const { notebook, store } = this._services;
+    const { seen } = notebook;
     const { activeCell } = store.state.preferences;
-    return messageOf(draft, notebook.seen, { ...this._options, activeCell });
+    const options = { ...this._options, activeCell };
+    return draft => messageOf(draft, seen, options);
   }
 
   private _show(id: string | null): void {
@@ -347,26 +374,35 @@ export class PanelController {
       });
       this._services.chats.close(before);
       this._shown.emit(id);
+      this._finishAttaching();
     }
   }
 
-  /** Attach things to the draft, and show why others were not attached. */
-  attach(found: readonly Found[]): void {
-    const some = found.filter((each): each is IAttached => !isRefused(each));
-    const attached = [...this.draft.attached, ...some];
-    const many = attached
-      .slice(MAX_ATTACHED)
-      .map(each => ({ name: each.label, why: 'many' }) as const);
-    this._set({ refused: [...found.filter(isRefused), ...many] });
-    const cells = some.some(needsNotebook);
-    this.change(
-      {
-        attached: attached.slice(0, MAX_ATTACHED),
-        // A cell needs its notebook.
-        ...(cells ? { withoutNotebook: false } : {})
-      },
-      some.length > 0
-    );
+  /**
+   * Attach things to the present draft once they are read, and show why others were not attached.
+   * Sending the draft waits for them.
+   */
+  attach(found: readonly (Found | Promise<Found>)[]): void {
+    this._set({ refused: [] });
+    const reading = Promise.all(found.map(each => Promise.resolve(each)));
+    this.change({ attaching: [...this.draft.attaching, reading] }, true);
+    this._finishAttaching();
+  }
+
+  /** Attach what is being read for the present draft, which may be a former one by then. */
+  private _finishAttaching(): void {
+    const { chat } = this;
+    for (const reading of this.draft.attaching) {
+      void reading.then(found =>
+        this._rewrite(chat, compose =>
+          whereRead(compose, reading, before => {
+            const { draft, refused } = attach(before, found);
+            this._set({ refused: [...this.state.refused, ...refused] });
+            return draft;
+          })
+        )
+      );
+    }
   }
 
   /** Dismiss the notice about files that were not attached. */
@@ -386,14 +422,18 @@ export class PanelController {
     if (await this._send(send)) {
       return;
     }
-    const { memory } = this._services;
     // Meanwhile the person may have typed more, or opened another chat.
-    const now = this._chat.id === chat.id ? this.state.compose : memory.draft(chat.id);
-    const back = now === left ? compose : joinDrafts(compose, now);
-    if (this._chat.id === chat.id) {
-      this._write(back);
+    this._rewrite(chat, now => (now === left ? compose : joinDrafts(compose, now)));
+    this._finishAttaching();
+  }
+
+  /** Change the message that is being written in a chat, which the panel may not show any more. */
+  private _rewrite(chat: ChatModel, change: (compose: Compose) => Compose): void {
+    const { memory } = this._services;
+    if (this._chat.id === chat.id && !this._disposed) {
+      this._write(change(this.state.compose));
     } else {
-      memory.setDraft(chat.id, back);
+      memory.setDraft(chat.id, change(memory.draft(chat.id)));
     }
   }
 
@@ -448,18 +488,4 @@ export class PanelController {
   private _disposed = false;
   private _shown = new Signal<this, string | null>(this);
   private _wantsFocus = new Signal<this, void>(this);
-}
-
-/** Return the cell of a message that was sent before a reload. */
-function cellOf({ notebook, activeCell }: ITurn): Partial<IMessage> {
-  return notebook === null || activeCell === null ? {} : { active_cell: activeCell };
-}
-
-/** Return the notebook and cells of a message. */
-function boundTo({ notebook, active_cell, selected_cells }: IMessage): Partial<IMessage> {
-  return {
-    ...(notebook === undefined ? {} : { notebook }),
-    ...(active_cell === undefined ? {} : { active_cell }),
-    ...(selected_cells === undefined ? {} : { selected_cells })
-  };
 }

@@ -1,6 +1,7 @@
 import { nullTranslator } from '@jupyterlab/translation';
 
-import { type Found, isRefused, refusal } from './attachments';
+import { type Found, isRefused } from '../state/compose';
+import { refusal } from './attachments';
 import { DropTarget } from './dropTarget';
 
 /** Drops a file of the desktop onto an element that takes it; what becomes of the file. */
@@ -9,11 +10,10 @@ async function dropped(name: string, type: string): Promise<[DragEvent, Found[]]
   const event = new Event('drop', { cancelable: true }) as DragEvent;
   const file = new File(['bytes'], name, { type });
   Object.assign(event, { dataTransfer: { files: [file], types: ['Files'] } });
-  const found = await new Promise<Found[]>(resolve => {
-    new DropTarget(node, { notebook: {} as never }, resolve);
-    node.dispatchEvent(event);
-  });
-  return [event, found];
+  const found: (Found | Promise<Found>)[] = [];
+  new DropTarget(node, { notebook: {} as never }, each => found.push(...each));
+  node.dispatchEvent(event);
+  return [event, await Promise.all(found.map(each => Promise.resolve(each)))];
 }
 
 describe('a file from the desktop', () => {

@@ -2,7 +2,8 @@ import type { MimeData } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 
 import { draggedIn } from '../lab/dragging';
-import { type Found, attachLocalFile, attachServerFile } from './attachments';
+import type { Found } from '../state/compose';
+import { attachLocalFile, attachServerFile } from './attachments';
 import type { IPanelServices } from './services';
 
 /** The CSS class while something is dragged over the element that can be dropped. */
@@ -24,7 +25,7 @@ export class DropTarget implements IDisposable {
   constructor(
     private readonly _node: HTMLElement,
     private readonly _services: Pick<IPanelServices, 'notebook'>,
-    private readonly _attach: (found: Found[]) => void
+    private readonly _attach: (found: (Found | Promise<Found>)[]) => void
   ) {
     for (const type of TYPES) {
       _node.addEventListener(type, this);
@@ -65,7 +66,7 @@ export class DropTarget implements IDisposable {
       event.dropAction = 'none';
       const { notebook } = this._services;
       if (dragged.kind === 'files') {
-        void this._take(dragged.paths.map(path => attachServerFile(notebook.contents, path)));
+        this._attach(dragged.paths.map(path => attachServerFile(notebook.contents, path)));
       } else {
         this._attach(notebook.attachable(event.source, dragged.ids));
       }
@@ -76,14 +77,10 @@ export class DropTarget implements IDisposable {
   private _fromOutside(event: DragEvent): boolean {
     const files = [...(event.dataTransfer?.files ?? [])];
     if (event.type === 'drop' && files.length > 0) {
-      void this._take(files.map(attachLocalFile));
+      this._attach(files.map(attachLocalFile));
       return true;
     }
     return event.type === 'dragover' && event.dataTransfer?.types.includes('Files') === true;
-  }
-
-  private async _take(found: Promise<Found>[]): Promise<void> {
-    this._attach(await Promise.all(found));
   }
 
   private _disposed = false;

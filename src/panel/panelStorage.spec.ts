@@ -43,7 +43,40 @@ describe('a draft', () => {
     jest.advanceTimersByTime(1000);
     await settled();
     expect(browser.written).toEqual([{ drafts: { c: 'Hello' } }]);
-    expect(own.written).toEqual([]);
+    expect(own.written).toEqual([{ drafts: { c: 'Hello' } }]);
+  });
+
+  it('of a new chat is that of its own window after a reload, be it empty', async () => {
+    const browser = new Kept({ chat: 'c' });
+    const [a, b] = [new Kept(), new Kept()];
+    const reloaded = async (own: Kept): Promise<[string, string | null]> => {
+      const memory = new PanelStorage(browser, own);
+      await memory.restored;
+      return [memory.draft(null).draft.text, memory.chat];
+    };
+    const [first, second] = [new PanelStorage(browser, a), new PanelStorage(browser, b)];
+    for (const [memory, text] of [
+      [first, 'A'],
+      [second, 'B']
+    ] as const) {
+      memory.setDraft(null, draft(text));
+      jest.advanceTimersByTime(1000);
+      await settled();
+    }
+    expect([await reloaded(a), await reloaded(b)]).toEqual([
+      ['A', 'c'],
+      ['B', 'c']
+    ]);
+    first.setDraft(null, NOTHING);
+    jest.advanceTimersByTime(1000);
+    await settled();
+    second.setDraft(null, draft('B2'));
+    jest.advanceTimersByTime(1000);
+    await settled();
+    expect([await reloaded(a), await reloaded(b)]).toEqual([
+      ['', 'c'],
+      ['B2', 'c']
+    ]);
   });
 
   it('is saved immediately when the page is closed', async () => {

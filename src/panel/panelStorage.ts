@@ -41,7 +41,7 @@ export class PanelStorage {
 
   set chat(chat: string | null) {
     this._chat = chat;
-    this._write(() => Promise.all([this._saveChat(this._storage), this._saveChat(this._own)]));
+    this._write(storage => this._saveChat(storage));
   }
 
   /** Return the draft in a chat; in a new chat for null. */
@@ -63,35 +63,37 @@ export class PanelStorage {
     const written = [...this._written];
     this._written.clear();
     if (written.length > 0) {
-      this._write(() => this._saveDrafts(written));
+      this._write(storage => this._saveDrafts(storage, written));
     }
   }
 
   private async _restore(): Promise<void> {
     const [found, own] = await Promise.all([fetched(this._storage), fetched(this._own)]);
+    const { chat = null } = { ...found, ...own };
     // Keep what was set meanwhile.
     if (this._chat === undefined) {
-      this._chat = (own ?? found)?.chat ?? null;
+      this._chat = chat;
     }
-    for (const [chat, text] of Object.entries(found?.drafts ?? {})) {
+    for (const [chat, text] of Object.entries({ ...found?.drafts, ...own?.drafts })) {
       if (!this._drafts.has(chat)) {
         this._drafts.set(chat, { ...NOTHING, draft: { ...BLANK, text } });
       }
     }
   }
 
-  private async _saveDrafts(written: readonly string[]): Promise<void> {
-    const found = await fetched(this._storage);
+  private async _saveDrafts(storage: Kept | null, written: readonly string[]): Promise<void> {
+    const found = await fetched(storage);
     // Keep the drafts of other windows.
     const texts = new Map(Object.entries(found?.drafts ?? {}));
     written.forEach(each => texts.set(each, writtenIn(this._drafts.get(each) ?? NOTHING)));
-    const drafts = Object.fromEntries([...texts].filter(([, text]) => text !== ''));
-    await save(this._storage, { ...found, drafts });
+    // An empty one in this window hides that of another window.
+    const some = [...texts].filter(([, text]) => text !== '' || storage === this._own);
+    await save(storage, { ...found, drafts: Object.fromEntries(some) });
   }
 
-  /** Queue a write, since each reads the stored state first. */
-  private _write(write: () => Promise<unknown>): void {
-    this._writing = this._writing.then(write);
+  /** Queue a write to both storages, since each reads the stored state first. */
+  private _write(write: (storage: Kept | null) => Promise<void>): void {
+    this._writing = this._writing.then(() => Promise.all([this._storage, this._own].map(write)));
   }
 
   private async _saveChat(storage: Kept | null): Promise<void> {

@@ -36,6 +36,7 @@ describe('the number of a cell', () => {
     await stage.happens({ ...CALL, tool: 'execute_cells' }, RAN, DONE);
     const card = stage.node.querySelector('.tk-Call details') as HTMLDetailsElement;
     unfold(card);
+    await stage.settle();
     const titles = [...card.querySelectorAll('.tk-Run-title')].map(each => each.textContent);
     expect(titles).toEqual(['Cell 1', 'Cell 2']);
   });

@@ -9,6 +9,7 @@ import type { IChats } from '../chat/service';
 import type { IQuestions } from '../questions/model';
 import type { AppStore, IAppState, IOpenChat } from '../state/app';
 import { openChat } from '../state/app';
+import type { PanelController } from './controller';
 import type { PanelStorage } from './panelStorage';
 import type { NotebookContext } from './notebook';
 
@@ -30,12 +31,17 @@ export interface IPanelServices {
   trans: TranslationBundle;
 }
 
-const ServicesContext = createContext<IPanelServices | null>(null);
+/** The services within a panel. */
+export interface IPanelContext extends IPanelServices {
+  controller: PanelController;
+}
+
+const ServicesContext = createContext<IPanelContext | null>(null);
 
 export const ServicesProvider = ServicesContext.Provider;
 
 /** Return the services of the panel. */
-export function useServices(): IPanelServices {
+export function useServices(): IPanelContext {
   const services = useContext(ServicesContext);
   if (services === null) {
     throw new Error('The panel is rendered without its services.');

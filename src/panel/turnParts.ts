@@ -16,5 +16,6 @@ function part<K extends keyof typeof Parts>(name: K): (typeof Parts)[K] {
 
 export const RestoredNote = part('RestoredNote');
 export const RestoreQuestion = part('RestoreQuestion');
+export const Results = part('Results');
 export const TodoList = part('TodoList');
 export const TurnEnd = part('TurnEnd');

@@ -35,7 +35,9 @@ export class ChatPanel extends ReactWidget {
 
   /** Focus the message box. */
   focusBox(): void {
-    this._focusing = requestAnimationFrame(() => this.node.querySelector('textarea')?.focus());
+    this._focusing = requestAnimationFrame(() =>
+      this.node.querySelector<HTMLElement>('.tk-Box')?.focus()
+    );
   }
 
   /** Whether an approval request is shown. */
@@ -95,7 +97,7 @@ export class ChatPanel extends ReactWidget {
     const focus = (): void => {
       // Keep the focus if it is in the panel already.
       if (!this.node.contains(document.activeElement)) {
-        this.node.querySelector('textarea')?.focus();
+        this.node.querySelector<HTMLElement>('.tk-Box')?.focus();
       }
     };
     // At once, for the next key; a panel that was just opened is rendered by the next frame.

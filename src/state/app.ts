@@ -2,7 +2,7 @@
 
 import type { ChatInfo, ErrorInfo, Mode, ModelsInfo, PermissionInfo } from '../api/events';
 import { EMPTY, type IChatState, type IJournal } from './chat';
-import type { Compose, ISeen } from './compose';
+import type { Compose, IRefused, ISeen } from './compose';
 import type { IKept } from './keptChanges';
 import { DEFAULTS, type IPreferences } from './preferences';
 import { Store } from './store';
@@ -19,12 +19,6 @@ export interface IOpenChat extends IChatState {
   journal: IJournal | null;
   /** Whether the connection is lost while the chat is subscribed. */
   lost: boolean;
-}
-
-/** Something that was not attached. */
-export interface IRefused {
-  name: string;
-  why: 'folder' | 'gone' | 'lost' | 'many' | 'no image' | 'no text' | 'large';
 }
 
 /** The state of a panel. */

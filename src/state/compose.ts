@@ -28,10 +28,27 @@ export interface IAttached {
   notebook?: string;
 }
 
+/** Something that was not attached. */
+export interface IRefused {
+  name: string;
+  why: 'folder' | 'gone' | 'lost' | 'many' | 'no image' | 'no text' | 'large';
+}
+
+export type Found = IAttached | IRefused;
+
+export function isRefused(found: Found): found is IRefused {
+  return 'why' in found;
+}
+
+/** Files that are being read. */
+export type Reading = Promise<readonly Found[]>;
+
 /** A message that is being written. */
 export interface IDraft {
   text: string;
   attached: readonly IAttached[];
+  /** What will be attached once it is read. */
+  attaching: readonly Reading[];
   /** Whether the person has removed the chip of the current notebook or cell. */
   withoutNotebook: boolean;
   withoutCell: boolean;
@@ -65,6 +82,7 @@ export interface IOptions {
 export const BLANK: IDraft = {
   text: '',
   attached: [],
+  attaching: [],
   withoutNotebook: false,
   withoutCell: false
 };
@@ -92,8 +110,44 @@ export function goesWith(attached: IAttached, about: string | undefined): boolea
 }
 
 /** Return whether nothing was written or attached. */
-export function isBlank({ draft: { text, attached }, kept }: Compose): boolean {
-  return text.trim() === '' && attached.length === 0 && kept === null;
+export function isBlank({ draft: { text, attached, attaching }, kept }: Compose): boolean {
+  return text.trim() === '' && attached.length + attaching.length === 0 && kept === null;
+}
+
+/** Attach what was found to a draft. Return what was not attached, too. */
+export function attach(
+  draft: IDraft,
+  found: readonly Found[]
+): { draft: IDraft; refused: readonly IRefused[] } {
+  const some = found.filter((each): each is IAttached => !isRefused(each));
+  const attached = [...draft.attached, ...some];
+  const many = attached
+    .slice(MAX_ATTACHED)
+    .map(({ label }) => ({ name: label, why: 'many' }) as const);
+  return {
+    draft: {
+      ...draft,
+      attached: attached.slice(0, MAX_ATTACHED),
+      // A cell needs its notebook.
+      withoutNotebook: draft.withoutNotebook && !some.some(needsNotebook)
+    },
+    refused: [...found.filter(isRefused), ...many]
+  };
+}
+
+/** Change the draft for which something is being read, be it a former one. */
+export function whereRead(
+  compose: Compose,
+  reading: Reading,
+  change: (draft: IDraft) => IDraft
+): Compose {
+  const { draft, kept } = compose;
+  const attaching = draft.attaching.filter(each => each !== reading);
+  if (attaching.length < draft.attaching.length) {
+    return { ...compose, draft: change({ ...draft, attaching }) };
+  }
+  const before = kept && whereRead(kept, reading, change);
+  return before === kept ? compose : { ...compose, kept: before };
 }
 
 /** Return a new message with the same draft. */
@@ -120,9 +174,14 @@ export function joinDrafts(first: Compose, second: Compose): Compose {
   const both = {
     ...draft,
     text: [first.draft.text, draft.text].filter(text => text.trim() !== '').join('\n\n'),
-    attached: [...first.draft.attached, ...draft.attached].slice(0, MAX_ATTACHED)
+    attached: joined(first.draft.attached, draft.attached).slice(0, MAX_ATTACHED),
+    attaching: joined(first.draft.attaching, draft.attaching)
   };
   return { ...(second.kind === 'new' ? first : second), draft: both, kept: second.kept };
+}
+
+function joined<T>(first: readonly T[], second: readonly T[]): T[] {
+  return [...new Set([...first, ...second])];
 }
 
 /** Return the text of the draft and of the former ones. */
@@ -182,4 +241,26 @@ export function messageOf(
       .map(({ attachment, label: title }) => ({ ...attachment, title: title.slice(0, MAX_TITLE) }));
   }
   return message;
+}
+
+/** Return what is being written with the note of a request before it, or after it. */
+export function withNote(now: Compose, text: string, isFirst: boolean): Compose {
+  const note: Compose = { kind: 'new', draft: { ...BLANK, text }, kept: null };
+  return isFirst || isBlank(now)
+    ? { ...note, kept: isBlank(now) ? null : now }
+    : { ...now, kept: { ...note, kept: now.kept } };
+}
+
+/** Return the cell of a message that was sent before a reload. */
+export function cellOf({ notebook, activeCell }: ITurn): Partial<IMessage> {
+  return notebook === null || activeCell === null ? {} : { active_cell: activeCell };
+}
+
+/** Return the notebook and cells of a message. */
+export function boundTo({ notebook, active_cell, selected_cells }: IMessage): Partial<IMessage> {
+  return {
+    ...(notebook === undefined ? {} : { notebook }),
+    ...(active_cell === undefined ? {} : { active_cell }),
+    ...(selected_cells === undefined ? {} : { selected_cells })
+  };
 }

@@ -79,7 +79,9 @@ export class Stage {
       trans: nullTranslator.load('tk-ai-extension')
     };
     this.controller = new PanelController(this.services, 'panel', chat);
-    this.controller.wantsFocus.connect(() => this.node.querySelector('textarea')?.focus());
+    this.controller.wantsFocus.connect(() =>
+      this.node.querySelector<HTMLElement>('.tk-Box')?.focus()
+    );
     this.node = render(
       <Panel store={this.store} services={this.services} controller={this.controller} />
     ).container;
@@ -96,7 +98,7 @@ export class Stage {
   readonly controller: PanelController;
   readonly node: HTMLElement;
 
-  /** The recorded requests. */
+  /** The recorded requests; messages without their random ids. */
   readonly sent: IMessage[] = [];
   readonly given: Given[] = [];
   readonly undone: IUndo[] = [];
@@ -184,7 +186,8 @@ export class Stage {
         Promise.reject(new ApiError({ code: '', message: '', hint: '', retryable: true })),
       chat: () => Promise.resolve({ chat: this.chats[0] as ChatInfo, events: this.past }),
       changes: () => Promise.resolve(this.journal),
-      send: async message => {
+      send: async ({ ...message }) => {
+        delete message.id;
         this.sent.push(message);
         await this.taking();
         return { chat: 'c', turn: this._turn };

@@ -1,4 +1,4 @@
-import type { RefObject } from 'react';
+import type { MouseEvent, PointerEvent, RefObject } from 'react';
 import { useEffect, useRef, useState } from 'react';
 
 /** Milliseconds for which a request must be visible, in its place, before it can be answered. */
@@ -117,4 +117,27 @@ export function useAnswerGuard(...parts: RefObject<HTMLElement>[]): [boolean, ()
     };
   }, []);
   return [armed, () => guard.current?.armed === true];
+}
+
+interface IPressHandlers {
+  onPointerDownCapture: (event: PointerEvent) => void;
+  onClickCapture: (event: MouseEvent) => void;
+}
+
+/** Return handlers that stop a click unless the pointer went down on the same button when it was ready. */
+export function usePress(isReady: () => boolean): IPressHandlers {
+  const pressed = useRef<EventTarget | null>(null);
+  return {
+    onPointerDownCapture: ({ target }) => {
+      pressed.current = isReady() ? target : null;
+    },
+    onClickCapture: event => {
+      const { detail, target } = event;
+      // A click without a pointer (detail 0) is a key's or a screen reader's on this very button.
+      if (detail > 1 || (detail === 1 && pressed.current !== target)) {
+        event.stopPropagation();
+      }
+      pressed.current = null;
+    }
+  };
 }
