@@ -144,7 +144,8 @@ describe('a chat', () => {
     cut = false;
     await chat.send({ message: 'Hello!' });
     await chat.send({ message: 'Hello!' });
-    expect(ids.map(each => ids.indexOf(each))).toEqual([0, 0, 2, 2, 4]);
+    await chat.send({ message: 'Hello' });
+    expect(ids.map(each => ids.indexOf(each))).toEqual([0, 0, 2, 2, 4, 5]);
     expect(ids).not.toContain(undefined);
   });
 

@@ -218,7 +218,7 @@ export class ChatModel {
       const key = this._unanswered.get(text) ?? UUID.uuid4();
       this._unanswered.set(text, key);
       const { chat, turn } = await this._api.send({ ...sent, id: key });
-      this._unanswered.delete(text);
+      this._unanswered.clear();
       this._id = chat;
       this._set({ id: chat });
       this._expected = turn;
@@ -345,7 +345,7 @@ export class ChatModel {
   // Events have the names of attachments, but not their content.
   private readonly _sent = new Map<string, IMessage>();
   private _expected: string | null = null;
-  /** The ids of the messages to which no response came. */
+  /** The ids of the messages to which no response came, since the last one that was sent. */
   private readonly _unanswered = new Map<string, string>();
   private _following: IDisposable | null = null;
   private _reading: Promise<void> | null = null;

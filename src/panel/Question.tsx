@@ -81,8 +81,10 @@ export function QuestionCard(props: IProps): JSX.Element {
 
   const isOwn = who === undefined;
   const unsent = useRef('');
+  const sent = useRef<string | null>(null);
   useLayoutEffect(() => {
-    unsent.current = answered ? '' : (note ?? '');
+    // The card may stay for a moment after the answer.
+    unsent.current = note === sent.current ? '' : (note ?? '');
   });
   useLayoutEffect(() => {
     const node = card.current;
@@ -108,6 +110,7 @@ export function QuestionCard(props: IProps): JSX.Element {
     // The card is removed: move the focus to the message box.
     toBox(card.current);
     const message = choice === 'deny' && note !== null ? note.trim() : '';
+    sent.current = note;
     void onAnswer(choice, message === '' ? undefined : message).finally(() => setAnswered(false));
   };
   const onKey = (event: KeyboardEvent<HTMLDivElement>): void => {

@@ -41,6 +41,15 @@ it('says that a file cannot be read, be it for lack of a connection', async () =
   expect(await attachServerFile(lost, 'RTC:a')).toEqual({ name: 'a', why: 'gone' });
 });
 
+it('is not waited for without end', async () => {
+  jest.useFakeTimers();
+  const hanging = { ...holding({}), get: () => new Promise<never>(() => undefined) };
+  const found = attachServerFile(hanging, 'a');
+  await jest.advanceTimersByTimeAsync(60_000);
+  expect(await found).toEqual({ name: 'a', why: 'gone' });
+  jest.useRealTimers();
+});
+
 it('accepts only images from the desktop', async () => {
   const picture = new File(['ABC'], 'a.png', { type: 'image/png' });
   expect(await attachLocalFile(picture)).toMatchObject({

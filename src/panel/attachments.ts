@@ -7,12 +7,19 @@ import { type Found, type IRefused, MAX_ATTACHED } from '../state/compose';
 
 type Loaded = typeof import('./attachFile');
 
-/** Read a file for a message. It never rejects: a message that waits for it would be lost. */
+/** Milliseconds within which a file is read. */
+const READ_WITHIN = 60_000;
+
+/** Read a file for a message. It ends and never rejects: a message may wait for it. */
 async function read(name: string, how: (loaded: Loaded) => Promise<Found>): Promise<Found> {
+  const refused = { name, why: 'gone' } as const;
   try {
-    return await how(await import(/* webpackChunkName: "notebook" */ './attachFile'));
+    return await Promise.race([
+      import(/* webpackChunkName: "notebook" */ './attachFile').then(how),
+      new Promise<Found>(resolve => setTimeout(resolve, READ_WITHIN, refused))
+    ]);
   } catch {
-    return { name, why: 'gone' };
+    return refused;
   }
 }
 

@@ -85,9 +85,12 @@ export class PanelStorage {
     const found = await fetched(storage);
     // Keep the drafts of other windows.
     const texts = new Map(Object.entries(found?.drafts ?? {}));
-    written.forEach(each => texts.set(each, writtenIn(this._drafts.get(each) ?? NOTHING)));
-    // An empty one in this window hides that of another window.
-    const some = [...texts].filter(([, text]) => text !== '' || storage === this._own);
+    // Each window has a new chat of its own: an empty draft there hides that of another window.
+    const isOwn = storage === this._own;
+    written
+      .filter(each => !isOwn || each === '')
+      .forEach(each => texts.set(each, writtenIn(this._drafts.get(each) ?? NOTHING)));
+    const some = [...texts].filter(([, text]) => isOwn || text !== '');
     await save(storage, { ...found, drafts: Object.fromEntries(some) });
   }
 
