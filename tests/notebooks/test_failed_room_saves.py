@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from errno import ENOSPC, EROFS
 from random import Random
 from typing import Any
 
@@ -17,7 +18,7 @@ from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError
 
 from tests.notebooks.conftest import room_bench, running_server
-from tk_ai_extension.model.errors import DiskFull, NotebookNotFound
+from tk_ai_extension.model.errors import DiskFull, NotebookNotFound, ReadOnly
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.notebooks.rooms import collaboration
@@ -66,12 +67,14 @@ class Disk:
 
     Attributes:
         full: Whether saves fail.
+        problem: Why they fail.
         failed, saved: Set at each save that fails or succeeds.
         attempts: How many saves there were.
     """
 
     manager: Any
     full: bool = False
+    problem: OSError = field(default_factory=lambda: OSError(ENOSPC, "No space left on device"))
     attempts: int = 0
     failed: asyncio.Event = field(default_factory=asyncio.Event)
     saved: asyncio.Event = field(default_factory=asyncio.Event)
@@ -83,7 +86,7 @@ class Disk:
         self.attempts += 1
         if self.full:
             self.failed.set()
-            raise HTTPError(500, "no space") from OSError(28, "No space left on device")
+            raise HTTPError(500, "no space") from self.problem
         saved = await self._save(model, path)
         self.saved.set()
         return saved
@@ -210,6 +213,19 @@ async def test_a_room_whose_file_was_deleted_is_not_kept_for_ever(
     await ensure_async(app.contents_manager.delete(path))
     with pytest.raises(NotebookNotFound):
         await live.save()
+    await asyncio.wait([room.cleaner], timeout=DEADLINE)
+    assert room.room_id not in server_of(app).rooms
+
+
+async def test_a_room_whose_file_is_read_only_is_not_kept_for_ever(
+    bench: DocumentBench, app: ServerApp, disk: Disk
+) -> None:
+    disk.problem = OSError(EROFS, "Read-only file system")
+    path = await typed_on_a_full_disk(bench, disk)
+    room, live = room_of(app, path), live_of(bench, path)
+    with pytest.raises(ReadOnly):
+        await live.save()
+    assert not live.unsaved
     await asyncio.wait([room.cleaner], timeout=DEADLINE)
     assert room.room_id not in server_of(app).rooms
 

@@ -99,6 +99,24 @@ async def test_an_undo_that_fails_can_be_repeated(
     assert "c1" in await sources(harness)
 
 
+@pytest.mark.parametrize("rounds", range(8))
+async def test_an_undo_that_is_cancelled_was_made_or_can_be_repeated(
+    harness: ToolHarness, path: Path, rounds: int
+) -> None:
+    await harness.call("read_notebook", notebook=NAME)
+    await harness.call("delete_cell", notebook=NAME, cell="1")
+    undo = asyncio.create_task(harness.call("undo", notebook=NAME))
+    for _ in range(rounds):
+        await asyncio.to_thread(int)  # As long as something takes in another thread.
+    undo.cancel()
+    await asyncio.wait([undo])
+    if "c1" not in await sources(harness):
+        await harness.call("undo", notebook=NAME)
+    assert "c1" in await sources(harness)
+    with pytest.raises(NothingToUndo):
+        await harness.call("undo", notebook=NAME)
+
+
 def test_a_cell_is_not_restored_with_another_id() -> None:
     notebook = ListNotebook([CellContent("code", "a", "aaaa1111")])
     restored = CellContent("code", "mine", "aaaa1111")

@@ -449,3 +449,16 @@ def test_changes_come_back_from_the_journal_as_they_were(changes: list[Change]) 
     data, note = encode_changes(changes)
     assert decode_changes(data) == tuple(changes)
     assert note == ""
+
+
+async def test_what_a_killed_server_was_about_to_undo_can_be_undone(tmp_path: Path) -> None:
+    first = Journal(tmp_path / "j.sqlite")
+    made = await first.intend(A, "n.ipynb", "edit_cell", "edit @318a")
+    await first.done(made, [change()])
+    assert await first.claim([made])
+    assert await first.undoable(A, "n.ipynb") == []
+    await first.close()
+    second = Journal(tmp_path / "j.sqlite")
+    (entry,) = await second.undoable(A, "n.ipynb")
+    assert entry.id == made
+    await second.close()

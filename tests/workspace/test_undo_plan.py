@@ -406,17 +406,27 @@ def test_outputs_that_the_edits_kept_are_kept_by_undo_too_however_large(
     """The journal stores no large outputs; a cell may also have run since."""
     outputs = st.sampled_from([LARGE, PRINTED, ()])
     ids = [f"id-{number}" for number in range(3)]
+    counts = st.sampled_from([5, None])
     notebook = ListNotebook(
-        [CellContent("code", "x", cell_id, {}, 5, data.draw(outputs)) for cell_id in ids]
+        [
+            CellContent("code", "x", cell_id, {}, data.draw(counts), data.draw(outputs))
+            for cell_id in ids
+        ]
     )
+    # What such a cell has later is of the code that is undone.
+    blank = {
+        cell.id for cell in notebook.cells if (cell.execution_count, cell.outputs) == (None, ())
+    }
     entries: list[JournalEntry] = []
     cleared: set[str] = set()
+    edited: set[str] = set()
     for number, key in enumerate(data.draw(st.lists(st.sampled_from(ids), max_size=6))):
         keep = data.draw(st.sampled_from([True, True, False]))
         made = notebook.apply(
             [Replace(key, data.draw(SOURCES), keep_outputs=keep), Move(key, data.draw(PLACES))]
         )
         cleared |= set() if keep else {key}
+        edited.add(key)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(change_encoding, "MAX_OUTPUTS", 100)
             text, note = encode_changes(made)
@@ -429,7 +439,9 @@ def test_outputs_that_the_edits_kept_are_kept_by_undo_too_however_large(
     assert [cell.id for cell in notebook.cells] == ids
     for cell in notebook.cells:
         assert cell.source == "x"
-        if cell.id not in cleared:
+        if cell.id in blank & edited:
+            assert (cell.execution_count, cell.outputs) == (None, ())
+        elif cell.id not in cleared:
             assert cell == replace(now[cell.id], source="x")
     named = {word for note in undone.left for word in note.split() if word.startswith("@")}
     assert {name.strip(",.@") for name in named} <= cleared, "only what was lost is reported"

@@ -138,11 +138,15 @@ class Change:
 
     @property
     def keeps_outputs(self) -> bool:
-        """Whether the change left the outputs and the count of an existing cell as they were."""
+        """Whether the change left the outputs and the count of an existing cell, which had some."""
         if self.before is None or self.after is None or self.outputs_kept is not None:
             return bool(self.outputs_kept)
         before, after = self.before, self.after
-        return (before.execution_count, before.outputs) == (after.execution_count, after.outputs)
+        has_any = bool(before.outputs) or before.execution_count is not None
+        return has_any and (before.execution_count, before.outputs) == (
+            after.execution_count,
+            after.outputs,
+        )
 
 
 @dataclass(frozen=True, slots=True)

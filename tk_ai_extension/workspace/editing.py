@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, OutcomeUnknown, ToolError
@@ -232,7 +233,8 @@ async def undo(
 ) -> JournaledEdit:
     """Apply operations that undo journal entries, and record what they have undone.
 
-    The entries are claimed first: of several undos of one entry at once, one is applied.
+    The entries are claimed first: of several undos of one entry at once, one is applied. An undo that
+    has begun goes on if its caller is cancelled, so that nothing stays claimed.
 
     Args:
         workspace: The workspace.
@@ -248,21 +250,25 @@ async def undo(
         Conflict: An entry was undone meanwhile, or a cell has changed.
         ToolError: The document refused the operations. Nothing was changed.
     """
-    claimed = [*entries, *(left or {})]
-    if not await workspace.journal.claim(claimed):
-        raise Conflict(
-            f"A change in {document.path} was undone meanwhile.",
-            hint="Nothing was changed. See notebook_history, then try again.",
-        )
-    try:
-        applied = await apply(
-            workspace, caller, document, operations, tool=tool, summary=summary, kind="undo"
-        )
-    except BaseException:
-        await workspace.journal.release(claimed)
-        raise
-    await record_undo(workspace, caller, document.path, applied, entries, left=left)
-    return applied
+
+    async def claim_and_apply() -> JournaledEdit:
+        claimed = [*entries, *(left or {})]
+        if not await workspace.journal.claim(claimed):
+            raise Conflict(
+                f"A change in {document.path} was undone meanwhile.",
+                hint="Nothing was changed. See notebook_history, then try again.",
+            )
+        try:
+            applied = await apply(
+                workspace, caller, document, operations, tool=tool, summary=summary, kind="undo"
+            )
+        except BaseException:
+            await workspace.journal.release(claimed)
+            raise
+        await record_undo(workspace, caller, document.path, applied, entries, left=left)
+        return applied
+
+    return await run_to_completion(claim_and_apply())
 
 
 async def record_undo(
@@ -284,8 +290,10 @@ async def record_undo(
         entries: The entries that were undone completely.
         left: The remaining changes of entries that were undone in part.
     """
-    await workspace.journal.undone(entries, by=undo.entry)
-    await workspace.journal.partly_undone(left or {})
+    try:
+        await workspace.journal.undone(entries, by=undo.entry)
+    finally:
+        await workspace.journal.partly_undone(left or {})
     _publish(workspace, caller, path, "taken_back", undo)
 
 

@@ -397,10 +397,11 @@ def _storable(text: str) -> str:
 
 
 def _interrupt_left_over(db: sqlite3.Connection) -> None:
-    """Mark the open intents of servers that have stopped as interrupted."""
+    """Mark the open intents of servers that have stopped as interrupted, and release what they claimed."""
     for (owner,) in db.execute(queries.GOING_ON).fetchall():
         if not is_alive(owner):
             db.execute(queries.LEFT_OVER, (owner,))
+    db.execute(queries.RELEASE_LEFT_OVER)
 
 
 def _bounded(limit: int | None) -> int:

@@ -114,6 +114,15 @@ UPDATE entries SET state = 'done'
 WHERE id IN (SELECT value FROM json_each(?)) AND state = 'undone' AND undone_by IS NULL
 """
 
+# Where no undo is under way. To release too much is harmless: undo compares before it writes.
+RELEASE_LEFT_OVER = """
+UPDATE entries SET state = 'done'
+WHERE state = 'undone' AND undone_by IS NULL AND NOT EXISTS (
+    SELECT 1 FROM entries AS other
+    WHERE other.state = 'intended' AND other.kind = 'undo' AND other.path = entries.path
+)
+"""
+
 STANDING = """
 SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data
 FROM entries JOIN changes ON entry = id

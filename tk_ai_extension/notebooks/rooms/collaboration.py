@@ -34,6 +34,9 @@ from tk_ai_extension.notebooks.rooms.versions import OutOfBandChanges, RoomFile,
 
 _log = logging.getLogger(__name__)
 
+LASTING = (NotebookNotFound, ReadOnly, InvalidNotebook)
+"""Errors of a save that would meet them again: it is not retried until somebody edits."""
+
 SAVE_DELAY = 0.8
 """Seconds from a change to its save; a further change does not postpone it."""
 
@@ -321,7 +324,7 @@ class LiveRoom:
         self._requested = self.notebook.changes
         try:
             await self._save_now(self.room)  # `save` would pin the room and so cancel its cleaning.
-        except (FileChanged, NotebookNotFound):
+        except (FileChanged, *LASTING):
             return True
         except ToolError as error:
             _log.warning("A notebook in a room was not saved, so the room stays: %s", error)
@@ -408,8 +411,8 @@ class LiveRoom:
                 self._next_save = None
                 self._cancel_due()
                 return await self._save_now(self.room)
-        except NotebookNotFound:
-            self._requested = self._saved  # There is no file any more.
+        except LASTING:
+            self._requested = self._saved
             raise
         except ToolError:
             self._retry()
