@@ -4,17 +4,10 @@ import { Signal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
 import { act, fireEvent, screen } from '@testing-library/react';
 
-import schema from '../../schema/notebook.json';
 import { AnswerGuard } from '../common/answerGuard';
 import type { NotebookActivity } from './activity';
 import type { IMark } from './marks';
 import { ReviewItem } from './toolbar';
-
-it('the review stands before what comes and goes by itself', () => {
-  const items = schema['jupyter.lab.toolbars'].Notebook;
-  const rank = (name: string): number => items.find(item => item.name === name)?.rank ?? 0;
-  expect(rank('tk-ai-review')).toBeLessThan(rank('tk-ai-running'));
-});
 
 describe('the review of a notebook', () => {
   let armed: boolean;

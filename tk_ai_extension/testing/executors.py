@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -259,10 +260,13 @@ class ExecutorConformance(
 
     @pytest.mark.proves("exec:wait")
     async def test_the_end_is_awaited_and_not_looked_for(self, bench: ExecutorBench) -> None:
-        # Polling every 0.1 s would take 3 s.
-        async with asyncio.timeout(2):
-            for _ in range(30):
-                assert (await run(bench, "1 + 1")).status == "ok"
+        took: list[float] = []
+        for _ in range(30):
+            began = time.perf_counter()
+            assert (await run(bench, "1 + 1")).status == "ok"
+            took.append(time.perf_counter() - began)
+        # With a look every 0.1 s, all would take about that long. Others may keep the machine busy.
+        assert sorted(took)[4] < 0.08
 
     @pytest.mark.soak
     @pytest.mark.timeout(600)
