@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mcp_types as types
 
+from tk_ai_extension.agent.turns import FileEdit, Turn
 from tk_ai_extension.model.errors import (
     NotReadable,
     PermissionDenied,
@@ -28,26 +29,8 @@ from tk_ai_extension.workspace import file_edits
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.permission_requests import Effect
 
-if TYPE_CHECKING:
-    from tk_ai_extension.agent.turns import Turn
-
 WRITE = "write_text_file"
 """Name of the tool by which an agent writes a file through its client."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileEdit:
-    """A change of a file, as an agent shows it.
-
-    Attributes:
-        path: The path.
-        before: The content before; None if there is no file.
-        after: The new content.
-    """
-
-    path: str
-    before: str | None
-    after: str
 
 
 @dataclass(frozen=True, slots=True)

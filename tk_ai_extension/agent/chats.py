@@ -52,7 +52,7 @@ class Chats:
     def __init__(self, services: ChatServices) -> None:
         self._services = services
         self.setup = services.setup
-        self.sent = SentMessages()
+        self.sent = SentMessages(self)
         self._transcripts = services.transcripts
         self.changes = ChatChanges(services.workspace, services.transcripts)
         """What the chats changed."""

@@ -11,9 +11,9 @@ import asyncio
 import os
 import re
 import shlex
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +22,7 @@ from typing_extensions import TypedDict
 from tk_ai_extension.agent.requests import MAX_MESSAGE
 from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.notebooks.files.opening import open_regular
 
 MAX_FILE = 64_000
 """Maximum size of a prompt's file, in bytes; a longer one is not offered."""
@@ -239,20 +240,13 @@ def _is_inside(path: Path, folder: Path) -> bool:
 
 def _text(path: Path) -> str | None:
     """Return the text of a regular file; None if it is none, too large or not readable."""
-    # A pipe must not be waited for. The path has no links left, and none may have come since.
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        descriptor = os.open(os.path.realpath(path), flags)
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        try:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return None
+        # The path has no links left, and none may have come since.
+        with BufferedReader(open_regular(Path(os.path.realpath(path)))) as file:
             data = file.read(MAX_FILE + 1)
-            return None if len(data) > MAX_FILE else data.decode("utf-8-sig")
-        except (OSError, UnicodeDecodeError):
-            return None
+        return None if len(data) > MAX_FILE else data.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def front_matter(text: str) -> tuple[Mapping[str, str], str]:

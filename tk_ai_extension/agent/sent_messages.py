@@ -26,13 +26,18 @@ class StartedTurn:
 
 
 class SentMessages:
-    """The turns that messages began, by the ids that their senders chose."""
+    """The turns that messages began, by the ids that their senders chose.
 
-    def __init__(self) -> None:
+    Args:
+        chats: The chats of the server.
+    """
+
+    def __init__(self, chats: Chats) -> None:
+        self._chats = chats
         self._turns: dict[tuple[str, str], asyncio.Future[StartedTurn]] = {}
 
     async def once(
-        self, chats: Chats, user: str, message: str, begin: Callable[[], Awaitable[StartedTurn]]
+        self, user: str, message: str, begin: Callable[[], Awaitable[StartedTurn]]
     ) -> StartedTurn:
         """Begin a turn, or return the one that the user's message of this id began.
 
@@ -42,7 +47,7 @@ class SentMessages:
         key = user, message
         if (sending := self._turns.get(key)) is not None:
             begun = await asyncio.shield(sending)
-            return replace(begun, events=_events(chats, user, begun))
+            return replace(begun, events=_events(self._chats, user, begun))
 
         def forget_failed(done: asyncio.Future[StartedTurn]) -> None:
             if done.cancelled() or done.exception() is not None:

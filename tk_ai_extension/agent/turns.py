@@ -75,23 +75,19 @@ class CallableTools(Protocol):
         ...
 
 
-class ApprovedWrite(Protocol):
-    """A change of a file that the person has approved; see `actions.FileEdit`."""
+@dataclass(frozen=True, slots=True)
+class FileEdit:
+    """A change of a file, as an agent shows it.
 
-    @property
-    def path(self) -> str:
-        """The path below the root."""
-        ...
+    Attributes:
+        path: The path.
+        before: The content before; None if there is no file.
+        after: The new content.
+    """
 
-    @property
-    def before(self) -> str | None:
-        """The content that was shown; None if there was no file."""
-        ...
-
-    @property
-    def after(self) -> str:
-        """The new content."""
-        ...
+    path: str
+    before: str | None
+    after: str
 
 
 @dataclass
@@ -133,7 +129,7 @@ class Turn:
     _cancelled_call: str | None = None
     _credential: TurnCredential | None = None
     # Files that an approved action of the agent's own may write, once each.
-    _writes: list[ApprovedWrite] = field(default_factory=list["ApprovedWrite"])
+    _writes: list[FileEdit] = field(default_factory=list[FileEdit])
 
     def can_answer(self, queued: Turn) -> bool:
         """Return whether this turn can answer a queued message, too."""
@@ -258,11 +254,11 @@ class Turn:
         """Return the approver that asks for a call in the chat."""
         return ChatApprover(self, call)
 
-    def approve_write(self, write: ApprovedWrite) -> None:
+    def approve_write(self, write: FileEdit) -> None:
         """Record that the person has approved a write of a file."""
         self._writes.append(write)
 
-    def take_approved_write(self, path: str, text: str) -> ApprovedWrite | None:
+    def take_approved_write(self, path: str, text: str) -> FileEdit | None:
         """Return the approval of a write of a file, which is good for one; None if there is none."""
         for each in self._writes:
             if (each.path, each.after) == (path, text):

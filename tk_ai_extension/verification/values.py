@@ -9,6 +9,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from itertools import zip_longest
 from typing import Any, cast
 
@@ -134,8 +135,8 @@ def as_diff(difference: Sentence) -> Iterator[str]:
 
 def _same_scalar(stored: Any, new: Any, rules: Rules, *, markup: bool) -> bool:
     if isinstance(stored, str) and isinstance(new, str):
-        texts = (rules.text(each, markup=markup) for each in (stored, new))
-        return stored == new or len(set(texts)) == 1
+        compared = partial(rules.text, markup=markup)
+        return stored == new or compared(stored) == compared(new)
     if isinstance(stored, bool) or isinstance(new, bool):
         return stored is new
     if isinstance(stored, int | float) and isinstance(new, int | float):

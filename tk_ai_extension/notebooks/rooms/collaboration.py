@@ -35,7 +35,7 @@ from tk_ai_extension.notebooks.rooms.versions import OutOfBandChanges, RoomFile,
 _log = logging.getLogger(__name__)
 
 LASTING = (NotebookNotFound, ReadOnly, InvalidNotebook)
-"""Errors of a save that would meet them again: it is not retried until somebody edits."""
+"""Errors that the next save would have as well: none is made until somebody edits."""
 
 SAVE_DELAY = 0.8
 """Seconds from a change to its save; a further change does not postpone it."""

@@ -132,7 +132,7 @@ class MessageHandler(TurnHandler):
         chats, user = await self.services.chats(), username(self)
         begin = partial(chats.send, user, body)
         if body.id is not None:
-            begin = partial(chats.sent.once, chats, user, body.id, begin)
+            begin = partial(chats.sent.once, user, body.id, begin)
         return await self.answer(begin, stop=body.on_disconnect == "stop")
 
 
