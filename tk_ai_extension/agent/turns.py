@@ -313,9 +313,15 @@ class Turn:
                 call, tool, began, error_content(stopped), structured={"error": stopped.as_dict()}
             )
             raise
-        if result is None or registry.get(tool).effect != "READ":
-            await self._publish_changes(call)
-        self._publish_result(call, tool, began, content, structured=structured, result=result)
+        try:
+            if result is None or registry.get(tool).effect != "READ":
+                await self._publish_changes(call)
+        except asyncio.CancelledError:
+            self._cancelled_call = call
+            raise
+        finally:
+            # The call has ended: its result is published, also if its diffs are still missing.
+            self._publish_result(call, tool, began, content, structured=structured, result=result)
         return content
 
     async def _until_known(self, call: str, tool: str, arguments: Mapping[str, Any]) -> None:
@@ -337,7 +343,10 @@ class Turn:
             # The result has the change; only its diff is missing.
             return
         for entry in reversed(entries):
-            self._journalled = max(self._journalled, entry.id)
+            # Another call of this turn may have published it in the meantime.
+            if entry.id <= self._journalled:
+                continue
+            self._journalled = entry.id
             for change in entry.changes:
                 self.publish(_changed(call, entry.path, change, entry.id))
 
