@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -94,6 +95,23 @@ async def test_a_file_that_others_can_write_is_not_used(servers: UserServers) ->
     file.chmod(0o666)
     assert await servers.enabled(USER) == ()
     assert "others can write" in (await servers.info(USER))["problem"]
+
+
+@pytest.mark.proves("chat:servers-own")
+@pytest.mark.skipif(os.name == "nt", reason="a FIFO")
+@pytest.mark.parametrize("name", [FILE, DISABLED])
+async def test_what_is_no_file_is_not_read(servers: UserServers, name: str) -> None:
+    file = write(servers, a={"command": "a"}).with_name(name)
+    file.unlink(missing_ok=True)
+    os.mkfifo(file, mode=0o600)
+    # Whoever holds it open for writing could let a reader wait, or feed it.
+    writer = os.open(file, os.O_RDWR)
+    try:
+        os.write(writer, b'{"mcpServers": {"other": {"command": "b"}}}')
+        async with asyncio.timeout(10):
+            assert await servers.enabled(USER) == ()
+    finally:
+        os.close(writer)
 
 
 @pytest.mark.proves("chat:servers-own")

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -316,6 +317,8 @@ def _own_text(file: Path) -> str | None:
         return None
     with os.fdopen(descriptor, "rb") as opened:
         found = os.fstat(opened.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is not a regular file")
         if os.name != "nt" and (found.st_uid != os.geteuid() or found.st_mode & 0o022):
             raise ValueError("others can write it: make it yours alone (chmod 600)")
         data = opened.read(MAX_FILE + 1)
