@@ -230,6 +230,7 @@ async def undo(
     tool: str,
     summary: str,
     left: Mapping[int, Sequence[Change]] | None = None,
+    shown: bool = True,
 ) -> JournaledEdit:
     """Apply operations that undo journal entries, and record what they have undone.
 
@@ -245,6 +246,7 @@ async def undo(
         tool: The tool's name.
         summary: The summary for the history.
         left: The remaining changes of entries that are undone in part.
+        shown: See `apply`.
 
     Raises:
         Conflict: An entry was undone meanwhile, or a cell has changed.
@@ -260,41 +262,26 @@ async def undo(
             )
         try:
             applied = await apply(
-                workspace, caller, document, operations, tool=tool, summary=summary, kind="undo"
+                workspace,
+                caller,
+                document,
+                operations,
+                tool=tool,
+                summary=summary,
+                kind="undo",
+                shown=shown,
             )
         except BaseException:
             await workspace.journal.release(claimed)
             raise
-        await record_undo(workspace, caller, document.path, applied, entries, left=left)
+        try:
+            await workspace.journal.undone(entries, by=applied.entry)
+        finally:
+            await workspace.journal.partly_undone(left or {})
+        _publish(workspace, caller, document.path, "taken_back", applied)
         return applied
 
     return await run_to_completion(claim_and_apply())
-
-
-async def record_undo(
-    workspace: Workspace,
-    caller: Caller,
-    path: str,
-    undo: JournaledEdit,
-    entries: Sequence[int],
-    *,
-    left: Mapping[int, Sequence[Change]] | None = None,
-) -> None:
-    """Record which entries an undo has undone, and publish the activity.
-
-    Args:
-        workspace: The workspace.
-        caller: The caller.
-        path: The notebook.
-        undo: The applied undo.
-        entries: The entries that were undone completely.
-        left: The remaining changes of entries that were undone in part.
-    """
-    try:
-        await workspace.journal.undone(entries, by=undo.entry)
-    finally:
-        await workspace.journal.partly_undone(left or {})
-    _publish(workspace, caller, path, "taken_back", undo)
 
 
 def _publish(

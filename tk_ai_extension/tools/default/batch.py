@@ -171,18 +171,16 @@ async def _try_roll_back(
     document = await workspace.store.open(path)
     snapshot = await document.read()
     operations, left = inverse_operations(applied.changes, snapshot)
-    undo = await editing.apply(
+    await editing.undo(
         workspace,
         context.caller,
         document,
         anchored(snapshot, operations),
+        [] if left else [applied.entry],
         tool="edit_cells",
         summary="rolled back after an error",
-        kind="undo",
         shown=False,
     )
-    entries = [] if left else [applied.entry]
-    await editing.record_undo(workspace, context.caller, document.path, undo, entries)
     return left
 
 
