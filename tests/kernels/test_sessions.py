@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -96,22 +97,18 @@ async def test_a_kernel_that_somebody_bound_is_kept_and_returned(
 
 
 @pytest.mark.proves("kernel:session", "kernel:shared-live")
-async def test_two_sessions_that_are_created_at_once_have_one_kernel(
-    sessions: JupyterSessions,
-    manager: Any,
-    kernel_id: str,
-    harmed: Start,
-    monkeypatch: pytest.MonkeyPatch,
+async def test_a_page_that_wants_a_kernel_while_one_starts_joins_it(
+    sessions: JupyterSessions, server: Server, manager: Any, kernel_id: str
 ) -> None:
-    other, create = await harmed(), manager.create_session
-
-    async def create_after_a_persons(**options: Any) -> Any:
-        await create(**{**options, "kernel_id": kernel_id})
-        return await create(**options)
-
-    monkeypatch.setattr(manager, "create_session", create_after_a_persons)
-    assert await sessions.bind("n.ipynb", other) == kernel_id
-    assert await sessions.paths_of(other) == []
+    body = {"path": "n.ipynb", "name": "", "type": "notebook", "kernel": {"name": "none such"}}
+    async with sessions.lock("n.ipynb"):
+        requested = asyncio.create_task(server.request("POST", "api/sessions", body))
+        done, _ = await asyncio.wait([requested], timeout=0.2)
+        assert not done
+        await sessions.bind("n.ipynb", kernel_id)
+    await requested
+    assert await sessions.paths_of(kernel_id) == ["n.ipynb"]
+    assert len(await manager.list_sessions()) == 1
 
 
 async def test_a_session_whose_kernel_is_gone_is_none(

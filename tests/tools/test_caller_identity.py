@@ -81,7 +81,7 @@ async def test_the_state_of_a_session_ends_with_it_and_its_work_stays(harness, n
 
 async def test_no_lock_is_kept_of_a_kernel_that_was_started(harness, notebook):
     await harness.call("use_notebook", notebook=notebook)
-    assert len(harness.workspace._starting) == 0
+    assert len(harness.workspace.sessions._locks) == 0
 
 
 @pytest.mark.proves("edit:history")

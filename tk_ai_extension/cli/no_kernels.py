@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -78,6 +79,10 @@ class NoKernels:
 
 class NoSessions:
     """`kernels.base.Sessions` without kernels."""
+
+    def lock(self, path: str) -> asyncio.Lock:  # noqa: ARG002 - the protocol's
+        """Return a lock that nobody else has: no kernel starts."""
+        return asyncio.Lock()
 
     async def kernel_of(self, path: str) -> str | None:  # noqa: ARG002 - the protocol's
         """None."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tk_ai_extension.model.executions import ExecutionEvent, ExecutionRequest
 from tk_ai_extension.model.json_values import Json
+
+if TYPE_CHECKING:
+    import asyncio
 
 NO_NOTEBOOK = "."
 """Prefix of the name of a path that a kernel is started for if it belongs to no notebook.
@@ -214,6 +217,13 @@ class Kernels(Protocol):
 
 class Sessions(Protocol):
     """Jupyter's sessions: which kernel belongs to which notebook."""
+
+    def lock(self, path: str) -> asyncio.Lock:
+        """Return the notebook's lock; hold it to find or start its kernel, and to bind it.
+
+        A person's page that wants a kernel meanwhile waits, and joins this one.
+        """
+        ...
 
     async def kernel_of(self, path: str) -> str | None:
         """Return the id of the kernel in this notebook's session, or None."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
+from weakref import WeakValueDictionary
 
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.model.json_values import Json
@@ -17,6 +20,9 @@ LIVE_PREFIX = "RTC:"
 class JupyterSessions:
     """The sessions of jupyter_server's `SessionManager`, looked up by a notebook's path.
 
+    The manager's ``create_session`` is replaced: between its handler's look for a session and the new
+    one, a kernel starts, which takes a second. Whoever else looks meanwhile would start another.
+
     Args:
         manager: The session manager.
         bound: Called with a notebook's path and its new kernel's id.
@@ -27,8 +33,16 @@ class JupyterSessions:
     ) -> None:
         self._manager = manager
         self._bound = bound
+        # Unused locks are garbage collected.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._create_session = manager.create_session
+        manager.create_session = self._join_or_create
         # Bindings that could not be written to the session database.
         self._unsaved: dict[str, str] = {}
+
+    def lock(self, path: str) -> asyncio.Lock:
+        """Return the lock under which a notebook's kernel is started; others wait to join it."""
+        return self._locks.setdefault(path.strip("/"), asyncio.Lock())
 
     async def kernel_of(self, path: str) -> str | None:
         """Return the id of the kernel in this notebook's session, or None."""
@@ -48,7 +62,10 @@ class JupyterSessions:
         replace = replace or self._unsaved.get(path) == kernel_id  # chosen earlier, saved now
         try:
             if session is None:
-                bound = await self._create(path, kernel_id, replace=replace)
+                await self._create_session(
+                    path=path, name=PurePosixPath(path).name, type="notebook", kernel_id=kernel_id
+                )
+                bound = kernel_id
             else:
                 bound = str(session["kernel"]["id"])
                 if replace and bound != kernel_id:
@@ -70,29 +87,41 @@ class JupyterSessions:
             if session["type"] == "notebook" and session["kernel"]["id"] == kernel_id
         ]
 
-    async def _create(self, path: str, kernel_id: str, *, replace: bool) -> str:
-        """Create a session; if another client did so at the same time, keep that one's kernel."""
-        created = await self._manager.create_session(
-            path=path, name=PurePosixPath(path).name, type="notebook", kernel_id=kernel_id
+    async def _join_or_create(
+        self,
+        path: str | None = None,
+        name: str | None = None,
+        type: str | None = None,  # noqa: A002 - the manager's
+        kernel_name: str | None = None,
+        kernel_id: str | None = None,
+    ) -> Json:
+        """Create a session for a client, as the manager does; join a kernel that is starting."""
+        create = partial(
+            self._create_session,
+            path=path,
+            name=name,
+            type=type,
+            kernel_name=kernel_name,
+            kernel_id=kernel_id,
         )
-        others = [each for each in await self._sessions(path) if each["id"] != created["id"]]
-        if replace or not others:
-            return kernel_id
-        other = str(others[0]["kernel"]["id"])
-        await self._manager.update_session(created["id"], kernel_id=other)
-        return other
+        if path is None or type != "notebook":
+            return await create()
+        notebook = _local(path)
+        async with self.lock(notebook):
+            found = None if kernel_id else await self._session(notebook)
+            return found or await create()
 
     async def _session(self, path: str) -> Json | None:
-        found = await self._sessions(path)
-        return found[0] if found else None
-
-    async def _sessions(self, path: str) -> list[Json]:
-        return [
-            session
-            for session in await self._manager.list_sessions()  # drops sessions without a kernel
-            if session["type"] == "notebook" and _path(session) == path.strip("/")
-        ]
+        sessions = await self._manager.list_sessions()  # drops sessions without a kernel
+        for session in sessions:
+            if session["type"] == "notebook" and _path(session) == path.strip("/"):
+                return session
+        return None
 
 
 def _path(session: Json) -> str:
-    return str(session["path"]).removeprefix(LIVE_PREFIX).strip("/")
+    return _local(str(session["path"]))
+
+
+def _local(path: str) -> str:
+    return path.removeprefix(LIVE_PREFIX).strip("/")

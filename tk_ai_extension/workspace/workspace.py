@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from weakref import WeakValueDictionary
 
 from tk_ai_extension.kernels.base import KernelEvent, Kernels, Sessions
 from tk_ai_extension.model.background import BackgroundTasks
@@ -96,8 +94,6 @@ class Workspace:
         )
         self.python = PythonSessions(self.kernels, self.sessions, self.notices)
         self.fresh = FreshKernels(self.kernels)
-        # Locks by path while a kernel is being started; unused locks are garbage collected.
-        self._starting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unsubscribe = self.kernels.subscribe(self._on_kernel_event)
         self._tasks = BackgroundTasks(logging.getLogger(__name__))
         # By kernel: updates by other clients' code to displays of cells that tools ran.
@@ -172,7 +168,7 @@ class Workspace:
             KernelStartFailed: The kernel did not start.
         """
         path = document.path
-        async with self._starting.setdefault(path, asyncio.Lock()):
+        async with self.sessions.lock(path):
             present = await self.kernel_of(path)
             if kernel_id is not None:
                 if kernel_id not in self.kernels.ids():
@@ -185,7 +181,7 @@ class Workspace:
             gone = self.notebooks.kernel_of(path)
             name = kernel_name or (await document.read()).kernel_name
             started = await self.kernels.start(name, path=path)
-            # A person may have opened the notebook, and with it started a kernel, in the meantime.
+            # A session of another notebook may have been renamed to this one in the meantime.
             bound = await self.sessions.bind(path, started)
             if bound != started:
                 with suppress(KernelNotFound):

@@ -109,6 +109,7 @@ class SayingKernels:
         self._said: list[str] = []
         self._kernels: dict[str, _Kernel] = {}
         self._bound: dict[str, str] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
 
     def said(self) -> dict[int, str]:
         """See `SaidLog.said`."""
@@ -230,6 +231,10 @@ class SayingKernels:
             )
 
     # --- kernels.base.Sessions
+
+    def lock(self, path: str) -> asyncio.Lock:
+        """Return the lock of a notebook's kernel."""
+        return self._locks.setdefault(path, asyncio.Lock())
 
     async def kernel_of(self, path: str) -> str | None:
         """Return the kernel of a notebook."""

@@ -252,7 +252,8 @@ async def use_notebook(
     )
     if not started:
         await workspace.kernels.wait_ready(found)
-        bound = await workspace.sessions.bind(path, found)
+        async with workspace.sessions.lock(path):
+            bound = await workspace.sessions.bind(path, found)
         if bound != found:  # somebody has just chosen another kernel for it
             await workspace.kernels.wait_ready(found := bound)
     ready_after = time.monotonic() - began
