@@ -2,8 +2,9 @@
 
 The SDK refuses a new session at its limit, treats a request with an invalid id as a notification,
 lets a second request with the id of a running one take over the first one's stream, and refuses a
-stream for a session that has one. Yet clients often disconnect without a DELETE, or reconnect
-through a proxy that has not noticed the end of the previous connection.
+stream for a session that has one. Yet clients often disconnect without a DELETE, reconnect through a
+proxy that has not noticed the end of the previous connection, or resume a session in a new process
+that counts its requests from 0 again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class OpenSession:
         id: Its id in the protocol.
         user: The user who opened it.
         used: When its last request ended, in seconds of the monotonic clock.
-        requests: Number of running requests, including its stream.
+        requests: Number of requests with a connected client, including its stream.
         ids: JSON-RPC ids of the running requests, as text, as the SDK compares them.
         stream: Event that ends the session's stream (GET); None without a stream.
         streaming: Lock for replacing a stream.
@@ -119,7 +120,19 @@ class Admission:
     async def _use(
         self, session: OpenSession, message: Any, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Forward a request of a session and track the session's activity."""
+        """Forward a request of a session and track the session's activity.
+
+        A request with an id lasts until it is answered, also after a disconnect: what belongs to it
+        must not reach a later request with the same id.
+        """
+        connected = ExitStack()
+
+        async def until_answered() -> Message:
+            received = await receive()
+            if received["type"] == "http.disconnect":
+                connected.close()
+                await asyncio.Event().wait()  # until the SDK has sent the response
+            return received
 
         async def watched(sent: Message) -> None:
             if sent["type"] == "http.response.start" and sent["status"] == 404:
@@ -132,18 +145,20 @@ class Admission:
                 if request_id in session.ids:
                     raise InvalidArguments(
                         f"A request with the id {request_id} is already running.",
-                        hint="Use a unique id for each request of a session.",
+                        hint="Use a unique id for each request of a session. A call goes on when its "
+                        "connection is lost.",
                     )
                 session.ids.add(request_id)
                 stack.callback(session.ids.discard, request_id)
             session.requests += 1
-            stack.callback(_used, session)
+            connected.callback(_used, session)
+            stack.callback(connected.close)
             if scope["method"] == "GET":
                 await self._stream(session, scope, receive, watched)
                 return
             if scope["method"] == "DELETE":
                 self._sessions.pop(session.id, None)
-            await self._app(scope, receive, watched)
+            await self._app(scope, receive if request_id is None else until_answered, watched)
 
     async def _stream(
         self, session: OpenSession, scope: Scope, receive: Receive, send: Send
