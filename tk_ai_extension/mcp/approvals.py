@@ -9,7 +9,6 @@ from typing import cast, get_args
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from tk_ai_extension.mcp.callers import gone_of
 from tk_ai_extension.mcp.sdk import Context, is_modern
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal, one_line
@@ -37,10 +36,14 @@ class ElicitingApprover:
     Args:
         context: The call's request.
         responses: The client's answers from the first round.
+        gone: Set when the client disconnects.
     """
 
-    def __init__(self, context: Context, responses: types.InputResponses | None) -> None:
+    def __init__(
+        self, context: Context, responses: types.InputResponses | None, gone: asyncio.Event
+    ) -> None:
         self._context = context
+        self._gone = gone
         self._responses = responses or {}
         self.question: types.InputRequiredResult | None = None
 
@@ -75,7 +78,7 @@ class ElicitingApprover:
                 _message(request), _schema(request), related_request_id=self._context.request_id
             )
         )
-        leaving = asyncio.create_task(gone_of(self._context).wait())
+        leaving = asyncio.create_task(self._gone.wait())
         try:
             await asyncio.wait((asking, leaving), return_when=asyncio.FIRST_COMPLETED)
             # After a disconnect the request stays pending for an answer elsewhere.

@@ -19,6 +19,9 @@ from tk_ai_extension.workspace.workspace import Workspace
 CallerOf = Callable[[Context], Caller]
 """Returns the caller of a request; set by the composition root."""
 
+GoneOf = Callable[[Context], asyncio.Event]
+"""Returns the event that is set when the client of a request disconnects; set by the transport."""
+
 
 def turn_of(credentials: TurnCredentials, context: Context) -> ActiveTurn | None:
     """Return the turn of a request's credential; None without a credential.
@@ -80,10 +83,11 @@ def client_name(context: Context) -> str:
     return f"{info.name} {info.version}".strip()[:100]
 
 
-def gone_of(context: Context) -> asyncio.Event:
-    """Return the event that is set when the client disconnects."""
-    request = context.request
-    return asyncio.Event() if request is None else request.scope.get(GONE) or asyncio.Event()
+def http_gone(context: Context) -> asyncio.Event:
+    """Return the event that is set when the client of a request over HTTP disconnects."""
+    if context.request is None:
+        raise TypeError("Expected a request over HTTP.")
+    return context.request.scope[GONE]
 
 
 _STATE = "tk_ai.session"

@@ -30,18 +30,45 @@ Name = tuple[str, str]
 """Session id and request id."""
 
 
-class Calls:
-    """Running calls of one MCP server."""
+class RunningCalls:
+    """Running calls of all clients, which may end after their connections."""
 
     def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Outcome]] = set()
+
+    def start(self, call: Coroutine[Any, Any, Outcome]) -> asyncio.Task[Outcome]:
+        """Start a call."""
+        task = asyncio.create_task(call)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def close(self) -> None:
+        """End all calls: calls with ended executions return by themselves, the others are cancelled."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=GRACE)
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[Outcome]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A waiting client gets the exception as well; otherwise this is the only trace.
+            logger.error("A tool call failed", exc_info=error)
+
+
+class Calls:
+    """Calls of one MCP server, by the ids of their requests."""
+
+    def __init__(self, running: RunningCalls) -> None:
+        self._running = running
         self._named: dict[Name, asyncio.Task[Outcome]] = {}
-        self._all: set[asyncio.Task[Outcome]] = set()
 
     async def run(self, context: Context, call: Coroutine[Any, Any, Outcome]) -> Outcome:
         """Run a call to its end, even after a disconnect."""
-        task = asyncio.create_task(call)
-        self._all.add(task)
-        task.add_done_callback(self._ended)
+        task = self._running.start(call)
         name = _name(context, context.request_id)
         if name is not None:
             # Keep it registered until it ends: the cancelling notification is handled just after
@@ -65,24 +92,9 @@ class Calls:
                 task.cancel()
         return await call_next(ctx)
 
-    async def close(self) -> None:
-        """End all calls: calls with ended executions return by themselves, the others are cancelled."""
-        if self._all:
-            await asyncio.wait(self._all, timeout=GRACE)
-        tasks = list(self._all)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
     def _forget(self, name: Name, task: asyncio.Task[Outcome]) -> None:
         if self._named.get(name) is task:
             del self._named[name]
-
-    def _ended(self, task: asyncio.Task[Outcome]) -> None:
-        self._all.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # A waiting client gets the exception as well; otherwise this is the only trace.
-            logger.error("A tool call failed", exc_info=error)
 
 
 def _name(context: Context, request_id: types.RequestId | None) -> Name | None:

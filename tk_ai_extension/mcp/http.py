@@ -12,7 +12,8 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
 from tk_ai_extension.mcp.admission import Admission, user_of
-from tk_ai_extension.mcp.callers import http_caller
+from tk_ai_extension.mcp.callers import http_caller, http_gone
+from tk_ai_extension.mcp.calls import RunningCalls
 from tk_ai_extension.mcp.sdk import Context
 from tk_ai_extension.mcp.server import BuiltServer, build_server
 from tk_ai_extension.mcp.single_response import SingleResponse
@@ -52,11 +53,15 @@ class McpHttp:
 
         self.workspace = workspace
         self._registry = registry
+        self.running = RunningCalls()
+        """The calls of all clients."""
         self._built = build_server(
             workspace,
             registry_of=registry_of,
             default_registry=self.default_registry,
             caller_of=partial(http_caller, workspace.turns),
+            gone_of=http_gone,
+            running=self.running,
         )
         self._manager = StreamableHTTPSessionManager(
             self._built.server,
@@ -86,6 +91,7 @@ class McpHttp:
         """Close all sessions and calls."""
         for built in (self._built, *self.others):
             await built.close()
+        await self.running.close()
         self._stop.set()
         if self._task is not None:
             await self._task

@@ -14,8 +14,8 @@ from mcp.shared.exceptions import MCPError
 from tk_ai_extension import __version__
 from tk_ai_extension.mcp import MODE
 from tk_ai_extension.mcp.approvals import ElicitingApprover
-from tk_ai_extension.mcp.callers import CallerOf, Sessions, gone_of, in_mode, turn_of
-from tk_ai_extension.mcp.calls import Calls, Outcome
+from tk_ai_extension.mcp.callers import CallerOf, GoneOf, Sessions, in_mode, turn_of
+from tk_ai_extension.mcp.calls import Calls, Outcome, RunningCalls
 from tk_ai_extension.mcp.completion import Completion
 from tk_ai_extension.mcp.descriptions import INSTRUCTIONS, describe, error_content, result_content
 from tk_ai_extension.mcp.notifications import ClientLog, ProgressReporter
@@ -38,14 +38,17 @@ class Tools:
     def __init__(
         self,
         workspace: Workspace,
+        *,
         registry_of: RegistryOf,
         caller_of: CallerOf,
+        gone_of: GoneOf,
         calls: Calls,
         log: ClientLog,
     ) -> None:
         self._workspace = workspace
         self._registry_of = registry_of
         self._caller_of = caller_of
+        self._gone_of = gone_of
         self._calls = calls
         self._log = log
 
@@ -79,8 +82,9 @@ class Tools:
         self, context: Context, registry: Registry, params: types.CallToolRequestParams
     ) -> Outcome:
         progress = ProgressReporter(context.session)
+        gone = self._gone_of(context)
         approver = (
-            ElicitingApprover(context, params.input_responses)
+            ElicitingApprover(context, params.input_responses, gone)
             if ElicitingApprover.can_ask(context)
             else None
         )
@@ -89,9 +93,7 @@ class Tools:
             if turn is not None:
                 return await turn.call(None, params.name, params.arguments or {})
             caller = in_mode(self._caller_of(context), (params.meta or {}).get(MODE))
-            tool_context = ToolContext(
-                self._workspace, caller, progress, approver, gone_of(context)
-            )
+            tool_context = ToolContext(self._workspace, caller, progress, approver, gone)
             result = await registry.call(params.name, params.arguments or {}, tool_context)
         except PermissionRequired as error:
             if approver is not None and approver.question is not None:
@@ -110,8 +112,8 @@ class BuiltServer:
 
     Attributes:
         server: The SDK's server.
-        close: Ends calls and streams while their clients can still receive responses; called before
-            the transport is closed.
+        close: Ends streams while their clients can still receive responses; called before the
+            transport is closed.
     """
 
     server: Server[Any]
@@ -124,6 +126,8 @@ def build_server(
     registry_of: RegistryOf,
     default_registry: Callable[[], Registry],
     caller_of: CallerOf,
+    gone_of: GoneOf,
+    running: RunningCalls,
 ) -> BuiltServer:
     """Build an MCP server over a workspace.
 
@@ -132,17 +136,21 @@ def build_server(
         registry_of: Returns the tools of a request.
         default_registry: Returns the tools that read resources.
         caller_of: Returns the caller of a request.
+        gone_of: Returns the event that is set when the client of a request disconnects.
+        running: Where its calls run, and are ended.
     """
-    calls, log = Calls(), ClientLog()
+    calls, log = Calls(running), ClientLog()
     resources = Resources(workspace, default_registry, caller_of)
     subscriptions = Subscriptions(workspace)
-    tools = Tools(workspace, registry_of, caller_of, calls, log)
+    tools = Tools(
+        workspace,
+        registry_of=registry_of,
+        caller_of=caller_of,
+        gone_of=gone_of,
+        calls=calls,
+        log=log,
+    )
     prompts = Prompts(resources)
-
-    async def close() -> None:
-        await subscriptions.close()
-        await calls.close()
-
     server = Server[Any](
         "tk-ai-extension",
         version=__version__,
@@ -163,4 +171,4 @@ def build_server(
     # Registered by name: the constructor's argument warns that the newest protocol lacks this method.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, log.set_level)
     server.middleware += [calls.observe, Sessions(workspace, caller_of).observe]
-    return BuiltServer(server, close)
+    return BuiltServer(server, subscriptions.close)

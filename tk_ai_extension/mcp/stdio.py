@@ -55,33 +55,48 @@ async def serve_stdio(
     def caller_of(context: Context) -> Caller:
         return Caller(caller.user, caller.key, "mcp", caller.mode, client_name(context))
 
+    gone = asyncio.Event()
     built = build_server(
         mcp.workspace,
         registry_of=lambda _context: registry,
         default_registry=mcp.default_registry,
         caller_of=caller_of,
+        gone_of=lambda _context: gone,
+        running=mcp.running,
     )
     mcp.others.add(built)
     try:
-        await serve_server(built.server, lines)
+        await serve_server(built.server, lines, gone)
     finally:
         mcp.others.discard(built)
 
 
-async def serve_server(server: Server[Any], lines: LineConnection) -> None:
-    """Serve an MCP server to one client until its connection ends."""
+async def serve_server(
+    server: Server[Any], lines: LineConnection, gone: asyncio.Event | None = None
+) -> None:
+    """Serve an MCP server to one client until its connection ends.
+
+    Args:
+        server: The server.
+        lines: The connection, one message per line.
+        gone: Set when the connection ends, before the handlers of its requests are cancelled.
+    """
+    gone = gone or asyncio.Event()
     # The SDK's transport cancels the task that it ends in: run it in a separate one.
-    serving = asyncio.create_task(_serve(server, lines), name="MCP over a connection of lines")
+    serving = asyncio.create_task(
+        _serve(server, lines, gone), name="MCP over a connection of lines"
+    )
     try:
         await asyncio.wait((serving,))
     finally:
+        gone.set()
         serving.cancel()
     if not serving.cancelled():
         serving.result()
 
 
-async def _serve(server: Server[Any], lines: LineConnection) -> None:
-    files = cast("Any", _TextStreams(lines))
+async def _serve(server: Server[Any], lines: LineConnection, gone: asyncio.Event) -> None:
+    files = cast("Any", _TextStreams(lines, gone))
     async with stdio_server(files, files) as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
@@ -89,8 +104,9 @@ async def _serve(server: Server[Any], lines: LineConnection) -> None:
 class _TextStreams:
     """A connection as the text streams that the SDK's stdio transport uses."""
 
-    def __init__(self, lines: LineConnection) -> None:
+    def __init__(self, lines: LineConnection, gone: asyncio.Event) -> None:
         self._lines = lines
+        self._gone = gone
 
     def __aiter__(self) -> _TextStreams:
         return self
@@ -102,6 +118,7 @@ class _TextStreams:
             logger.warning("An MCP message is too long: closing its connection")
             line = b""
         if not line:
+            self._gone.set()
             raise StopAsyncIteration
         return line.decode("utf-8", "replace")
 

@@ -190,7 +190,8 @@ async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> Ex
         return await _verification(context, run, run.report, total_cells)
     # Callers without a key cannot be distinguished: each one receives all output.
     session = context.caller.identity if context.caller.key is not None else None
-    if session is None:
+    if session is None or context.gone.is_set():
+        # Nobody receives the result of a client that has gone: its next call gets all of it.
         return await _new_output(context, run, total_cells, "")
     seen = run.cursors.get(session, Cursor())
     is_delivered = False
