@@ -11,7 +11,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from tests.workspace.list_notebook import ListNotebook, contents, names
-from tk_ai_extension.model.cells import CELL_TYPES, CellContent, CellType
+from tk_ai_extension.model.cells import CELL_TYPES, CellContent, CellType, source_hash
 from tk_ai_extension.model.operations import (
     Change,
     Delete,
@@ -318,11 +318,12 @@ def edit(data: st.DataObject, cells: list[tuple[str | None, CellContent]]) -> Op
     if choice == "outputs" and cell.type == "code":
         return SetOutputs(name, data.draw(OUTPUTS), data.draw(st.none() | st.integers(1, 9)))
     if choice == "delete":
-        return Delete(name)
+        return Delete(name, source_hash(cell.source))
     if choice == "move":
         return Move(name, data.draw(st.integers(0, len(cells) - 1)))
     kind: CellType | None = data.draw(st.sampled_from([None, "code", "markdown"]))
-    return Replace(name, data.draw(SOURCES), type=kind, keep_outputs=data.draw(st.booleans()))
+    source, kept = data.draw(SOURCES), data.draw(st.booleans())
+    return Replace(name, source, kind, kept, expect=source_hash(cell.source))
 
 
 def edits(data: st.DataObject, notebook: ListNotebook, most: int) -> list[JournalEntry]:

@@ -4,7 +4,8 @@
 one. A cell is named by the key (`model.cells.Cell.key`) that it has before the list, even if the key is
 ``cell-N`` and an earlier operation shifts the cell. A cell that the list inserts is named by its id.
 An index refers to the result of the previous operations. ``expect`` is the hash of the source that the
-caller last read: if it does not match, the whole list fails with `Conflict` (compare-and-set).
+operation replaces or deletes: the one that the caller last read, or the one that an earlier operation of
+the list leaves. If it does not match, the whole list fails with `Conflict` (compare-and-set).
 
 A cell without a unique id is known by its position only, and others may have inserted cells above it since.
 So an operation that names such a cell needs the hash of its source in ``expect`` (`expecting` sets it).
@@ -16,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tk_ai_extension.model.cells import CellContent, CellType, Snapshot
+from tk_ai_extension.model.cells import CellContent, CellType, Snapshot, source_hash
 from tk_ai_extension.model.json_values import Json
 
 
@@ -95,13 +96,18 @@ def expecting(snapshot: Snapshot, operations: Iterable[Operation]) -> list[Opera
         operations: The operations; an ``expect`` that is set stays.
     """
     found: list[Operation] = []
+    left: dict[str, str] = {}  # The hash of each source that an earlier operation sets.
     for operation in operations:
         key = (
             operation.after or operation.before if isinstance(operation, Insert) else operation.cell
         )
         cell = snapshot.by_key.get(key or "")
         if cell is not None and cell.is_numbered and operation.expect is None:
-            operation = replace(operation, expect=cell.hash)  # noqa: PLW2901
+            writes = isinstance(operation, Replace | Delete)
+            expect = left.get(cell.key, cell.hash) if writes else cell.hash
+            operation = replace(operation, expect=expect)  # noqa: PLW2901
+        if isinstance(operation, Replace):
+            left[operation.cell] = source_hash(operation.source)
         found.append(operation)
     return found
 

@@ -268,33 +268,41 @@ class EditTransaction:
         return self.contents[slot] if slot in self.contents else self._load(slot)
 
     def _named(self, key: str, expect: str | None) -> int:
-        """Return a cell's slot; compare the hash of one that has no unique id, as `_expected` does."""
+        """Return a cell's slot; one that has no unique id needs the hash of its source before all."""
         slot = self._slot(key)
         if slot >= 0 and self._snapshot.cells[slot].is_numbered:
-            self._expected(key, expect)
+            self._compare(key, slot, expect, self._snapshot.cells[slot].hash)
         return slot
 
     def _expected(self, key: str, expect: str | None) -> tuple[int, CellContent]:
-        """Return a cell; record a conflict if neither its old nor its new source is as expected.
-
-        Raises:
-            InvalidArguments: The cell has no unique id, and nothing is expected: it may be another.
-        """
+        """Return a cell as the operations before leave it; its source must be the expected one."""
         slot = self._slot(key)
         content = self._content(slot)
-        seen = {source_hash(content.source)}
-        if slot >= 0:
-            cell = self._snapshot.cells[slot]
-            seen.add(cell.hash)
-            if expect is None and cell.is_numbered:
-                raise InvalidArguments(
-                    f"`{key}` in {self._snapshot.path} has no id: give the hash of its source."
-                )
-            if expect is not None and expect not in seen:
-                self._conflicts.append(
-                    {"cell": key, "address": self._snapshot.address(cell), "source": cell.source}
-                )
+        self._compare(key, slot, expect, source_hash(content.source))
         return slot, content
+
+    def _compare(self, key: str, slot: int, expect: str | None, found: str) -> None:
+        """Compare the hash of a cell with the expected one; record a conflict with others' changes.
+
+        Raises:
+            InvalidArguments: An operation before changed the source that is expected, or the cell has
+                no unique id, and nothing is expected: it may be another.
+        """
+        cell = self._snapshot.cells[slot] if slot >= 0 else None
+        if expect is None and cell is not None and cell.is_numbered:
+            raise InvalidArguments(
+                f"`{key}` in {self._snapshot.path} has no id: give the hash of its source."
+            )
+        if expect in (None, found):
+            return
+        if cell is None or expect == cell.hash:
+            raise InvalidArguments(
+                f"An earlier operation changes the source of `{key}` in {self._snapshot.path}.",
+                hint="Give the hash of the source that it leaves.",
+            )
+        self._conflicts.append(
+            {"cell": key, "address": self._snapshot.address(cell), "source": cell.source}
+        )
 
 
 def anchored(snapshot: Snapshot, operations: Sequence[Operation]) -> list[Operation]:

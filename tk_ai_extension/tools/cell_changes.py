@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Change, Operation, expecting
 from tk_ai_extension.notebooks.base import NotebookDocument
@@ -121,26 +121,33 @@ async def apply_edit(context: ToolContext, edit: Edit, tool: str) -> CellsChange
     )
 
 
-def replaced(cell: Cell, old: str, new: str, *, replace_all: bool) -> str:
-    """Return the cell's source with ``old`` replaced by ``new``.
+def replaced(source: str, name: str, old: str, new: str, *, replace_all: bool) -> str:
+    """Return a source with ``old`` replaced by ``new``.
+
+    Args:
+        source: The source.
+        name: The cell in messages, such as ``Cell @318a``.
+        old: The text to replace.
+        new: Its replacement.
+        replace_all: Whether it may occur more than once.
 
     Raises:
         InvalidArguments: ``old`` is empty, does not occur, or occurs more than once and
             ``replace_all`` is false.
     """
-    count = cell.source.count(old) if old else 0
+    count = source.count(old) if old else 0
     if not old:
         raise InvalidArguments(
             "`old` is empty.", hint="Give the text to replace, or use overwrite_cell."
         )
     if count == 0:
         raise InvalidArguments(
-            f"Cell @{cell.key} does not contain `old`.",
+            f"{name} does not contain `old`.",
             hint="Read the cell. `old` must match its source exactly.",
         )
     if count > 1 and not replace_all:
         raise InvalidArguments(
-            f"`old` occurs {count} times in cell @{cell.key}.",
+            f"{name} contains `old` {count} times.",
             hint="Include more of the surrounding text in `old`, or set `replace_all`.",
         )
-    return cell.source.replace(old, new)
+    return source.replace(old, new)

@@ -18,11 +18,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Literal, Protocol
 
-from tk_ai_extension.model.cells import Cell, CellType, Snapshot, source_hash
-from tk_ai_extension.model.operations import Delete, Insert, Move, Operation, Replace, SetOutputs
+from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
+from tk_ai_extension.model.operations import (
+    Change,
+    Delete,
+    Insert,
+    Move,
+    Operation,
+    Replace,
+    SetOutputs,
+)
 from tk_ai_extension.model.proposals import (
     CellReference,
     KernelReference,
@@ -33,6 +41,8 @@ from tk_ai_extension.model.proposals import (
 )
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.transactions import EditTransaction
+from tk_ai_extension.workspace import editing
 
 
 class Plan(Protocol):
@@ -66,9 +76,31 @@ class Edit:
     wait: float = 30.0
     timeout: float | None = None
 
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """What each operation does to the snapshot, after those before it; without outputs.
+
+        Raises:
+            Conflict, CellNotFound, InvalidArguments, UnsupportedFormat: An operation cannot be applied.
+        """
+        transaction = EditTransaction(self.snapshot, self._content)
+        transaction.apply(self.operations)
+        return transaction.changes()
+
+    def _content(self, index: int) -> CellContent:
+        cell = self.snapshot.cells[index]
+        return CellContent(cell.type, cell.source, cell.id, cell.metadata)
+
     def proposal(self) -> Proposal:
-        """Return a diff of each cell; all lines of a cell that runs."""
-        steps = tuple(_operation(self.snapshot, each, self.run) for each in self.operations)
+        """Return a diff of each change; all lines of a cell that runs.
+
+        A cell that several operations change runs once, as the last of them leaves it.
+        """
+        written = {id(change) for change in editing.last_writes(self.changes)}
+        steps = tuple(
+            _operation(self.snapshot, each, change, run=self.run and id(change) in written)
+            for each, change in zip(self.operations, self.changes, strict=True)
+        )
         runs = any(step.runs for step in steps)
         title: str = Sentence("nothing_to_change")
         if len(steps) == 1:
@@ -198,8 +230,18 @@ RESTART = ProposalStep("kernel", Sentence("restart_first"))
 """The step that restarts a notebook's kernel before code runs in it."""
 
 
-def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalStep:
-    """Return an operation as a step that is bound to the source for which it was planned."""
+def _operation(
+    snapshot: Snapshot, operation: Operation, change: Change, *, run: bool
+) -> ProposalStep:
+    """Return an operation as a step that is bound to the source for which it was planned.
+
+    Args:
+        snapshot: The notebook before all operations.
+        operation: The operation.
+        change: What it does, after the operations before it.
+        run: Whether the cell runs as the operation leaves it, if it is a code cell.
+    """
+    before, after = change.before, change.after
     match operation:
         case Insert(content):
             runs = run and content.type == "code"
@@ -213,14 +255,16 @@ def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalS
                 identity=(content.type, *identity),
             )
         case Replace(key, source, new_type, keep_outputs):
+            assert before is not None
+            assert after is not None
             cell = snapshot.by_key[key]
-            runs = run and (new_type or cell.type) == "code"
+            runs = run and after.type == "code"
             how: list[Sentence] = []
-            if new_type not in (None, cell.type):
-                how.append(Sentence("change_type", type=new_type))
+            if after.type != before.type:
+                how.append(Sentence("change_type", type=after.type))
             if keep_outputs:
                 how.append(Sentence("change_outputs_kept"))
-            if cell.source == source:
+            if before.source == source:
                 how.append(Sentence("change_same_source"))
             return ProposalStep(
                 "change",
@@ -229,16 +273,17 @@ def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalS
                 ),
                 cell=_reference(snapshot, cell),
                 runs=runs,
-                lines=diff_lines(cell.source, source, whole=runs),
+                lines=diff_lines(before.source, source, whole=runs),
                 identity=(source_hash(source), new_type, keep_outputs),
             )
         case Delete(key):
+            assert before is not None
             cell = snapshot.by_key[key]
             return ProposalStep(
                 "delete",
                 Sentence("delete", cell=_name(cell)),
                 cell=_reference(snapshot, cell),
-                lines=marked("-", cell.source),
+                lines=marked("-", before.source),
                 identity=(),
             )
         case Move(key, to):

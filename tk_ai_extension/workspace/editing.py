@@ -39,18 +39,37 @@ class JournaledEdit:
 
         The snapshot may already contain later changes of others.
         """
-        contents: dict[str, tuple[int, CellContent]] = {}
-        for change in self.changes:
-            if change.action in ("insert", "replace") and change.after is not None:
-                contents[change.cell] = change.index, change.after
-            elif change.action == "delete":
-                contents.pop(change.cell, None)
         now = self.snapshot.by_key
-        cells = [
-            Cell(now[key].index if key in now else index, key, after.type, after.source, after.id)
-            for key, (index, after) in contents.items()
-        ]
+        cells: list[Cell] = []
+        for change in last_writes(self.changes):
+            if (after := change.after) is not None:
+                index = now[change.cell].index if change.cell in now else change.index
+                cells.append(Cell(index, change.cell, after.type, after.source, after.id))
         return tuple(sorted(cells, key=lambda cell: cell.index))
+
+
+def last_writes(changes: Sequence[Change]) -> list[Change]:
+    """Return the inserts and replaces of one commit that no later change of it replaces or deletes.
+
+    Cells are followed by their positions: a key ``cell-N`` is one cell's before and another's after.
+    """
+    deleted = sum(change.action == "delete" for change in changes)
+    last = max((max(change.index, change.index_before or 0) for change in changes), default=0)
+    written: list[Change | None] = [None] * (last + 1 + deleted)
+    for change in changes:
+        match change.action:
+            case "insert":
+                written.insert(change.index, change)
+            case "delete":
+                del written[change.index]
+            case "move":
+                assert change.index_before is not None
+                written.insert(change.index, written.pop(change.index_before))
+            case "replace":
+                written[change.index] = change
+            case "outputs":
+                pass
+    return [change for change in written if change is not None]
 
 
 def expected_hash(

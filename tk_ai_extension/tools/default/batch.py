@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Final, Literal
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
-from tk_ai_extension.model.cells import CellContent, Snapshot
+from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, source_hash
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, ToolError
 from tk_ai_extension.model.operations import Delete, Move, Operation, Replace
 from tk_ai_extension.notebooks.transactions import anchored
@@ -22,6 +23,8 @@ from tk_ai_extension.tools.plans import Edit
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.undo_plan import inverse_operations
+
+T = TypeVar("T")
 
 
 class CellOperation(BaseModel, extra="forbid"):
@@ -129,12 +132,13 @@ async def edit_cells(
     ] = False,
     notebook: Notebook = None,
 ) -> Edit:
-    """Apply several operations in order, all or none. Use the addresses from before the call."""
+    """Apply several operations in order, all or none. Use the addresses from before the call; each
+    operation sees the sources that those before it leave.
+    """
     document = await context.workspace.open(context.caller, notebook, tool="edit_cells")
     snapshot = await document.read()
-    planned = [
-        _plan(context, snapshot, operation, number) for number, operation in enumerate(operations)
-    ]
+    batch = _Batch(context, snapshot)
+    planned = [batch.plan(operation, number) for number, operation in enumerate(operations)]
     return plan_edit(context, document, snapshot, *planned, run=run)
 
 
@@ -184,40 +188,116 @@ async def _try_roll_back(
     return left
 
 
-def _plan(
-    context: ToolContext, snapshot: Snapshot, operation: CellOperation, number: int
-) -> Operation:
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """A cell that an operation of the batch changes or deletes.
+
+    Attributes:
+        by: The operation, for messages.
+        source: The source that it leaves; None if it deletes the cell.
+    """
+
+    by: str
+    source: str | None
+
+
+class _Batch:
+    """Plans operations in order: each one sees the sources that those before it leave.
+
+    Args:
+        context: The context of the call.
+        snapshot: The notebook before the call, in which all addresses are resolved.
+    """
+
+    def __init__(self, context: ToolContext, snapshot: Snapshot) -> None:
+        self._context, self._snapshot = context, snapshot
+        self._touched: dict[str, _Touched] = {}
+
+    def plan(self, operation: CellOperation, number: int) -> Operation:
+        """Return what an operation does.
+
+        Raises:
+            InvalidArguments: It lacks a field or has a foreign one, or it contradicts an earlier one.
+            CellNotFound, Conflict: See `Snapshot.find` and `editing.expected_hash`.
+        """
+        name, snapshot = f"{number} ({operation.action})", self._snapshot
+        _check_fields(operation, name)
+        if operation.action == "insert":
+            return self._insert(operation, name)
+        if operation.action == "move":
+            cell = snapshot.cell(_given(operation.cell, "cell", name))
+            self._earlier(cell, name)
+            return Move(cell.key, position(snapshot, _given(operation.to, "to", name)))
+        return self._write(operation, name)
+
+    def _insert(self, operation: CellOperation, name: str) -> Operation:
+        for address in (operation.after, operation.before):
+            if address is not None:
+                self._earlier(self._snapshot.cell(address), name)
+        content = CellContent(
+            operation.cell_type or "code", _given(operation.source, "source", name)
+        )
+        return insertion(
+            self._snapshot,
+            content,
+            index=operation.index,
+            after=operation.after,
+            before=operation.before,
+        )
+
+    def _write(self, operation: CellOperation, name: str) -> Operation:
+        """Return the replacement or the deletion of a cell, as the operations before leave it."""
+        cell, version = self._snapshot.find(_given(operation.cell, "cell", name))
+        expect = editing.expected_hash(
+            self._context.workspace, self._context.caller, self._snapshot, cell, version
+        )
+        earlier = self._earlier(cell, name)
+        before, where = cell.source, f"Operation {name}: cell @{cell.key}"
+        if earlier is not None and earlier.source is not None:
+            before, expect = earlier.source, source_hash(earlier.source)
+            where += f", as operation {earlier.by} leaves it,"
+        if operation.action == "delete":
+            self._touched[cell.key] = _Touched(name, None)
+            return Delete(cell.key, expect)
+        if operation.action == "edit":
+            old, new = _given(operation.old, "old", name), _given(operation.new, "new", name)
+            source = replaced(before, where, old, new, replace_all=False)
+        elif earlier is None:
+            source = _given(operation.source, "source", name)
+        else:
+            raise InvalidArguments(
+                f"Operation {name} would discard operation {earlier.by} of the same cell.",
+                hint="Give the cell's final source in one operation, or use `edit`.",
+            )
+        self._touched[cell.key] = _Touched(name, source)
+        return Replace(cell.key, source, operation.cell_type, expect=expect)
+
+    def _earlier(self, cell: Cell, name: str) -> _Touched | None:
+        """Return what the operations before did to a cell.
+
+        Raises:
+            InvalidArguments: One of them deletes it.
+        """
+        touched = self._touched.get(cell.key)
+        if touched is not None and touched.source is None:
+            raise InvalidArguments(
+                f"Operation {name} names cell @{cell.key}, which operation {touched.by} deletes.",
+                hint="Remove one of them, or change their order.",
+            )
+        return touched
+
+
+def _check_fields(operation: CellOperation, name: str) -> None:
     fields = FIELDS[operation.action]
     if foreign := operation.model_dump(exclude_none=True).keys() - {"action", *fields}:
         raise InvalidArguments(
-            f"Operation {number} ({operation.action}) does not take "
-            f"{', '.join(f'`{name}`' for name in sorted(foreign))}.",
-            hint=f"It takes {', '.join(f'`{name}`' for name in fields)}.",
+            f"Operation {name} does not take "
+            f"{', '.join(f'`{field}`' for field in sorted(foreign))}.",
+            hint=f"It takes {', '.join(f'`{field}`' for field in fields)}.",
         )
 
-    def need(name: str) -> str:
-        value = getattr(operation, name)
-        if value is None:
-            raise InvalidArguments(f"Operation {number} ({operation.action}) needs `{name}`.")
-        return value
 
-    if operation.action == "insert":
-        content = CellContent(operation.cell_type or "code", need("source"))
-        return insertion(
-            snapshot, content, index=operation.index, after=operation.after, before=operation.before
-        )
-    address = need("cell")
-    if operation.action == "move":
-        if operation.to is None:
-            raise InvalidArguments(f"Operation {number} (move) needs `to`.")
-        return Move(snapshot.cell(address).key, position(snapshot, operation.to))
-    cell, version = snapshot.find(address)
-    expect = editing.expected_hash(context.workspace, context.caller, snapshot, cell, version)
-    match operation.action:
-        case "overwrite":
-            return Replace(cell.key, need("source"), operation.cell_type, expect=expect)
-        case "edit":
-            source = replaced(cell, need("old"), need("new"), replace_all=False)
-            return Replace(cell.key, source, operation.cell_type, expect=expect)
-        case "delete":
-            return Delete(cell.key, expect)
+def _given(value: T | None, field: str, name: str) -> T:
+    if value is None:
+        raise InvalidArguments(f"Operation {name} needs `{field}`.")
+    return value

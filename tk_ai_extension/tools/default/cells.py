@@ -86,7 +86,7 @@ async def edit_cell(
     """Replace a string in a cell's source; `old` must occur once unless `replace_all`."""
     document = await context.workspace.open(context.caller, notebook, tool="edit_cell")
     snapshot, found, expect = await _read_cell(context, document, cell)
-    source = replaced(found, old, new, replace_all=replace_all)
+    source = replaced(found.source, f"Cell @{found.key}", old, new, replace_all=replace_all)
     operation = Replace(found.key, source, None, keep_outputs=False, expect=expect)
     return plan_edit(context, document, snapshot, operation)
 
