@@ -175,6 +175,7 @@ export const SENTENCES: Readonly<Record<string, Make>> = {
   insert: (trans, part) => trans.__('Insert a %1 cell %2', part('type'), part('place')),
   insert_and_run: (trans, part) => trans.__('Insert and run a %1 cell %2', part('type'), part('place')),
   insert_new: (trans, part) => trans.__('Insert a %1 cell', part('type')),
+  instructions_unread: (trans, part) => trans.__("The project's %1 was not read: %2", part('file'), part('why')),
   internal_error_hint: trans => trans.__("See the server's log."),
   interrupt_kernel: (trans, part) => trans.__('Interrupt %1', part('kernel')),
   interrupt_run: (trans, part) => trans.__('Interrupt an execution in %1', part('kernel')),

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
+import os
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import PIL.Image
@@ -13,6 +17,7 @@ import pytest
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.harness import ToolHarness
 from tk_ai_extension.agent import context
+from tk_ai_extension.agent.context import find_instructions, instructions
 from tk_ai_extension.testing.scripted_model import Answer, ToolUse
 
 
@@ -191,6 +196,45 @@ async def test_the_project_says_how_it_wants_to_be_worked_in(
     system = talk.model.requests[-1].system
     assert "from its AGENTS.md:\n\nPlots have titles." in system
     assert "Never." not in system
+
+
+@pytest.mark.proves("chat:instructions")
+async def test_no_file_of_a_project_keeps_its_chats_from_working(
+    talk: Talk, harness: ToolHarness, tmp_path: Path
+) -> None:
+    """Whatever stands in place of the instructions: the turn is answered, and says what is unread."""
+    outside = tmp_path / "outside.md"
+    outside.write_text("Secret.")
+    kinds: dict[str, Callable[[Path], object]] = {
+        "none": lambda _: None,
+        "text": lambda file: file.write_text("Plots have titles."),
+        "folder": lambda file: file.mkdir(),
+        "link outside": lambda file: file.symlink_to(outside),
+        "link to nothing": lambda file: file.symlink_to(tmp_path / "nothing"),
+        "link to itself": lambda file: file.symlink_to(file),
+        "bytes": lambda file: file.write_bytes(b"\xff\xfe\x00" * 50),
+        "FIFO": os.mkfifo,
+    }
+    for first, second in itertools.product(kinds, ["none", "text", "link outside"]):
+        files = [harness.root / "AGENTS.md", harness.root / "CLAUDE.md"]
+        for file, kind in zip(files, (first, second), strict=True):
+            kinds[kind](file)
+        found = await find_instructions(harness.workspace)
+        assert found.text == ("Plots have titles." if "text" in (first, second) else "")
+        tried = (first,) if first == "text" else (first, second)
+        assert len(found.unread) == sum(kind not in ("none", "text") for kind in tried)
+        assert "Secret." not in instructions("Claude", found)
+        for file in files:
+            if file.is_dir():
+                file.rmdir()
+            else:
+                file.unlink(missing_ok=True)
+    (harness.root / "AGENTS.md").symlink_to(outside)
+    talk.model.add(Answer.of("Yes."))
+    events = await talk.say("Do you work?")
+    assert events[-1].data["end"] == "done"
+    (notice,) = of_kind(events, "notice")
+    assert "AGENTS.md" in notice["text"]
 
 
 @pytest.mark.parametrize("mode", ["plan", "ask", "edit", "auto"])

@@ -202,7 +202,7 @@ async def test_calls_that_are_stopped_at_any_moment_have_one_result_and_their_ch
         begun = loop.time()
         arguments = {"notebook": "a.ipynb", "index": 0, "source": f"{trial}"}
         calls = [asyncio.create_task(turn.call(None, "insert_cell", arguments)) for _ in range(2)]
-        # The first trial is not stopped: it tells how long a call takes.
+        # The first trial is not stopped, but measures how long a call takes.
         if longest:
             loop.call_later(randomness.uniform(0, 1.1) * longest, turn.cancel_calls)
         async with asyncio.timeout(WITHIN):

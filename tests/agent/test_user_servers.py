@@ -104,7 +104,7 @@ async def test_what_is_no_file_is_not_read(servers: UserServers, name: str) -> N
     file = write(servers, a={"command": "a"}).with_name(name)
     file.unlink(missing_ok=True)
     os.mkfifo(file, mode=0o600)
-    # Whoever holds it open for writing could let a reader wait, or feed it.
+    # A process that holds it open for writing could let a reader wait, or feed it.
     writer = os.open(file, os.O_RDWR)
     try:
         os.write(writer, b'{"mcpServers": {"other": {"command": "b"}}}')

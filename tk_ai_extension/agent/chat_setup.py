@@ -65,9 +65,9 @@ class ChatSetup:
         """Return what a user's chats are set up with now."""
         found = await find_instructions(workspace)
         instructions: InstructionsInfo | None = None
-        if found is not None:
-            path, text = found
-            instructions = {"path": path, "characters": len(text), "limit": PROJECT}
+        if found.name:
+            size = len(found.text)
+            instructions = {"path": found.name, "characters": size, "limit": PROJECT}
         return {
             "instructions": instructions,
             "names": list(PROJECT_FILES),

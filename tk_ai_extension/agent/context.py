@@ -33,7 +33,6 @@ from tk_ai_extension.model.errors import (
     FileMissing,
     KernelBusy,
     KernelNotFound,
-    NotReadable,
     ToolError,
     VariableNotFound,
 )
@@ -105,24 +104,41 @@ _ASKING = (
 """Instructions for a message from a running cell."""
 
 
-async def instructions(workspace: Workspace, agent: str) -> str:
+@dataclass(frozen=True, slots=True)
+class ProjectInstructions:
+    """The instructions that a project has for agents.
+
+    Attributes:
+        name: The name of their file; empty if there is none.
+        text: Its text.
+        unread: Files of that kind that cannot be read, and why.
+    """
+
+    name: str = ""
+    text: str = ""
+    unread: Sequence[Sentence] = ()
+
+
+def instructions(agent: str, project: ProjectInstructions) -> str:
     """Return the system prompt: the role, how the tools work, the project's instructions."""
     parts = [_PERSONA.format(agent=agent), INSTRUCTIONS]
-    found = await find_instructions(workspace)
-    if found is not None:
-        name, text = found
-        parts.append(f"Instructions of this project, from its {name}:\n\n{_cut(text, PROJECT)}")
+    if project.name:
+        text = _cut(project.text, PROJECT)
+        parts.append(f"Instructions of this project, from its {project.name}:\n\n{text}")
     return "\n\n".join(parts)
 
 
-async def find_instructions(workspace: Workspace) -> tuple[str, str] | None:
-    """Return the name and the text of the project's file of instructions; None if it has none."""
+async def find_instructions(workspace: Workspace) -> ProjectInstructions:
+    """Return the project's instructions. A file that cannot be read is reported, and not needed."""
+    unread: list[Sentence] = []
     for name in PROJECT_FILES:
         try:
-            return name, await workspace.files.read_text(name)
-        except (FileMissing, NotReadable):
+            return ProjectInstructions(name, await workspace.files.read_text(name), unread)
+        except FileMissing:
             continue
-    return None
+        except ToolError as error:
+            unread.append(Sentence("instructions_unread", file=name, why=error.message))
+    return ProjectInstructions(unread=unread)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ import mcp_types as types
 
 from tk_ai_extension.agent.actions import TurnActions
 from tk_ai_extension.agent.backend import (
-    STOP_TIMEOUT,
     AgentBackend,
     AgentSession,
     Checkpoint,
@@ -25,7 +24,7 @@ from tk_ai_extension.agent.backend import (
     Working,
 )
 from tk_ai_extension.agent.closing import Closing
-from tk_ai_extension.agent.context import content, instructions
+from tk_ai_extension.agent.context import content, find_instructions, instructions
 from tk_ai_extension.agent.events import (
     Began,
     Done,
@@ -42,6 +41,7 @@ from tk_ai_extension.agent.external_tools import ExternalTools
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.requests import Message
 from tk_ai_extension.agent.services import ChatServices
+from tk_ai_extension.agent.silence import SilenceLimit
 from tk_ai_extension.agent.transcripts import Chat
 from tk_ai_extension.agent.turn_queue import TurnQueue
 from tk_ai_extension.agent.turns import Turn
@@ -49,9 +49,9 @@ from tk_ai_extension.mcp.descriptions import error_content
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
     InvalidTurnCredential,
-    ModelSilent,
     PlanNotFound,
 )
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InternalError, LimitReached, ToolError
 from tk_ai_extension.model.sentences import Sentence
@@ -108,8 +108,6 @@ class ChatSession:
         self._closing = Closing()
         # Tools of the user's MCP servers, for the running agent.
         self._external = ExternalTools()
-        # Timeout for the agent's next event; None if none is awaited.
-        self._limit: asyncio.Timeout | None = None
         self._working = asyncio.create_task(self._work(), name="tk-ai chat")
 
     @property
@@ -188,9 +186,7 @@ class ChatSession:
         turn = self._turn
         if turn is not None and only in (None, turn.id):
             stopped = True
-            stopped_at = turn.stop(why)
-            if self._limit is not None and not self._limit.expired():
-                self._limit.reschedule(stopped_at + STOP_TIMEOUT)
+            turn.stop(why)
             if self._agent is not None:
                 try:
                     await self._agent.interrupt()
@@ -229,15 +225,15 @@ class ChatSession:
         is_queued = self._waiting.find(turn_id) is queued
         if self._turn is not running or not is_queued or running.stopped is not None:
             return False
-        place = self._waiting.take(queued)
-        try:
-            taken = await agent.steer(shown)
-        except AgentDied as error:
-            logger.info("%s", error.message)
-            taken = False
-        if not taken:
-            self._waiting.put(queued, place)
-            return False
+        # It stays queued meanwhile, where `stop` finds it.
+        with self._waiting.holding(queued):
+            try:
+                taken = await agent.steer(shown)
+            except AgentDied as error:
+                logger.info("%s", error.message)
+                taken = False
+            if not taken or not self._waiting.take_all(turn_id):
+                return False
         queued.publish(Steered(running.id))
         queued.publish(Done("done"))
         return True
@@ -282,10 +278,12 @@ class ChatSession:
                 turn.publish(Failed.of(failed))
                 await self._close_agent()
             finally:
-                await turn.settle()
-                self._turn = None
-                self._offer_plan(turn, end)
-                turn.publish(Done(end, turn.text))
+                try:
+                    await run_to_completion(turn.settle())
+                finally:
+                    self._turn = None
+                    self._offer_plan(turn, end)
+                    turn.publish(Done(end, turn.text))
             if not self.busy:
                 self._on_idle(self)
 
@@ -311,11 +309,13 @@ class ChatSession:
             return "stopped"
         try:
             if is_command:
-                await agent.compact(model=message.model, credential=turn.begin())
+                sending = agent.compact(model=message.model, credential=turn.begin())
             else:
-                await agent.send(shown, model=message.model, credential=turn.begin())
+                sending = agent.send(shown, model=message.model, credential=turn.begin())
+            silence = SilenceLimit(turn, self._services.settings.silence)
+            await silence.limit(sending)
             self._replaced = ()
-            ended = await self._listen(agent, turn)
+            ended = await self._listen(agent, turn, silence)
             if not agent.alive:
                 # It may still answer a message that the stopped turn has not taken.
                 await self._close_agent()
@@ -339,33 +339,14 @@ class ChatSession:
             turn.notify(notice)
         return shown.blocks
 
-    async def _listen(self, agent: AgentSession, turn: Turn) -> TurnEnded:
+    async def _listen(self, agent: AgentSession, turn: Turn, silence: SilenceLimit) -> TurnEnded:
         """Publish what the agent reports until the turn has ended.
 
         Raises:
-            AgentDied.
-            ModelSilent: no event arrived within the idle timeout, and no call is running.
+            AgentDied, ModelSilent.
         """
-        idle_timeout = self._services.settings.silence
-        clock = asyncio.get_running_loop().time
         while True:
-            if turn.stopped is not None:
-                until = turn.stopped + STOP_TIMEOUT
-            else:
-                until = None if turn.calls else clock() + idle_timeout
-            try:
-                async with asyncio.timeout_at(until) as self._limit:
-                    event = await agent.receive()
-            except TimeoutError:
-                if turn.stopped is not None:
-                    # It may have been interrupted before it received the turn, and continue.
-                    raise AgentDied(Sentence("agent_not_stopped", agent=turn.caller.name)) from None
-                if turn.calls:
-                    continue
-                await self._close_agent()
-                raise ModelSilent(Sentence("model_silent", seconds=f"{idle_timeout:.0f}")) from None
-            finally:
-                self._limit = None
+            event = await silence.limit(agent.receive())
             match event:
                 case TurnEnded():
                     return event
@@ -375,9 +356,7 @@ class ChatSession:
                     pass
                 case _:
                     turn.receive(event)
-            idle_timeout = self._services.settings.silence
-            if isinstance(event, Retried | Working):
-                idle_timeout += event.seconds
+            silence.more = event.seconds if isinstance(event, Retried | Working) else 0.0
 
     # -- the agent
 
@@ -400,10 +379,13 @@ class ChatSession:
             self._external = await services.setup.start_servers(servers)
             for server, why in self._external.failures:
                 turn.notify(Sentence("server_not_started", server=server, why=why))
+            project = await find_instructions(services.workspace)
+            for notice in project.unread:
+                turn.notify(notice)
             config = SessionConfig(
                 provider=provider,
                 model=turn.message.model,
-                instructions=await instructions(self._services.workspace, backend.name),
+                instructions=instructions(backend.name, project),
                 registry=self._services.registry,
                 call=self._call,
                 actions=TurnActions(self._turn_of),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from tk_ai_extension.agent.turns import Turn
 
@@ -13,33 +15,39 @@ class TurnQueue:
 
     def __init__(self) -> None:
         self._turns: deque[Turn] = deque()
-        self._filled = asyncio.Event()
+        self._held: set[str] = set()
+        self._changed = asyncio.Event()
 
     def __len__(self) -> int:
         """Return the number of queued turns."""
         return len(self._turns)
 
-    def put(self, turn: Turn, place: int | None = None) -> None:
-        """Queue a turn at a place, from 0; at the end if it is None."""
-        self._turns.insert(len(self._turns) if place is None else place, turn)
-        self._filled.set()
+    def put(self, turn: Turn) -> None:
+        """Queue a turn."""
+        self._turns.append(turn)
+        self._changed.set()
 
     async def get(self) -> Turn:
-        """Take the first turn. Cancelling it loses none."""
-        while not self._turns:
-            self._filled.clear()
-            await self._filled.wait()
+        """Take the first turn, unless it is held. Cancelling it loses none."""
+        while not self._turns or self._turns[0].id in self._held:
+            self._changed.clear()
+            await self._changed.wait()
         return self._turns.popleft()
 
-    def find(self, turn_id: str) -> Turn | None:
-        """Return a queued turn, which stays queued."""
-        return next((turn for turn in self._turns if turn.id == turn_id), None)
+    @contextmanager
+    def holding(self, turn: Turn) -> Generator[None]:
+        """Keep a queued turn from being got; it can be taken out."""
+        self._held.add(turn.id)
+        try:
+            yield
+        finally:
+            self._held.discard(turn.id)
+            self._changed.set()
 
-    def take(self, turn: Turn) -> int:
-        """Take a queued turn; return its place."""
-        place = self._turns.index(turn)
-        del self._turns[place]
-        return place
+    def find(self, turn_id: str) -> Turn | None:
+        """Return a queued turn that is not held; it stays queued."""
+        waiting = (turn for turn in self._turns if turn.id not in self._held)
+        return next((turn for turn in waiting if turn.id == turn_id), None)
 
     def take_all(self, only: str | None = None) -> list[Turn]:
         """Take all turns, or one."""

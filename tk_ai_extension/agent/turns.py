@@ -108,6 +108,7 @@ class Turn:
             if the message was queued.
         over: Whether its end was published: no event follows it.
         ended: Set with its end.
+        on_change: Called when a call begins or ends, and when the turn is stopped.
     """
 
     id: str
@@ -122,6 +123,7 @@ class Turn:
     context: Context = field(default_factory=copy_context)
     over: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    on_change: Callable[[], None] = lambda: None
     why_stopped: str = Sentence("call_stopped_turn_over")
     _known: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     _answered: set[str] = field(default_factory=set[str])
@@ -151,17 +153,13 @@ class Turn:
         self._credential = self.workspace.turns.issue(self)
         return self._credential
 
-    def stop(self, why: str) -> float:
-        """Mark the turn as stopped; running calls return the reason, a sentence.
-
-        Returns:
-            The time at which it was first stopped, on the event loop's clock.
-        """
+    def stop(self, why: str) -> None:
+        """Mark the turn as stopped; running calls return the reason, a sentence."""
         self._revoke()
         if self.stopped is None:
             self.why_stopped = why
             self.stopped = asyncio.get_running_loop().time()
-        return self.stopped
+            self.on_change()
 
     def receive(self, what: EventPayload) -> None:
         """Handle an event of the agent; known calls and results are ignored."""
@@ -241,7 +239,8 @@ class Turn:
         """
         task = asyncio.create_task(work)
         self.calls.add(task)
-        task.add_done_callback(self.calls.discard)
+        task.add_done_callback(self._call_ended)
+        self.on_change()
         try:
             await asyncio.wait((task,))
         finally:
@@ -249,6 +248,10 @@ class Turn:
         if task.cancelled():
             raise CallStopped(self.why_stopped)
         return task.result()
+
+    def _call_ended(self, task: asyncio.Task[Any]) -> None:
+        self.calls.discard(task)
+        self.on_change()
 
     def approver(self, call: str) -> Approver:
         """Return the approver that asks for a call in the chat."""

@@ -21,7 +21,7 @@ class JupyterSessions:
     """The sessions of jupyter_server's `SessionManager`, looked up by a notebook's path.
 
     The manager's ``create_session`` is replaced: between its handler's look for a session and the new
-    one, a kernel starts, which takes a second. Whoever else looks meanwhile would start another.
+    one, a kernel starts, which takes a second. Another caller that looks meanwhile would start a second one.
 
     Args:
         manager: The session manager.

@@ -183,6 +183,7 @@ _ERRORS: Final = {
     "model_sandboxed": (
         "Kernels of this folder run in a sandbox and could have written its file of keys."
     ),
+    "instructions_unread": "The project's {file} was not read: {why}",
     "model_sandboxed_hint": "Put the key in the environment, or in {file}.",
     "model_silent": "The model sent nothing for {seconds} s.",
     "model_unset_hint": "Set {names}, in the server's environment.",

@@ -98,7 +98,7 @@ async def test_a_stop_cancels_the_turn_and_the_session_goes_on(acp: AcpTalk) -> 
 async def test_an_agent_that_ignores_the_stop_is_ended(
     open_acp: OpenAcp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tk_ai_extension.agent.session.STOP_TIMEOUT", 0.3)
+    monkeypatch.setattr("tk_ai_extension.agent.silence.STOP_TIMEOUT", 0.3)
     monkeypatch.setattr(process, "GRACE", 0.2)
     acp = open_acp("--stay")
     begun = await acp.send("deaf")

@@ -1,0 +1,273 @@
+"""Whatever an agent does not do any more, each turn ends once, and the chat goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.agent.conftest import USER, Talk
+from tests.harness import ToolHarness
+from tk_ai_extension.agent import silence
+from tk_ai_extension.agent.backend import ContentBlock, SessionConfig
+from tk_ai_extension.agent.chats import Chats
+from tk_ai_extension.agent.events import Event
+from tk_ai_extension.agent.sent_messages import StartedTurn
+from tk_ai_extension.agent.services import ChatServices, ChatSettings
+from tk_ai_extension.agent.transcripts import Transcripts
+from tk_ai_extension.model.agent_errors import AgentDied
+from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.testing.echo_agent import EchoBackend, EchoSession
+from tk_ai_extension.testing.scripted_model import ScriptedModel
+from tk_ai_extension.tools.registry import Registry
+
+WITHIN = 20.0
+CALL = 'call list_files {"path": ""}'
+
+
+@dataclass
+class Hanging(EchoBackend):
+    """An echo that hangs at one point of its next session, and does not hear interrupts then.
+
+    Attributes:
+        at: The point: ``send``, ``text``, ``call`` or ``steer``; empty for none.
+        hangs: Set when it does.
+        opened: Lets a message be given to a running turn.
+        taken: Whether the turn takes it; None if the agent dies.
+    """
+
+    at: str = ""
+    hangs: asyncio.Event = field(default_factory=asyncio.Event)
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+    taken: bool | None = True
+    closed: int = 0
+
+    async def start(self, config: SessionConfig) -> EchoSession:
+        started = await super().start(config)
+        session = HangingSession(self, config.call, started._session, started._kept)
+        session.at, self.at = self.at, ""
+        return session
+
+
+class HangingSession(EchoSession):
+    at = ""
+
+    async def send(self, content: Sequence[ContentBlock], **options: Any) -> None:
+        if self.at == "send":
+            await self._hang()
+        await super().send(content, **options)
+
+    async def _answer(self, text: str, credential: Any) -> None:
+        await super()._answer(text, credential)
+        if self.at in ("text", "call"):
+            await self._hang()
+
+    async def _hang(self) -> None:
+        cast("Hanging", self._echo).hangs.set()
+        await asyncio.Event().wait()
+
+    async def steer(self, content: Sequence[ContentBlock]) -> bool:  # noqa: ARG002
+        echo = cast("Hanging", self._echo)
+        await echo.opened.wait()
+        if echo.taken is None:
+            raise AgentDied("The echo has ended.")
+        return echo.taken
+
+    async def interrupt(self) -> None:
+        if self.at:
+            raise AgentDied("The echo does not hear.")
+        await super().interrupt()
+
+    async def close(self) -> None:
+        cast("Hanging", self._echo).closed += 1
+        self.at = ""
+        await super().close()
+
+
+Open = Callable[[Hanging], Talk]
+
+
+@pytest.fixture
+async def open_talk(
+    harness: ToolHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Open]:
+    """Opens the chats of a server with an agent."""
+    monkeypatch.setattr(silence, "STOP_TIMEOUT", 0.1)
+    opened: list[Talk] = []
+
+    def open_(echo: Hanging) -> Talk:
+        services = ChatServices(
+            workspace=harness.workspace,
+            registry=harness.registry,
+            transcripts=Transcripts(tmp_path / f"chats{len(opened)}" / "chats.sqlite"),
+            backend=echo,
+            settings=ChatSettings(silence=0.3),
+        )
+        opened.append(Talk(Chats(services), services, ScriptedModel()))
+        return opened[-1]
+
+    yield open_
+    for talk in opened:
+        await talk.close()
+
+
+async def all_of(started: StartedTurn) -> list[Event]:
+    async with asyncio.timeout(WITHIN):
+        return [event async for event in started.events]
+
+
+def ends(events: list[Event]) -> list[str]:
+    return [event.data["end"] for event in events if event.kind == "done"]
+
+
+async def begun(talk: Talk, started: StartedTurn) -> None:
+    """Waits until the turn is running."""
+    async with asyncio.timeout(WITHIN):
+        async for event in await talk.chats.follow(USER, started.chat):
+            if (event.turn, event.kind) == (started.turn, "began"):
+                return
+
+
+async def after(seconds: float) -> None:
+    passed = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(seconds, passed.set_result, None)
+    await passed
+
+
+@pytest.mark.proves("chat:one-end")
+@pytest.mark.parametrize("act", ["wait", "stop", "stop twice", "delete", "close"])
+async def test_the_turn_of_an_agent_that_hangs_ends_and_it_is_replaced(
+    open_talk: Open, act: str
+) -> None:
+    for at in ("send", "text", "call"):
+        await one_that_hangs(open_talk, at, act)
+
+
+async def one_that_hangs(open_talk: Open, at: str, act: str) -> None:
+    echo = Hanging(at=at)
+    talk = open_talk(echo)
+    started = await talk.send(CALL if at == "call" else "Hello.", mode="auto")
+    collecting = asyncio.create_task(all_of(started))
+    async with asyncio.timeout(WITHIN):
+        await echo.hangs.wait()
+        if act == "delete":
+            await talk.chats.delete(USER, started.chat)
+        elif act == "close":
+            await talk.close()
+        elif act != "wait":
+            await talk.chats.stop(USER, started.chat)
+        if act == "stop twice":
+            await talk.chats.stop(USER, started.chat)
+    events = await collecting
+    assert ends(events) == ["failed" if act == "wait" else "stopped"]
+    if act in ("wait", "stop", "stop twice"):
+        answered = await all_of(await talk.send("And now?", chat=started.chat))
+        assert answered[-1].data == {"end": "done", "text": "And now?"}
+        await talk.close()
+    assert echo.closed == (1 if act in ("delete", "close") else 2)
+
+
+@pytest.mark.proves("rest:steer", "chat:one-end")
+@pytest.mark.parametrize(
+    "act", ["stop all", "stop it", "stop the running", "replace", "delete", "close", "end", "none"]
+)
+async def test_a_message_that_is_being_given_to_a_turn_can_be_stopped(
+    open_talk: Open, act: str
+) -> None:
+    for taken in (True, False, None):
+        await one_that_is_given(open_talk, act, taken)
+
+
+async def one_that_is_given(open_talk: Open, act: str, taken: bool | None) -> None:
+    echo = Hanging(taken=taken)
+    talk = open_talk(echo)
+    running = await talk.send("wait", mode="auto")
+    await begun(talk, running)
+    chat = running.chat
+    queued = await talk.send("Given.", chat=chat)
+    collecting = asyncio.create_task(all_of(queued))
+    giving = [asyncio.create_task(talk.chats.steer(USER, chat, queued.turn)) for _ in range(2)]
+    await after(0.05)
+    match act:
+        case "stop all":
+            await talk.chats.stop(USER, chat)
+        case "stop it":
+            await talk.chats.stop(USER, chat, queued.turn)
+        case "stop the running" | "end":
+            await talk.chats.stop(USER, chat, running.turn)
+        case "replace":
+            await talk.send("Instead.", chat=chat, replaces=queued.turn)
+        case "delete":
+            await talk.chats.delete(USER, chat)
+        case "close":
+            await talk.close()
+        case _:
+            pass
+    if act == "end":
+        await after(0.05)
+    echo.opened.set()
+    async with asyncio.timeout(WITHIN):
+        given = await asyncio.gather(*giving)
+        if act not in ("delete", "close"):
+            await talk.chats.stop(USER, chat, running.turn)
+    events = await collecting
+    said = [text for kept in echo.kept.values() for text in kept]
+    assert len(ends(events)) == 1
+    if act in ("stop all", "stop it", "replace", "delete", "close"):
+        assert ends(events) == ["stopped"]
+        assert given == [False, False]
+        assert "Given." not in said
+    else:
+        assert ends(events) == ["done"]
+        assert sum(given) == (taken is True)
+        assert said.count("Given.") == (taken is not True)
+
+
+class Stubborn:
+    """Tools whose calls do not end at once when they are cancelled."""
+
+    effect = "READ"
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def __iter__(self) -> Any:
+        return iter(self._registry)
+
+    def get(self, _name: str) -> Any:
+        return self
+
+    async def call(self, *_: Any) -> Any:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await after(0.2)
+
+
+@pytest.mark.proves("chat:one-end", "ui:stopped-call")
+@pytest.mark.parametrize("act", ["delete", "close"])
+async def test_a_turn_that_is_ended_while_it_ends_has_one_end(open_talk: Open, act: str) -> None:
+    randomness = random.Random(act)
+    for _ in range(8):
+        talk = open_talk(Hanging())
+        chats, services = talk.chats, talk.services
+        object.__setattr__(services, "registry", Stubborn(services.registry))
+        started = await talk.send(CALL, mode="auto")
+        collecting = asyncio.create_task(all_of(started))
+        await begun(talk, started)
+        await after(randomness.uniform(0, 0.1))
+        stopping = asyncio.create_task(chats.stop(USER, started.chat))
+        restoring = asyncio.create_task(chats.restore(USER, started.chat, started.turn))
+        await after(randomness.uniform(0, 0.2))
+        async with asyncio.timeout(WITHIN):
+            await (talk.close() if act == "close" else chats.delete(USER, started.chat))
+            await stopping
+            with suppress(ToolError):
+                await restoring
+        assert ends(await collecting) == ["stopped"]
