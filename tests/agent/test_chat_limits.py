@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from tests.agent.conftest import USER, Open, Talk
 from tests.agent.test_stop_turn import rest
 from tk_ai_extension.agent import chats, session, transcripts
-from tk_ai_extension.model.errors import LimitReached
+from tk_ai_extension.model.agent_errors import ChatNotFound
+from tk_ai_extension.model.errors import DiskFull, LimitReached
 from tk_ai_extension.testing.scripted_model import Answer, Held, MessagesRequest
 
 
@@ -51,7 +56,47 @@ async def test_so_many_chats_of_a_user_are_kept_and_the_oldest_goes(
     talk.model.add(*(Answer.of("Yes.") for _ in range(3)))
     for title in ("One", "Two", "Three"):
         await talk.say(title)
+        await talk.chats._background.join()
     assert [chat.title for chat, _ in await talk.chats.list(USER)] == ["Three", "Two"]
+
+
+@pytest.mark.proves("threat:exhaustion", "chat:stored")
+@pytest.mark.parametrize("seed", range(3))
+async def test_new_chats_at_the_limit_are_answered_once_and_no_chat_with_a_turn_goes(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Several at once, some deleted meanwhile, on a disk that is full now and then."""
+    randomness = random.Random(seed)
+    monkeypatch.setattr(transcripts, "MAX_CHATS", 2)
+    held = Held(Answer.of("One, two."), after=1)
+    talk.model.add(held)
+    busy = await talk.send("Count.")
+    async with asyncio.timeout(20):
+        await held.held.wait()
+
+    def failing(does: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def fails_at_times(*args: Any) -> Any:
+            if randomness.random() < 0.2:
+                raise DiskFull("No disk space.")
+            return await does(*args)
+
+        return fails_at_times
+
+    kept = talk.services.transcripts
+    for name in ("over", "delete"):
+        monkeypatch.setattr(kept, name, failing(getattr(kept, name)))
+    talk.model.add(*(Answer.of("Yes.") for _ in range(12)))
+    for _ in range(3):
+        sent = [asyncio.create_task(talk.send("And me?")) for _ in range(4)]
+        for chat, _ in await talk.chats.list(USER):
+            if chat.id != busy.chat and randomness.random() < 0.3:
+                with suppress(ChatNotFound, DiskFull):
+                    await talk.chats.delete(USER, chat.id)
+        begun = await asyncio.gather(*sent)
+        assert len({each.chat for each in begun}) == 4
+        assert busy.chat in [chat.id for chat, _ in await talk.chats.list(USER)]
+    held.go_on.set()
+    assert (await rest(busy))[-1].data["end"] == "done"
 
 
 @pytest.mark.proves("threat:exhaustion")

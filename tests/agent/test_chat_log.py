@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,7 @@ from tk_ai_extension.agent.events import (
 from tk_ai_extension.agent.export import as_markdown
 from tk_ai_extension.agent.log import ChatLog, joined
 from tk_ai_extension.agent.transcripts import Chat, Transcripts
+from tk_ai_extension.model.errors import DiskFull
 
 
 @pytest.fixture
@@ -137,6 +140,61 @@ async def test_events_that_could_not_be_saved_are_skipped(transcripts: Transcrip
     chat.add("t", Done("done"))
     await chat.close()
     assert [(event.id, event.kind) for event in await following] == [(11, "done")]
+
+
+@pytest.mark.proves("chat:stored")
+@pytest.mark.parametrize("seed", range(6))
+async def test_what_could_not_be_stored_is_stored_later(
+    transcripts: Transcripts, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Writes fail now and then; in the end the transcript is what a follower has seen."""
+    randomness = random.Random(seed)
+    monkeypatch.setattr(log, "RETRY", 0.001)
+    monkeypatch.setattr(log, "MAX_RETRY", 0.004)
+    add, failing = transcripts.add, False
+
+    async def fails_at_times(*args: Any) -> None:
+        nonlocal failing
+        failing = randomness.random() < (0.8 if failing else 0.3)
+        if failing:
+            raise DiskFull("No disk space.")
+        await add(*args)
+
+    monkeypatch.setattr(transcripts, "add", fails_at_times)
+    chat = ChatLog("chat", transcripts, 0)
+    for turn in range(8):
+        chat.add(f"{turn}", Began())
+        for number in range(randomness.randrange(6)):
+            chat.add(f"{turn}", text(number, "x"))
+            if randomness.random() < 0.3:
+                await chat.save()
+        chat.add(f"{turn}", Done("done"))
+    seen = list(chat._kept)
+    async with asyncio.timeout(20):
+        while not await chat.save():
+            await transcripts.last("chat")
+    kept = await transcripts.events("chat")
+    assert joined(kept) == joined(seen)
+    await chat.close()
+
+
+async def test_what_can_never_be_stored_is_bounded_and_ends_with_the_log(
+    transcripts: Transcripts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: Any) -> None:
+        raise DiskFull("No disk space.")
+
+    monkeypatch.setattr(transcripts, "add", fails)
+    monkeypatch.setattr(log, "MAX_WEIGHT", 10_000)
+    chat = ChatLog("chat", transcripts, 0)
+    for number in range(20):
+        picture = {"data": "x" * 4_000, "mime": "image/png"}
+        chat.add("t", ToolAnswered(str(number), "read_cell", True, "", {}, [picture]))
+        assert not await chat.save()
+    assert len(chat._unsaved) == 2
+    async with asyncio.timeout(10):
+        await chat.close()
+    assert chat._retry is None or chat._retry.cancelled()
 
 
 def test_a_document_of_a_chat_has_no_void_text_and_no_fence_ends_early() -> None:

@@ -60,7 +60,9 @@ class ChatLogs:
 
     async def end_interrupted_turns(self, chat_id: str, log: ChatLog) -> None:
         """Add the missing end to turns of a server that was killed."""
-        await log.save()
+        if not await log.save():
+            # What ended here looks like it until it is stored.
+            return
         for turn in await self._transcripts.unended(chat_id):
             log.add(turn, Failed.of(AgentDied(Sentence("server_stopped_turn"))))
             log.add(turn, Done("failed"))

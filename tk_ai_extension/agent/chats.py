@@ -25,6 +25,7 @@ from tk_ai_extension.agent.transcripts import MAX_CHAT, Chat, storable
 from tk_ai_extension.model.agent_errors import (
     AgentUnavailable,
     ChatElsewhere,
+    ChatNotFound,
     PlanNotFound,
 )
 from tk_ai_extension.model.background import BackgroundTasks
@@ -62,8 +63,8 @@ class Chats:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # Sessions that are closing: their last events have to be saved first.
         self._ending: dict[str, asyncio.Task[None]] = {}
-        # Idle chats that are being released to other servers.
-        self._releasing = BackgroundTasks(logger)
+        # Idle chats that are being released to other servers, old ones that are being removed.
+        self._background = BackgroundTasks(logger)
         self._closing: asyncio.Task[None] | None = None
         # Held while a turn is replaced.
         self._replacing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -98,12 +99,11 @@ class Chats:
         chat = await self._transcripts.create(user, secrets.token_hex(12), title, notebook)
         try:
             begun = await self._send(chat, message)
-        except LimitReached:
+        except ToolError:
             await self._transcripts.delete(chat)
             raise
-        for old in await self._transcripts.over(user):
-            with suppress(ChatElsewhere):
-                await self._remove(old)
+        # The message is being answered, whatever becomes of old chats.
+        self._background.spawn(self._remove_old(user), "Removing old chats")
         return begun
 
     async def answer_plan(self, user: str, chat_id: str, answer: PlanAnswer) -> StartedTurn:
@@ -366,9 +366,17 @@ class Chats:
             raise
         return StartedTurn(chat.id, turn, session.log.after(before, turn=turn))
 
-    async def _remove(self, chat: Chat) -> None:
-        """End a chat and remove all its data."""
+    async def _remove_old(self, user: str) -> None:
+        """Remove a user's least recently used chats over the limits, but none with a turn."""
+        for old in await self._transcripts.over(user):
+            with suppress(ChatElsewhere, ChatNotFound):
+                await self._remove(old, busy=False)
+
+    async def _remove(self, chat: Chat, *, busy: bool = True) -> None:
+        """End a chat and remove all its data; one with a turn only if ``busy``."""
         async with self._lock(chat.id):
+            if not busy and self._busy(chat.id):
+                return
             await self._transcripts.claim(chat)
             if (live := self._live.pop(chat.id, None)) is not None:
                 await live.close("The chat was deleted.")
@@ -412,14 +420,14 @@ class Chats:
 
     def _on_idle(self, session: ChatSession) -> None:
         """Release the chat of an idle session to other servers."""
-        self._releasing.spawn(self._release(session), "tk-ai chat rests")
+        self._background.spawn(self._release(session), "Releasing a chat")
 
     async def _close(self) -> None:
         sessions, self._live = list(self._live.values()), {}
         await asyncio.gather(
             *(session.close("The server stopped.") for session in sessions), *self._ending.values()
         )
-        await self._releasing.join()
+        await self._background.join()
         await self._logs.close()
         await self._transcripts.close()
 
@@ -453,14 +461,12 @@ class Chats:
         )
 
     async def _release(self, session: ChatSession) -> None:
-        try:
-            async with self._lock(session.id):
-                if not session.busy and not self._busy(session.id):
-                    await session.log.save()
-                    await self._transcripts.release(session.id)
-        except ToolError as error:
-            # Nobody awaits it: the chat stays this server's until the next turn, or until the server stops.
-            logger.warning("A chat could not be released: %s", error.message)
+        # If it fails, the chat stays this server's until the next turn, or until the server stops.
+        async with self._lock(session.id):
+            is_idle = not session.busy and not self._busy(session.id)
+            # Another server must not number its events as those that are not stored yet.
+            if is_idle and await session.log.save():
+                await self._transcripts.release(session.id)
 
     def _lock(self, chat_id: str) -> asyncio.Lock:
         return self._locks.setdefault(chat_id, asyncio.Lock())

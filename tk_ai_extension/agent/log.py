@@ -24,6 +24,10 @@ MAX_WEIGHT = 20_000_000
 """Maximum size of those events, in characters: images are large."""
 DELTAS = 100
 """Maximum number of text deltas that are coalesced in one write."""
+RETRY = 1.0
+"""Seconds until a failed write is tried again; twice as long after each further failure."""
+MAX_RETRY = 60.0
+"""Maximum of those seconds."""
 
 _PIECES = ("text", "thinking")
 
@@ -47,7 +51,9 @@ class ChatLog:
         self._kept: deque[Event] = deque()
         self._weight = 0
         self._unsaved: list[Event] = []
-        self._saving: asyncio.Task[None] | None = None
+        self._saving: asyncio.Task[bool] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_after = RETRY
         self._changed = asyncio.Event()
         self._over = False
 
@@ -107,16 +113,15 @@ class ChatLog:
             return page, False
         return [event for event in self._kept if event.id > last], True
 
-    async def save(self) -> None:
-        """Flush unsaved events."""
+    async def save(self) -> bool:
+        """Flush unsaved events; return whether all are stored. Others are tried again later."""
         while self._unsaved or self._saving is not None:
-            if self._saving is None:
-                self._save_soon()
-            if self._saving is not None:
-                await asyncio.shield(self._saving)
+            if not await asyncio.shield(self._save_soon()):
+                return False
+        return True
 
     async def close(self) -> None:
-        """End all followers and flush unsaved events."""
+        """End all followers and flush unsaved events, for the last time."""
         self._over = True
         self._wake()
         await self.save()
@@ -131,20 +136,50 @@ class ChatLog:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    def _save_soon(self) -> None:
+    def _save_soon(self) -> asyncio.Task[bool]:
         if self._saving is None:
             self._saving = asyncio.create_task(self._save(), name="tk-ai transcript")
+        return self._saving
 
-    async def _save(self) -> None:
+    async def _save(self) -> bool:
+        if self._retry is not None:
+            self._retry.cancel()
         try:
             while self._unsaved:
-                events, self._unsaved = self._unsaved, []
-                await self._transcripts.add(self._chat_id, joined(events))
+                events, self._unsaved = joined(self._unsaved), []
+                try:
+                    await self._transcripts.add(self._chat_id, events)
+                except ToolError:
+                    self._unsaved = [*events, *self._unsaved]
+                    raise
+                self._retry_after = RETRY
         except ToolError as error:
             # A full disk must not end the chat.
             logger.warning("Cannot save the transcript of a chat: %s", error.message)
+            self._drop_oldest()
+            self._save_later()
+            return False
+        else:
+            return True
         finally:
             self._saving = None
+
+    def _save_later(self) -> None:
+        if not self._over:
+            loop = asyncio.get_running_loop()
+            self._retry = loop.call_later(self._retry_after, self._save_soon)
+            self._retry_after = min(2 * self._retry_after, MAX_RETRY)
+
+    def _drop_oldest(self) -> None:
+        """Drop unsaved events that exceed `MAX_WEIGHT`."""
+        weight = sum(_weight(event.data) for event in self._unsaved)
+        dropped = 0
+        while weight > MAX_WEIGHT:
+            weight -= _weight(self._unsaved[dropped].data)
+            dropped += 1
+        del self._unsaved[:dropped]
+        if dropped:
+            logger.error("%d events of a chat are lost: they cannot be saved.", dropped)
 
 
 def _weight(value: Any) -> int:
