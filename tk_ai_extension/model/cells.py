@@ -19,7 +19,9 @@ CELL_TYPES: tuple[CellType, ...] = ("code", "markdown", "raw")
 
 
 _NUMBERED = re.compile(r"cell-(\d{1,9})\Z")
-_VERSIONED = re.compile(r"(?P<cell>.+)\.(?P<version>[0-9a-f]{4,64})\Z")
+VERSION = "[0-9a-f]{4,64}"
+"""The pattern of a version: the beginning of a source's hash, long enough to tell sources apart."""
+_VERSIONED = re.compile(rf"(?P<cell>.+)\.(?P<version>{VERSION})\Z")
 MIN_PREFIX = 4
 """Minimum characters of an id's prefix."""
 VERSION_LENGTH = 8
@@ -80,6 +82,10 @@ class Cell:
     def hash(self) -> str:
         """The hash of the source."""
         return source_hash(self.source)
+
+    def has_version(self, version: str) -> bool:
+        """Return whether the source's hash begins with a version, which has at least four digits."""
+        return re.fullmatch(VERSION, version) is not None and self.hash.startswith(version)
 
     @cached_property
     def names(self) -> Names | None:
@@ -207,7 +213,7 @@ class Snapshot:
                 cell's now.
         """
         found, version = self.find(address)
-        if version is None or found.hash.startswith(version):
+        if version is None or found.has_version(version):
             return found
         short = self.short_keys[found.key]
         moved = f", or {short} is another cell now" if found.is_numbered else ""

@@ -155,7 +155,7 @@ def _named(base: Snapshot, ref: CellRef, line: int) -> Cell | None:
             f"Line {line}: {problem} an id that begins with {ref.text}.",
             hint="Keep the markers unchanged. A new cell's marker has no `@id`.",
         )
-    if version and not found[0].hash.startswith(version):
+    if version and not found[0].has_version(version):
         raise Conflict(
             f"Line {line}: the version of {ref.text} does not match the revision of the text.",
             cells=[_conflict(base, found[0], found[0], None)],

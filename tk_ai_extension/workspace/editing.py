@@ -82,14 +82,14 @@ def expected_hash(
         caller: The caller, who must have read the current source.
         snapshot: The notebook.
         cell: The cell to write.
-        version: The hash prefix of a versioned address, which replaces reading; None for none.
+        version: The version of a versioned address, which replaces reading; None or empty for none.
 
     Raises:
         Conflict: The version does not match, or the caller has not read the current source. The
             error has the current source, which then counts as read.
     """
-    if version is not None:
-        if cell.hash.startswith(version):
+    if version:
+        if cell.has_version(version):
             return cell.hash
         raise unread_conflict(workspace, caller, snapshot, [cell], "changed since that version")
     seen = workspace.seen.expectation(caller, snapshot.path, cell.key)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
+from tk_ai_extension.model.cells import VERSION, Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Insert, Operation, Replace
 from tk_ai_extension.tools.cell_changes import changed_cell, plan_edit
@@ -86,7 +86,11 @@ async def notebook(
     content: Annotated[str | None, Field(description="for edit and insert")] = None,
     cell_type: Annotated[CellKind, Field(description="for insert")] = "code",
     version: Annotated[
-        str | None, Field(description="part of the address after the dot, if you did not read it")
+        str | None,
+        Field(
+            pattern=f"^({VERSION})?$",
+            description="part of the address after the dot, if you did not read it",
+        ),
     ] = None,
 ) -> IndexEdit:
     """Edit, insert or delete a cell of a notebook by index; runs nothing (see `python`). Read the cell
