@@ -27,6 +27,8 @@ from tests.servers import start_server
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.execution_listener import Timeouts
 from tk_ai_extension.kernels.gateway.service import GatewayKernels, kernels_of
+from tk_ai_extension.kernels.sandbox.detection import sandboxes
+from tk_ai_extension.kernels.sandbox.view import Sandbox
 from tk_ai_extension.kernels.service import READY_TIMEOUT, JupyterKernels
 from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.testing.executor_bench import ExecutorBench
@@ -137,6 +139,16 @@ async def running_server(
         app.kernel_manager.context.destroy(linger=0)
         ServerApp.clear_instance()
         GatewayClient.clear_instance()
+
+
+@pytest.fixture(scope="module", params=["bubblewrap", "podman"])
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    for found, finding in sandboxes():
+        if finding.name == request.param:
+            if found is None:
+                pytest.skip(f"{finding.name}: {finding.detail}")
+            return found
+    raise AssertionError(request.param)
 
 
 @pytest.fixture(scope="module", params=["direct", "stack", "gateway"])

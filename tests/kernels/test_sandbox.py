@@ -17,14 +17,11 @@ import pytest
 import pytest_asyncio
 from jupyter_client.manager import AsyncKernelManager
 
-import tk_ai_extension
 from tests.kernels.guests import DEADLINE, connect, run, until
 from tk_ai_extension.kernels.environment import AllowedEnvironment
 from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
-from tk_ai_extension.kernels.sandbox.bubblewrap import Bubblewrap
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
-from tk_ai_extension.kernels.sandbox.detection import find_sandbox, probe, sandboxes
-from tk_ai_extension.kernels.sandbox.interpreter import resolve_program
+from tk_ai_extension.kernels.sandbox.detection import find_sandbox, probe
 from tk_ai_extension.kernels.sandbox.provisioner import SandboxedProvisioner
 from tk_ai_extension.kernels.sandbox.view import Sandbox, View
 from tk_ai_extension.kernels.service import JupyterKernels
@@ -86,16 +83,6 @@ async def confined(sandbox: Sandbox, project: Path) -> Confined:
         cwd=str(project), env=os.environ | {KEY: "canary", "LC_TIME": "C"}, independent=True
     )
     return Confined(manager, await connect(manager.get_connection_info()), confinement)
-
-
-@pytest.fixture(scope="module", params=["bubblewrap", "podman"])
-def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    for found, finding in sandboxes():
-        if finding.name == request.param:
-            if found is None:
-                pytest.skip(f"{finding.name}: {finding.detail}")
-            return found
-    raise AssertionError(request.param)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -345,39 +332,6 @@ async def test_a_project_that_holds_the_home_folder_is_refused() -> None:
     for project in (Path.home(), Path.home().parent):
         with pytest.raises(SandboxUnavailable, match="your whole home folder"):
             Confinement.of(project)
-
-
-async def test_a_program_in_the_project_is_not_asked_outside_unless_it_cannot_be_written(
-    tmp_path: Path,
-) -> None:
-    planted = tmp_path / "tools" / "bin" / "python"
-    planted.parent.mkdir(parents=True)
-    _program(planted, f'touch {tmp_path}/ran; exec {sys.executable} "$@"')
-    link = tmp_path.parent / f"{tmp_path.name}-python"
-    link.symlink_to(planted)
-    for path in (planted, link):
-        with pytest.raises(PermissionError, match="sandboxed code may have written it"):
-            resolve_program([str(path)], os.environ, tmp_path)
-    with pytest.raises(PermissionError):
-        resolve_program(["python"], {"PATH": str(planted.parent)}, tmp_path)
-    assert not (tmp_path / "ran").exists()
-    (tmp_path / "tools" / "pyvenv.cfg").touch()
-    assert resolve_program([str(planted)], os.environ, tmp_path).argv[0] == sys.executable
-
-
-async def test_the_code_of_nb_itself_is_read_only(tmp_path: Path) -> None:
-    package = Path(tk_ai_extension.__file__).parent
-    with TemporaryDirectory(prefix="nb-") as folder:
-        confined = Confinement(Bubblewrap("/usr/bin/bwrap"), package.parent, (), Path(folder))
-        file = tmp_path / "kernel.json"
-        file.touch()
-        with confined.command(
-            [sys.executable], {}, cwd=None, connection_file=file, ends_with_parent=True
-        ) as command:
-            writable = command.argv.index("--bind")
-            assert command.argv[writable + 1] == str(package.parent)
-            inside = command.argv.index(str(package), writable)
-            assert command.argv[inside - 1] == "--ro-bind"
 
 
 async def test_an_environment_inside_the_project_is_read_only() -> None:

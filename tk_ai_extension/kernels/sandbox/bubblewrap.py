@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,9 @@ import psutil
 
 from tk_ai_extension.kernels.sandbox.view import Access, Command, View
 
-OPTIONS: dict[Access, str] = {"read": "--ro-bind", "write": "--bind", "empty": "--tmpfs"}
+OPTIONS: dict[Access, str] = {"read": "--ro-bind", "write": "--bind"}
+"""Options for a path. With the suffix ``-fd``, for an open folder, they need bubblewrap 0.10 or a security
+update of an older one."""
 
 READ_ONLY = ("/proc/sys", "/proc/pressure")
 """Settings of the operating system's kernel. Root can write them without capabilities, because root owns
@@ -57,14 +59,25 @@ class Bubblewrap:
         command += ["--proc", "/proc", "--dev", "/dev"]
         for path in READ_ONLY:
             command += ["--ro-bind-try", path, path]
-        for path, access in view.mounts():
-            command += [OPTIONS[access], *([] if access == "empty" else [str(path)]), str(path)]
-        command += ["--remount-ro", "/"]
-        variables = _readable(
-            word for entry in view.environment.items() for word in ("--setenv", *entry)
-        )
-        command += ["--args", str(variables), "--chdir", str(view.folder), "--", *argv]
-        return Command(command, descriptors=(variables,))
+        with contextlib.ExitStack() as opened:
+            descriptors: list[int] = []
+            for path, access in view.mounts():
+                top = view.outer(path)
+                if access == "empty":
+                    command += ["--tmpfs", str(path)]
+                elif top is None:
+                    command += [OPTIONS[access], str(path), str(path)]
+                else:
+                    descriptors.append(_open_below(top, path))
+                    opened.callback(os.close, descriptors[-1])
+                    command += [f"{OPTIONS[access]}-fd", str(descriptors[-1]), str(path)]
+            command += ["--remount-ro", "/"]
+            variables = _readable(
+                word for entry in view.environment.items() for word in ("--setenv", *entry)
+            )
+            command += ["--args", str(variables), "--chdir", str(view.folder), "--", *argv]
+            opened.pop_all()
+        return Command(command, descriptors=(*descriptors, variables))
 
     def processes(self, pid: int) -> list[int]:
         """Return the program and its children, without ``bwrap``, which a signal would end."""
@@ -74,7 +87,7 @@ class Bubblewrap:
             return []
         return [process.pid for process in inner[1:]]
 
-    def discard(self, label: str) -> None:
+    def discard(self, label: str, environment: Mapping[str, str]) -> None:  # noqa: ARG002 - podman's
         """End what remains of ``bwrap``: code in it can stop the inner process with ptrace."""
         for process in psutil.process_iter(["cmdline"]):
             # None or empty for another user's process or one that has ended.
@@ -82,6 +95,26 @@ class Bubblewrap:
             if words[:1] == [self.executable] and any(label in Path(w).parts for w in words):
                 with contextlib.suppress(psutil.Error):
                     process.kill()
+
+
+def _open_below(top: Path, path: Path) -> int:
+    """Return a descriptor of a folder below a writable one.
+
+    Code in another sandbox may replace a folder by a link at any time. No link is followed, and
+    ``bwrap`` checks that it has mounted the same folder.
+
+    Raises:
+        OSError: it is no longer there, or there is a link in its place.
+    """
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    descriptor = os.open(top, flags)
+    for name in path.relative_to(top).parts:
+        above = descriptor
+        try:
+            descriptor = os.open(name, flags | os.O_NOFOLLOW, dir_fd=above)
+        finally:
+            os.close(above)
+    return descriptor
 
 
 def _readable(words: Iterable[str]) -> int:

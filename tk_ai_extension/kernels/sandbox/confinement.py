@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from tk_ai_extension.kernels.sandbox.detection import find_sandbox, installed, search_path
+from tk_ai_extension.kernels.sandbox.detection import (
+    find_sandbox,
+    installed,
+    program_environment,
+)
 from tk_ai_extension.kernels.sandbox.interpreter import ENVIRONMENT, resolve_program
 from tk_ai_extension.kernels.sandbox.view import SCRATCH, Command, Sandbox, View
 from tk_ai_extension.kernels.socket_folders import (
@@ -21,16 +26,6 @@ from tk_ai_extension.kernels.socket_folders import (
 from tk_ai_extension.model.errors import SandboxUnavailable
 from tk_ai_extension.model.json_values import Json
 
-PROGRAM_VARIABLES = (
-    "PATH",
-    "HOME",
-    "USER",
-    "TMPDIR",
-    "XDG_RUNTIME_DIR",
-    "DBUS_SESSION_BUS_ADDRESS",
-)
-"""Variables of this process for the sandbox program; the kernel does not get them."""
-
 REPLACED_VARIABLES = {"HOME": SCRATCH, "TMPDIR": SCRATCH}
 """Variables that would name folders that do not exist in the sandbox."""
 
@@ -38,7 +33,7 @@ PACKAGES = frozenset({"site-packages", "dist-packages", "node_modules", "__pycac
 """Folders of installed packages: many files, and no projects to hide."""
 
 OWN_PACKAGE = Path(__file__).parents[2]
-"""This package; read-only in a project that contains it (that of its developers)."""
+"""This package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +67,8 @@ class Confinement:
             names: Names of folders that it must not see anywhere.
 
         Raises:
-            SandboxUnavailable: no sandbox works here, or the project contains the home folder.
+            SandboxUnavailable: no sandbox works here, the project contains the home folder, or this
+                process imports modules from it.
         """
         project = project.resolve()
         if Path.home().resolve().is_relative_to(project):
@@ -80,6 +76,7 @@ class Confinement:
                 f"A sandbox for {project} would expose your whole home folder.",
                 hint="Move the notebook into a folder of its own, and open it there.",
             )
+        _own_folders(project)
         sandbox = find_sandbox(project)
         inside = tuple(path for path in map(Path.resolve, hidden) if path.is_relative_to(project))
         return cls(sandbox, project, inside, make_folder(), tuple(names))
@@ -141,7 +138,8 @@ class Confinement:
             ends_with_parent: Whether it ends with this process.
 
         Raises:
-            OSError: there is no such program.
+            OSError: there is no such program, or a folder was replaced at this moment.
+            SandboxUnavailable: this process imports modules from the project.
         """
         copy = connection_file_in(self.folder)
         restore_folder(self.folder)
@@ -167,8 +165,7 @@ class Confinement:
 
     def outside(self) -> dict[str, str]:
         """Return the environment of the sandbox program."""
-        environment = {name: os.environ[name] for name in PROGRAM_VARIABLES if name in os.environ}
-        return {**environment, "PATH": search_path(self.project)}
+        return program_environment(self.project)
 
     def processes(self, pid: int) -> list[int]:
         """Return the ids of the processes to interrupt if the command runs as ``pid``."""
@@ -176,7 +173,7 @@ class Confinement:
 
     def discard(self) -> None:
         """End what remains of a kernel whose process has ended. Blocks."""
-        self.sandbox.discard(self._label)
+        self.sandbox.discard(self._label, self.outside())
 
     def remove(self) -> None:
         """Remove the sandbox's folder after the kernel's last run."""
@@ -185,7 +182,7 @@ class Confinement:
     def _find_masked(self, readable: Iterable[Path]) -> tuple[list[Path], list[Path]]:
         """Return the folders to hide in everything visible, and the read-only ones in the project."""
         hidden: list[Path] = []
-        fixed = [OWN_PACKAGE] if OWN_PACKAGE.is_relative_to(self.project) else []
+        fixed = _own_folders(self.project)
         for top in (self.project, *readable):
             for folder, below, files in os.walk(top):
                 for name in set(self.names).intersection(below):
@@ -210,6 +207,28 @@ class Confinement:
     @property
     def _label(self) -> str:
         return self.folder.name
+
+
+def _own_folders(project: Path) -> list[Path]:
+    """Return the folders in a project from which this process, and others of its kind, import modules.
+
+    They are read-only for sandboxed code.
+
+    Raises:
+        SandboxUnavailable: that code could add modules to one.
+    """
+    known = (OWN_PACKAGE, *map(Path, (sys.prefix, sys.base_prefix, *sys.path)))
+    paths = {found for path in known for found in (path.absolute(), path.resolve())}
+    inside = {path for path in paths if path.is_relative_to(project)}
+    folders = [path for path in inside if inside.isdisjoint(path.parents)]
+    for path in folders:
+        if path == project or path != path.resolve() or not path.exists():
+            raise SandboxUnavailable(
+                f"nb itself imports modules from {path}, where code in a sandbox could put some.",
+                hint="Install nb in an environment without this project in editable mode, and without "
+                "its folder in PYTHONPATH.",
+            )
+    return folders
 
 
 def connection_file_in(folder: Path) -> Path:

@@ -1,28 +1,38 @@
-"""The files that a kernel's program needs in order to run: its interpreter and its packages."""
+"""The files that a kernel's program needs in order to run: its interpreter and its packages.
+
+Nothing is run to find them: an interpreter that sandboxed code can write, or one that imports modules
+from where that code can write, would run that code outside the sandbox. Links and settings are read.
+What they say in a folder that the code can write leads outside only to installations of Python.
+"""
 
 from __future__ import annotations
 
-import json
+import os
+import re
 import shutil
-import subprocess
-from collections.abc import Mapping, Sequence
+import site
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from tk_ai_extension.kernels.sandbox.view import SYSTEM
 
-ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
+VENV = "pyvenv.cfg"
+"""The settings of a virtual environment."""
+
+ENVIRONMENT = (VENV, "conda-meta")
 """Files that mark a virtual environment, which is read-only for code in a sandbox."""
 
-LOCATE_TIMEOUT = 30
-"""Seconds in which a Python interpreter must report its paths."""
+PYTHON = re.compile(r"(python|pypy)[\d.]*\w?")
+"""Names of Python interpreters."""
 
-LOCATE_SCRIPT = """
-import json, site, sys
-user = site.getuserbase() if site.ENABLE_USER_SITE else None
-seen = [sys.executable, sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix]
-print(json.dumps([sys.executable, seen + [path for path in sys.path if path], user]))
-"""
+MAX_LINKS = 40
+"""Maximum links from one to the next, as Linux has it."""
+
+MAX_FILE = 100_000
+"""Maximum bytes of a file with settings that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +41,7 @@ class Program:
 
     Attributes:
         argv: Its absolute path and its arguments.
-        readable: The files and folders that it needs in addition to the system's.
+        readable: The files and folders outside the project that it needs in addition to the system's.
         environment: Variables that it needs, such as the location of the user's packages.
     """
 
@@ -43,77 +53,158 @@ class Program:
 def resolve_program(
     argv: Sequence[str], environment: Mapping[str, str], project: Path | None = None
 ) -> Program:
-    """Determine what a program needs, by running a Python interpreter outside the sandbox.
+    """Determine what a program needs. Blocks.
 
-    The result never contains the home folder or a folder above it. Blocks.
+    The result never contains the home folder or a folder above it.
 
     Args:
         argv: The program and its arguments.
         environment: All its variables.
-        project: The folder that sandboxed code can write. An interpreter in it is run only from a
-            virtual environment, which that code cannot write.
+        project: The folder that sandboxed code can write, without links in its path.
 
     Raises:
-        OSError: there is no such program, it is not trusted, or it does not report its paths.
+        OSError: there is no such program.
     """
-    executable = shutil.which(argv[0], path=environment.get("PATH"))
-    if executable is None:
+    found = shutil.which(argv[0], path=environment.get("PATH"))
+    if found is None:
         raise FileNotFoundError(f"There is no program {argv[0]}.")
-    if project is not None and _is_untrusted(Path(executable), project):
-        raise PermissionError(
-            f"{executable} is in the project but not in a virtual environment: sandboxed code may "
-            "have written it. Use an interpreter outside the project."
-        )
-    extra: dict[str, str] = {}
-    if Path(executable).name.startswith(("python", "pypy")):
-        executable, seen, user = _locate_python(executable, environment)
-        if user is not None:
-            extra["PYTHONUSERBASE"] = user
+    links = list(_links(Path(found).absolute(), project))
+    user: dict[str, str] = {}
+    installed = [path for path in links if _is_environment(_prefix(path), project)]
+    if installed and PYTHON.fullmatch(installed[0].name):
+        # A link to an interpreter from elsewhere, such as ~/.local/bin/python3, is not needed.
+        program, *further = links[links.index(installed[0]) :]
+        seen, user = _needed_by_python(program, further, project)
     else:
         # /opt/julia/bin/julia needs /opt/julia.
-        target = Path(executable).resolve()
-        seen = [executable, str(target.parent), str(target.parent.parent)]
-    return Program((executable, *argv[1:]), _outermost(seen), extra)
+        program, target = links[0], links[-1]
+        is_trusted = not any(_is_inside(path, project) for path in links)
+        seen = [program, target.parent, target.parent.parent] if is_trusted else []
+    return Program((str(program), *argv[1:]), _outermost(seen, project), user)
 
 
-def _is_untrusted(executable: Path, project: Path) -> bool:
-    """Return whether sandboxed code can write a program."""
-    for path in (executable.absolute(), executable.resolve()):
-        if path.is_relative_to(project):
-            above = path.relative_to(project).parents
-            folders = [project / folder for folder in above if folder.name]
-            if not any(Path(f, mark).exists() for f in folders for mark in ENVIRONMENT):
-                return True
-    return False
+def _links(path: Path, project: Path | None) -> Iterator[Path]:
+    """Yield a path and what it links to, in turn; paths in the project are without links to folders."""
+    for _ in range(MAX_LINKS):
+        real = path.parent.resolve() / path.name
+        path = real if _is_inside(real, project) or _is_inside(path, project) else path
+        yield path
+        try:
+            path = Path(os.path.normpath(path.parent / path.readlink()))
+        except OSError:
+            return
 
 
-def _locate_python(
-    executable: str, environment: Mapping[str, str]
-) -> tuple[str, list[str], str | None]:
-    asked = subprocess.run(
-        [executable, "-E", "-c", LOCATE_SCRIPT],
-        cwd="/",
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=LOCATE_TIMEOUT,
-        check=False,
-    )
-    if asked.returncode:
-        raise OSError(f"{executable} does not run: {asked.stderr.decode(errors='replace')}")
-    itself, seen, user = json.loads(asked.stdout)
-    return itself, seen, user
+def _needed_by_python(
+    program: Path, links: Iterable[Path], project: Path | None
+) -> tuple[list[Path], dict[str, str]]:
+    """Return what an interpreter needs, and its variables.
+
+    Args:
+        program: The interpreter's path in its environment.
+        links: What it links to, in turn.
+        project: The folder that sandboxed code can write.
+    """
+    settings = _settings(_prefix(program) / VENV)
+    home = settings.get("home")
+    bases = islice(_links(Path(home, "python"), project), 1) if home else ()
+    is_isolated = bool(settings) and settings.get("include-system-site-packages") != "true"
+    is_trusted = not _is_inside(program, project)
+    seen: list[Path] = []
+    for path in (program, *links, *bases):
+        prefix = _prefix(path)
+        is_trusted = is_trusted and not _is_inside(path, project)
+        if _is_installation(prefix) or (is_trusted and _is_environment(prefix, project)):
+            seen.append(prefix)
+        elif PYTHON.fullmatch(path.name) and path.is_file():
+            seen.append(path)
+        if is_trusted and (path == program or not is_isolated):
+            seen += _added(_site_folders(prefix), project)
+    if is_isolated:
+        return seen, {}
+    base = Path(site.getuserbase())
+    versions = {file.parent.name for path in seen for file in path.glob("lib*/py*/os.py")}
+    packages = [folder for folder in _site_folders(base) if folder.parent.name in versions]
+    seen += [*packages, *_added(packages, project)]
+    return seen, {"PYTHONUSERBASE": str(base)} if packages else {}
 
 
-def _outermost(seen: Sequence[str]) -> tuple[Path, ...]:
-    """Return the outermost existing paths, without the system's and without the home folder."""
+def _prefix(executable: Path) -> Path:
+    """Return the folder of the installation or environment that an interpreter is in."""
+    above = executable.parent
+    return above.parent if above.name == "bin" else above
+
+
+def _is_installation(prefix: Path) -> bool:
+    """Return whether a folder is an installation of Python, with the standard library."""
+    return any(prefix.glob("lib*/py*/os.py"))
+
+
+def _is_environment(prefix: Path, project: Path | None) -> bool:
+    """Return whether a folder is an installation or an environment of Python; in the project any is."""
+    return _is_inside(prefix, project) or (prefix / VENV).is_file() or _is_installation(prefix)
+
+
+def _is_inside(path: Path, project: Path | None) -> bool:
+    return project is not None and path.is_relative_to(project)
+
+
+def _settings(file: Path) -> dict[str, str]:
+    """Return the settings of a virtual environment; none if it is not one."""
+    lines = (line.partition("=") for line in _read(file).splitlines())
+    return {name.strip().lower(): value.strip() for name, equals, value in lines if equals}
+
+
+def _site_folders(prefix: Path) -> list[Path]:
+    """Return the folders with the packages of an installation or environment."""
+    return [
+        folder
+        for top in (prefix, prefix / "local")  # Debian's
+        for folder in top.glob("lib*/py*/*-packages")
+    ]
+
+
+def _added(folders: Iterable[Path], project: Path | None) -> list[Path]:
+    """Return the folders that ``.pth`` files in folders with packages add: those in editable mode.
+
+    Lines with code are ignored.
+    """
+    return [
+        Path(os.path.normpath(folder / line.rstrip()))
+        for folder in folders
+        for file in sorted(folder.glob("*.pth"))
+        if not _is_inside(file.resolve(), project)
+        for line in _read(file).splitlines()
+        if line.strip() and not line.startswith(("#", "import ", "import\t")) and "\0" not in line
+    ]
+
+
+def _read(file: Path) -> str:
+    """Return the text of a regular file; an empty string if it cannot be read.
+
+    Sandboxed code may have put a FIFO in its place, on which opening would block.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return ""
+    try:
+        is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        return os.read(descriptor, MAX_FILE).decode(errors="replace") if is_regular else ""
+    finally:
+        os.close(descriptor)
+
+
+def _outermost(seen: Iterable[Path], project: Path | None) -> tuple[Path, ...]:
+    """Return the outermost existing paths, without those of the system, the project and the home folder."""
     home = Path.home().resolve()
     # Not resolved: a virtual environment's interpreter is a link, and is run by the link's path.
-    paths = {Path(path).absolute() for path in seen if Path(path).exists()}
     allowed = {
         path
-        for path in paths
-        if not any(path.is_relative_to(folder) for folder in SYSTEM)
+        for path in map(Path.absolute, seen)
+        if path.exists()
+        and not any(path.is_relative_to(folder) for folder in SYSTEM)
+        and not any(_is_inside(each, project) for each in (path, path.resolve()))
         and not home.is_relative_to(path.resolve())
     }
     return tuple(sorted(path for path in allowed if not allowed & set(path.parents)))

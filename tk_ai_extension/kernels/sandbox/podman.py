@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -61,6 +61,9 @@ class Podman:
         for path in view.system():
             command.append(f"--volume={os.path.realpath(path)}:{path}:ro")
         for path, access in view.mounts():
+            if access == "write" and view.outer(path) is not None:
+                # podman would follow a link that code in another sandbox has put in its place.
+                continue
             if access == "empty":
                 command.append(f"--tmpfs={path}:rw,mode=1777,notmpcopyup")
             else:
@@ -79,10 +82,11 @@ class Podman:
         """Return podman's own process, which forwards the signal."""
         return [pid]
 
-    def discard(self, label: str) -> None:
+    def discard(self, label: str, environment: Mapping[str, str]) -> None:
         """Remove the container, which outlives podman's process."""
         subprocess.run(
             [self.executable, *self.options, "rm", "--force", "--ignore", "--time=0", label],
+            env=environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,

@@ -60,13 +60,23 @@ class View:
         """Return all other mounts, outer folders before inner ones.
 
         A virtual environment inside the project is read-only; a project inside a readable folder is
-        writable.
+        writable. The folders between a read-only one and the project are mounts of their own, because a
+        mount cannot be renamed, and a folder with a mount in it can.
         """
+        fixed = {path for path in self.readable if self.outer(path) is not None}
         mounts: dict[Path, Access] = {Path(SCRATCH): "empty"}
+        for path in fixed:
+            between = [each for each in path.parents if self.outer(each) is not None]
+            if fixed.isdisjoint(between):
+                mounts |= dict.fromkeys(between, "write")
         mounts |= dict.fromkeys(self.readable, "read")
         mounts |= dict.fromkeys(self.writable, "write")
         mounts |= dict.fromkeys(self.empty, "empty")
         return sorted(mounts.items(), key=lambda mount: len(mount[0].parts))
+
+    def outer(self, path: Path) -> Path | None:
+        """Return the writable folder that a path is below; None if it is in none."""
+        return next((folder for folder in self.writable if folder in path.parents), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +135,11 @@ class Sandbox(Protocol):
         """Return the ids of the processes to interrupt if `command` runs as ``pid``."""
         ...
 
-    def discard(self, label: str) -> None:
-        """End what remains of the program after the process of `command` was killed. Blocks."""
+    def discard(self, label: str, environment: Mapping[str, str]) -> None:
+        """End what remains of the program after the process of `command` was killed. Blocks.
+
+        Args:
+            label: The one of `command`.
+            environment: The environment of the sandbox program.
+        """
         ...
