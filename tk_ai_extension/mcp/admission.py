@@ -1,10 +1,9 @@
 """Admission of MCP requests before the SDK's session manager: session limit and message checks.
 
-The SDK refuses a new session at its limit, treats a request with an invalid id as a notification,
-lets a second request with the id of a running one take over the first one's stream, and refuses a
-stream for a session that has one. Yet clients often disconnect without a DELETE, reconnect through a
-proxy that has not noticed the end of the previous connection, or resume a session in a new process
-that counts its requests from 0 again.
+The SDK refuses a new session at its limit, lets a second request with the id of a running one take
+over the first one's stream, and refuses a stream for a session that has one. Yet clients often
+disconnect without a DELETE, reconnect through a proxy that has not noticed the end of the previous
+connection, or resume a session in a new process that counts its requests from 0 again.
 """
 
 from __future__ import annotations
@@ -12,20 +11,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types import PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from pydantic_core import from_json
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tk_ai_extension.mcp import GONE
+from tk_ai_extension.mcp.messages import InvalidMessage, read_message
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached
+from tk_ai_extension.model.json_values import Json
 
 SESSION_HEADER = b"mcp-session-id"
 
@@ -75,11 +75,10 @@ class Admission:
             LimitReached: all sessions are in use.
         """
         headers = dict(cast("list[tuple[bytes, bytes]]", scope["headers"]))
-        message: Any = None
+        message: Json | None = None
         if scope["method"] == "POST":
-            body = await _body(receive)
+            body, message = _read(await _body(receive))
             receive = _again(body, receive)
-            message = _checked(body)
         version = headers.get(MCP_PROTOCOL_VERSION_HEADER.encode("ascii"))
         if version is not None and version.decode("latin-1") not in HANDSHAKE_PROTOCOL_VERSIONS:
             await self._app(scope, receive, send)
@@ -118,7 +117,7 @@ class Admission:
             self._opening -= 1
 
     async def _use(
-        self, session: OpenSession, message: Any, scope: Scope, receive: Receive, send: Send
+        self, session: OpenSession, message: Json | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Forward a request of a session and track the session's activity.
 
@@ -227,41 +226,22 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-def _checked(body: bytes) -> Any:
-    """Parse and check a body; None if it is not JSON, which the SDK reports itself.
+def _read(body: bytes) -> tuple[bytes, Json | None]:
+    """Return a body for the SDK, and its message; None if it is not JSON, which the SDK reports itself.
 
     Raises:
         InvalidArguments: it is JSON, but not a message.
     """
     try:
-        message = from_json(body)
-    except ValueError:
-        return None
-    if not isinstance(message, Mapping):
-        raise InvalidArguments(
-            "A message must be a JSON object.", hint="Send one message at a time."
-        )
-    found = cast("Mapping[str, Any]", message)
-    _require(found.get("jsonrpc") == "2.0", '`jsonrpc` must be "2.0".')
-    is_answer = "result" in found or "error" in found
-    _require(is_answer or isinstance(found.get("method"), str), "`method` must be a string.")
-    _require(isinstance(found.get("params", {}), Mapping), "`params` must be an object.")
-    if "id" in found:
-        identifier = found["id"]
-        is_id = isinstance(identifier, str | int) and not isinstance(identifier, bool)
-        nobody = is_answer and identifier is None
-        _require(is_id or nobody, "`id` must be a string or an integer.")
-    return found
+        return read_message(body)
+    except InvalidMessage as error:
+        if error.code == PARSE_ERROR:
+            return body, None
+        raise error.typed() from None
 
 
-def _require(holds: bool, said: str) -> None:
-    if not holds:
-        raise InvalidArguments(said, hint="See the JSON-RPC 2.0 specification.")
-
-
-def _request_id(message: Any) -> str | None:
+def _request_id(message: Json | None) -> str | None:
     """Return the id of a request that expects a response, as text."""
-    if not isinstance(message, Mapping):
+    if message is None or "method" not in message or "id" not in message:
         return None
-    found = cast("Mapping[str, Any]", message)
-    return str(found["id"]) if "method" in found and "id" in found else None
+    return str(message["id"])

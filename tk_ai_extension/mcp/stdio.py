@@ -1,19 +1,25 @@
-"""MCP over a line-based connection, by the SDK's stdio transport."""
+"""MCP over a line-based connection, as the SDK's stdio transport but with a response to each request."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
+import mcp_types as types
+from anyio import create_memory_object_stream, create_task_group
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.server import Server
-from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
 
 from tk_ai_extension.mcp.callers import client_name
 from tk_ai_extension.mcp.http import McpHttp
+from tk_ai_extension.mcp.messages import InvalidMessage, read_message
 from tk_ai_extension.mcp.sdk import Context
 from tk_ai_extension.mcp.server import build_server
 from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.tools.registry import Registry
 
 
@@ -82,7 +88,7 @@ async def serve_server(
         gone: Set when the connection ends, before the handlers of its requests are cancelled.
     """
     gone = gone or asyncio.Event()
-    # The SDK's transport cancels the task that it ends in: run it in a separate one.
+    # The task group cancels the task that it ends in: run it in a separate one.
     serving = asyncio.create_task(
         _serve(server, lines, gone), name="MCP over a connection of lines"
     )
@@ -96,34 +102,57 @@ async def serve_server(
 
 
 async def _serve(server: Server[Any], lines: LineConnection, gone: asyncio.Event) -> None:
-    files = cast("Any", _TextStreams(lines, gone))
-    async with stdio_server(files, files) as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())
+    into, incoming = create_memory_object_stream[SessionMessage | Exception]()
+    outgoing, sent = create_memory_object_stream[SessionMessage]()
+    with into, incoming, outgoing, sent:
+        async with create_task_group() as sending:
+            sending.start_soon(_send, sent, lines)
+            async with create_task_group() as receiving:
+                receiving.start_soon(_receive, lines, into, gone)
+                await server.run(incoming, outgoing, server.create_initialization_options())
+                receiving.cancel_scope.cancel()
+            outgoing.close()
 
 
-class _TextStreams:
-    """A connection as the text streams that the SDK's stdio transport uses."""
+async def _receive(
+    lines: LineConnection, into: ObjectSendStream[SessionMessage | Exception], gone: asyncio.Event
+) -> None:
+    """Pass on the messages of a connection, and respond to what is none."""
+    async with into:
+        while line := await _next_line(lines):
+            if not line.strip():
+                continue
+            try:
+                # A character that is cut in half must not cost the whole message.
+                _, found = read_message(line.decode("utf-8", "replace").encode())
+                message = _typed(found)
+            except InvalidMessage as error:
+                logger.warning("An invalid MCP message: %s", error)
+                if (response := error.response()) is not None:
+                    lines.write(response + b"\n")
+                    await lines.drain()
+            else:
+                await into.send(SessionMessage(message))
+        gone.set()
 
-    def __init__(self, lines: LineConnection, gone: asyncio.Event) -> None:
-        self._lines = lines
-        self._gone = gone
 
-    def __aiter__(self) -> _TextStreams:
-        return self
+async def _send(sent: ObjectReceiveStream[SessionMessage], lines: LineConnection) -> None:
+    async for each in sent:
+        text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+        lines.write(f"{text}\n".encode())
+        await lines.drain()
 
-    async def __anext__(self) -> str:
-        try:
-            line = await self._lines.read_line()
-        except ValueError:
-            logger.warning("An MCP message is too long: closing its connection")
-            line = b""
-        if not line:
-            self._gone.set()
-            raise StopAsyncIteration
-        return line.decode("utf-8", "replace")
 
-    async def write(self, text: str) -> None:
-        self._lines.write(text.encode())
+async def _next_line(lines: LineConnection) -> bytes:
+    try:
+        return await lines.read_line()
+    except ValueError:
+        logger.warning("An MCP message is too long: closing its connection")
+        return b""
 
-    async def flush(self) -> None:
-        await self._lines.drain()
+
+def _typed(found: Json) -> types.JSONRPCMessage:
+    try:
+        return types.jsonrpc_message_adapter.validate_python(found, by_name=False)
+    except ValidationError as error:
+        raise InvalidMessage(types.INVALID_REQUEST, "It is not a message.", found) from error
