@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { ChatEvent, End } from '../api/events';
-import { describe as describeCall, touchedCell } from './describe';
+import { describe as describeCall } from './describe';
 import { reduce } from '../state/reduce';
 import { EMPTY, type ICall } from '../state/chat';
 
@@ -17,20 +17,6 @@ const CALL: ICall = {
   changes: [],
   result: null
 };
-
-it('knows which cell a call ran, also where it changed none', () => {
-  const answered = (structured: Record<string, unknown>): ICall => ({
-    ...CALL,
-    result: { ok: true, text: '', structured, images: [], seconds: 0, notices: [] }
-  });
-  expect(touchedCell(CALL)).toBeNull();
-  const runs = [{ cell: 'x' }, { cell: 'y' }];
-  expect(touchedCell(answered({ notebook: 'a.ipynb', runs }))).toEqual({
-    notebook: 'a.ipynb',
-    cell: 'y'
-  });
-  expect(touchedCell(answered({ runs: [{ status: 'ok' }] }))).toBeNull();
-});
 
 const trans = {
   __: (text: string, ...values: unknown[]) =>

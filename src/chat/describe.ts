@@ -108,30 +108,6 @@ function phrasesOf(call: ICall, trans: TranslationBundle): IPhrases {
   }
 }
 
-/** Return the code in the arguments of a call; empty for none. */
-export function codeOf(call: ICall): string {
-  for (const name of ['source', 'code', 'content', 'text', 'new', 'new_source']) {
-    const value = call.arguments[name];
-    if (typeof value === 'string' && value !== '') {
-      return value;
-    }
-  }
-  return '';
-}
-
-/** Return the cell that a call changed or ran; null for none. */
-export function touchedCell(call: ICall): { notebook: string; cell: string } | null {
-  const change = call.changes.at(-1);
-  if (change !== undefined) {
-    return { notebook: change.notebook, cell: change.cell };
-  }
-  const { notebook, runs } = call.result?.structured ?? {};
-  const last = Array.isArray(runs) ? (runs as { cell?: unknown }[]).at(-1) : undefined;
-  return typeof notebook === 'string' && typeof last?.cell === 'string'
-    ? { notebook, cell: last.cell }
-    : null;
-}
-
 /** Return the status of a running turn. */
 export function doing(turn: ITurn, trans: TranslationBundle): string {
   if (turn.retry !== null) {

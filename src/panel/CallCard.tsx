@@ -3,18 +3,13 @@ import { type JSX, memo, Suspense } from 'react';
 
 import type { Picture } from '../api/events';
 import { say } from '../api/sentences';
-import { fenced } from '../chat/blocks';
-import { codeOf, describe, duration, touchedCell } from '../chat/describe';
+import { describe, duration } from '../chat/describe';
 import type { CallStatus, ICall } from '../state/chat';
 import { tally } from '../common/diff';
-import { visible } from '../common/visible';
-import { ChangeLines } from './CodeLines';
 import { useServices } from './services';
 import { Fold } from './Fold';
-import { JsonTree } from './JsonTree';
 import { Question } from './Question';
-import { Rendered } from './Rendered';
-import { Results } from './turnParts';
+import { CallDetails } from './turnParts';
 
 const IMAGE_TYPES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 
@@ -47,7 +42,11 @@ export const CallCard = memo(function CallCard({ call }: { call: ICall }): JSX.E
           </>
         }
       >
-        {() => <Details call={call} />}
+        {() => (
+          <Suspense fallback={null}>
+            <CallDetails call={call} />
+          </Suspense>
+        )}
       </Fold>
       {call.result?.images.map((picture, place) => (
         <Picture key={place} picture={picture} />
@@ -56,44 +55,6 @@ export const CallCard = memo(function CallCard({ call }: { call: ICall }): JSX.E
     </div>
   );
 });
-
-function Details({ call }: { call: ICall }): JSX.Element {
-  const { notebook, trans } = useServices();
-  const given = codeOf(call);
-  const place = touchedCell(call);
-  const code =
-    given === '' && place !== null ? notebook.sourceOf(place.notebook, place.cell) : given;
-  const others = Object.entries(call.arguments).filter(([, value]) => value !== code);
-  return (
-    <div className="tk-Call-details">
-      {place !== null && (
-        <button
-          type="button"
-          className="tk-Link"
-          onClick={() => void notebook.reveal(place.notebook, place.cell)}
-        >
-          {trans.__('Show cell in %1', place.notebook)}
-        </button>
-      )}
-      {others.length > 0 && (
-        <JsonTree name={trans.__('Arguments')} value={Object.fromEntries(others)} />
-      )}
-      {call.changes.length > 0 ? (
-        call.changes.map(change => <ChangeLines key={change.entry} change={change} />)
-      ) : code !== '' ? (
-        <Rendered
-          source={fenced(
-            visible(code),
-            call.arguments['cell_type'] === 'markdown' ? 'md' : 'python'
-          )}
-        />
-      ) : null}
-      <Suspense fallback={null}>
-        {call.result !== null && <Results result={call.result} changed={call.changes.length > 0} />}
-      </Suspense>
-    </div>
-  );
-}
 
 function Picture({ picture }: { picture: Picture }): JSX.Element | null {
   const { trans } = useServices();

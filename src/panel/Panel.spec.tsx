@@ -31,6 +31,7 @@ describe('the cards', () => {
     expect(within(card).getByText('1.5 s')).toBeTruthy();
     const details = card.querySelector('details') as HTMLDetailsElement;
     unfold(details);
+    await stage.settle();
     expect(within(card).getByRole('group', { name: 'Lines' }).textContent).toContain('x = 1');
     fireEvent.click(within(card).getByRole('button', { name: 'Show cell in a.ipynb' }));
     expect(stage.revealed).toEqual(['z']);

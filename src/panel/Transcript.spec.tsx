@@ -293,6 +293,7 @@ describe('a call', () => {
     // What nobody has opened is not even rendered.
     expect(stage.node.querySelector('.tk-Call-details')).toBeNull();
     const card = openCard(stage);
+    await stage.settle();
     expect(within(card).getByText(/long.ipynb z/)).toBeTruthy();
     fireEvent.click(within(card).getByRole('button', { name: 'Show cell in long.ipynb' }));
     expect(stage.revealed).toEqual(['z']);

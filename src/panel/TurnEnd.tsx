@@ -14,7 +14,7 @@ import { Changes } from './Changes';
 import { nextSteps } from './nextSteps';
 import { useChat, useSelector, useServices } from './services';
 
-export { Results } from './Results';
+export { CallDetails } from './CallDetails';
 
 interface IProps {
   turn: ITurn;

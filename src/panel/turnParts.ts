@@ -14,8 +14,8 @@ function part<K extends keyof typeof Parts>(name: K): (typeof Parts)[K] {
   return lazy(load) as unknown as (typeof Parts)[K];
 }
 
+export const CallDetails = part('CallDetails');
 export const RestoredNote = part('RestoredNote');
 export const RestoreQuestion = part('RestoreQuestion');
-export const Results = part('Results');
 export const TodoList = part('TodoList');
 export const TurnEnd = part('TurnEnd');
