@@ -35,6 +35,11 @@ export function loadingAttributes(element: Element): string[] {
   return loadsByStyle(element.getAttribute('style') ?? '') ? [...found, 'style'] : found;
 }
 
+/** Return whether an attribute of a formula loads something. MathJax makes a style of some names, such as of a font. */
+export function loadsInMathematics(name: string, value: string): boolean {
+  return name === 'src' || (!/^(href|title|data-.*)$/.test(name) && loadsByStyle(value));
+}
+
 /** Return whether a style loads something. Escapes with a backslash count, since they can hide it. */
 function loadsByStyle(style: string): boolean {
   return /url\(|src\(|image\(|image-set|@import|\\/i.test(style);

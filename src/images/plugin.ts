@@ -4,13 +4,15 @@ import { PageConfig } from '@jupyterlab/coreutils';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import { IMermaidManager } from '@jupyterlab/mermaid';
 import type { INotebookModel, NotebookPanel } from '@jupyterlab/notebook';
-import type { IRenderMime } from '@jupyterlab/rendermime';
+import { ILatexTypesetter, type IRenderMime } from '@jupyterlab/rendermime';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { IReviews } from '../changes/reviews';
 import { checkCommandLinks } from '../lab/commandLinks';
+import { filterMathematics } from '../lab/mathematics';
 import { IActivities } from '../notebook/activities';
+import { loadsInMathematics } from './addresses';
 import { DiagramBlocker } from './diagrams';
 import type { BlockingRule } from './notebookBlocker';
 import { defineMarker } from './marker';
@@ -29,7 +31,7 @@ const pictures: JupyterFrontEndPlugin<void> = {
   // The token is not deprecated, the type of the same name is.
   // eslint-disable-next-line @typescript-eslint/no-deprecated
   requires: [IActivities, IReviews, ISanitizer],
-  optional: [IMermaidManager, ISettingRegistry, ITranslator],
+  optional: [IMermaidManager, ISettingRegistry, ITranslator, ILatexTypesetter],
   activate: (
     app: JupyterFrontEnd,
     activities: IActivities,
@@ -37,7 +39,8 @@ const pictures: JupyterFrontEndPlugin<void> = {
     sanitizer: IRenderMime.ISanitizer,
     mermaid: IMermaidManager | null,
     registry: ISettingRegistry | null,
-    translator: ITranslator | null
+    translator: ITranslator | null,
+    typesetter: ILatexTypesetter | null
   ): void => {
     checkCommandLinks(app.commandLinker);
     const { contents, serverSettings } = app.serviceManager;
@@ -49,6 +52,7 @@ const pictures: JupyterFrontEndPlugin<void> = {
       trans: (translator ?? nullTranslator).load('tk-ai-extension'),
       draw: code => diagrams?.draw(code)
     });
+    filterMathematics(typesetter, loadsInMathematics);
     defineMarker(blocker);
     void registry?.load(SETTINGS).then(settings => {
       const take = (): void => blocker.setRule(settings.get('pictures').composite as BlockingRule);

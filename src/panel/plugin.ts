@@ -18,6 +18,8 @@ import { loadSentences } from '../api/sentences';
 import { IReviews } from '../changes/reviews';
 import { IChats } from '../chat/service';
 import { BrowserStorage } from '../common/storage';
+import { loadsInMathematics } from '../images/addresses';
+import { filterMathematics } from '../lab/mathematics';
 import { IQuestions } from '../questions/model';
 import type { AppStore } from '../state/app';
 import { IAppStore } from '../state/plugin';
@@ -71,6 +73,7 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
     themes?.themeChanged.connect((_, { newValue }) =>
       store.update(state => ({ ...state, theme: newValue }))
     );
+    filterMathematics(rendermime.latexTypesetter, loadsInMathematics);
     const sanitizer = new LocalSanitizer(rendermime.sanitizer, address =>
       trans.__('[image not loaded: %1]', address.slice(0, 200))
     );

@@ -43,6 +43,10 @@ CORPUS = (
     f"<input type=image src='{AWAY}/input.png'>",
     f"<ul style='list-style-image: url({AWAY}/list.png); cursor: url({AWAY}/cursor.png), auto'></ul>",
     f"$\\style{{background-image: url({AWAY}/tex.png)}}{{x}}$",
+    f"$\\style{{cursor: url({AWAY}/tex-cursor.png), auto}}{{x}}$",
+    f"$\\unicode[x; background-image: url({AWAY}/tex-font.png)]{{65}}$",
+    f"$\\mmlToken{{mglyph}}[src='{AWAY}/tex-glyph.png']{{}}$",
+    f"$\\class{{jp-Dialog}}{{\\cssId{{main}}{{\\href{{{AWAY}/tex-link}}{{x}}}}}}$",
     f"- Diagram\n\n  ```mermaid\n  graph LR\n  A[\"<img src='{AWAY}/diagram.png'>\"]-->B\n  ```",
 )
 SHOWING = """
