@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Lazy(Generic[T]):
-    """A value that is created once, in a task, on first use.
+    """A value that is created once, in a task, on first use; if that fails, on the next use again.
 
     Args:
         make: Creates the value.
@@ -24,16 +24,15 @@ class Lazy(Generic[T]):
 
     @property
     def made(self) -> T | None:
-        """The value; None until it is created, or if that failed."""
+        """The value; None until it is created."""
         task = self._task
-        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
-            return None
-        return task.result()
+        return task.result() if task is not None and task.done() and not _failed(task) else None
 
     async def get(self) -> T:
         """Return the value, creating it if needed; cancelling one caller does not affect others."""
         if self._task is None:
             self._task = asyncio.create_task(self._make(), name=self._name)
+            self._task.add_done_callback(self._ended)
         return await asyncio.shield(self._task)
 
     async def settled(self) -> T | None:
@@ -41,3 +40,11 @@ class Lazy(Generic[T]):
         if self._task is not None:
             await asyncio.wait((self._task,))
         return self.made
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        if _failed(task):
+            self._task = None
+
+
+def _failed(task: asyncio.Task[Any]) -> bool:
+    return task.cancelled() or task.exception() is not None

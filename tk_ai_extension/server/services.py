@@ -17,6 +17,7 @@ from tornado.web import HTTPError
 
 from tk_ai_extension.agent.threaded_imports import gc_paused
 from tk_ai_extension.model.callers import owner
+from tk_ai_extension.model.errors import TooManyOpenFiles, is_out_of_files
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.asgi import AsgiExchange
@@ -291,7 +292,12 @@ class Services:
 
     async def _made(self, lazy: Lazy[T]) -> T:
         self._check_open()
-        value = await lazy.get()
+        try:
+            value = await lazy.get()
+        except Exception as error:
+            if is_out_of_files(error):
+                raise TooManyOpenFiles(f"A part of the server cannot be loaded: {error}") from error
+            raise
         self._check_open()
         return value
 
