@@ -174,9 +174,9 @@ class Case:
         current.symlink_to(environment)
         if way == "fresh":
             python = current / "bin" / "python"
-        told = (environment.parents[above - 1], environment, current, self.canary)
+        words = (environment.parents[above - 1], environment, current, self.canary)
         self.program = str(python)
-        self.arguments = ["-c", ATTACK, way, *map(str, told)]
+        self.arguments = ["-c", ATTACK, way, *map(str, words)]
 
 
 @pytest.mark.asyncio
@@ -303,6 +303,29 @@ def test_a_pipe_in_place_of_its_settings_does_not_block(tmp_path: Path) -> None:
     (tmp_path / "env" / "pyvenv.cfg").unlink()
     os.mkfifo(tmp_path / "env" / "pyvenv.cfg")
     assert resolve_program([str(python)], {}, tmp_path).argv == (str(python),)
+
+
+def test_a_link_in_place_of_its_connection_file_is_not_followed(
+    tmp_path: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim, file = outside / "victim", outside / "kernel.json"
+    file.touch()
+    folder = make_folder()
+    confinement = Confinement(Bubblewrap("/usr/bin/bwrap"), tmp_path, (), folder)
+    remove = Path.unlink
+
+    def replace(path: Path, missing_ok: bool = False) -> None:
+        remove(path, missing_ok)
+        path.symlink_to(victim)
+
+    monkeypatch.setattr(Path, "unlink", replace)
+    with pytest.raises(FileExistsError):
+        confinement.command(
+            [sys.executable], {}, cwd=None, connection_file=file, ends_with_parent=True
+        )
+    monkeypatch.undo()
+    confinement.remove()
+    assert not victim.exists()
 
 
 @pytest.mark.parametrize("depth", [1, 2])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -146,7 +145,10 @@ class Confinement:
         for folder in (copy.parent, self._root):
             folder.mkdir(mode=0o700, exist_ok=True)
         copy.unlink(missing_ok=True)
-        shutil.copy(connection_file, copy)  # with its mode, 0600
+        # A process of the previous run that is about to end may put a link there: create, never follow.
+        descriptor = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(connection_file.read_bytes())
         needed = resolve_program(argv, environment, self.project)
         hidden, fixed = self._find_masked(needed.readable)
         names = {str(connection_file), str(connection_file.resolve())}
