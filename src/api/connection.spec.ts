@@ -89,6 +89,34 @@ describe('the connection of a page', () => {
     expect(Socket.made).toHaveLength(2);
   });
 
+  const STATES: [string, (socket: Socket) => void][] = [
+    ['opening', () => undefined],
+    ['open', socket => socket.open()],
+    ['closing', socket => socket.close(1001)]
+  ];
+
+  it.each(STATES)('is given up after a silence in each state: %s', (_, reach) => {
+    jest.advanceTimersByTime(SILENCE + 1000);
+    const silent = last();
+    reach(silent);
+    jest.advanceTimersByTime(SILENCE + 1000);
+    expect([silent.closed, Socket.made.length]).toEqual([4000, 3]);
+    silent.open();
+    expect(connection.isOpen).toBe(false);
+    last().open();
+    expect(received.slice(-2)).toEqual(['lost', 'opened']);
+  });
+
+  it.each(STATES)('is opened again at once on request, if it is not open: %s', (state, reach) => {
+    last().onclose();
+    jest.advanceTimersByTime(1000);
+    reach(last());
+    connection.retry();
+    expect(Socket.made).toHaveLength(state === 'open' ? 2 : 3);
+    jest.advanceTimersByTime(1000);
+    expect(Socket.made).toHaveLength(state === 'open' ? 2 : 3);
+  });
+
   it('is retried with exponential backoff', () => {
     const tries: number[] = [];
     for (let round = 0; round < 8; round++) {

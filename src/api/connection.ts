@@ -9,7 +9,7 @@ const ROUTE = 'api/tk-ai/tabs';
 /** Milliseconds between two heartbeats of the server. */
 const HEARTBEAT = 15_000;
 
-/** Milliseconds without a message after which a connection counts as lost: two missed heartbeats. */
+/** Milliseconds without a message, or to open, after which a connection counts as lost: two heartbeats. */
 export const SILENCE = 2.5 * HEARTBEAT;
 
 /** The WebSocket of this page to the server. It reconnects with backoff. */
@@ -44,10 +44,13 @@ export class Connection {
     const query = appendToken && token ? { client: this._client, token } : { client: this._client };
     const address = URLExt.join(wsUrl, ROUTE) + URLExt.objectToQueryString(query);
     const socket = (this._socket = new this._settings.WebSocket(address));
+    this._watch();
     socket.onopen = () => {
-      this._tries = 0;
-      this._watch();
-      this.opened.emit();
+      if (this._socket === socket) {
+        this._tries = 0;
+        this._watch();
+        this.opened.emit();
+      }
     };
     socket.onmessage = event => {
       if (this._socket === socket) {
@@ -58,8 +61,11 @@ export class Connection {
     socket.onclose = () => this._onLost(socket);
   }
 
-  /** Reconnect now. */
+  /** Reconnect now. An attempt that is not open yet is given up, since it may never be. */
   retry(): void {
+    if (!this.isOpen) {
+      this._drop();
+    }
     this._tries = 0;
     this.open();
   }
