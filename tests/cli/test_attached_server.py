@@ -86,6 +86,31 @@ async def test_a_folder_below_the_servers_names_notebooks_as_it_does_itself(
     assert history["entries"]
 
 
+@pytest.mark.proves("nb:collaborate")
+async def test_an_editor_below_the_servers_folder_changes_no_copy_of_the_same_name(
+    beside: Nb, server: ServerProcess, tmp_path: Path
+) -> None:
+    below = replace(beside, root=server.root / "deep" / "project")
+    path = below.notebook("a.ipynb", "x = 1", "y = 2")
+    copy = server.root / "a.ipynb"
+    copy.write_bytes(path.read_bytes())
+    before = copy.read_bytes()
+    editor = tmp_path / "editor"
+    editor.write_text(
+        '#!/bin/sh\nhead -1 "$1" >> "$0.seen"\nsed "s/x = 1$/x = 10/; s/y = 2$/y = 20/" -i "$1"\n'
+    )
+    editor.chmod(0o755)
+    for words in (("edit", "0"), ("edit",)):
+        call = (*words, "--editor", "-n", "a.ipynb")
+        ended = await asyncio.to_thread(below, *call, env={"EDITOR": str(editor)})
+        assert "a.ipynb: 2 cells" in ended.out
+        assert copy.read_bytes() == before
+    assert [cell.source for cell in below.read("a.ipynb").cells] == ["x = 10", "y = 20"]
+    seen = editor.with_name("editor.seen").read_text().splitlines()
+    assert seen[0] == "x = 1"
+    assert seen[1].startswith("# %% notebook: a.ipynb rev:")
+
+
 def ask_tool(server: ServerProcess, name: str, arguments: dict[str, Any]) -> Any:
     request = urllib.request.Request(
         f"{server.url}api/tk-ai/tools/{name}",

@@ -87,11 +87,15 @@ class Session:
         return located
 
     def _is_path(self, notebook: str) -> bool:
+        if not notebook:
+            return False  # Not the working directory: each tool refuses it.
         here = os.path.join(self.terminal.info.cwd, notebook)
         return notebook.endswith(".ipynb") or "/" in notebook or os.path.exists(here)
 
     async def call(self, tool: str, **arguments: Any) -> Result:
         """Call a tool and show its progress on the terminal.
+
+        The result has the server's paths, as other calls take them; `as_shown` has those for a person.
 
         Text of the command line, standard input or a file that is not UTF-8 is refused. (JSON gets
         replacement characters instead: its sender can see what was written.)
@@ -107,13 +111,12 @@ class Session:
             ) from None
         context = ToolContext(self.context.workspace, caller, self.screen.progress)
         try:
-            result = await self.context.registry.call(tool, arguments, context)
+            return await self.context.registry.call(tool, arguments, context)
         finally:
             self.screen.clear_progress()
-        return self._shown(result)
 
-    def _shown(self, result: Result) -> Result:
-        """Return the result with the notebook's path relative to the project."""
+    def as_shown(self, result: Result) -> Result:
+        """Return a copy of the result with the notebook's path relative to the project."""
         named = {
             name: self._naming.shown(value)
             for name in ("notebook", "path")
@@ -125,9 +128,7 @@ class Session:
             first, newline, rest = text.partition("\n")
             shown = first.replace(f" {path} ", f" {named['notebook']} ", 1)
             named["text"] = shown + newline + rest
-        for name, value in named.items():
-            setattr(result, name, value)
-        return result
+        return result.model_copy(update=named)
 
     def text_for_server(self, text: str) -> str:
         """Replace the project's path in the header of a notebook's text by the server's."""
@@ -203,7 +204,8 @@ class Session:
         self.terminal.redirect(server.url, server.token, path)
 
     def finish(self, result: Result) -> int:
-        """Show a result; return the exit status."""
+        """Show a result with paths relative to the project; return the exit status."""
+        result = self.as_shown(result)
         if self.options.json:
             self.terminal.out(as_json(result.structured()))
         else:

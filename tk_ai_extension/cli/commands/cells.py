@@ -40,10 +40,10 @@ async def _exec(session: Session, args: argparse.Namespace) -> int:
             if getattr(args, name) is not None
         }
     )
-    several = args.all or args.stale or args.restart or bool(_RANGES.fullmatch(args.cell))
-    if not several:
-        return session.finish(await session.run("execute_cell", cell=args.cell, **arguments))
-    which = {"cells": args.cell} if args.cell else {"which": "all" if args.all else "stale"}
+    cell: str | None = args.cell
+    if not (cell is None or args.restart or args.keep_going or _RANGES.fullmatch(cell)):
+        return session.finish(await session.run("execute_cell", cell=cell, **arguments))
+    which = {"which": "all" if args.all else "stale"} if cell is None else {"cells": cell}
     result = await session.run(
         "execute_cells",
         **which,
@@ -64,55 +64,61 @@ def _configure_edit(parser: argparse.ArgumentParser) -> None:
 
 
 async def _edit(session: Session, args: argparse.Namespace) -> int:
-    where = session.located({"notebook": args.notebook} if args.notebook else {})
+    where = session.located({} if args.notebook is None else {"notebook": args.notebook})
     if args.editor:
         if args.source is not None:
             raise WrongCall("nb edit: give either a source or --editor\n")
         if args.cell is None:
+            if args.keep_outputs or args.cell_type is not None:
+                raise WrongCall("nb edit: --keep-outputs and --cell-type need a cell\n")
             return await _edit_notebook(session, where)
-        return await _edit_cell(session, args.cell, where)
+        return await _edit_cell(session, args.cell, where, args)
     if args.cell is None or args.source is None:
         raise WrongCall("nb edit: name a cell and give its new source, or --editor\n")
     given_source = (await given(session, argparse.Namespace(source=args.source)))["source"]
-    changes = {"cell_type": args.cell_type} if args.cell_type else {}
-    result = await session.call(
-        "overwrite_cell",
-        cell=args.cell,
-        source=given_source,
-        keep_outputs=args.keep_outputs,
-        **changes,
-        **where,
+    return await _overwrite(session, args, cell=args.cell, source=given_source, **where)
+
+
+async def _overwrite(session: Session, args: argparse.Namespace, **arguments: str) -> int:
+    """Replace a cell's source, with the options of `nb edit`."""
+    changes = {} if args.cell_type is None else {"cell_type": args.cell_type}
+    return session.finish(
+        await session.call("overwrite_cell", keep_outputs=args.keep_outputs, **changes, **arguments)
     )
-    return session.finish(result)
 
 
 async def _edit_notebook(session: Session, where: dict[str, str]) -> int:
     read = await session.call("read_notebook", view="editable", budget=WHOLE, **where)
-    fields = read.structured()
-    edited = await session.terminal.edit(fields["text"], "notebook.py")
-    if edited is None or edited == fields["text"]:
-        session.terminal.err("Nothing was changed.\n")
-        return wire.OK if edited is not None else wire.REFUSED
-    return session.finish(
-        await session.call("write_notebook", text=edited, notebook=fields["notebook"])
-    )
+    before: str = session.as_shown(read).structured()["text"]
+    edited = await session.terminal.edit(before, "notebook.py")
+    if edited is None or edited == before:
+        return _unchanged(session, is_cancelled=edited is None)
+    # The path of the server: that of the text is for a person.
+    there = read.structured()["notebook"]
+    return session.finish(await session.call("write_notebook", text=edited, notebook=there))
 
 
-async def _edit_cell(session: Session, cell: str, where: dict[str, str]) -> int:
+async def _edit_cell(
+    session: Session, cell: str, where: dict[str, str], args: argparse.Namespace
+) -> int:
     fields = (await session.call("read_cell", cell=cell, outputs=False, **where)).structured()
     suffix = {"markdown": "md", "code": "py"}.get(fields["cell_type"], "txt")
     before = f"{fields['source']}\n"
     edited = await session.terminal.edit(before, f"cell.{suffix}")
-    if edited is None or edited == before:
-        session.terminal.err("Nothing was changed.\n")
-        return wire.OK if edited is not None else wire.REFUSED
-    result = await session.call(
-        "overwrite_cell",
+    if edited is None or (edited == before and args.cell_type in (None, fields["cell_type"])):
+        return _unchanged(session, is_cancelled=edited is None)
+    return await _overwrite(
+        session,
+        args,
         cell=fields["address"],
         source=edited.removesuffix("\n"),
         notebook=fields["notebook"],
     )
-    return session.finish(result)
+
+
+def _unchanged(session: Session, *, is_cancelled: bool) -> int:
+    session.terminal.err("Nothing was changed.\n")
+    return wire.REFUSED if is_cancelled else wire.OK
 
 
 COMMANDS = (

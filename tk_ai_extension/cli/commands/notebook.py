@@ -30,7 +30,7 @@ def _configure_read(parser: argparse.ArgumentParser) -> None:
 
 async def _read(session: Session, args: argparse.Namespace) -> int:
     result = await session.call("read_notebook", **await given(session, args))
-    fields = result.structured()
+    fields = session.as_shown(result).structured()
     if session.screen.live or session.options.json:
         return session.finish(result)
     # Only the text goes to standard output; warnings and notices are for a person.
@@ -59,7 +59,8 @@ async def _write(session: Session, args: argparse.Namespace) -> int:
         except UnreadableFile as problem:
             raise WrongCall(f"nb write: {args.file}: {problem}\n") from None
     text = session.text_for_server(text)
-    named = {name: getattr(args, name) for name in ("notebook", "base") if getattr(args, name)}
+    named = {"notebook": args.notebook, "base": args.base}
+    named = {name: value for name, value in named.items() if value is not None}
     return session.finish(await session.call("write_notebook", text=text, **session.located(named)))
 
 
@@ -86,7 +87,7 @@ async def _save(session: Session, args: argparse.Namespace) -> int:
     document = await workspace.store.open(path)
     await document.flush()
     snapshot = await document.read()
-    return session.finish(Saved(notebook=session.shown(path), revision=snapshot.revision))
+    return session.finish(Saved(notebook=path, revision=snapshot.revision))
 
 
 def _configure_watch(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +101,9 @@ def _configure_watch(parser: argparse.ArgumentParser) -> None:
 
 async def _watch(session: Session, args: argparse.Namespace) -> int:
     named = {"wait": args.wait} if args.wait is not None else {}
-    execution_id = args.execution_id or session.context.last_run(session.caller)
+    execution_id = args.execution_id
+    if execution_id is None:
+        execution_id = session.context.last_run(session.caller)
     result = await session.run("wait_execution", execution_id=execution_id, **named)
     return session.finish(result)
 
