@@ -237,6 +237,26 @@ async def work_in_a_server_elsewhere(nb: Nb, server: ServerProcess, address: str
 
 
 @pytest.mark.proves("nb:collaborate")
+@pytest.mark.parametrize("is_one_word", [False, True])
+async def test_a_server_that_is_named_is_used_beside_another_one(
+    beside: Nb, server: ServerProcess, start_server: StartServer, *, is_one_word: bool
+) -> None:
+    second = await start_server()
+    address = f"{second.url}?token={second.token}"
+    named = [f"--server={address}"] if is_one_word else ["--server", address]
+    await asyncio.to_thread(beside, "open", "there.ipynb", *named)
+    assert (second.root / "there.ipynb").exists()
+    assert not (server.root / "there.ipynb").exists()
+    assert "42" in (await asyncio.to_thread(beside, "run", "6 * 7")).out
+    assert await asyncio.to_thread(ask, second, "api/kernels")
+    await asyncio.to_thread(beside, "open", "here.ipynb", "--server", "none")
+    assert (server.root / "here.ipynb").exists()
+    (kernel,) = await asyncio.to_thread(ask, server, "api/kernels")
+    assert kernel
+    assert second.token not in server.log.text
+
+
+@pytest.mark.proves("nb:collaborate")
 async def test_a_notebook_that_is_open_elsewhere_is_read_and_not_run(
     nb: Nb, stranger: ServerProcess
 ) -> None:

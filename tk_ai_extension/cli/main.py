@@ -38,6 +38,9 @@ STARTS_SERVER = ("open", "chat", "mcp", "lab")
 OF_THE_PROJECT = ("shutdown", "serve", "lab", "doctor")
 """Commands for the project's own server, even if another server has the notebook."""
 
+OF_THE_PROJECT_OPTIONS = ("--sandbox", "--no-sandbox", "--server")
+"""Options of `nb open` that only the project's own server can carry out."""
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command.
@@ -81,7 +84,7 @@ def _run(project: Project, folder: str, argv: list[str]) -> int:
         folder,
         COMMANDS,
         starts=name in STARTS_SERVER and not asks_for_help,
-        own=name in OF_THE_PROJECT or "--sandbox" in argv,
+        own=name in OF_THE_PROJECT or _without_own_options(argv) != argv,
     )
     console = Console()
     if isinstance(found, NoServer):
@@ -95,12 +98,29 @@ def _run(project: Project, folder: str, argv: list[str]) -> int:
     if isinstance(done, Redirect):
         try:
             with ServerEndpoint(done.url, done.token).open(COMMANDS) as there:
-                place = done.notebook
-                done = forward(there, argv, project.root, console, own=False, notebook=place)
+                place, words = done.notebook, _without_own_options(argv)
+                done = forward(there, words, project.root, console, own=False, notebook=place)
         except NoAnswer as error:
             return unreachable(str(error), argv)
     assert isinstance(done, int)  # only the project's own server sends redirects
     return done
+
+
+def _without_own_options(argv: list[str]) -> list[str]:
+    """Return a command without the options that only the project's own server can carry out.
+
+    A server that it redirects to does not receive them: they may have another server's token.
+    """
+    if argv[:1] != ["open"]:
+        return argv
+    end = argv.index("--") if "--" in argv else len(argv)
+    words: list[str] = []
+    is_value = False
+    for word in argv[:end]:
+        if not is_value and word.partition("=")[0] not in OF_THE_PROJECT_OPTIONS:
+            words.append(word)
+        is_value = not is_value and word == "--server"
+    return words + argv[end:]
 
 
 def _forward(

@@ -45,16 +45,14 @@ def _configure_open(parser: argparse.ArgumentParser) -> None:
 
 
 async def _open(session: Session, args: argparse.Namespace) -> int:
-    named: dict[str, str] = {"kernel_name": args.kernel} if args.kernel else {}
-    if args.name:
-        named["name"] = args.name
-    context, project = session.context, session.context.project
-    if project is not None:
-        if args.sandbox is not None:
-            await project.confine(context.workspace.kernels, sandbox=args.sandbox)
-        if args.server:
-            token = session.terminal.info.env.get("JUPYTER_TOKEN", "")
-            await project.attach(None if args.server == "none" else args.server, token)
+    named = {"kernel_name": args.kernel, "name": args.name}
+    named = {name: value for name, value in named.items() if value is not None}
+    context = session.context
+    if args.sandbox is not None:
+        await _own(context).confine(context.workspace.kernels, sandbox=args.sandbox)
+    if args.server is not None:
+        token = session.terminal.info.env.get("JUPYTER_TOKEN", "")
+        await _own(context).attach(None if args.server == "none" else args.server, token)
     path = session.located({"notebook": args.notebook})["notebook"]
     there = os.path.join(context.root, path)
     mode = "connect" if await asyncio.to_thread(os.path.exists, there) else "create"
