@@ -78,9 +78,9 @@ async def _chat(session: Session, args: argparse.Namespace) -> int:
             return wire.OK
     if args.list:
         return session.finish(ChatList(chats=await client.list()))
-    if args.show:
+    if args.show is not None:
         return await _show(session, client, args.show)
-    chat = (await _found(client, args.resume))["id"] if args.resume else None
+    chat = None if args.resume is None else (await _found(client, args.resume))["id"]
     dialogue = Dialogue(session, client, notebook, args.mode, args.model, chat, fresh=args.new)
     message = " ".join(args.message)
     if message == STDIN:
@@ -105,7 +105,7 @@ async def _place(session: Session, given: str | None) -> tuple[ChatClient, str |
     current = context.workspace.notebooks.current(session.caller)
     if given is not None:
         given = session.located({"notebook": given})["notebook"]
-    named = given or (current.path if current else None)
+    named = given if given is not None else current and current.path
     path = None
     if named is not None:
         path = context.workspace.path(session.caller, named, tool="nb chat")

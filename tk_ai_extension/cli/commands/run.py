@@ -43,7 +43,6 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "-p",
         "--parameter",
         action="append",
-        default=[],
         metavar="NAME=VALUE",
         help="set a variable, below the cell with the tag parameters (needs --output)",
     )
@@ -51,12 +50,16 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "-f",
         "--parameters-file",
         action="append",
-        default=[],
         metavar="FILE",
         help="parameters from a YAML file; those of -p take precedence",
     )
     whole.add_argument("--kernel", metavar="NAME", help="kernelspec, instead of the notebook's")
-    whole.add_argument("--allow-errors", action="store_true", help="run all cells, whatever fails")
+    whole.add_argument(
+        "--allow-errors",
+        action="store_true",
+        default=None,
+        help="run all cells, whatever fails",
+    )
 
 
 async def _run(session: Session, args: argparse.Namespace) -> int:
@@ -77,9 +80,9 @@ def _is_notebook(session: Session, word: str) -> bool:
 
 
 def _refuse(args: argparse.Namespace, names: tuple[str, ...], what: str) -> None:
-    """Raise WrongCall for options that do not apply."""
+    """Raise WrongCall for options that do not apply; nought and an empty text are given, too."""
     for name in names:
-        if getattr(args, name, None):
+        if getattr(args, name, None) is not None:
             raise WrongCall(f"nb run: --{name.replace('_', '-')} is not for {what}.\n")
 
 
@@ -96,7 +99,7 @@ async def _run_notebook(session: Session, args: argparse.Namespace) -> int:
         output=output,
         parameters=await _parameters(session, args),
         kernel_name=args.kernel,
-        allow_errors=args.allow_errors,
+        allow_errors=bool(args.allow_errors),
         timeout=getattr(args, "timeout", None),
     )
     for notice in started.notices:
@@ -119,12 +122,12 @@ async def _run_notebook(session: Session, args: argparse.Namespace) -> int:
 
 async def _parameters(session: Session, args: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for file in args.parameters_file:
+    for file in args.parameters_file or ():
         try:
             found |= from_file(await session.terminal.read_file(file), file)
         except UnreadableFile as problem:
             raise WrongCall(f"nb run: {file}: {problem}\n") from None
-    for word in args.parameter:
+    for word in args.parameter or ():
         name, equals, value = word.partition("=")
         if not equals:
             raise WrongCall(f"nb run: -p {word}: write it as NAME=VALUE.\n")
