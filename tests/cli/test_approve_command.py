@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from typing import get_args
 
 import mcp_types as types
 import pytest
@@ -14,10 +15,10 @@ from tests.cli.conftest import Nb
 from tests.cli.test_mcp_command import connected, text
 from tests.cli.test_terminal_output import Recorded
 from tests.proposals import running
-from tk_ai_extension.cli.permission_results import PendingRequests
+from tk_ai_extension.cli.permission_results import Answered, PendingRequests
 from tk_ai_extension.cli.screen import Screen
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.workspace.permissions import PermissionRequest
+from tk_ai_extension.workspace.permissions import Answer, PermissionRequest
 
 
 async def refused(client: Client, tool: str, **arguments: object) -> tuple[str, str]:
@@ -118,3 +119,18 @@ def test_a_person_sees_the_code_and_nothing_obeys_it() -> None:
     assert "nb approve 9c1f [--for chat|chat_tool]" in terminal.text
     assert "\x1b[2J" not in terminal.printed
     assert "\u202e" not in terminal.printed
+
+
+@pytest.mark.proves("perm:approvals")
+def test_each_answer_is_said_and_only_a_denial_says_that_the_agent_may_not() -> None:
+    said: set[str] = set()
+    for answer in get_args(Answer):
+        result = Answered(
+            id="9c1f", answer=answer, tool="edit_cell", notebook="a.ipynb", author="Claude"
+        )
+        text = result.as_text()
+        assert ("may not" in text) == (answer == "deny")
+        assert ("same effect" in text) == (answer in ("chat", "notebook"))
+        assert ("this session" in text) == answer.startswith("chat")
+        said.add(text)
+    assert len(said) == len(get_args(Answer))

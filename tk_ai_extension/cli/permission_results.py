@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, assert_never
 
 from pydantic import BaseModel
 
 from tk_ai_extension.cli.proposals import lines_of
 from tk_ai_extension.tools.results import Result
-from tk_ai_extension.workspace.permissions import PermissionRequest
+from tk_ai_extension.workspace.permissions import Answer, PermissionRequest
 
 
 class PendingRequest(BaseModel):
@@ -66,7 +66,7 @@ class Answered(Result):
     """A given answer."""
 
     id: str
-    answer: str
+    answer: Answer
     tool: str
     notebook: str | None
     author: str
@@ -74,9 +74,19 @@ class Answered(Result):
     def as_text(self) -> str:
         """Return the effect of the answer."""
         what = f"{self.tool} in {self.notebook}" if self.notebook else self.tool
-        who = self.author
-        return {
-            "once": f"{who} may call {what} once.",
-            "chat": f"{who} may call {what}, and tools with the same effect, in this session.",
-            "notebook": f"{self.tool} and tools with the same effect are approved in {self.notebook}.",
-        }.get(self.answer, f"{who} may not call {what}.")
+        who, others = self.author, f"{self.tool}, and tools with the same effect,"
+        match self.answer:
+            case "once":
+                return f"{who} may call {what} once."
+            case "chat":
+                return f"{who} may call {others} in this session."
+            case "chat_tool":
+                return f"{who} may call {self.tool} in this session."
+            case "notebook":
+                return f"Agents may call {others} in {self.notebook}."
+            case "notebook_tool":
+                return f"Agents may call {self.tool} in {self.notebook}."
+            case "deny":
+                return f"{who} may not call {what}."
+            case _:
+                assert_never(self.answer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import cast
+from typing import cast, get_args
 
 from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.parsing import WrongCall
@@ -21,7 +21,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     answer.add_argument(
         "--for",
         dest="answer",
-        choices=("once", "chat", "chat_tool", "notebook", "notebook_tool"),
+        choices=[each for each in get_args(Answer) if each != "deny"],
         help="approve this call (default), all calls with that effect in this session, or in this "
         "notebook; with _tool only those of the same tool",
     )
