@@ -95,7 +95,7 @@ class Session:
     async def call(self, tool: str, **arguments: Any) -> Result:
         """Call a tool and show its progress on the terminal.
 
-        The result has the server's paths, as other calls take them; `as_shown` has those for a person.
+        The result has the server's paths, as other calls take them; `for_display` has those for a person.
 
         Text of the command line, standard input or a file that is not UTF-8 is refused. (JSON gets
         replacement characters instead: its sender can see what was written.)
@@ -115,7 +115,7 @@ class Session:
         finally:
             self.screen.clear_progress()
 
-    def as_shown(self, result: Result) -> Result:
+    def for_display(self, result: Result) -> Result:
         """Return a copy of the result with the notebook's path relative to the project."""
         named = {
             name: self._naming.shown(value)
@@ -205,7 +205,7 @@ class Session:
 
     def finish(self, result: Result) -> int:
         """Show a result with paths relative to the project; return the exit status."""
-        result = self.as_shown(result)
+        result = self.for_display(result)
         if self.options.json:
             self.terminal.out(as_json(result.structured()))
         else:

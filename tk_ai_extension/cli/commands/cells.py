@@ -89,7 +89,7 @@ async def _overwrite(session: Session, args: argparse.Namespace, **arguments: st
 
 async def _edit_notebook(session: Session, where: dict[str, str]) -> int:
     read = await session.call("read_notebook", view="editable", budget=WHOLE, **where)
-    before: str = session.as_shown(read).structured()["text"]
+    before: str = session.for_display(read).structured()["text"]
     edited = await session.terminal.edit(before, "notebook.py")
     if edited is None or edited == before:
         return _unchanged(session, is_cancelled=edited is None)

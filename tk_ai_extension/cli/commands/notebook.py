@@ -30,7 +30,7 @@ def _configure_read(parser: argparse.ArgumentParser) -> None:
 
 async def _read(session: Session, args: argparse.Namespace) -> int:
     result = await session.call("read_notebook", **await given(session, args))
-    fields = session.as_shown(result).structured()
+    fields = session.for_display(result).structured()
     if session.screen.live or session.options.json:
         return session.finish(result)
     # Only the text goes to standard output; warnings and notices are for a person.
