@@ -55,6 +55,8 @@ class Proxy:
         """Requests that were forwarded or refused."""
         self.refusals: list[Refusal] = []
         self.rewrite: Rewrite = _as_it_is
+        self.idle: float | None = None
+        """Seconds after which a connection that is silent in one direction is dropped; None: never."""
         self._arrived = asyncio.Condition()
 
     @property
@@ -155,7 +157,7 @@ class Proxy:
         sink: asyncio.StreamWriter,
         kept: bytearray | None = None,
     ) -> None:
-        while data := await source.read(65536):
+        while data := await self._read(source):
             await self._flowing.wait()
             if kept is not None:
                 kept += data
@@ -163,6 +165,13 @@ class Proxy:
             await sink.drain()
         with contextlib.suppress(OSError):
             sink.write_eof()
+
+    async def _read(self, source: asyncio.StreamReader) -> bytes:
+        try:
+            async with asyncio.timeout(self.idle):
+                return await source.read(65536)
+        except TimeoutError:
+            raise ConnectionResetError("idle") from None
 
     def _refusal_of(self, line: str) -> Refusal | None:
         for refusal in self.refusals:

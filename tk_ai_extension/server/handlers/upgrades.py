@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
 CHUNK = 1 << 16
 
 HEARTBEAT = 15.0
-"""Interval of pings to a command that waits, in seconds."""
+"""Interval of pings, in seconds: proxies drop idle connections."""
+MAX_UNANSWERED = 40
+"""Pings without an answer after which a client is gone: ten minutes, for laptops that sleep."""
 
 
 class LineTooLong(ValueError):
@@ -53,12 +56,19 @@ class LineTooLong(ValueError):
 class WebSocketStream:
     """The stream of bytes in a WebSocket, with the methods of `IOStream` that a `LineStream` uses.
 
+    It pings its client, and ends if the client has not answered `MAX_UNANSWERED` of them.
+
     Args:
         stream: Where the WebSocket was opened.
     """
 
     def __init__(self, stream: IOStream) -> None:
         self._stream = stream
+        self._reading = False
+        self._unanswered = 0
+        """Pings since the client was last known to be there; counted while its answers are read."""
+        self._heartbeat = PeriodicCallback(self._beat, HEARTBEAT * 1_000)
+        self._heartbeat.start()
         self._frames = Frames()
         self._received = bytearray()
         self._ended = False
@@ -78,10 +88,13 @@ class WebSocketStream:
         while not self._received:
             if self._ended:
                 raise StreamClosedError
+            self._reading, self._unanswered = True, 0
             try:
                 self._take(await self._stream.read_bytes(count, partial=True))
             except FrameTooLong:
                 self._ended = True
+            finally:
+                self._reading = False
         data = bytes(self._received)
         self._received.clear()
         return data
@@ -99,12 +112,19 @@ class WebSocketStream:
         """See `IOStream.write`."""
         return self._stream.write(pieces(data, masked=False))
 
-    def ping(self) -> None:
-        """Send a ping, which the client answers."""
-        self._stream.write(frame(PING, b"", masked=False)).add_done_callback(_retrieve)
+    def _beat(self) -> None:
+        """Send a ping, or end the stream if nobody answers."""
+        if self._stream.closed():
+            self._heartbeat.stop()
+        elif self._reading and self._unanswered >= MAX_UNANSWERED:
+            self._stream.close()
+        else:
+            self._unanswered += self._reading
+            self._stream.write(frame(PING, b"", masked=False)).add_done_callback(_retrieve)
 
     def close(self) -> None:
         """Close the WebSocket."""
+        self._heartbeat.stop()
         if not self._stream.closed():
             self._stream.write(frame(CLOSE, b"", masked=False)).add_done_callback(_retrieve)
         self._stream.close()
@@ -171,11 +191,8 @@ class UpgradeHandler(TkAIHandler):
     """A route whose GET is upgraded to a line-based connection."""
 
     @contextmanager
-    def upgraded(self, *, pings: bool = False) -> Generator[LineStream]:
+    def upgraded(self) -> Generator[LineStream]:
         """Take over the connection and close it at the end; a stop of the server cancels the block.
-
-        Args:
-            pings: Whether a WebSocket is pinged, since proxies drop idle connections.
 
         Raises:
             RouteError: 426, the request has no such upgrade.
@@ -201,19 +218,16 @@ class UpgradeHandler(TkAIHandler):
                 f"Sec-WebSocket-Accept: {accepted}\r\nSec-WebSocket-Protocol: {PROTOCOLS[0]}\r\n"
             )
         stream.write(f"{head}\r\n".encode()).add_done_callback(_retrieve)
-        websocket = WebSocketStream(stream) if is_websocket else None
-        lines = LineStream(websocket or stream)
-        pinging = None
-        if websocket is not None and pings:
-            pinging = PeriodicCallback(websocket.ping, HEARTBEAT * 1_000)
-            pinging.start()
+        connection = stream.socket
+        if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+            # The system finds out after some hours that a client has vanished.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        lines = LineStream(WebSocketStream(stream) if is_websocket else stream)
         self.services.streams.add(task)
         try:
             yield lines
         finally:
             self.services.streams.discard(task)
-            if pinging is not None:
-                pinging.stop()
             lines.close()
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -238,7 +252,7 @@ class CommandsHandler(UpgradeHandler):
         """Run the command in the first line."""
         services = self.services
         commands = await services.commands()
-        with self.upgraded(pings=True) as lines:
+        with self.upgraded() as lines:
             services.calls += 1
             try:
                 await commands.answer(lines, username(self))
