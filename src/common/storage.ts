@@ -13,6 +13,9 @@ const MAX_AGE = 180 * 86_400_000;
 export interface IStorage extends Pick<IStateDB, 'fetch' | 'save' | 'remove'> {
   /** Emitted with the name of an entry that another page has saved or removed. */
   readonly changed: ISignal<IStorage, string>;
+
+  /** Return the entries whose names begin with a prefix, by the rest of the name. */
+  entries(prefix: string): Promise<[string, ReadonlyPartialJSONValue | undefined][]>;
 }
 
 /** A stored entry. */
@@ -51,13 +54,17 @@ export class BrowserStorage implements IStorage {
     return Promise.resolve(this._read(this._prefix + name)?.value);
   }
 
-  /** Save an entry. One that is too long is removed. */
+  entries(prefix: string): Promise<[string, ReadonlyPartialJSONValue | undefined][]> {
+    const start = this._prefix + prefix;
+    const keys = this._keys.filter(key => key.startsWith(start));
+    return Promise.resolve(keys.map(key => [key.slice(start.length), this._read(key)?.value]));
+  }
+
+  /** Save an entry. One that is too long is not saved, and the former value stays. */
   save(name: string, value: ReadonlyPartialJSONValue): Promise<void> {
     const key = this._prefix + name;
     const text = JSON.stringify({ time: Date.now(), value } satisfies IStoredEntry);
-    if (text.length > MAX_LENGTH) {
-      this._storage?.removeItem(key);
-    } else {
+    if (text.length <= MAX_LENGTH) {
       let count = this._keys.length;
       // The quota is exceeded: remove older entries.
       while (!this._write(key, text) && count > 0) {

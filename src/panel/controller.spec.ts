@@ -32,7 +32,7 @@ function story(mode: Mode, end: 'done' | 'failed' = 'done'): ChatEvent[] {
 /** Services before a server that keeps what it is sent, and takes it where `takes` says so. */
 function connected(
   takes: () => Promise<void> = () => Promise.resolve(),
-  stored: object | Promise<object> = {},
+  stored: Record<string, string> | Promise<Record<string, string>> = {},
   past = story('auto', 'failed')
 ): { services: IPanelServices; sent: IMessage[] } {
   const sent: IMessage[] = [];
@@ -52,7 +52,15 @@ function connected(
       return { chat: 'c', turn: 't' };
     }
   };
-  const state = { fetch: () => Promise.resolve(stored), save: () => Promise.resolve() };
+  const state = {
+    fetch: async (name: string) => (await stored)[name],
+    entries: async (prefix: string) =>
+      Object.entries(await stored)
+        .filter(([name]) => name.startsWith(prefix))
+        .map(([name, value]) => [name.slice(prefix.length), value]),
+    save: () => Promise.resolve(),
+    remove: () => Promise.resolve()
+  };
   const server = new FakeServer();
   server.answer = ({ number }) => {
     server.deliver(number, { live: true });
@@ -219,14 +227,14 @@ describe('the draft', () => {
   });
 
   it('takes precedence over the stored one', async () => {
-    let restore: (stored: object) => void = () => undefined;
-    const stored = new Promise<object>(resolve => {
+    let restore: (stored: Record<string, string>) => void = () => undefined;
+    const stored = new Promise<Record<string, string>>(resolve => {
       restore = resolve;
     });
     const { services: around } = connected(undefined, stored);
     const model = new PanelController(around, 'panel', null);
     model.change({ text: 'New' });
-    restore({ chat: 'c', drafts: { '': 'Old', c: 'About c', d: 'About d' } });
+    restore({ chat: 'c', 'draft:': 'Old', 'draft:c': 'About c', 'draft:d': 'About d' });
     await around.memory.restored;
     model.restore(around.memory.chat);
     expect([model.chat.id, model.draft.text]).toEqual([null, 'New']);

@@ -1,19 +1,29 @@
+import type { ReadonlyPartialJSONValue } from '@lumino/coreutils';
+
+import { BrowserStorage } from '../common/storage';
 import { BLANK, type Compose, NOTHING } from '../state/compose';
 import { PanelStorage } from './panelStorage';
 
-/** A storage that counts what is written. */
+/** The storage of one window. */
 class Kept {
-  readonly written: unknown[] = [];
+  readonly values = new Map<string, ReadonlyPartialJSONValue>();
 
-  constructor(private _value?: object) {}
-
-  fetch(): Promise<never> {
-    return Promise.resolve(this._value as never);
+  fetch(name: string): Promise<ReadonlyPartialJSONValue | undefined> {
+    return Promise.resolve(this.values.get(name));
   }
 
-  save(_: string, value: unknown): Promise<void> {
-    this._value = value as object;
-    this.written.push(value);
+  entries(prefix: string): Promise<[string, ReadonlyPartialJSONValue][]> {
+    const found = [...this.values].filter(([name]) => name.startsWith(prefix));
+    return Promise.resolve(found.map(([name, value]) => [name.slice(prefix.length), value]));
+  }
+
+  save(name: string, value: ReadonlyPartialJSONValue): Promise<void> {
+    this.values.set(name, value);
+    return Promise.resolve();
+  }
+
+  remove(name: string): Promise<void> {
+    this.values.delete(name);
     return Promise.resolve();
   }
 }
@@ -23,83 +33,79 @@ const draft = (text: string, kept: Compose | null = null): Compose => ({
   kept
 });
 
-async function settled(): Promise<void> {
-  for (let step = 0; step < 20; step++) {
-    await Promise.resolve();
-  }
+const browser = (): BrowserStorage => new BrowserStorage('http://server/');
+
+/** Return the drafts after a reload, by the chats' ids, and the current chat. */
+async function reloaded(chats: (string | null)[], own?: Kept): Promise<(string | null)[]> {
+  const memory = new PanelStorage(browser(), own);
+  await memory.restored;
+  return [...chats.map(chat => memory.draft(chat).draft.text), memory.chat];
 }
 
 describe('a draft', () => {
-  beforeEach(() => jest.useFakeTimers());
+  beforeEach(() => {
+    localStorage.clear();
+    jest.useFakeTimers();
+  });
   afterEach(() => jest.useRealTimers());
 
-  it('is saved once for many keys, with a debounce', async () => {
-    const [browser, own] = [new Kept(), new Kept()];
-    const memory = new PanelStorage(browser, own);
+  const write = (memory: PanelStorage, chat: string | null, text: string): void => {
+    memory.setDraft(chat, text === '' ? NOTHING : draft(text));
+    jest.advanceTimersByTime(1000);
+  };
+
+  it('is saved once for many keys, with a debounce', () => {
+    const [shared, own] = [new Kept(), new Kept()];
+    const saved = jest.spyOn(shared, 'save');
+    const memory = new PanelStorage(shared, own);
     for (const text of ['H', 'He', 'Hel', 'Hello']) {
       memory.setDraft('c', draft(text));
     }
     expect(memory.draft('c').draft.text).toBe('Hello');
     jest.advanceTimersByTime(1000);
-    await settled();
-    expect(browser.written).toEqual([{ drafts: { c: 'Hello' } }]);
-    expect(own.written).toEqual([{ drafts: {} }]);
+    expect(saved.mock.calls).toEqual([['draft:c', 'Hello']]);
+    expect(own.values.size).toBe(0);
   });
 
   it('of a new chat is that of its own window after a reload, be it empty', async () => {
-    const browser = new Kept({ chat: 'c' });
     const [a, b] = [new Kept(), new Kept()];
-    const reloaded = async (own: Kept): Promise<[string, string | null]> => {
-      const memory = new PanelStorage(browser, own);
-      await memory.restored;
-      return [memory.draft(null).draft.text, memory.chat];
-    };
-    const [first, second] = [new PanelStorage(browser, a), new PanelStorage(browser, b)];
-    for (const [memory, text] of [
-      [first, 'A'],
-      [second, 'B']
-    ] as const) {
-      memory.setDraft(null, draft(text));
-      jest.advanceTimersByTime(1000);
-      await settled();
-    }
-    expect([await reloaded(a), await reloaded(b)]).toEqual([
+    const [first, second] = [new PanelStorage(browser(), a), new PanelStorage(browser(), b)];
+    first.chat = 'c';
+    write(first, null, 'A');
+    write(second, null, 'B');
+    expect([await reloaded([null], a), await reloaded([null], b)]).toEqual([
       ['A', 'c'],
       ['B', 'c']
     ]);
-    first.setDraft(null, NOTHING);
-    jest.advanceTimersByTime(1000);
-    await settled();
-    second.setDraft(null, draft('B2'));
-    jest.advanceTimersByTime(1000);
-    await settled();
-    expect([await reloaded(a), await reloaded(b)]).toEqual([
+    write(first, null, '');
+    write(second, null, 'B2');
+    expect([await reloaded([null], a), await reloaded([null], b)]).toEqual([
       ['', 'c'],
       ['B2', 'c']
     ]);
   });
 
   it('is saved immediately when the page is closed', async () => {
-    const browser = new Kept();
-    const memory = new PanelStorage(browser);
+    const memory = new PanelStorage(browser());
     memory.setDraft(null, draft('Half', draft('Before')));
     window.dispatchEvent(new Event('pagehide'));
-    await settled();
-    expect(browser.written).toEqual([{ drafts: { '': 'Half\n\nBefore' } }]);
+    expect(await reloaded([null])).toEqual(['Half\n\nBefore', null]);
     jest.advanceTimersByTime(1000);
-    await settled();
-    expect(browser.written).toHaveLength(1);
+    expect(localStorage).toHaveLength(1);
   });
 
-  it('keeps the drafts of other windows, and the current chat', async () => {
-    const browser = new Kept({ chat: 'a', drafts: { d: 'Theirs', c: 'Old' } });
-    const memory = new PanelStorage(browser);
-    await memory.restored;
-    expect(memory.draft('d').draft.text).toBe('Theirs');
-    memory.setDraft('c', NOTHING);
-    memory.chat = 'c';
-    jest.advanceTimersByTime(1000);
-    await settled();
-    expect(browser.written.at(-1)).toEqual({ chat: 'c', drafts: { d: 'Theirs' } });
-  });
+  it.each(['', 'Mine', 'x'.repeat(300_000), 'x'.repeat(500_001)])(
+    'changes no other draft, and not the current chat, however long it is (%#)',
+    async text => {
+      const [first, second] = [new PanelStorage(browser()), new PanelStorage(browser())];
+      first.chat = 'c';
+      write(first, 'd', 'Theirs');
+      write(first, 'e', 'x'.repeat(300_000));
+      write(first, 'c', 'Old');
+      await second.restored;
+      write(second, 'c', text);
+      const now = text.length > 500_000 ? 'Old' : text;
+      expect(await reloaded(['d', 'e', 'c'])).toEqual(['Theirs', 'x'.repeat(300_000), now, 'c']);
+    }
+  );
 });
