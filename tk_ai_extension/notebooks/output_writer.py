@@ -94,7 +94,7 @@ class StoredOutputSink(OutputSink):
         """See `OutputSink`."""
         runs = self._saver.runs
         # If a cell runs twice at once, the later run wins.
-        runs[:] = [other for other in runs if other.key != run.key]
+        runs[:] = [other for other in runs if not other.is_same_cell(run)]
         runs.append(run)
 
     async def push_outputs(self, run: RunningOutputs) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from threading import Lock
@@ -21,9 +20,6 @@ from tk_ai_extension.model.outputs import (
 )
 from tk_ai_extension.notebooks.transactions import EditTransaction
 
-_NUMBERED = re.compile(r"cell-\d+\Z")
-
-
 Mark = tuple[int, int, int]
 """Number of clears, number of outputs, and characters of the last output if it is a stream."""
 
@@ -32,14 +28,12 @@ class RunningOutputs:
     """The outputs of one running cell, as an executor reports them.
 
     Attributes:
-        key: The cell's current key.
         pending: Changes that are being pushed to the sink and are not applied to the outputs yet.
         ended: Whether the cell has ended; its outputs are not saved yet.
         execution_count: Its count once it has ended.
     """
 
     def __init__(self, cell: Cell, count: int) -> None:
-        self.key = cell.key
         self.pending: list[OutputChange] = []
         self.ended = False
         self.execution_count: int | None = None
@@ -47,8 +41,8 @@ class RunningOutputs:
         self._shown: tuple[Cell, int, Cell] | None = None
         # Written on the event loop, read in the threads that save.
         self._lock = Lock()
-        self._hash = cell.hash
-        self._cells = count
+        self._id: str | None = None
+        self.relocate(cell, count)
         self._outputs = OutputBuffer()
         self._clears = 0
         self._hidden = 0
@@ -141,28 +135,45 @@ class RunningOutputs:
 
     # --- which cell it is
 
-    @property
-    def is_numbered(self) -> bool:
-        """Whether the cell has no id, so that its key changes when cells are moved."""
-        return _NUMBERED.match(self.key) is not None
+    def is_same_cell(self, other: RunningOutputs) -> bool:
+        """Return whether another run is of the same cell, as far as both were last located."""
+        return self._identity() == other._identity()
+
+    def _identity(self) -> tuple[str | None, int, str]:
+        return (None, self._index, self._hash) if self._id is None else (self._id, 0, "")
 
     def find(self, snapshot: Snapshot) -> Cell | None:
         """Return the running cell in a notebook; None if it is gone or no longer a code cell.
 
-        A cell without an id is identified by its source: others may have moved it.
+        A cell that had a unique id is identified by it, whatever other cells have. Only one that never
+        had one is identified by its source and position: others may have moved it.
         """
-        cells, found = snapshot.cells, snapshot.by_key.get(self.key)
-        if self.is_numbered and (found is None or found.hash != self._hash):
-            alike = [cell for cell in cells if cell.hash == self._hash and cell.type == "code"]
-            if len(alike) == 1:
-                found = alike[0]
-            elif len(cells) != self._cells:
-                found = None
+        found = self._by_source(snapshot) if self._id is None else self._by_id(self._id, snapshot)
         return found if found is not None and found.type == "code" else None
 
+    def _by_id(self, cell_id: str, snapshot: Snapshot) -> Cell | None:
+        found = snapshot.by_key.get(cell_id)
+        if found is not None and found.id == cell_id:
+            return found
+        # Others have duplicated the id or, if it is ``cell-N``, added a cell without a unique id.
+        named = (cell for cell in snapshot.cells if cell.id == cell_id)
+        return max(named, key=lambda cell: cell.hash == self._hash, default=None)
+
+    def _by_source(self, snapshot: Snapshot) -> Cell | None:
+        cells = snapshot.cells
+        here = cells[self._index] if self._index < len(cells) else None
+        if here is not None and here.hash == self._hash:
+            return here
+        alike = [cell for cell in cells if cell.hash == self._hash and cell.type == "code"]
+        if len(alike) == 1:
+            return alike[0]
+        return here if len(cells) == self._cells else None
+
     def relocate(self, cell: Cell, count: int) -> None:
-        """Note the cell's new key and source after an edit."""
-        self.key, self._hash, self._cells = cell.key, cell.hash, count
+        """Note the cell's position and source, and its id if it is unique, after an edit."""
+        if not cell.is_numbered:
+            self._id = cell.id
+        self._index, self._hash, self._cells = cell.index, cell.hash, count
 
 
 def relocate_runs(
