@@ -93,7 +93,7 @@ class Session:
         return notebook.endswith(".ipynb") or "/" in notebook or os.path.exists(here)
 
     async def call(self, tool: str, **arguments: Any) -> Result:
-        """Call a tool and show its progress on the terminal.
+        """Call a tool and show its progress on the terminal. Ctrl-C interrupts the code that it runs.
 
         The result has the server's paths, as other calls take them; `for_display` has those for a person.
 
@@ -109,11 +109,35 @@ class Session:
             raise InvalidArguments(
                 "The text is not UTF-8.", hint="Nothing was changed. Give the text as UTF-8."
             ) from None
-        context = ToolContext(self.context.workspace, caller, self.screen.progress)
+        followed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def on_follow(execution_id: str) -> None:
+            if not followed.done():
+                followed.set_result(execution_id)
+
+        context = ToolContext(
+            self.context.workspace, caller, self.screen.progress, on_follow=on_follow
+        )
+        interrupting = asyncio.create_task(self._interrupt(followed))
         try:
             return await self.context.registry.call(tool, arguments, context)
         finally:
+            interrupting.cancel()
             self.screen.clear_progress()
+
+    async def _interrupt(self, followed: asyncio.Future[str]) -> None:
+        """On each Ctrl-C, interrupt the execution that a call waits for, once it waits for one."""
+        while True:
+            execution_id = await followed
+            await self.terminal.interrupted.wait()
+            self.terminal.interrupted.clear()
+            context = ToolContext(self.context.workspace, self.caller)
+            try:
+                await self.context.registry.call(
+                    "interrupt_kernel", {"execution_id": execution_id}, context
+                )
+            except ToolError as error:
+                self.screen.refuse(error)
 
     def for_display(self, result: Result) -> Result:
         """Return a copy of the result with the notebook's path relative to the project."""
@@ -144,7 +168,7 @@ class Session:
 
         A terminal shows output as it arrives. A pipe gets the final output of each cell once it has
         ended: concatenated parts would keep output that was cleared or overwritten.
-        ``wait`` limits the time; without it there is no limit. Ctrl-C interrupts.
+        ``wait`` limits the time; without it there is no limit.
         """
         bound: float | None = arguments.pop("wait", None)
         clock = asyncio.get_running_loop().time
@@ -162,7 +186,10 @@ class Session:
                 self.screen.show_part(result)
             gradual = not self.options.json and (self.screen.live or (result.total_cells or 0) > 1)
             wait = min(deadline - clock(), SLICE if gradual else LONG)
-            later = await self._wait(result.execution_id, wait, caller)
+            following = {"execution_id": result.execution_id, "wait": wait}
+            later = cast(
+                "ExecutionResult", await self._call_for(caller, "wait_execution", following)
+            )
             if not self.screen.live:
                 # The notices were already shown.
                 later.notices = result.notices + later.notices
@@ -181,22 +208,6 @@ class Session:
                 self.screen.print_text(text)
         return max(ended, shown)
 
-    async def _wait(self, execution_id: str, wait: float, caller: Caller) -> ExecutionResult:
-        """Wait for an execution; interrupt it on Ctrl-C."""
-        waiting = asyncio.create_task(
-            self._call_for(caller, "wait_execution", {"execution_id": execution_id, "wait": wait})
-        )
-        interrupted = asyncio.create_task(self.terminal.interrupted.wait())
-        try:
-            await asyncio.wait((waiting, interrupted), return_when=asyncio.FIRST_COMPLETED)
-            if self.terminal.interrupted.is_set():
-                self.terminal.interrupted.clear()
-                await self.call("interrupt_kernel", execution_id=execution_id)
-            return cast("ExecutionResult", await waiting)
-        finally:
-            interrupted.cancel()
-            waiting.cancel()
-
     def redirect(self, server: Server) -> None:
         """Redirect the command to another server; nothing was done here."""
         current = self.context.workspace.notebooks.current(self.caller)
@@ -210,9 +221,10 @@ class Session:
             self.terminal.out(as_json(result.structured()))
         else:
             self.screen.show(result)
-        if isinstance(result, ExecutionResult) and result.status == "connection_lost":
+        state = _execution_state(result)
+        if state == "connection_lost":
             return wire.UNREACHABLE
-        if isinstance(result, ExecutionResult) and result.status in ("queued", "running"):
+        if state in ("queued", "running"):
             return wire.RUNNING
         return wire.FAILED if result.is_error else wire.OK
 
@@ -223,6 +235,13 @@ class Session:
         else:
             self.screen.refuse(error)
         return wire.UNREACHABLE if error.code in UNREACHABLE_CODES else wire.REFUSED
+
+
+def _execution_state(result: Result) -> str | None:
+    """Return the state of the execution in a result, of whatever tool; None if it has none."""
+    return (
+        None if getattr(result, "execution_id", None) is None else getattr(result, "status", None)
+    )
 
 
 class Naming:

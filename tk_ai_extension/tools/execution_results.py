@@ -127,6 +127,7 @@ async def follow(
     """
     workspace = context.workspace
     with run.followed():
+        context.on_follow(run.id)
         try:
             await _wait(context, run, min(wait, workspace.limits.max_wait))
         except asyncio.CancelledError:

@@ -34,7 +34,7 @@ from tk_ai_extension.cli.parsing import (
     in_command,
 )
 from tk_ai_extension.cli.servers import Server
-from tk_ai_extension.cli.session import Options, Session
+from tk_ai_extension.cli.session import LONG, Options, Session
 from tk_ai_extension.cli.terminal import NothingRead, Terminal
 from tk_ai_extension.model.callers import MAX_KEY, checked_key
 from tk_ai_extension.model.errors import (
@@ -293,4 +293,6 @@ async def _call(session: Session, args: argparse.Namespace, *, tool: Tool) -> in
     arguments = await given(session, args)
     if issubclass(tool.result, ExecutionResult):
         return session.finish(await session.run(tool.name, **arguments))
+    if "wait" in tool.arguments.model_fields:
+        arguments.setdefault("wait", LONG)
     return session.finish(await session.call(tool.name, **arguments))

@@ -18,7 +18,7 @@ from tk_ai_extension.tools.cell_changes import CellsChanged, cells_changed, plan
 from tk_ai_extension.tools.cell_runs import code_of, kernel_for, start_cells
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.execution_results import CellRun, follow
-from tk_ai_extension.tools.parameters import CellKind, MaybeAddress, Notebook
+from tk_ai_extension.tools.parameters import CellKind, MaybeAddress, Notebook, Wait
 from tk_ai_extension.tools.plans import Edit
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.workspace import editing
@@ -131,6 +131,7 @@ async def edit_cells(
         bool, Field(description="run changed cells; undo all edits if one fails")
     ] = False,
     notebook: Notebook = None,
+    wait: Wait = 30,
 ) -> Edit:
     """Apply several operations in order, all or none. Use the addresses from before the call; each
     operation sees the sources that those before it leave.
@@ -139,7 +140,7 @@ async def edit_cells(
     snapshot = await document.read()
     batch = _Batch(context, snapshot)
     planned = [batch.plan(operation, number) for number, operation in enumerate(operations)]
-    return plan_edit(context, document, snapshot, *planned, run=run)
+    return plan_edit(context, document, snapshot, *planned, run=run, wait=wait)
 
 
 def _undone(left: Sequence[str]) -> str:
