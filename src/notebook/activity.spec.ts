@@ -164,6 +164,21 @@ describe('NotebookActivity', () => {
     expect(received).toEqual([{ path: 'a.ipynb', kind: 'undone' }]);
   });
 
+  it('has undone changes, even if the changes cannot be read afterwards', async () => {
+    server.change(1, 'x', 'y');
+    activity.look(true);
+    await until(activity, () => activity.marks.size === 2);
+    const kinds: string[] = [];
+    reviews.decided.connect((_, { kind }) => kinds.push(kind));
+    server.refusal = unreachable;
+    const mark = activity.marks.get('y');
+    expect(await activity.undo(mark ? [mark] : [])).toBe(0);
+    expect(kinds).toEqual(['undone']);
+    server.refusal = () => undefined;
+    server.emit('taken_back', 'y');
+    await until(activity, () => activity.marks.size === 1);
+  });
+
   it('has no mark for changes that were kept in another view', async () => {
     server.change(1, 'x', 'y');
     activity.look(true);

@@ -1,6 +1,7 @@
 import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
+import { ApiError } from '../api/client';
 import type { Activity, ChangeInfo } from '../api/events';
 import type { IChannel } from '../api/channel';
 import { keeping, keepingAll, NOTHING_KEPT } from '../state/keptChanges';
@@ -98,12 +99,13 @@ export class NotebookActivity implements IDisposable {
       return 0;
     }
     const found = await this._routes.undo(path, entries, cells);
-    const changes = await this._routes.changes(path);
-    if (path === this._path) {
-      this._changes = changes;
-      this._mark();
-    }
     this._reviews.notifyUndone(path);
+    await this._refresh(path, () => path !== this._path).catch((error: unknown) => {
+      // It is undone all the same: the event `taken_back` repeats the request.
+      if (!(error instanceof ApiError)) {
+        throw error;
+      }
+    });
     return leftIn(found);
   }
 
