@@ -4,6 +4,7 @@ import { FakeServer } from '../testing/server';
 import { createStore } from '../state/app';
 import { BrowserStorage } from '../common/storage';
 import { NotebookActivity, type Routes } from './activity';
+import type { IMark } from './marks';
 import type { Activity, ChangeInfo } from '../api/events';
 
 /** A server of one notebook, which sends events to the current subscribers. */
@@ -177,6 +178,34 @@ describe('NotebookActivity', () => {
     server.refusal = () => undefined;
     server.emit('taken_back', 'y');
     await until(activity, () => activity.marks.size === 1);
+  });
+
+  it('keeps the object of each mark that is unchanged, whatever happens elsewhere', async () => {
+    server.change(1, 'x', 'y');
+    activity.look(true);
+    await until(activity, () => activity.marks.size === 2);
+    const mark = activity.marks.get('x');
+    const steps: (() => unknown)[] = [
+      () => server.change(2, 'y'),
+      () => server.change(3, 'z', 'w'),
+      () => server.emit('running', 'y'),
+      () => activity.keep([activity.marks.get('z') as IMark]),
+      () => reviews.keep('a.ipynb', { all: 0, cells: { w: 3 } }),
+      () => activity.undo([activity.marks.get('y') as IMark]),
+      () => server.emit('taken_back', 'y'),
+      () => server.wire.channel.opened()
+    ];
+    for (const step of steps) {
+      // The server sends new objects with each response.
+      server.list = JSON.parse(JSON.stringify(server.list)) as ChangeInfo[];
+      const changed = new Promise(resolve => activity.changed.connect(resolve));
+      await step();
+      await changed;
+      expect(activity.marks.get('x')).toBe(mark);
+    }
+    expect(marked(activity)).toEqual(['x']);
+    server.change(4, 'x');
+    await until(activity, () => activity.marks.get('x')?.time === 4);
   });
 
   it('has no mark for changes that were kept in another view', async () => {

@@ -1,3 +1,4 @@
+import { JSONExt } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
@@ -124,7 +125,14 @@ export class NotebookActivity implements IDisposable {
 
   private _mark(): void {
     const kept = this._path === null ? NOTHING_KEPT : this._reviews.of(this._path);
-    this._marks = marksOf(this._changes, kept);
+    const marks = marksOf(this._changes, kept);
+    // An unchanged mark stays the same object, so that its review is not drawn again.
+    for (const [cell, mark] of this._marks) {
+      if (JSONExt.deepEqual(mark as never, (marks.get(cell) ?? null) as never)) {
+        marks.set(cell, mark);
+      }
+    }
+    this._marks = marks;
     this._changed.emit();
   }
 
