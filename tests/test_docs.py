@@ -18,7 +18,7 @@ from scripts.docs.errors import ENDS
 from scripts.docs.guarantees import BEHAVIOUR, PROMISES, family
 from scripts.docs.pages import DOCS
 from scripts.docs.performance import performance_page
-from scripts.docs.rest import methods_of, path_of
+from scripts.docs.rest import methods_of, operations, path_of
 from scripts.docs.tools import characters
 from tests.documentation import anchors, page, pages, written
 from tests.proofs import ROOT, proofs
@@ -94,6 +94,23 @@ def test_every_route_is_documented_and_described() -> None:
         if not any(re.fullmatch(pattern, path.lstrip("/")) for path in described)
     ]
     assert missing == [r"api/tk-ai/mcp"], "MCP has a protocol of its own, all else is in OpenAPI"
+
+
+def test_every_field_of_a_body_is_documented() -> None:
+    reference = page("reference/rest.md")
+    described = describe(Registry.load(), "/")
+    for method, path, operation in operations(described):
+        if "requestBody" not in operation or "/tools/" in path:
+            continue
+        section = reference.partition(f"\n## {method} {path}\n")[2].partition("\n## ")[0]
+        body = operation["requestBody"]["content"]["application/json"]["schema"]
+        assert body["properties"]
+        assert [name for name in body["properties"] if f"`{name}`" not in section] == [], path
+        assert [
+            name for name in body.get("required", ()) if f"**`{name}`**" not in section
+        ] == [], path
+    shown = reference.partition("\n## POST /api/tk-ai/mcp/chat\n")[2].partition("Answers with")[0]
+    assert "| `active_cell` | string or null | The active cell. |" in shown
 
 
 def test_every_error_is_documented_once() -> None:

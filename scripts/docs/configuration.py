@@ -25,10 +25,19 @@ BOUNDS = (
     ("workspace.standing_approvals", "MAX_APPROVALS"),
     ("workspace.patterns", "MAX_PATTERN"),
     ("workspace.patterns", "SECONDS"),
+    ("workspace.python_sessions", "MAX_SESSIONS"),
     ("server.files", "MAX_BYTES"),
+    ("server.handlers.streaming", "MAX_STREAMS"),
+    ("server.handlers.streaming", "STALLED"),
+    ("server.tabs", "KEEP_LOST"),
+    ("server.tabs", "MAX_LOST"),
     ("mcp.subscriptions", "MAX_SUBSCRIPTIONS"),
     ("agent.requests", "MAX_MESSAGE"),
     ("agent.requests", "MAX_ATTACHMENTS"),
+    ("agent.context", "PROJECT"),
+    ("agent.prompts", "MAX_PROMPTS"),
+    ("agent.prompts", "MAX_DEPTH"),
+    ("agent.user_servers", "MAX_SERVERS"),
     ("agent.session", "MAX_TURNS"),
     ("agent.transcripts", "MAX_CHATS"),
     ("agent.transcripts", "MAX_BYTES"),
@@ -92,4 +101,12 @@ def _default(app: type[Configurable], trait: TraitType[Any, Any]) -> str:
 
 def _bound(module: str, constant: str) -> list[str]:
     found = import_module(f"tk_ai_extension.{module}")
-    return [docstrings(found)[constant], f"{getattr(found, constant):,}"]
+    # A constant that a docstring names is shown by its value.
+    meaning = re.sub(
+        "`([A-Z_]+)`", lambda named: _number(getattr(found, named[1])), docstrings(found)[constant]
+    )
+    return [meaning, _number(getattr(found, constant))]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.15g}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast, get_type_hints
 
-from scripts.docs.markdown import code, page, table
+from scripts.docs.markdown import code, docstrings, literal, page, table
+from tk_ai_extension.server import models
 from tk_ai_extension.tools.registry import Tool
 
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -25,6 +27,7 @@ def rest_page(
         routes: Patterns and handlers, as they are registered.
     """
     names = {tool.name for tool in tools}
+    meanings = body_meanings(routes)
     return page(
         "REST",
         "*For authors of programs that use HTTP without MCP.*",
@@ -49,10 +52,11 @@ def rest_page(
             ),
         ),
         "A request with a cookie instead of a token needs the XSRF header, as everywhere in Jupyter Server. "
-        "Bodies are `application/json`; anything else is refused. Errors are "
+        "Bodies are `application/json`; anything else is refused, and so is a field that is not in the "
+        "table. Bold fields are required. Errors are "
         '[typed](errors.md): `{"error": {"code", "message", "hint", "retryable"}}`.',
         *(
-            _operation(*each)
+            _operation(*each, description["components"]["schemas"], meanings)
             for each in operations(description)
             if each[2]["operationId"] not in names
         ),
@@ -100,19 +104,52 @@ def methods_of(handler: type) -> list[str]:
     return [method.upper() for method in METHODS if method in vars(handler)]
 
 
-def _operation(method: str, path: str, operation: Operation) -> str:
+def body_meanings(routes: Sequence[tuple[str, type]]) -> Mapping[str, Mapping[str, str]]:
+    """By the id of an operation, the docstrings of the fields of its body."""
+    found: dict[str, Mapping[str, str]] = {}
+    for _, handler in routes:
+        for name in methods_of(handler):
+            method = getattr(handler, name.lower())
+            body = _annotations(inspect.unwrap(method)).get("body")
+            if body is not None:
+                found[method.operation.id] = _described(body)
+    return found
+
+
+def _annotations(method: Callable[..., Any]) -> Mapping[str, Any]:
+    return get_type_hints(method, {**method.__globals__, **vars(models)})
+
+
+def _described(model: type) -> Mapping[str, str]:
+    own = [
+        each for each in reversed(model.__mro__) if each.__module__.startswith("tk_ai_extension")
+    ]
+    return {name: text for each in own for name, text in docstrings(each).items()}
+
+
+def _operation(
+    method: str,
+    path: str,
+    operation: Operation,
+    schemas: Mapping[str, Any],
+    meanings: Mapping[str, Mapping[str, str]],
+) -> str:
     about = operation.get("description") or operation["summary"]
     kinds = ", ".join(code(kind) for kind in operation["responses"]["200"].get("content", {}))
     answer = operation["responses"]["200"]["description"]
     suffix = "" if answer == operation["summary"] else f": {answer}"
+    described = meanings.get(operation["operationId"], {})
+    body = _fields(operation.get("requestBody", {}), schemas, described)
     return "\n\n".join(
         part
         for part in (
             f"## {method} {path}",
             about.rstrip(".") + ".",
             _parameters(operation),
+            "The body:" if body else "",
+            body,
             f"Answers with {kinds}{suffix}.",
-            _properties(operation),
+            _fields(operation["responses"]["200"], schemas),
         )
         if part
     )
@@ -133,13 +170,59 @@ def _parameters(operation: Operation) -> str:
     )
 
 
-def _properties(operation: Operation) -> str:
-    content = operation["responses"]["200"].get("content", {}).get("application/json", {})
-    properties: Mapping[str, Any] = content.get("schema", {}).get("properties", {})
+def _fields(
+    owner: Mapping[str, Any],
+    schemas: Mapping[str, Any],
+    body: Mapping[str, str] | None = None,
+) -> str:
+    """The fields of an answer in JSON, or of a body with the meanings of its fields."""
+    content = owner.get("content", {}).get("application/json", {})
+    schema = _resolved(content.get("schema", {}), schemas)
+    properties: Mapping[str, Mapping[str, Any]] = schema.get("properties", {})
+    required = () if body is None else schema.get("required", ())
     return table(
-        ["field", "type"],
+        ["field", "type", "meaning"],
         (
-            [code(name), str(schema.get("type", schema.get("const", "")))]
-            for name, schema in properties.items()
+            [
+                f"**{code(name)}**" if name in required else code(name),
+                _form(field, schemas),
+                str(field.get("description", ""))
+                if body is None
+                else _meaning(field, body.get(name, "")),
+            ]
+            for name, field in properties.items()
         ),
     )
+
+
+def _meaning(field: Mapping[str, Any], described: str) -> str:
+    said = str(field.get("description", "")) or described
+    default = field.get("default")
+    empty = default is None or default in ("", [], {})
+    return said if empty else f"{said} Default: {literal(default)}.".strip()
+
+
+def _resolved(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
+    name = schema.get("$ref")
+    return schema if name is None else schemas[name.rpartition("/")[2]]
+
+
+def _form(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
+    """What a value may be, in words; of an object, the names of its fields."""
+    schema = _resolved(schema, schemas)
+    if "discriminator" in schema:
+        key = schema["discriminator"]["propertyName"]
+        return f"object, by {code(key)}: {', '.join(schema['discriminator']['mapping'])}"
+    if either := schema.get("anyOf") or schema.get("oneOf"):
+        return " or ".join(_form(each, schemas) for each in either)
+    if values := schema.get("enum"):
+        return ", ".join(literal(value) for value in values)
+    if "const" in schema:
+        return literal(schema["const"])
+    kind = schema.get("type", "any value")
+    if isinstance(kind, list):
+        return " or ".join(cast("list[str]", kind))
+    if kind == "array":
+        return f"array of {_form(schema.get('items', {}), schemas)}"
+    names = schema.get("properties", ())
+    return f"object with {', '.join(code(name) for name in names)}" if names else str(kind)

@@ -59,7 +59,7 @@ FOLDER_ITEMS = 200
 SELECTION = 12_000
 """Maximum length of an attached selection of text, in characters."""
 PROJECT = 20_000
-"""Maximum length of a project's instructions, in characters."""
+"""Maximum length of a project's instructions, in characters; of longer ones the middle is left out."""
 PICTURES = 20
 """Maximum number of images in a message."""
 

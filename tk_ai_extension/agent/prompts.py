@@ -31,7 +31,7 @@ MAX_PROMPTS = 200
 MAX_VISITED = 2_000
 """Maximum number of files and folders that are visited to find the prompts of one folder."""
 MAX_DEPTH = 4
-"""Maximum depth of folders of commands."""
+"""Maximum depth of subfolders in which commands are found."""
 MAX_NOTE = 200
 """Maximum length of a description or a hint, in characters."""
 

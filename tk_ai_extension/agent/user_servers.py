@@ -32,7 +32,7 @@ DISABLED = "mcp_disabled.json"
 MAX_FILE = 256_000
 """Maximum size of a file, in bytes."""
 MAX_SERVERS = 20
-"""Maximum number of servers."""
+"""Maximum number of MCP servers of a user."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")

@@ -34,7 +34,7 @@ STABLE_TIME = 10.0
 """Seconds after which a kernel counts as started successfully."""
 
 RESTART_LIMIT = 3
-"""How often in a row a kernel that dies before `STABLE_TIME` is restarted."""
+"""How often in a row a kernel that dies within `STABLE_TIME` seconds of its start is restarted."""
 
 
 class LocalKernel(TrackedKernel):

@@ -73,7 +73,7 @@ class Caller:
 
 
 MAX_KEY = 200
-"""Maximum characters of a key."""
+"""Maximum characters of a caller's key."""
 
 
 def checked_key(key: str | None) -> str | None:

@@ -14,7 +14,7 @@ import regex
 from tk_ai_extension.model.errors import InvalidArguments
 
 MAX_PATTERN = 1_000
-"""Maximum characters of a pattern."""
+"""Maximum characters of a search pattern."""
 SECONDS = 10.0
 """Maximum seconds of all searches with one pattern."""
 

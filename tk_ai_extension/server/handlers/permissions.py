@@ -45,7 +45,7 @@ class PermissionHandler(TkAIHandler):
 
     @operation("execute", "answer_permission")
     async def post(self, permission_id: str, body: PermissionAnswer) -> Answered:
-        """Answer a permission request: ``once``, ``chat``, ``notebook`` or ``deny`` (``message``)."""
+        """Answer a permission request; with ``deny``, ``message`` says to the caller what to do instead."""
         policy = self.services.workspace.policy
         policy.answer(username(self), permission_id, body.answer, body.message)
         return {"id": permission_id, "answer": body.answer}
