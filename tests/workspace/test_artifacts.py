@@ -385,3 +385,30 @@ async def test_the_same_content_may_be_written_by_several_at_once(tmp_path: Path
     written = await asyncio.gather(*(artifacts.write("ada", "x\n" * 1_000) for _ in range(8)))
     assert len(set(written)) == 1
     assert len(files(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("limit", [8 * BLOCK, 10_000_000])
+async def test_whatever_code_puts_into_the_folder_long_outputs_are_kept(
+    tmp_path: Path, limit: int
+) -> None:
+    """Code in kernels gets the folder's path: what it leaves there is not the store's to remove."""
+    artifacts = Artifacts(tmp_path / "artifacts", max_bytes_total=limit, keep_seconds=100)
+    folder = artifacts.folder_of("ada")
+    outside = tmp_path / "outside.txt"
+    outside.write_text("kept")
+    (folder / "plots" / "more").mkdir(parents=True)
+    (folder / "link").symlink_to(outside)
+    os.mkfifo(folder / "fifo")
+    (folder.parent / "alone").write_text("x")
+    for path in [*folder.rglob("*"), *folder.parent.iterdir()]:
+        os.utime(path, (0, 0), follow_symlinks=False)
+    old = await artifacts.write("ada", "expired\n" * BLOCK)
+    age(tmp_path / "artifacts", old.id, 1_000)
+    for number in range(6):
+        artifacts._next_prune = 0.0
+        kept = await artifacts.write("ada", f"{number}\n" * BLOCK)
+        assert (await artifacts.read("ada", kept.id)).text.startswith(f"{number}\n")
+    with pytest.raises(ArtifactNotFound):
+        await artifacts.read("ada", old.id)
+    assert outside.read_text() == "kept"
+    assert (folder / "plots" / "more").is_dir()

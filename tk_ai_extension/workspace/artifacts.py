@@ -168,16 +168,26 @@ class Artifacts:
 
         return await self._reading(artifact_id, page)
 
-    async def data(self, user: str, artifact_id: str) -> tuple[bytes, str]:
+    async def data(
+        self, user: str, artifact_id: str, *, max_bytes: int | None = None
+    ) -> tuple[bytes, str]:
         """Return a whole artifact and its MIME type.
 
         Raises:
             ArtifactNotFound: The user has no artifact of that id.
+            NotReadable: It has more than ``max_bytes``.
         """
 
         def whole() -> tuple[bytes, str]:
             path = self._find(user, artifact_id)
             with open_regular(path) as file:
+                size = os.fstat(file.fileno()).st_size
+                if max_bytes is not None and size > max_bytes:
+                    raise NotReadable(
+                        f"The artifact has {size:,} bytes; the limit is {max_bytes:,}.",
+                        hint="Read text in pages with read_output, or download it over REST: "
+                        f"GET /api/tk-ai/artifacts/{artifact_id}.",
+                    )
                 return file.readall(), _mime_of(path)
 
         return await self._reading(artifact_id, whole)
@@ -227,12 +237,16 @@ class Artifacts:
 
     def _prune(self, newest: Path) -> None:
         """Remove expired artifacts, then the oldest of the user with the most bytes, to the limit."""
+        self._next_prune = time.monotonic() + PRUNE_INTERVAL
         oldest = time.time() - self._keep
         held: defaultdict[Path, list[tuple[float, int, Path]]] = defaultdict(list)
         total = 0
         for path in self._folder.glob("*/*"):
-            with suppress(FileNotFoundError):  # Another server pruned it first.
+            # Another server may prune it first. Code in kernels may put there what cannot be removed.
+            with suppress(OSError):
                 status = path.lstat()
+                if not stat.S_ISREG(status.st_mode):
+                    continue
                 if status.st_mtime < oldest:
                     path.unlink()
                     continue
@@ -247,11 +261,11 @@ class Artifacts:
         while total > goal and any(held.values()):
             most = max(bytes_of, key=lambda folder: bytes_of[folder])
             _, size, path = held[most].pop()
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+                total -= size
             bytes_of[most] -= size
-            total -= size
         self._held = total
-        self._next_prune = time.monotonic() + PRUNE_INTERVAL
 
 
 class ArtifactWriter:
