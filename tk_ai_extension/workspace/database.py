@@ -43,14 +43,15 @@ class Database:
     """A SQLite file of mode 0600 in a folder of mode 0700, opened at first use.
 
     Several servers may use the same file. A file that is not a database is renamed, and a new one is
-    created. ``PRAGMA user_version`` is the number of applied migrations. A file of a newer version of
-    this package is neither read nor written.
+    created; damaged indexes are built again when they are found. ``PRAGMA user_version`` is the number of
+    applied migrations. A file of a newer version of this package is neither read nor written.
 
     Args:
         path: The file.
         migrations: SQL scripts, applied in order, each in one transaction. Never change a released
             one; append a new one to change the schema.
         on_open: Called in a transaction each time the file is opened for writing.
+        expendable: Whether a file with a damaged table is renamed as well, so that work goes on.
     """
 
     def __init__(
@@ -58,11 +59,15 @@ class Database:
         path: Path,
         migrations: Sequence[str],
         on_open: Callable[[sqlite3.Connection], None] | None = None,
+        *,
+        expendable: bool = False,
     ) -> None:
         self._path = path
         self._migrations = migrations
         self._on_open = on_open
+        self._expendable = expendable
         self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tk-ai-database")
 
     async def close(self) -> None:
@@ -120,10 +125,13 @@ class Database:
         return await asyncio.shield(loop.run_in_executor(self._thread, work))
 
     def _transact(self, work: Callable[[sqlite3.Connection], T], consequence: str) -> T:
-        with self._typed_errors(consequence):
+        def transaction() -> T:
             connection = self._connection or self._open()
             with connection:
                 return _of_this_thread(work(connection))
+
+        with self._typed_errors(consequence):
+            return self._repaired(transaction)
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._typed_errors("Nothing was read."):
@@ -133,8 +141,38 @@ class Database:
                 except (sqlite3.OperationalError, OSError, StateUnavailable):
                     with closing(self._read_only()) as connection:
                         return _of_this_thread(work(connection))
-            assert self._connection is not None
-            return _of_this_thread(work(self._connection))
+
+            def reading() -> T:
+                assert self._connection is not None
+                return _of_this_thread(work(self._connection))
+
+            return self._repaired(reading)
+
+    def _repaired(self, work: Callable[[], T]) -> T:
+        """Do work; if the file is damaged, again with new indexes, then with a new file if it may be."""
+        repairs = [self._build_indexes, *([self._renew] if self._expendable else [])]
+        while True:
+            try:
+                return work()
+            except sqlite3.DatabaseError as error:
+                if not _is_damaged(error) or not repairs:
+                    raise
+                logger.warning("%s is damaged: %s", self._path, error)
+            repairs.pop(0)()
+
+    def _build_indexes(self) -> None:
+        if self._connection is not None:
+            with suppress(sqlite3.DatabaseError), self._connection:
+                self._connection.execute("REINDEX")
+
+    def _renew(self) -> None:
+        """Open a new file. The damaged one is set aside, unless another process has done so."""
+        if self._connection is not None:
+            self._connection.close()
+        with suppress(FileNotFoundError):
+            if _identity(self._path) == self._identity:
+                self._set_aside()
+        self._open()
 
     def _typed_errors(self, consequence: str) -> _TypedErrors:
         return _TypedErrors(self._path, consequence)
@@ -144,15 +182,20 @@ class Database:
         try:
             self._connection = self._connect()
         except sqlite3.DatabaseError as error:
-            if error.sqlite_errorcode not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            if not _is_damaged(error):
                 raise
-            aside = self._path.with_name(f"{self._path.name}.{time.time_ns()}.broken")
-            self._path.rename(aside)
-            for suffix in ("-wal", "-shm"):
-                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-            logger.warning("The database was not readable (%s). It was moved to %s", error, aside)
+            logger.warning("%s is not readable: %s", self._path, error)
+            self._set_aside()
             self._connection = self._connect()
+        self._identity = _identity(self._path)
         return self._connection
+
+    def _set_aside(self) -> None:
+        aside = self._path.with_name(f"{self._path.name}.{time.time_ns()}.broken")
+        self._path.rename(aside)
+        for suffix in ("-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        logger.warning("The database was moved to %s", aside)
 
     def _connect(self) -> sqlite3.Connection:
         check_locks(self._path.parent)
@@ -265,6 +308,17 @@ class _TypedErrors:
         if code == sqlite3.SQLITE_CANTOPEN:
             return StateUnavailable(f"{self._path} cannot be opened. {self._consequence}")
         return SaveFailed(f"{self._path} failed: {error}.", hint=self._consequence)
+
+
+def _is_damaged(error: sqlite3.DatabaseError) -> bool:
+    # Errors of the module itself have no code. The low byte of an extended code is the primary one.
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    status = file.stat()
+    return status.st_dev, status.st_ino
 
 
 def _of_this_thread(result: T) -> T:
