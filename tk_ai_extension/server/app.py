@@ -21,7 +21,7 @@ from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.handlers.tabs import CHANNELS_KEY, DEPRECATED_ROUTES, SOCKETS, TABS_KEY
 from tk_ai_extension.server.handlers.upgrades import UPGRADE_ROUTES
 from tk_ai_extension.server.page_channels import PageChannels
-from tk_ai_extension.server.renames import Renames
+from tk_ai_extension.server.path_events import PathEvents
 from tk_ai_extension.server.services import InterfaceSettings, Services
 from tk_ai_extension.server.tabs import Tabs
 from tk_ai_extension.workspace.dumpable import hide_process
@@ -320,7 +320,9 @@ class TkAIExtensionApp(ExtensionApp):
         if self.filter_all_kernels:
             passes = self.services.kernel_chat if self.cell_chat else None
             keep_secrets_from_kernels(managers.kernels, self.kernel_env_exclude, passes)
-        self._renames = Renames(server.event_logger, self.services.renamed)
+        self._path_events = PathEvents(
+            server.event_logger, self.services.renamed, self.services.deleted
+        )
         self._tabs = self.settings[TABS_KEY] = Tabs()
         self._channels = self.settings[CHANNELS_KEY] = PageChannels()
         self.settings[SETTINGS_KEY] = self.services
@@ -354,7 +356,7 @@ class TkAIExtensionApp(ExtensionApp):
 
     async def stop_extension(self) -> None:
         """Stop the extension."""
-        self._renames.close()
+        self._path_events.close()
         self._activity.stop()
         self._channels.close()
         await self.services.close()

@@ -150,15 +150,25 @@ class Services:
 
     async def renamed(self, old: str, new: str) -> None:
         """Handle the rename of a notebook or of a folder above notebooks."""
-        if "_components" not in vars(self):
-            with suppress(HTTPError):
-                await self.ready()
         # Without awaiting if there is a workspace: the next cell of a run uses the new path.
+        await self._if_not_ready()
         if not self._closing:
             await self.workspace.renamed(old, new)
         chats = await self._chats.settled()
         if chats is not None and not self._closing:
             await chats.renamed(old, new)
+
+    async def deleted(self, path: str) -> None:
+        """Handle the deletion of a notebook or of a folder above notebooks."""
+        await self._if_not_ready()
+        if not self._closing:
+            await self.workspace.deleted(path)
+
+    async def _if_not_ready(self) -> None:
+        """Build the workspace, if there is none yet and it can be built."""
+        if "_components" not in vars(self):
+            with suppress(HTTPError):
+                await self.ready()
 
     def prepare(self) -> None:
         """Start the imports for the first call in the background."""

@@ -44,8 +44,6 @@ async def write(
         Conflict: The file has changed.
         ToolError: The file cannot be written. Nothing was changed.
     """
-    if await read(workspace, path) != expect:
-        raise Conflict(f"`{path}` changed since it was read.", hint="Read it again.")
     summary = f"{tool}: {'created' if expect is None else 'changed'} {path}"
     entry = await workspace.journal.intend(caller, path, tool, summary)
     await _carry_out(workspace, entry, path, expect, text)
@@ -93,6 +91,9 @@ async def _carry_out(
 ) -> None:
     """Write a text file, or remove it if there is to be none, and end the journal's entry."""
     try:
+        # The journal may have waited for its database: look again right before.
+        if await read(workspace, path) != before:
+            raise Conflict(f"`{path}` changed since it was read.", hint="Read it again.")
         if after is None:
             await workspace.files.remove(path)
         else:

@@ -112,7 +112,9 @@ class Journal:
     def __init__(
         self, database: Path, *, keep_days: float = KEEP_DAYS, max_bytes: int = MAX_BYTES
     ) -> None:
-        self._database = Database(database, queries.MIGRATIONS, on_open=_interrupt_left_over)
+        self._database = Database(
+            database, queries.MIGRATIONS, on_open=_interrupt_left_over, expendable=True
+        )
         self.keep_days = keep_days
         """Days for which entries are kept."""
         self._max_bytes = max_bytes
@@ -345,9 +347,13 @@ class Journal:
         return await self._database.read(select)
 
     async def renamed(self, old: str, new: str) -> None:
-        """Update the paths of entries after a notebook or a folder was renamed."""
+        """Update the paths of entries after a notebook or a folder was renamed.
+
+        Entries of a former notebook of the new name are detached, as by `deleted`.
+        """
 
         def update(db: sqlite3.Connection) -> None:
+            _detach(db, new)
             db.execute("UPDATE entries SET path = ? WHERE path = ?", (new, old))
             db.execute(
                 "UPDATE entries SET path = ? || substr(path, ?) WHERE substr(path, 1, ?) = ?",
@@ -355,6 +361,13 @@ class Journal:
             )
 
         await self._database.run(update)
+
+    async def deleted(self, path: str) -> None:
+        """Detach the entries of a deleted notebook, or of those in a deleted folder, from its path.
+
+        They are no longer found by that path, which another notebook may get, and cannot be undone.
+        """
+        await self._database.run(lambda db: _detach(db, path))
 
     async def prune(self) -> None:
         """Remove the oldest entries to keep the limits. Insertions call it regularly."""
@@ -402,6 +415,10 @@ def _interrupt_left_over(db: sqlite3.Connection) -> None:
         if not is_alive(owner):
             db.execute(queries.LEFT_OVER, (owner,))
     db.execute(queries.RELEASE_LEFT_OVER)
+
+
+def _detach(db: sqlite3.Connection, path: str) -> None:
+    db.execute(queries.DETACH, {"path": path, "folder": f"{path}/"})
 
 
 def _bounded(limit: int | None) -> int:

@@ -79,7 +79,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
 
 GOING_ON = "SELECT DISTINCT owner FROM entries WHERE state = 'intended'"
 
-# Entries of processes that cannot be checked from this host are left to those processes.
+# Those of another host count as stopped: a container has another name after each start.
 LEFT_OVER = """
 UPDATE entries SET state = 'interrupted', note = 'interrupted: the server stopped'
 WHERE state = 'intended' AND owner = ?
@@ -94,7 +94,7 @@ UNDOABLE = """
 SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data
 FROM entries JOIN changes ON entry = id
 WHERE user = :user AND caller_key = :key AND kind = 'change' AND state = 'done'
-  AND (:path IS NULL OR path = :path)
+  AND (:path IS NULL AND instr(path, '//') = 0 OR path = :path)
   AND (:since IS NULL OR id > :since)
   AND (:turn IS NULL OR turn = :turn)
 ORDER BY id DESC LIMIT :limit
@@ -123,6 +123,12 @@ WHERE state = 'undone' AND undone_by IS NULL AND NOT EXISTS (
 )
 """
 
+# No path of a notebook has two slashes.
+DETACH = """
+UPDATE entries SET path = path || '//'
+WHERE path = :path OR substr(path, 1, length(:folder)) = :folder
+"""
+
 STANDING = """
 SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data
 FROM entries JOIN changes ON entry = id
@@ -142,6 +148,7 @@ TOUCHED = """
 SELECT id, time, path, turn, cell FROM (
     SELECT id, time, path, turn FROM entries
     WHERE user = :user AND caller_key = :key AND kind = 'change' AND state = 'done'
+      AND instr(path, '//') = 0
     ORDER BY id DESC LIMIT :limit
 ) JOIN touched ON entry = id ORDER BY id DESC, touched.rowid
 """

@@ -286,6 +286,10 @@ class PermissionPolicy:
                 del self._once[identity, digest]
         self.standing.forget(caller)
 
+    def deleted(self, path: str) -> None:
+        """Remove the approvals for a deleted notebook, or for those in a deleted folder."""
+        self.standing.deleted(path)
+
     def renamed(self, old: str, new: str) -> None:
         """Update the paths of approvals after a notebook or a folder was renamed."""
         self.standing.renamed(old, new)

@@ -157,8 +157,15 @@ class StandingApprovals:
             if key.identity == caller.identity:
                 del self._given[key]
 
+    def deleted(self, path: str) -> None:
+        """Remove the approvals for a deleted notebook, or for those in a deleted folder."""
+        for key in list(self._given):
+            if key.notebook is not None and moved(key.notebook, path, path) is not None:
+                del self._given[key]
+
     def renamed(self, old: str, new: str) -> None:
-        """Update the paths after a notebook or a folder was renamed."""
+        """Update the paths after a notebook or a folder was renamed; a former one there is gone."""
+        self.deleted(new)
         for key, given in list(self._given.items()):
             path = None if key.notebook is None else moved(key.notebook, old, new)
             if path is not None:

@@ -254,6 +254,14 @@ class Workspace:
         self.activity.renamed(old, new)
         await self.journal.renamed(old, new)
 
+    async def deleted(self, path: str) -> None:
+        """Forget what belongs to a deleted notebook, or to those in a deleted folder.
+
+        Another notebook may get its name: nothing of this one may then be approved or undone there.
+        """
+        self.policy.deleted(path)
+        await self.journal.deleted(path)
+
     def forget(self, caller: Caller) -> None:
         """Forget a caller whose session has ended. Its runs continue."""
         self.notebooks.forget(caller)

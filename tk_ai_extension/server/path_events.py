@@ -1,4 +1,4 @@
-"""Listener for renames of notebooks and folders."""
+"""Listener for renames and deletions of notebooks and folders."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ if TYPE_CHECKING:
     from jupyter_events import EventLogger
 
 
-class Renames:
-    """Listens for files and folders that are renamed through Jupyter's contents manager.
+class PathEvents:
+    """Listens for files and folders that are renamed or deleted through Jupyter's contents manager.
 
     Args:
         event_logger: Jupyter's event logger.
         renamed: Called with the old and the new path of a file or folder.
+        deleted: Called with the path of one that was deleted.
     """
 
     def __init__(
-        self, event_logger: EventLogger, renamed: Callable[[str, str], Awaitable[None]]
+        self,
+        event_logger: EventLogger,
+        renamed: Callable[[str, str], Awaitable[None]],
+        deleted: Callable[[str], Awaitable[None]],
     ) -> None:
         self._event_logger = event_logger
         self._renamed = renamed
+        self._deleted = deleted
         event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=self._on_event)
 
     def close(self) -> None:
@@ -32,5 +37,10 @@ class Renames:
         self._event_logger.remove_listener(schema_id=CONTENTS_EVENTS, listener=self._on_event)
 
     async def _on_event(self, logger: EventLogger, schema_id: str, data: Json) -> None:  # noqa: ARG002
-        if data.get("action") == "rename":
-            await self._renamed(data["source_path"].strip("/"), data["path"].strip("/"))
+        match data.get("action"):
+            case "rename":
+                await self._renamed(data["source_path"].strip("/"), data["path"].strip("/"))
+            case "delete":
+                await self._deleted(data["path"].strip("/"))
+            case _:
+                pass
