@@ -33,7 +33,7 @@ CALL = 'call list_files {"path": ""}'
 
 @dataclass
 class Hanging(EchoBackend):
-    """An echo that hangs at one point of its next session, and does not hear interrupts then.
+    """An echo that hangs at one point of its next session, and ignores interrupts then.
 
     Attributes:
         at: The point: ``send``, ``text``, ``call`` or ``steer``; empty for none.
@@ -81,7 +81,7 @@ class HangingSession(EchoSession):
 
     async def interrupt(self) -> None:
         if self.at:
-            raise AgentDied("The echo does not hear.")
+            raise AgentDied("The echo does not respond.")
         await super().interrupt()
 
     async def close(self) -> None:
