@@ -185,6 +185,9 @@ def _help(tool: Tool, name: str, schema: Mapping[str, Any], positionals: Sequenc
     # As a phrase in a list, without links to the documentation.
     text = re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", text).replace("%", "%%").replace("`", "")
     text = text[:1].lower() + text[1:].removesuffix(".")
+    # Commands take paths from the shell's folder: see `Session.located`.
+    text = text.replace("relative to the server's root", "relative to the current folder")
+    text = text.replace("the server's root", "the project's folder")
     if name == "wait":
         # Commands wait without a limit: see `Session.run`.
         return f"{text} (default: until it ends)"

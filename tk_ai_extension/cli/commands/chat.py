@@ -38,7 +38,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--mode",
         choices=MODES,
         default="ask",
-        help="the permission mode: what runs without approval",
+        help="the permission mode: what runs without approval (default: ask)",
     )
     parser.add_argument("--model", help="the model to use")
     parser.add_argument(

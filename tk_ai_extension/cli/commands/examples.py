@@ -14,7 +14,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "cell": ("nb cell 3", "nb cell 318a --no-outputs"),
     "cells": ("nb cells", "nb cells other.ipynb --json"),
     "clear": ("nb clear 0-3,7", "nb clear --all"),
-    "create": ("nb create new.ipynb --kernel-name python3",),
+    "create": (
+        "nb create new.ipynb --kernel-name python3",
+        """nb create new.ipynb --cells '[{"source": "# Prices", "cell_type": "markdown"}]'""",
+    ),
     "files": ("nb files", "nb files data --pattern '*.csv'"),
     "history": ("nb history --limit 20",),
     "insert": (

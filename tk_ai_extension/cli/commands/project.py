@@ -144,7 +144,8 @@ async def _lab(session: Session, args: argparse.Namespace) -> int:
 def _configure_mcp(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--toolsets", help="toolsets to offer, such as default,omp")
     parser.add_argument(
-        "--mode", help="permission mode (plan, ask, edit or auto): what runs without approval"
+        "--mode",
+        help="permission mode (plan, ask, edit or auto): what runs without approval (default: auto)",
     )
     parser.add_argument(
         "--caller", help="the caller's name, for state that outlasts the connection"

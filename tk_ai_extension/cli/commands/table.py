@@ -129,16 +129,15 @@ class Commands:
                 f"  {command.name:<12} {_first_sentence(command.summary)}" for command in commands
             ]
             lines.append("")
-        lines.append(
-            "`nb COMMAND --help` says more; `nb help json` describes the answers of `--json`,"
-        )
-        lines.append(
-            "`nb help errors` the codes of errors. Exit status: 0; 1 the cell failed, or the"
-        )
-        lines.append(
-            "output cannot be written; 2 refused; 3 no kernel or server answers; 4 it still runs"
-        )
-        lines.append("(`--wait` is over).")
+        lines += [
+            "`nb COMMAND --help` says more; `nb help json` describes the answers of `--json`,",
+            "`nb help errors` the codes of errors. -C FOLDER works in another folder; NB_CALLER",
+            "separates callers of one project; `nb --version` prints the version.",
+            "",
+            "Exit status: 0; 1 the cell failed, or the output cannot be written; 2 an error;",
+            "3 no kernel or server answers; 4 it still runs (`--wait` is over); 130 Ctrl-C (while",
+            "a cell runs the second one: the first interrupts the cell).",
+        ]
         return "\n".join(lines) + "\n"
 
     def help(self, words: list[str]) -> str:
