@@ -16,7 +16,7 @@ from traitlets.config import Config
 
 from tests.notebooks.tabs import PATH, SHORT, TabHarness, listening_server, store_of, tab_bench
 from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.notebooks.tabs import document as tabdocument
+from tk_ai_extension.notebooks.tabs import registry
 from tk_ai_extension.server import tabs
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,
@@ -112,7 +112,7 @@ async def bench(
 
 @pytest.fixture
 async def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TabHarness]:
-    monkeypatch.setattr(tabdocument, "GRACE", DEADLINE)
+    monkeypatch.setattr(registry, "GRACE", DEADLINE)
     monkeypatch.setattr(tabs, "GRACE", DEADLINE)
     async with listening_server(tmp_path) as (app, address):
         stored = notebook(code("a", "aaaa1111"), code("b", "bbbb2222"))
@@ -129,5 +129,5 @@ async def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 @pytest.fixture
 def short_grace(harness: TabHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tab that goes away counts as lost at once."""
-    monkeypatch.setattr(tabdocument, "GRACE", SHORT)
+    monkeypatch.setattr(registry, "GRACE", SHORT)
     monkeypatch.setattr(tabs, "GRACE", SHORT)

@@ -192,7 +192,7 @@ async def test_pages_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) 
     (tab,) = channel.present("n.ipynb")
     asked = asyncio.create_task(tab.ask("read", since=0))
     await asyncio.wait([asked], timeout=0)
-    with pytest.raises(LimitReached):
+    with pytest.raises(TabRefused, match="1 questions"):
         await tab.ask("read", since=0)
     channel.close()
     with pytest.raises(TabGone):

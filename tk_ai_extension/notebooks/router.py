@@ -66,9 +66,8 @@ class NotebookRouter:
         self._subscriptions = ChangeSubscriptions(
             event_logger, self._on_rename, self._on_room_opened
         )
-        self._store = _make_store(
-            root, contents_manager, self._subscriptions.notify, warn or _log.warning
-        )
+        warn = warn or _log.warning
+        self._store = _make_store(root, contents_manager, self._subscriptions.notify, warn)
         self._watcher = None
         if isinstance(self._store, NotebookFiles):
             self._watcher = FileWatcher(root, self._on_file_changed)
@@ -77,7 +76,7 @@ class NotebookRouter:
         if tabs is not None:
             from tk_ai_extension.notebooks.tabs.registry import TabRegistry
 
-            self._tabs = TabRegistry(tabs, self._subscriptions.notify, self._on_moved)
+            self._tabs = TabRegistry(tabs, self._subscriptions.notify, self._on_moved, warn)
 
     @property
     def backend(self) -> str:

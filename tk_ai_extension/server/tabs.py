@@ -130,13 +130,12 @@ class Page:
 
         Raises:
             TabGone, TabRefused.
-            LimitReached: too many questions are pending.
         """
         connection = self.connection
         if connection is None:
             raise TabGone
         if len(self._asked) >= MAX_ASKED:
-            raise LimitReached(f"{MAX_ASKED} questions to this page are pending.")
+            raise TabRefused("busy", f"{MAX_ASKED} questions to this page are pending.")
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,7 +9,7 @@ from typing import TypeVar
 
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.encoding import encodable
-from tk_ai_extension.model.errors import InvalidNotebook, OutcomeUnknown, SaveFailed, TabOffline
+from tk_ai_extension.model.errors import InvalidNotebook, TabOffline
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.outputs import (
@@ -30,15 +28,11 @@ from tk_ai_extension.notebooks.session import (
     SessionDocument,
     StoredDocument,
 )
+from tk_ai_extension.notebooks.tabs.edits import TabEdit
 from tk_ai_extension.notebooks.tabs.patch import TabPatch, utf16
 from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
 from tk_ai_extension.notebooks.tabs.registry import TabRegistry, refusal
 from tk_ai_extension.notebooks.tabs.replica import TabReplica
-
-_log = logging.getLogger(__name__)
-
-GRACE = 5.0
-"""Grace period in seconds in which a tab that disconnected during a change may reconnect."""
 
 _READ_ATTEMPTS = 3
 """How often a tab is read if it disconnects meanwhile."""
@@ -129,7 +123,7 @@ class TabDocument(SessionDocument):
                     return in_tab(tab, replica)
             except TabGone:
                 # It was closed, or may reconnect.
-                await self._tabs.channel.wait_for_return(tab, GRACE)
+                await self._tabs.returns(tab)
             except TabRefused as error:
                 raise refusal(error, self.path) from error
         raise TabOffline(f"The tab with {self.path} does not answer.")
@@ -170,37 +164,33 @@ class TabDocument(SessionDocument):
         self, tab: Tab, operations: Sequence[Operation], *, exact: bool
     ) -> Applied | None:
         """Apply operations in the tab; return None if the edit must be computed again."""
-        op = ""
+        edit: TabEdit | None = None
         try:
             async with self._tabs.locked(tab) as replica:
                 pulled = self._pulled(replica)
-                before = pulled.snapshot
-                edit = pulled.edited(operations)
-                if not edit.steps:
-                    return Applied(before, ())
-                plan = TabPatch.of(edit, replica.ids, before)
-                op, done_at = uuid.uuid4().hex, replica.version
-                message = {"op": op, "exact": exact, "since": done_at, **plan.message()}
-                answer = await self._send_edit(tab, plan, message)
-                if answer is None:
-                    return None
-                await replica.take(answer, tab)
-                if not answer["applied"]:
+                planned = pulled.edited(operations)
+                if not planned.steps:
+                    return Applied(pulled.snapshot, ())
+                patch = TabPatch.of(planned, replica.ids, pulled.snapshot)
+                edit = TabEdit(self._tabs, tab, self._kept, patch)
+                if not await edit.apply(replica, exact=exact):
                     return None
                 after = replica.snapshot(self.path)
-                self._relocate_runs(plan, plan.placed(after, replica.ids), len(after.cells))
-                done_at = replica.version
+                self._relocate_runs(patch, patch.placed(after, replica.ids), len(after.cells))
         except TabGone:
-            if op:
-                raise self._outcome_unknown(op) from None
-            await self._tabs.channel.wait_for_return(tab, GRACE)
-            return None
+            if edit is None:
+                await self._tabs.returns(tab)
+                return None
+            if not await edit.is_in_file():
+                return None
+            return Applied(await self._kept.read(), edit.patch.edit.changes())
         except TabRefused as error:
-            raise refusal(error, self.path) from error
+            if edit is None or not await edit.stays():
+                raise refusal(error, self.path) from error
+            # Nothing shows the notebook with the edit.
+            raise edit.unknown() from error
         self._kept.changed()
-        if not await self._saved(tab, plan, op, done_at):
-            return None
-        return Applied(after, edit.changes())
+        return Applied(after, planned.changes()) if await edit.save() else None
 
     def _relocate_runs(self, plan: TabPatch, placed: Mapping[int, Cell], count: int) -> None:
         """Update the running cells' keys after an edit."""
@@ -217,99 +207,6 @@ class TabDocument(SessionDocument):
                 writer.sink.outputs_set()
             if cell.index in placed:
                 writer.run.relocate(placed[cell.index], count)
-
-    async def _send_edit(self, tab: Tab, plan: TabPatch, message: Json) -> Json | None:
-        """Send a change and return the tab's answer; None if the tab was lost before it applied it.
-
-        The message may be sent again: its ``op`` makes it idempotent.
-        """
-        try:
-            return await tab.ask("apply", **message)
-        except TabGone:
-            back = await self._tabs.channel.wait_for_return(tab, GRACE)
-        if back:
-            try:
-                return await tab.ask("apply", **message)
-            except TabGone:
-                pass
-        await self._check_file(tab, plan, message["op"])
-        return None
-
-    async def _saved(self, tab: Tab, plan: TabPatch, op: str, done_at: int) -> bool:
-        """Have the tab save a change; return False if the tab was lost before."""
-        try:
-            await self._tabs.save(tab)
-            return True
-        except TabGone:
-            back = await self._tabs.channel.wait_for_return(tab, GRACE)
-        except TabRefused as error:
-            await self._revert(tab, plan, done_at)
-            raise refusal(error, self.path) from error
-        if back:
-            try:
-                await self._tabs.save(tab)
-                return True
-            except TabGone:
-                pass
-            except TabRefused as error:
-                raise refusal(error, self.path) from error
-        return await self._check_file(tab, plan, op)
-
-    async def _revert(self, tab: Tab, plan: TabPatch, done_at: int) -> None:
-        """Revert a change that could not be saved, unless the cells were changed since."""
-        try:
-            async with self._tabs.locked(tab):
-                message = {"op": uuid.uuid4().hex, "exact": False, "since": done_at}
-                await tab.ask("apply", **message, **plan.inverse())
-        except (TabGone, TabRefused) as error:
-            raise SaveFailed(
-                f"{self.path} cannot be saved, and the change is still in its tab.",
-                hint="Free some space or fix the permissions, then save it in JupyterLab.",
-            ) from error
-
-    # --- when the tab is lost
-
-    async def _check_file(self, tab: Tab, plan: TabPatch, op: str) -> bool:
-        """Return whether the file has a change of a tab that is gone for good with its unsaved work.
-
-        Raises:
-            OutcomeUnknown: the tab may reconnect with the change, or the file does not show it.
-        """
-        if self._tabs.channel.is_known(tab.id):
-            error = self._outcome_unknown(op)
-            self._tabs.spawn(self._resolve_outcome(tab, plan, op, error), f"outcome of {op}")
-            raise error
-        done = plan.is_applied_in(await self._kept.read())
-        if done is None:
-            raise self._outcome_unknown(op)
-        return done
-
-    def _outcome_unknown(self, op: str) -> OutcomeUnknown:
-        return OutcomeUnknown(
-            f"The connection to the tab with {self.path} was lost during a change: "
-            "whether the change was made is unknown.",
-            op_id=op,
-        )
-
-    async def _resolve_outcome(
-        self, tab: Tab, plan: TabPatch, op: str, error: OutcomeUnknown
-    ) -> None:
-        """Wait for the tab to reconnect, ask for the outcome, and settle the error with it."""
-        done: bool | None = None
-        while done is None and await self._tabs.channel.wait_for_return(tab, None):
-            try:
-                done = bool((await tab.ask("outcome", op=op))["applied"])
-                if done:
-                    await self._tabs.save(tab)
-            except TabGone:
-                continue
-            except TabRefused as refused:
-                # The change is in the tab, which shows the person that it cannot be saved.
-                _log.warning("%s was not saved: %s", self.path, refused.message)
-        if done is None:
-            done = plan.is_applied_in(await self._kept.read())
-        if done is not None and error.settle is not None:
-            await error.settle(plan.edit.changes() if done else None)
 
     # --- outputs
 

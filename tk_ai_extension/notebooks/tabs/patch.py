@@ -76,7 +76,9 @@ class TabPatch:
             elif step.kind == "insert":
                 return cell is not None
             elif end is not None and end.source != self.before.cells[step.slot].source:
-                return cell is not None and cell.source == end.source
+                # Another source may be a person's change of either.
+                either = {end.source: True, self.before.cells[step.slot].source: False}
+                return None if cell is None else either.get(cell.source)
         return None
 
 

@@ -21,7 +21,8 @@ class TabRefused(Exception):
     """The tab answered with an error.
 
     Attributes:
-        code: ``save_failed``, ``file_changed``, ``too_large`` or ``bad_request``.
+        code: ``save_failed``, ``file_changed``, ``too_large``, ``bad_request``, or ``busy`` if the
+            request was not sent, as too many are pending.
         message: The tab's error message.
         status: The HTTP status of the request that failed in the tab, or 0.
     """

@@ -18,6 +18,9 @@ from tk_ai_extension.notebooks.tabs.replica import TabReplica
 
 _log = logging.getLogger(__name__)
 
+GRACE = 5.0
+"""Grace period in seconds in which a tab that disconnected during a change may reconnect."""
+
 SAVE_DELAY = 0.8
 """Seconds from an output to its save; further outputs do not postpone it."""
 
@@ -29,6 +32,7 @@ class TabRegistry:
         channel: The connections to the tabs.
         changed: Called with a notebook's path when it changes in a tab.
         opened: Called with a notebook's path when another tab, or none, may hold it.
+        warn: Called with warnings for callers.
     """
 
     def __init__(
@@ -36,8 +40,10 @@ class TabRegistry:
         channel: TabChannel,
         changed: Callable[[str], None],
         opened: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         self.channel = channel
+        self.warn = warn
         self._changed = changed
         self._opened = opened
         self._replicas: dict[str, TabReplica] = {}
@@ -65,6 +71,10 @@ class TabRegistry:
             replica = self.replica(tab)
             await replica.update(tab)
             yield replica
+
+    async def returns(self, tab: Tab) -> bool:
+        """Wait for a tab that disconnected during a request; return False if it does not reconnect."""
+        return await self.channel.wait_for_return(tab, GRACE)
 
     def replica(self, tab: Tab) -> TabReplica:
         """Return a tab's replica, as of its last update."""
@@ -146,6 +156,8 @@ def refusal(error: TabRefused, path: str) -> ToolError:
                 f"{path} has a cell that is too large to read from its tab.",
                 hint="Clear the cell's outputs, or close the tab so that the file is read instead.",
             )
+        case "busy":
+            return LimitReached(f"The tab with {path} is busy: {error.message}")
         case "file_changed":
             return SaveFailed(
                 f"{path} was not saved: another program changed its file.",

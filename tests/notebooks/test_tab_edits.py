@@ -1,0 +1,292 @@
+"""Edits in a scripted tab: each answer at each request, with a person's change in between.
+
+Whatever the tab answers, and whenever it disconnects, an edit is recorded as done if and only if the
+notebook has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tk_ai_extension.model.cells import CellContent, source_hash
+from tk_ai_extension.model.errors import OutcomeUnknown, TabOffline, ToolError
+from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.operations import Applied, Delete, Insert, Move, Operation, Replace
+from tk_ai_extension.notebooks.files.store import NotebookFiles
+from tk_ai_extension.notebooks.tabs.document import TabDocument
+from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.tabs.registry import TabRegistry
+from tk_ai_extension.testing.document_bench import code, notebook, sources, written
+from tk_ai_extension.testing.tab_notebook import TabNotebook
+
+KEY = " typed"
+A, B = "aaaa1111", "bbbb2222"
+STORED = notebook(code("a", A), code("b", B))
+OPERATIONS: dict[str, tuple[Operation, Callable[[list[str]], bool]]] = {
+    # Each edit, and whether cells have it.
+    "insert": (
+        Insert(CellContent("code", "new"), index=1),
+        lambda cells: any(each.startswith("new") for each in cells),
+    ),
+    "replace": (
+        Replace(A, "xyz", expect=source_hash("a")),
+        lambda cells: any(each.startswith("xyz") for each in cells),
+    ),
+    "delete": (
+        Delete(A, expect=source_hash("a")),
+        lambda cells: not any(each.startswith("a") for each in cells),
+    ),
+    "move": (Move(A, to=1, after=B), lambda cells: index_of("a", cells) > index_of("b", cells)),
+}
+
+
+def ignore(_: str) -> None:
+    """Nothing is done about a notice."""
+
+
+def index_of(start: str, cells: list[str]) -> int:
+    return next(n for n, each in enumerate(cells) if each.startswith(start))
+
+
+ANSWERS = (
+    "answer",
+    "cut before",  # The tab returns at once, without having seen the request.
+    "cut after",
+    "away before",  # It returns after the grace period.
+    "away after",
+    "closed before",
+    "closed after",
+    "refused",  # Before it does anything.
+    "refused after",  # It has done it, and cannot answer.
+    "refused for good",  # This request and all like it.
+)
+PERSON = ("", "type", "insert", "save")
+
+
+class Script:
+    """The choices of one run: the given ones, then the first of each.
+
+    Attributes:
+        sizes: The number of options of each choice that was made.
+    """
+
+    def __init__(self, given: tuple[int, ...], rng: random.Random | None = None) -> None:
+        self.given = given
+        self.sizes: list[int] = []
+        self.made: list[str] = []
+        self._rng = rng
+
+    def choose(self, options: tuple[str, ...]) -> str:
+        number = len(self.sizes)
+        self.sizes.append(len(options))
+        chosen = self.given[number] if number < len(self.given) else 0
+        if self._rng is not None and self._rng.random() < 0.3:
+            chosen = self._rng.randrange(len(options))
+        self.made.append(options[chosen])
+        return options[chosen]
+
+
+class ScriptedTab:
+    """A notebook in a tab, and the channel to it; see `Tab` and `TabChannel`."""
+
+    id = "1"
+    path = "n.ipynb"
+
+    def __init__(self, script: Script, file: Path) -> None:
+        self.script = script
+        self.file = file
+        self.notebook = TabNotebook(self.path, STORED, "")
+        self.state = "open"
+        self.typed = False
+        self.asked = 0
+        self.refusing: set[str] = set()
+        self.refused_outcomes = 0
+
+    @property
+    def dirty(self) -> bool:
+        return self.notebook.dirty
+
+    # --- Tab
+
+    async def ask(self, method: str, **arguments: Any) -> Json:
+        for _ in range(3):  # As a socket does: other tasks go on meanwhile.
+            await asyncio.sleep(0)
+        if self.state != "open":
+            raise TabGone
+        self.asked += 1
+        self.person(self.script.choose(PERSON))
+        answer = self.script.choose(ANSWERS) if self.asked < 30 else "answer"
+        if method in self.refusing or answer == "refused for good":
+            self.refusing.add(method)
+            answer = "refused"
+        if not answer.endswith(" before") and answer != "refused":
+            answer_of = self.carried_out(method, arguments)
+        else:
+            answer_of = {}
+        if answer.startswith("closed"):
+            self.state = "closed"
+        if answer.startswith("away"):
+            self.state = "away"
+        if answer.startswith(("closed", "away", "cut")):
+            raise TabGone
+        if answer.startswith("refused"):
+            self.refused_outcomes += method == "outcome"
+            raise TabRefused("file_changed" if method == "save" else "too_large", "Refused.")
+        return answer_of
+
+    def carried_out(self, method: str, arguments: Json) -> Json:
+        match method:
+            case "read":
+                return self.notebook.changes(arguments["since"], 1_000_000)
+            case "apply":
+                return self.notebook.apply(arguments, 1_000_000)
+            case "outcome":
+                return {"applied": arguments["op"] in self.notebook.operations}
+            case "save":
+                self.save()
+        return {}
+
+    def save(self) -> None:
+        other = self.file.with_suffix(".new")
+        other.write_bytes(written(self.notebook.stored()))
+        other.replace(self.file)
+        self.notebook.saved_version = self.notebook.version
+
+    def person(self, does: str) -> None:
+        cells = self.notebook.cells
+        match does:
+            case "type":
+                self.typed = True
+                # Where the edit is, if its cell is there.
+                changed = next((c for c in cells if c["source"] in {"new", "xyz", "a"}), cells[0])
+                self.notebook.edit(changed, source=changed["source"] + KEY)
+            case "insert":
+                cell = code("", f"p{self.asked:07}") | {"source": "of a person"}
+                self.notebook.insert(0, cell)
+            case "save":
+                self.save()
+
+    # --- TabChannel
+
+    def present(self, path: str) -> list[Tab]:
+        return [self] if self.state == "open" and path == self.path else []
+
+    async def find(self, path: str) -> Tab | None:
+        if self.state == "away" and self.dirty:
+            raise TabOffline("It is away.")
+        if self.state == "away":
+            self.state = "closed"
+        return next(iter(self.present(path)), None)
+
+    async def wait_for_return(self, tab: Tab, seconds: float | None) -> bool:
+        assert tab is self
+        await asyncio.sleep(0)
+        if self.state == "away" and seconds is None:
+            self.state = self.script.choose(("open", "closed"))
+        return self.state == "open"
+
+    def is_known(self, tab_id: str) -> bool:
+        assert tab_id == self.id
+        return self.state != "closed"
+
+    def renamed(self, old: str, new: str) -> None:
+        """Nobody renames it."""
+
+    def subscribe(self, opened: Callable[[str], None], changed: Callable[[str], None]) -> None:
+        """Nothing is opened."""
+
+
+class Run:
+    """One edit, recorded as the journal does."""
+
+    def __init__(self, store: NotebookFiles, tab: ScriptedTab) -> None:
+        self._store = store
+        self._tab = tab
+        self._settled: list[Any] = []
+        self.warnings: list[str] = []
+
+    async def outcome(self, operation: Operation) -> str:
+        """The journal's state of the edit, once nothing goes on any more."""
+        tabs = TabRegistry(self._tab, ignore, ignore, self.warnings.append)
+        document = TabDocument(await self._store.open(self._tab.path), tabs)
+        try:
+            applied = await document.apply([operation])
+        except OutcomeUnknown as error:
+            error.settle = self._settle
+        except ToolError:
+            return "failed"
+        else:
+            assert isinstance(applied, Applied)
+            assert applied.changes
+            return "done"
+        while tabs._tasks._tasks:
+            await asyncio.gather(*tabs._tasks._tasks)
+        if not self._settled:
+            return "intended"
+        return "failed" if self._settled == [None] else "done"
+
+    async def _settle(self, changes: Any) -> None:
+        self._settled.append(changes)
+
+    async def cells(self) -> list[str]:
+        """The sources as the person has them: in the tab, or in the file if that is closed."""
+        if self._tab.state != "closed":
+            return sources(self._tab.notebook.cells)
+        return sources((await (await self._store.open(self._tab.path)).read()).cells)
+
+
+async def check(kind: str, store: NotebookFiles, file: Path, script: Script) -> None:
+    operation, is_in = OPERATIONS[kind]
+    tab = ScriptedTab(script, file)
+    tab.save()
+    run = Run(store, tab)
+    state = await run.outcome(operation)
+    tab.script = Script(())
+    cells, story = await run.cells(), f"{state} after {script.made}"
+    if state == "intended":
+        # The tab does not tell, or is closed and its file does not: a person has changed the same.
+        unclear = kind == "move" or tab.typed
+        assert tab.refused_outcomes or (tab.state == "closed" and unclear), story
+    else:
+        assert is_in(cells) == (state == "done"), f"{cells}: {story}"
+    assert cells.count("new") + cells.count("new" + KEY) <= 1, f"{cells}: {story}"
+    # What a person typed is in the tab, whole.
+    if tab.typed and tab.state != "closed":
+        assert any(KEY in each for each in cells), f"{cells}: {story}"
+    parts = "".join(cells).replace(KEY, "").replace("of a person", "").replace("new", "")
+    assert sorted(parts.replace("xyz", "a")) in (["a", "b"], ["b"]), f"{cells}: {story}"
+
+
+def with_deviations(limit: int) -> Iterator[Script]:
+    """Every script with this many choices at most that are not the first one."""
+    waiting: list[tuple[int, ...]] = [()]
+    while waiting:
+        given = waiting.pop()
+        script = Script(given)
+        yield script
+        if sum(choice != 0 for choice in given) < limit:
+            for number in range(len(given), len(script.sizes)):
+                before = given + (0,) * (number - len(given))
+                waiting += [(*before, other) for other in range(1, script.sizes[number])]
+
+
+@pytest.mark.proves("fault:tab-lost", "edit:effects-of-the-commit")
+@pytest.mark.parametrize("kind", OPERATIONS)
+async def test_an_edit_is_recorded_as_done_if_and_only_if_the_notebook_has_it(
+    kind: str, tmp_path: Path
+) -> None:
+    store = NotebookFiles(tmp_path, None, ignore, ignore)
+    number = 0
+    for number, script in enumerate(with_deviations(2)):  # noqa: B007
+        await check(kind, store, tmp_path / "n.ipynb", script)
+    assert number > 500
+    rng = random.Random(kind)
+    for _ in range(200):
+        await check(kind, store, tmp_path / "n.ipynb", Script((), rng))
+    await store.close()
