@@ -23,9 +23,9 @@ from tk_ai_extension.mcp.uris import (
     parse,
 )
 from tk_ai_extension.model.digest import error_text, sanitise
-from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
+from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, NotReadable, ToolError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import stream_text
+from tk_ai_extension.model.outputs import json_size, stream_text
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.files import walk
@@ -35,6 +35,8 @@ PAGE = 200
 """Resources per page of the list."""
 MAX_NOTEBOOKS = 2_000
 """Maximum number of listed notebooks; unlisted ones can be read as well."""
+MAX_SIZE = 3_000_000
+"""Maximum size of a resource's contents, in bytes or characters: a message is encoded at once."""
 RESOURCE_NOT_FOUND = -32002
 """Error code of the protocol with sessions; without sessions it is -32602."""
 
@@ -121,23 +123,14 @@ class Resources:
         """Return the contents of a URI.
 
         Raises:
-            MCPError: it does not exist, or reading is not allowed.
+            MCPError: it does not exist or is too large, or reading is not allowed.
         """
         try:
-            match place:
-                case ArtifactUri(artifact_id):
-                    user = self._caller_of(context).user
-                    data, mime = await self._workspace.artifacts.data(user, artifact_id)
-                    return [_contents(place.uri, mime, data)]
-                case NotebookUri(path, None):
-                    text = await self._call(context, "read_notebook", notebook=path, view="reading")
-                case NotebookUri(path, str(cell), None):
-                    text = await self._call(context, "read_cell", notebook=path, cell=cell)
-                case NotebookUri(path, cell, output):
-                    return await self._output(context, place, path, cell or "", output or 0)
+            contents = await self._contents(context, place)
+            _check_size(sum(map(_size, contents)))
         except ToolError as error:
             raise protocol_error(context, error) from None
-        return [types.TextResourceContents(uri=place.uri, mime_type="text/plain", text=text)]
+        return contents
 
     async def notebooks(self, context: Context) -> Sequence[str]:
         """Return the paths of the notebooks below the root, the caller's managed ones first."""
@@ -163,6 +156,21 @@ class Resources:
             raise protocol_error(context, error) from None
         return [snapshot.short_keys[cell.key] for cell in snapshot.cells]
 
+    async def _contents(self, context: Context, place: Place) -> Contents:
+        match place:
+            case ArtifactUri(artifact_id):
+                data, mime = await self._workspace.artifacts.data(
+                    self._caller_of(context).user, artifact_id, max_bytes=MAX_SIZE
+                )
+                return [_contents(place.uri, mime, data)]
+            case NotebookUri(path, None):
+                text = await self._call(context, "read_notebook", notebook=path, view="reading")
+            case NotebookUri(path, str(cell), None):
+                text = await self._call(context, "read_cell", notebook=path, cell=cell)
+            case NotebookUri(path, cell, output):
+                return await self._output(context, place, path, cell or "", output or 0)
+        return [_contents(place.uri, "text/plain", text)]
+
     async def _call(self, context: Context, tool: str, **arguments: Any) -> str:
         result = await self._registry().call(
             tool, arguments, ToolContext(self._workspace, self._caller_of(context))
@@ -179,7 +187,22 @@ class Resources:
             raise CellNotFound(
                 f"Cell @{found.key} has {len(outputs)} outputs.", hint="They are numbered from 0."
             )
+        _check_size(json_size(outputs[index]))  # before it is converted
         return _output_contents(place.uri, outputs[index])
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_SIZE:
+        raise NotReadable(
+            f"It has {size:,} characters; the limit is {MAX_SIZE:,}.",
+            hint="Read it in parts: read_notebook with `lines`, read_output, or code in a kernel.",
+        )
+
+
+def _size(contents: types.TextResourceContents | types.BlobResourceContents) -> int:
+    if isinstance(contents, types.BlobResourceContents):
+        return len(contents.blob)
+    return len(json.dumps(contents.text, ensure_ascii=False))  # control characters take six
 
 
 def _output_contents(uri: str, output: Json) -> Contents:
@@ -199,7 +222,12 @@ def _decoded(mime: str, value: Any) -> str | bytes:
         return json.dumps(value)
     text = _joined(value)
     if mime.startswith("image/") and mime != "image/svg+xml":
-        return base64.b64decode(text)
+        try:
+            return base64.b64decode(text)
+        except ValueError as error:
+            raise NotReadable(
+                f"The {mime} is not valid base64.", hint="Run the cell again."
+            ) from error
     return sanitise(text)
 
 

@@ -8,13 +8,19 @@ connection, which it closes after a stream. In the protocol without sessions the
 
 from __future__ import annotations
 
-from typing import cast
+import re
 
-from pydantic_core import from_json
 from starlette.datastructures import MutableHeaders
 from starlette.types import Message, Send
 
 STREAM = "text/event-stream"
+
+_RESPONSE = re.compile(
+    rb"event: message\r\ndata: "
+    rb'(\{"jsonrpc":"2\.0","id":(?:-?\d+|null|"(?:[^"\\]|\\.)*"),"(?:result|error)":)'
+)
+"""The beginning of an event with a response, as the SDK writes it."""
+_END = b"\r\n\r\n"
 
 
 class SingleResponse:
@@ -58,11 +64,11 @@ def _is_stream(head: Message) -> bool:
 
 
 def _single_response(piece: bytes) -> bytes | None:
-    """Return the JSON-RPC response of a chunk; None if the chunk is anything else."""
-    fields = [line.partition(b": ") for line in piece.split(b"\r\n") if line]
-    if [name for name, _, _ in fields] != [b"event", b"data"]:
+    """Return the JSON-RPC response of a chunk; None if the chunk is anything else.
+
+    Only the beginning is parsed: a response may be long.
+    """
+    found = _RESPONSE.match(piece)
+    if found is None or piece.find(b"\r\n", found.end()) != len(piece) - len(_END):
         return None
-    data = fields[1][2]
-    message = from_json(data)
-    alone = isinstance(message, dict) and "method" not in cast("dict[str, object]", message)
-    return data if alone else None
+    return piece[found.start(1) : -len(_END)]
