@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from typing import Any
@@ -63,6 +64,9 @@ class Subscriptions:
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
         self._tasks = BackgroundTasks(logging.getLogger(__name__))
+        # All streams share the bus: each resource is published once, whatever the number of listeners.
+        self._published: dict[str, ExitStack] = {}
+        self._listeners: Counter[str] = Counter()
 
     async def subscribe(
         self, context: Context, params: types.SubscribeRequestParams
@@ -103,16 +107,29 @@ class Subscriptions:
         uris = (params.notifications.resource_subscriptions or [])[:MAX_SUBSCRIPTIONS]
         with ExitStack() as stack:
             for uri in dict.fromkeys(uris):
-                event = ResourceUpdated(uri=uri)
-                self._follow(
-                    context, uri, lambda event=event: self._spawn(self._bus.publish(event)), stack
-                )
+                self._publish(context, uri, stack)
             return await self._listen(context, params)
 
     async def close(self) -> None:
         """End all streams with a final message."""
         self._listen.close()
         await self._tasks.close()
+
+    def _publish(self, context: Context, uri: str, stack: ExitStack) -> None:
+        """Publish changes of a resource until the stacks of all its listeners are closed."""
+        if uri not in self._published:
+            event = ResourceUpdated(uri=uri)
+            with ExitStack() as following:
+                self._follow(context, uri, lambda: self._spawn(self._bus.publish(event)), following)
+                self._published[uri] = following.pop_all()
+        self._listeners[uri] += 1
+        stack.callback(self._release, uri)
+
+    def _release(self, uri: str) -> None:
+        self._listeners[uri] -= 1
+        if not self._listeners[uri]:
+            del self._listeners[uri]
+            self._published.pop(uri).close()
 
     def _follow(
         self, context: Context, uri: str, notify: Callable[[], None], stack: ExitStack
