@@ -15,8 +15,9 @@ import pytest
 
 from tests.notebooks.conftest import file_bench
 from tk_ai_extension.model.cells import Cell
-from tk_ai_extension.model.errors import DiskFull
+from tk_ai_extension.model.errors import DiskFull, ReadOnly, ToolError
 from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.notebooks import autosave
 from tk_ai_extension.notebooks.autosave import MAX_DELAY, SAVE_DELAY, SAVE_SHARE, OutputSaver
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 from tk_ai_extension.notebooks.session import (
@@ -73,11 +74,11 @@ async def test_a_cell_that_ended_without_a_save_is_saved_soon_by_itself(
 
 
 class Disk:
-    """A slow or a full disk."""
+    """A slow or a failing disk."""
 
-    def __init__(self, seconds: float = 0.0, *, full: bool = False) -> None:
+    def __init__(self, error: ToolError | None = None, *, seconds: float = 0.0) -> None:
         self.seconds = seconds
-        self.full = full
+        self.error = error
         self.saves = asyncio.Semaphore(0)
         self.idle = asyncio.Event()
         self.saver = OutputSaver("n.ipynb", [], self.save, lambda: None, self.idle.set)
@@ -87,8 +88,8 @@ class Disk:
         while (left := deadline - asyncio.get_running_loop().time()) > 0:
             await asyncio.to_thread(Event().wait, left)
         self.saves.release()
-        if self.full:
-            raise DiskFull("full")
+        if self.error is not None:
+            raise self.error
 
 
 CELL = Cell(0, "aaaa1111", "code", "a", id="aaaa1111")
@@ -118,7 +119,7 @@ async def writing(saver: OutputSaver) -> AsyncIterator[CellOutputWriter]:
 
 
 async def test_a_save_that_takes_long_puts_the_next_one_off() -> None:
-    disk = Disk(0.3)
+    disk = Disk(seconds=0.3)
     async with writing(disk.saver) as writer:
         await writer.start()
         await writer.finish(1)
@@ -128,16 +129,50 @@ async def test_a_save_that_takes_long_puts_the_next_one_off() -> None:
     assert disk.idle.is_set()
 
 
-async def test_a_save_that_fails_is_tried_again_later_and_later_and_the_end_says_so() -> None:
-    disk = Disk(full=True)
+@pytest.mark.proves("fault:disk-full")
+async def test_a_save_that_fails_is_tried_again_later_and_later_also_after_the_end_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(autosave, "SAVE_DELAY", 0.05)
+    disk = Disk(DiskFull("full"))
     async with writing(disk.saver) as writer:
         await writer.start()
         await asyncio.wait_for(disk.saves.acquire(), DEADLINE)
         await asyncio.wait_for(disk.saves.acquire(), DEADLINE)
-        assert disk.saver.delay >= 2 * SAVE_DELAY
+        assert disk.saver.delay >= 0.1
         with pytest.raises(DiskFull):
             await writer.finish(1)
+    assert not disk.idle.is_set()
+    disk.error = None
+    await asyncio.wait_for(disk.idle.wait(), DEADLINE)
+    assert disk.saver.runs == []
+
+
+@pytest.mark.proves("fault:read-only")
+async def test_the_outputs_of_a_run_that_was_told_of_a_lasting_error_are_given_up() -> None:
+    disk = Disk(ReadOnly("n.ipynb cannot be written."))
+    async with writing(disk.saver) as writer:
+        await writer.start()
+        with pytest.raises(ReadOnly):
+            await writer.finish(1)
     assert disk.idle.is_set()
+    assert disk.saver.runs == []
+
+
+@pytest.mark.proves("fault:disk-full")
+async def test_outputs_that_cannot_be_saved_are_given_up_at_last_once_no_cell_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(autosave, "SAVE_DELAY", 0.05)
+    monkeypatch.setattr(autosave, "MAX_RETRY", 0.0)
+    disk = Disk(DiskFull("full"))
+    async with writing(disk.saver) as writer:
+        await writer.start()
+        await writer.finish(1, save=False)
+        with pytest.raises(DiskFull):
+            await disk.saver.save()
+        assert disk.saver.runs == [writer.run]
+    await asyncio.wait_for(disk.idle.wait(), DEADLINE)
     assert disk.saver.runs == []
 
 

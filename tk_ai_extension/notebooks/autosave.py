@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
-from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.errors import InvalidNotebook, NotebookNotFound, ReadOnly, ToolError
 from tk_ai_extension.notebooks.base import SAVE_INTERVAL
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 
@@ -26,6 +26,15 @@ Each save writes the whole file: without a delay, a cell that prints constantly 
 
 MAX_DELAY = 60.0
 """Maximum seconds by which a slow or failed save delays the next one."""
+
+LASTING = (NotebookNotFound, ReadOnly, InvalidNotebook)
+"""Errors that the next save would have as well, until somebody does something about them."""
+
+MAX_RETRY = 600.0
+"""Seconds of failed saves after which the outputs of ended cells are given up, once no cell runs.
+
+Whoever ran them has been told by then, at the end of the cell or of the run of several cells.
+"""
 
 Save = Callable[[Sequence[RunningOutputs]], Coroutine[Any, Any, None]]
 """Saves the outputs and counts of cells that are running or have just ended."""
@@ -99,14 +108,16 @@ class Schedule:
 class OutputSaver:
     """Autosaves the outputs of running cells of one stored notebook, coalesced, and at their ends.
 
-    It lives from the first running cell until everything is saved.
+    It lives from the first running cell until everything is saved. A save that fails, whoever asked for
+    it, is made again later with the outputs of all cells: those of a cell that has ended are kept until
+    they are saved, or until its own run was told that they will not be.
 
     Args:
         path: The notebook's path, for messages.
         runs: The cells that are running or not saved yet.
         save: Saves them.
         changed: Called after each save.
-        on_idle: Called when no cell runs and everything is saved or has failed to save.
+        on_idle: Called when no cell runs and everything is saved or given up.
 
     Attributes:
         delay: Seconds from an output to its save.
@@ -126,6 +137,7 @@ class OutputSaver:
         self._changed = changed
         self._on_idle = on_idle
         self._users = 0
+        self._failing_since: float | None = None
         self._lock = asyncio.Lock()
         self._schedule = Schedule(
             self._save_in_time, f"save {path}", BackgroundTasks(_log), delay=SAVE_DELAY
@@ -149,36 +161,46 @@ class OutputSaver:
         """Save within a second, or later if saves are slow."""
         self._schedule.request()
 
-    async def save(self) -> None:
-        """Save all outputs now; release the cells that have ended even if that fails.
+    async def save(self, run: RunningOutputs | None = None) -> None:
+        """Save all outputs now; if that fails, save them again later.
+
+        Args:
+            run: The run that is told by the error: it is given up if the error is a lasting one.
 
         Raises:
             ReadOnly, DiskFull, SaveFailed, NotebookNotFound.
         """
-        await run_to_completion(self._save_all(keep=False))
+        await run_to_completion(self._save_all(run))
 
     async def _save_in_time(self) -> None:
         try:
-            await self._save_all(keep=True)
+            await self._save_all()
         except ToolError as error:
-            _log.warning("Outputs of a running cell of %s: %s", self._path, error.message)
-            self._schedule.delay = min(self.delay * 2, MAX_DELAY)
-            self.save_soon()
+            _log.warning("Outputs of cells of %s: %s", self._path, error.message)
 
-    async def _save_all(self, *, keep: bool) -> None:
+    async def _save_all(self, told: RunningOutputs | None = None) -> None:
         async with self._lock:
             self._schedule.cancel()
             runs = tuple(self.runs)
             # A cell that ends during the save has unsaved outputs.
             ended = [run for run in runs if run.ended]
-            gone = [] if keep else ended
+            gone: list[RunningOutputs] = []
             started = time.monotonic()
             try:
                 if runs:
                     await self._save(runs)
-                gone = ended
+                gone, self._failing_since = ended, None
                 cost = time.monotonic() - started
                 self._schedule.delay = min(max(SAVE_DELAY, SAVE_SHARE * cost), MAX_DELAY)
+            except ToolError as error:
+                self._failing_since = self._failing_since or started
+                if not self._users and time.monotonic() - self._failing_since >= MAX_RETRY:
+                    gone = ended
+                elif isinstance(error, LASTING):
+                    gone = [run for run in ended if run is told]
+                self._schedule.delay = min(self.delay * 2, MAX_DELAY)
+                self.save_soon()
+                raise
             finally:
                 self.runs[:] = [run for run in self.runs if run not in gone]
                 self._changed()

@@ -107,7 +107,7 @@ class StoredOutputSink(OutputSink):
         if run not in self._saver.runs:
             return
         if save:
-            await self._saver.save()
+            await self._saver.save(run)
         else:
             self._saver.save_soon()
 

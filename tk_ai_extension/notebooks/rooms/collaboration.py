@@ -18,7 +18,7 @@ from tornado.web import HTTPError
 
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import InvalidNotebook, NotebookNotFound, ReadOnly, ToolError
-from tk_ai_extension.notebooks.autosave import MAX_DELAY, Schedule
+from tk_ai_extension.notebooks.autosave import LASTING, MAX_DELAY, Schedule
 from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.managers import manager_error
 from tk_ai_extension.notebooks.rooms.extension import find_collaboration, notebook_room
@@ -33,9 +33,6 @@ from tk_ai_extension.notebooks.rooms.live import (
 from tk_ai_extension.notebooks.rooms.versions import OutOfBandChanges, RoomFile, keep_versions
 
 _log = logging.getLogger(__name__)
-
-LASTING = (NotebookNotFound, ReadOnly, InvalidNotebook)
-"""Errors that the next save would have as well: none is made until somebody edits."""
 
 SAVE_DELAY = 0.8
 """Seconds from a change to its save; a further change does not postpone it."""
@@ -411,7 +408,7 @@ class LiveRoom:
                 self._next_save = None
                 self._cancel_due()
                 return await self._save_now(self.room)
-        except LASTING:
+        except LASTING:  # No other save is made until somebody edits.
             self._requested = self._saved
             raise
         except ToolError:

@@ -1,0 +1,134 @@
+"""Outputs of cells that have ended while saves of their file fail: none is lost without a word."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.notebooks.conftest import file_bench
+from tk_ai_extension.model.cells import Cell
+from tk_ai_extension.model.errors import DiskFull, NotebookNotFound, ReadOnly, ToolError
+from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.notebooks.autosave import LASTING, OutputSaver
+from tk_ai_extension.notebooks.output_writer import StoredOutputSink
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs
+from tk_ai_extension.testing.document_bench import code, notebook, stream
+from tk_ai_extension.testing.document_faults import no_file_larger_than
+
+ERRORS = [DiskFull("full"), ReadOnly("read-only"), NotebookNotFound("missing")]
+
+
+class RandomRuns:
+    """Cells that run side by side, in steps that are drawn at random, on a disk that fails at times."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.data = data
+        self.saver = OutputSaver("n.ipynb", [], self.save, lambda: None, lambda: None)
+        self.running: dict[RunningOutputs, StoredOutputSink] = {}
+        self.all: list[RunningOutputs] = []
+        self.errors: dict[RunningOutputs, ToolError] = {}
+        self.file: dict[RunningOutputs, tuple[int, int | None]] = {}
+        self.works = False
+
+    async def save(self, runs: Sequence[RunningOutputs]) -> None:
+        stored = {run: (len(run.outputs()), run.execution_count) for run in runs}
+        turn = asyncio.Event()
+        asyncio.get_running_loop().call_soon(turn.set)
+        await turn.wait()
+        if not self.works and (error := self.data.draw(st.sampled_from([None, *ERRORS]))):
+            raise error
+        self.file |= stored
+
+    async def begin(self) -> None:
+        cell_id = f"aaaa{len(self.all):04}"
+        run = RunningOutputs(Cell(0, cell_id, "code", "a", id=cell_id), 1)
+        self.all.append(run)
+        self.running[run] = sink = StoredOutputSink(self.saver)
+        await sink.begin(run)
+
+    async def output(self) -> None:
+        for run, sink in self.running.items():
+            sink.accept(run, [Append(stream("printed"))])
+
+    async def end(self, *, save: bool) -> None:
+        if not self.running:
+            return
+        run, sink = self.running.popitem()
+        run.end(7)
+        try:
+            await sink.end(run, save=save)
+        except ToolError as error:
+            self.errors[run] = error
+        await sink.release(run, done=True)
+
+    async def flush(self) -> None:
+        """As before the update of a display of another cell, which only logs a failure."""
+        try:
+            await self.saver.save()
+        except ToolError:
+            return
+
+    async def play(self) -> None:
+        steps: list[Callable[[], Awaitable[None]]] = [
+            self.begin,
+            self.output,
+            lambda: self.end(save=True),
+            lambda: self.end(save=False),
+            self.flush,
+            self.saver._save_in_time,
+        ]
+        for _ in range(self.data.draw(st.integers(2, 8))):
+            at_once = self.data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=3))
+            await asyncio.gather(*(steps[number]() for number in at_once))
+            # Whatever is not saved yet has a save ahead.
+            ended = [run for run in self.saver.runs if run.ended]
+            assert not ended or self.saver._schedule._due is not None
+        self.works = True
+        while self.running:
+            await self.end(save=False)
+        await self.saver.save()
+
+
+@pytest.mark.proves("exec:saved", "fault:disk-full")
+@settings(deadline=None)
+@given(st.data())
+def test_each_cell_that_ended_is_saved_or_its_own_run_is_told_that_it_will_not_be(
+    data: st.DataObject,
+) -> None:
+    runs = RandomRuns(data)
+    asyncio.run(runs.play())
+    assert runs.saver.runs == []
+    for run in runs.all:
+        if not isinstance(runs.errors.get(run), LASTING):
+            assert runs.file[run] == (len(run.outputs()), 7)
+
+
+@pytest.mark.proves("exec:saved", "fault:disk-full")
+async def test_a_disk_that_is_full_for_a_moment_loses_no_outputs_of_a_run_of_several_cells(
+    tmp_path: Path,
+) -> None:
+    async with file_bench(tmp_path) as bench:
+        cells = [code("a" * 10_000, "aaaa1111"), code("b", "bbbb2222"), code("c", "cccc3333")]
+        document = await bench.open(notebook(*cells))
+        async with document.writing("bbbb2222") as writer:
+            await writer.start()
+            await writer.write([Append(stream("first"))])
+            await writer.finish(1, save=False)
+        with no_file_larger_than(8_000):
+            with pytest.raises(DiskFull):
+                await document.flush()
+            async with document.writing("cccc3333") as other:
+                await other.start()
+                await other.write([Append(stream("other"))])
+                with pytest.raises(DiskFull):
+                    await other.finish(2)
+        await document.flush()
+        stored = json.loads((tmp_path / document.path).read_bytes())["cells"]
+        assert [cell["execution_count"] for cell in stored] == [None, 1, 2]
+        assert [len(cell["outputs"]) for cell in stored] == [0, 1, 1]
