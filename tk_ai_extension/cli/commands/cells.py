@@ -6,9 +6,10 @@ import argparse
 import re
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands.command import WHOLE, Command, given
+from tk_ai_extension.cli.commands.command import Command, given
 from tk_ai_extension.cli.parsing import WrongCall, add_notebook
 from tk_ai_extension.cli.session import Session
+from tk_ai_extension.tools.default.reading import MAX_BUDGET
 
 _RANGES = re.compile(r".*,.*|-?\d+(?:-|\.\.|:)(?:-?\d+)?|(?:\.\.|:)-?\d+")
 """Matches a selection of several cells, such as ``0-3,7``, ``12-`` or ``-3..``; ids may contain dashes."""
@@ -88,7 +89,7 @@ async def _overwrite(session: Session, args: argparse.Namespace, **arguments: st
 
 
 async def _edit_notebook(session: Session, where: dict[str, str]) -> int:
-    read = await session.call("read_notebook", view="editable", budget=WHOLE, **where)
+    read = await session.call("read_notebook", view="editable", budget=MAX_BUDGET, **where)
     before: str = session.for_display(read).structured()["text"]
     edited = await session.terminal.edit(before, "notebook.py")
     if edited is None or edited == before:

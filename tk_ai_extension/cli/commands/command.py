@@ -10,9 +10,6 @@ from typing import Any
 from tk_ai_extension.cli.parsing import STDIN, FromStdin
 from tk_ai_extension.cli.session import Session
 
-WHOLE = 2_000_000
-"""Default limit of a notebook's text, in characters."""
-
 Run = Callable[[Session, argparse.Namespace], Awaitable[int]]
 """Runs a command and returns the exit status."""
 

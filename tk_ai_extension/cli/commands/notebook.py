@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands.command import WHOLE, Command, given
+from tk_ai_extension.cli.commands.command import Command, given
 from tk_ai_extension.cli.parsing import STDIN, WrongCall, add_notebook
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.cli.terminal import UnreadableFile, harmless
+from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.tools.default.reading import MAX_BUDGET
 from tk_ai_extension.tools.results import Result
 
 
@@ -23,16 +25,20 @@ def _configure_read(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lines", metavar="RANGES", help="lines of the text, such as 10-20; not for `nb write`"
     )
-    parser.add_argument(
-        "--budget", type=int, help="maximum characters (default: all)", default=WHOLE
-    )
+    parser.add_argument("--budget", type=int, help="maximum characters (default: all)")
 
 
 async def _read(session: Session, args: argparse.Namespace) -> int:
-    result = await session.call("read_notebook", **await given(session, args))
+    arguments = {"budget": MAX_BUDGET, **await given(session, args)}
+    result = await session.call("read_notebook", **arguments)
     fields = session.for_display(result).structured()
     if session.screen.live or session.options.json:
         return session.finish(result)
+    if "artifact" in fields:
+        raise InvalidArguments(
+            f"A cell has more than {arguments['budget']:,} characters as JSON. Nothing was printed.",
+            hint="Give a larger --budget, or none.",
+        )
     # Only the text goes to standard output; warnings and notices are for a person.
     session.terminal.out(fields["text"])
     for warning in fields.get("warnings", ()):

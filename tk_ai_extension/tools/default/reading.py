@@ -28,6 +28,8 @@ from tk_ai_extension.workspace.staleness import CellState, states
 LINE = 100
 """Maximum characters of a first line in a list."""
 READ_BUDGET = 40_000
+MAX_BUDGET = 1_000_000_000
+"""More characters than any notebook has."""
 """Default maximum characters of a notebook in one result."""
 
 
@@ -216,6 +218,8 @@ class NotebookRead(Result):
     cells: list[str]
     """The ids of the cells in the text."""
     next_range: str | None = None
+    artifact: str | None = None
+    """The whole text, if `text` is shortened within a cell and is no JSON."""
     warnings: list[str] = Field(default_factory=list)
 
     def as_text(self) -> str:
@@ -236,7 +240,7 @@ async def read_notebook(
     lines: Annotated[
         str | None, Field(description="of the text, such as `10-20,31`; not for writing back")
     ] = None,
-    budget: Annotated[int, Field(ge=500, le=2_000_000, description="characters")] = READ_BUDGET,
+    budget: Annotated[int, Field(ge=500, le=MAX_BUDGET, description="characters")] = READ_BUDGET,
 ) -> NotebookRead:
     """Read a notebook as text with cell markers (`# %% [code] @id`)."""
     workspace, caller = context.workspace, context.caller
@@ -363,14 +367,18 @@ async def _raw(
     shown = chosen
     if stored is not None:
         # Encode cell by cell, and only those that are shown.
-        shown = _within(chosen, lambda cell: _encoded({"cells": [stored[cell.index]]}), budget)
+        shown = await asyncio.to_thread(
+            _within, chosen, lambda cell: _encoded({"cells": [stored[cell.index]]}), budget
+        )
         notebook = {**notebook, "cells": [stored[cell.index] for cell in shown]}
     content = await asyncio.to_thread(_encoded, notebook)
+    whole: str | None = None
     if len(content) > budget + _BESIDE_CELLS:
         artifact = await context.workspace.artifacts.write(
             context.caller.user, content, mime="application/json"
         )
         content = shorten(content, budget, pointer=f"; read_output {artifact.id}").text
+        whole = artifact.id
     return NotebookRead(
         notebook=document.path,
         revision=snapshot.revision,
@@ -379,6 +387,7 @@ async def _raw(
         total_cells=len(snapshot.cells),
         cells=[cell.key for cell in shown],
         next_range=_next_range(snapshot, chosen, shown),
+        artifact=whole,
         warnings=list(snapshot.warnings),
     )
 
