@@ -51,7 +51,7 @@ def test_help_says_what_there_is_and_how_each_ends(nb: Nb) -> None:
     assert set(NAMES) <= set(listed)
     assert max(map(len, overview.splitlines())) < 110
     assert overview.count("(") == overview.count(")")
-    for status in ("0;", "1 the cell failed", "2 refused", "3 no kernel or server answers"):
+    for status in ("0;", "1 the cell failed", "2 an error", "3 no kernel or server answers"):
         assert status in " ".join(overview.split())
     assert "examples:\n  nb exec 3" in nb("exec", "--help").out
     assert nb().out == overview
