@@ -7,10 +7,11 @@ import { createRoot } from 'react-dom/client';
 import { ApiError } from '../api/client';
 import type { EditedCell } from '../api/codeModels';
 import { expectWhole, TEXTS } from '../testing/texts';
-import { type Propose, PromptView } from './CellPrompt';
+import { NEW, type Propose, PromptView } from './CellPrompt';
 import { writeSource } from './cellSource';
 
 const trans = nullTranslator.load('tk-ai-extension');
+const STATE = { state: NEW, onState: () => undefined };
 
 type SharedCell = ReturnType<YNotebook['addCell']>;
 
@@ -46,7 +47,7 @@ function stage(source: string) {
   const onClose = jest.fn();
   const cell = { model: { sharedModel: shared, type: 'code' }, editor: null } as never;
   const { unmount } = render(
-    <PromptView cell={cell} propose={propose} trans={trans} onClose={onClose} />
+    <PromptView {...STATE} cell={cell} propose={propose} trans={trans} onClose={onClose} />
   );
   const write = (text: string): void => {
     fireEvent.change(box(), { target: { value: text } });
@@ -132,7 +133,14 @@ describe('a prompt in a cell', () => {
     const typed = new Widget({ node });
     const cell = { model: { sharedModel: { source: 'x' } } } as never;
     render(
-      <PromptView cell={cell} propose={jest.fn()} typed={typed} trans={trans} onClose={jest.fn()} />
+      <PromptView
+        {...STATE}
+        cell={cell}
+        propose={jest.fn()}
+        typed={typed}
+        trans={trans}
+        onClose={jest.fn()}
+      />
     );
     expect(box().value).toBe('Sort it');
     expect(document.activeElement).toBe(box());
@@ -161,6 +169,7 @@ describe('a prompt in a cell', () => {
     const root = createRoot(host);
     root.render(
       <PromptView
+        {...STATE}
         cell={cell}
         propose={jest.fn()}
         typed={new Widget({ node })}

@@ -37,32 +37,31 @@ interface IOpening {
   settings: ServerConnection.ISettings;
   /** Inserts it into the cell: an argument, since a module that two chunks import is not inlined. */
   put: typeof putInto;
+  /** Puts a prompt whose cell was deleted into the chat. */
+  toChat: (prompt: string) => unknown;
   trans: TranslationBundle;
 }
 
 /** Open the prompt of a cell, or focus it if it is open. */
 export function openPrompt(opening: IOpening): void {
-  const { panel, cell, mode, typed, path, settings, put, trans } = opening;
-  const close = (): void => {
-    if (mode === 'edit') {
-      panel.content.mode = 'edit';
-      cell.editor?.focus();
-    } else {
-      cell.node.focus({ preventScroll: true });
-    }
-  };
+  const { cell, typed, trans } = opening;
   const shown = open.get(cell);
   if (shown?.isDisposed === false) {
     typed.dispose();
     shown.focus();
-    return;
-  }
-  if (cell.readOnly) {
+  } else if (cell.readOnly) {
     typed.dispose();
-    close();
+    returnTo(opening);
     Notification.warning(trans.__('This cell is read-only.'), { autoClose: 5000 });
-    return;
+  } else {
+    show(opening, cell, NEW);
   }
+}
+
+/** Show a prompt in a cell, or in the widget that replaces it when the cell is moved. */
+function show(opening: IOpening, cell: Cell, state: IPromptState): void {
+  const { panel, typed, path, settings, put, toChat, trans } = opening;
+  const { id } = cell.model;
   const propose: Propose = (about, signal) => {
     const body = { ...codeContext(panel, cell, path), ...about, error: errorText(cell) };
     return requestJson<EditedCell>(settings, 'POST', 'code/edit', body, signal);
@@ -70,13 +69,47 @@ export function openPrompt(opening: IOpening): void {
   const onClose = (): void => {
     made.dispose();
     if (!cell.isDisposed) {
-      close();
+      returnTo({ ...opening, cell });
     }
   };
-  const made: CellPrompt = new CellPrompt({ cell, propose, typed, trans, onClose });
-  cell.disposed.connect(() => made.dispose());
+  const made: CellPrompt = new CellPrompt({ cell, propose, typed, trans, onClose }, state);
   open.set(cell, made);
   put(cell, made, 'below-input');
+  cell.disposed.connect(() => {
+    if (made.isDisposed) {
+      return;
+    }
+    made.dispose();
+    const { text, proposal } = made.state;
+    const prompt = text.trim() || (proposal?.rounds.at(-1)?.prompt ?? '');
+    // The new widget of a moved cell is there once the change of the notebook is applied.
+    queueMicrotask(() => {
+      if (panel.isDisposed) {
+        return;
+      }
+      const next = panel.content.widgets.find(each => each.model.id === id && !each.readOnly);
+      if (next !== undefined) {
+        show(opening, next, made.state);
+      } else if (prompt !== '') {
+        Notification.warning(trans.__('The cell of your prompt was deleted.'), {
+          autoClose: false,
+          actions: [
+            { label: trans.__('Put the prompt into the chat'), callback: () => toChat(prompt) }
+          ]
+        });
+      }
+    });
+  });
+}
+
+/** Return to the cell, in the mode from which the prompt was opened. */
+function returnTo({ panel, cell, mode }: Pick<IOpening, 'panel' | 'cell' | 'mode'>): void {
+  if (mode === 'edit') {
+    panel.content.mode = 'edit';
+    cell.editor?.focus();
+  } else {
+    cell.node.focus({ preventScroll: true });
+  }
 }
 
 /** An earlier prompt and its proposal. */
@@ -91,11 +124,18 @@ export type Propose = (
   signal: AbortSignal
 ) => Promise<EditedCell>;
 
-/** The prompt of one cell. */
+/** The prompt of one cell. It keeps its state while the notebook detaches or replaces the cell. */
 export class CellPrompt extends ReactWidget {
-  constructor(private readonly _props: IProps) {
+  constructor(
+    private readonly _props: IProps,
+    private _state: IPromptState
+  ) {
     super();
     this.addClass('tk-Review');
+  }
+
+  get state(): IPromptState {
+    return this._state;
   }
 
   /** Focus the box. */
@@ -104,8 +144,12 @@ export class CellPrompt extends ReactWidget {
   }
 
   protected override render(): JSX.Element {
-    return <PromptView {...this._props} />;
+    return <PromptView {...this._props} state={this._state} onState={this._onState} />;
   }
+
+  private readonly _onState = (changed: Partial<IPromptState>): void => {
+    this._state = { ...this._state, ...changed };
+  };
 }
 
 interface IProps {
@@ -117,6 +161,21 @@ interface IProps {
   onClose: () => void;
 }
 
+/** What a prompt shows when it is rendered again. */
+export interface IPromptState {
+  text: string;
+  proposal: IProposal | null;
+  problem: string;
+  hasFocus: boolean;
+  /** Start and end. */
+  selection: [number, number];
+}
+
+export const NEW: IPromptState = {
+  ...{ text: '', proposal: null, problem: '' },
+  ...{ hasFocus: true, selection: [0, 0] }
+};
+
 /** A proposal for a source. */
 interface IProposal {
   /** The source of the cell that it is for. */
@@ -127,13 +186,28 @@ interface IProposal {
   rounds: IRound[];
 }
 
+interface IStateProps {
+  state: IPromptState;
+  /** Called with each change of the state. */
+  onState: (changed: Partial<IPromptState>) => void;
+}
+
 /** The view of a prompt. */
-export function PromptView({ cell, propose, typed, trans, onClose }: IProps): JSX.Element {
+export function PromptView({
+  cell,
+  propose,
+  typed,
+  trans,
+  onClose,
+  state,
+  onState
+}: IProps & IStateProps): JSX.Element {
   const shared = cell.model.sharedModel;
-  const [text, setText] = useState('');
-  const [proposal, setProposal] = useState<IProposal | null>(null);
+  const [text, setText] = useState(state.text);
+  const [proposal, setProposal] = useState(state.proposal);
   const [asking, setAsking] = useState<AbortController | null>(null);
-  const [problem, setProblem] = useState('');
+  const [problem, setProblem] = useState(state.problem);
+  const [initial] = useState(state);
   const box = useRef<HTMLTextAreaElement>(null);
   const diff = useRef<HTMLDivElement>(null);
   const hint = useId();
@@ -144,8 +218,19 @@ export function PromptView({ cell, propose, typed, trans, onClose }: IProps): JS
       setText((typed.node as HTMLTextAreaElement).value.replace(/\n+$/, ''));
       typed.dispose();
     }
-    box.current?.focus();
-  }, [typed]);
+    const node = box.current as HTMLTextAreaElement;
+    if (initial.hasFocus) {
+      node.focus();
+    }
+    if (initial.text !== '') {
+      node.setSelectionRange(...initial.selection);
+    }
+    return () => onState({ selection: [node.selectionStart, node.selectionEnd] });
+  }, [typed, initial, onState]);
+  useLayoutEffect(() => {
+    const stopped = trans.__('The request was stopped. Send it again.');
+    onState({ text, proposal, problem: asking === null ? problem : stopped });
+  });
   useLayoutEffect(() => {
     const node = box.current;
     if (node) {
@@ -251,6 +336,11 @@ export function PromptView({ cell, propose, typed, trans, onClose }: IProps): JS
       role="group"
       aria-label={trans.__('Edit this cell with a prompt')}
       onKeyDown={onKeyDown}
+      onFocus={() => onState({ hasFocus: true })}
+      onBlur={({ currentTarget: node }) => {
+        // Removing it may blur it, too, and is no decision of the person.
+        setTimeout(() => node.isConnected && onState({ hasFocus: hasFocus(node) }));
+      }}
     >
       <div ref={diff} className="tk-Review-merge" hidden={isNew} />
       <div className="tk-Review-words" role="status">
@@ -292,6 +382,10 @@ export function PromptView({ cell, propose, typed, trans, onClose }: IProps): JS
       </div>
     </div>
   );
+}
+
+function hasFocus(node: Element): boolean {
+  return node.contains(document.activeElement);
 }
 
 /** Show the diff of a proposal in a node. Returns a function that removes it. */

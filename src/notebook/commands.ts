@@ -167,7 +167,10 @@ export function addCommands(
       try {
         const loaded = await import(/* webpackChunkName: "diff-editor" */ './CellPrompt');
         const path = contents.localPath(panel.context.path);
-        loaded.openPrompt({ panel, cell, mode, typed, path, settings, put: putInto, trans });
+        const toChat = (message: string): unknown =>
+          opener.open({ notebook: panel.context.path, message });
+        const services = { put: putInto, settings, toChat, trans };
+        loaded.openPrompt({ panel, cell, mode, typed, path, ...services });
       } catch (error) {
         typed.dispose();
         throw error;
