@@ -375,7 +375,11 @@ def check_source(workspace: Workspace, source: str) -> None:
 
 
 def line_diff(before: str, after: str) -> str:
-    """Return a unified diff of two sources with one line of context, without file names."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1)
+    r"""Return a unified diff of two sources with one line of context, without file names.
+
+    Only ``\n`` ends a line, so that every change is in the diff, that of a last newline, too.
+    """
+    old, new = (text.split("\n") if text else [] for text in (before, after))
+    lines = difflib.unified_diff(old, new, lineterm="", n=1)
     # The names of the files come first; a line of the source may begin like one.
     return "\n".join([*lines][2:])

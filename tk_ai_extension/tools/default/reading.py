@@ -28,9 +28,9 @@ from tk_ai_extension.workspace.staleness import CellState, states
 LINE = 100
 """Maximum characters of a first line in a list."""
 READ_BUDGET = 40_000
+"""Default maximum characters of a notebook in one result."""
 MAX_BUDGET = 1_000_000_000
 """More characters than any notebook has."""
-"""Default maximum characters of a notebook in one result."""
 
 
 def cell_states(
@@ -140,7 +140,7 @@ async def list_cells(
 
 def _fits_a_line(cell: Cell) -> bool:
     """Return whether a line of a list shows the whole source, so that the cell counts as read."""
-    return "\n" not in cell.source and len(cell.source) <= LINE
+    return cell.source == cell.first_line[:LINE]
 
 
 def _kinds(outputs: OutputsSummary) -> list[str]:
