@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import io
 import json
 from collections.abc import Iterable, Sequence
@@ -69,21 +68,23 @@ async def present(
     # If a value is left out, the model must read it in the text.
     lines = tuple(found.placeholders) if len(data) == len(found.data) else ()
     whole = found.hidden or found.text
+    missing = len(found.images) - len(images)
+    note = f"\n[{missing} of {len(found.images)} images are not shown]" if missing else ""
     if len(found.text) <= limit and found.hidden is None:
-        return Presented(found.text, None, images, data, lines)
+        return Presented(found.text + note, None, images, data, lines)
     try:
         artifact = await context.workspace.artifacts.write(context.caller.user, whole)
     except ToolError as error:
         # The code has run: return its result even though the whole output cannot be kept.
         short = shorten(found.text, limit, pointer=f"; the whole was not saved: {error.message}")
-        return Presented(short.text, None, images, data, total_lines=short.total_lines)
+        return Presented(short.text + note, None, images, data, total_lines=short.total_lines)
     short = shorten(found.text, limit, pointer=f"; read_output {artifact.id}")
     text = short.text
     if found.hidden is not None and not short.truncated:
         text = f"{text}\n[whole traceback: read_output {artifact.id}]"
         lines = (*lines, text.count("\n"))
     lines = () if short.truncated else lines
-    return Presented(text, artifact.id, images, data, lines, whole.count("\n") + 1)
+    return Presented(text + note, artifact.id, images, data, lines, whole.count("\n") + 1)
 
 
 MAX_SIDE = 1_568
@@ -114,6 +115,6 @@ def _scaled(mime: str, data: str) -> Image | None:
             picture.thumbnail((MAX_SIDE, MAX_SIDE))
             buffer = io.BytesIO()
             picture.save(buffer, "PNG" if mime == "image/png" else "JPEG")
-    except (binascii.Error, ValueError, OSError, PIL.Image.DecompressionBombError):
+    except Exception:  # noqa: BLE001 - of invalid data, decoders raise errors of many kinds
         return None
     return Image(base64.b64encode(buffer.getvalue()).decode("ascii"), mime)
