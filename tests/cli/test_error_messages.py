@@ -224,3 +224,22 @@ def test_errors_are_json_for_programs(nb: Nb, path: Path) -> None:
     wrong = json.loads(nb("insert", "one", "x", "--json", status=2).out)
     assert wrong["error"]["code"] == "invalid_arguments"
     assert nb("nonsense", "--json", status=2).json["error"]["code"] == "invalid_arguments"
+
+
+def test_a_working_directory_that_is_gone_is_refused_in_a_sentence(nb: Nb) -> None:
+    gone = nb.root / "gone"
+    gone.mkdir()
+    command = 'rmdir "$PWD"; exec "$@"'
+    for words in (["status"], ["cells"], ["--version"], ["-C", "x", "status"]):
+        gone.mkdir(exist_ok=True)
+        ended = subprocess.run(
+            ["sh", "-c", command, "sh", *NB, *words],
+            cwd=gone,
+            env=nb.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 2
+        assert "Traceback" not in ended.stderr
+        assert len(ended.stderr.splitlines()) == 1

@@ -51,7 +51,10 @@ def main(argv: list[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     try:
-        folder, argv = _folder(argv)
+        try:
+            folder, argv = _folder(argv)
+        except FileNotFoundError:
+            raise Refused("the working directory was deleted; change to another one.") from None
         project = Project.find(folder)
         name = argv[0] if argv else ""
         if name == "--version":
