@@ -250,7 +250,7 @@ async def check(kind: str, store: NotebookFiles, file: Path, script: Script) -> 
     tab.script = Script(())
     cells, story = await run.cells(), f"{state} after {script.made}"
     if state == "intended":
-        # The tab does not tell, or is closed and its file does not: a person has changed the same.
+        # The tab does not answer, or is closed and its file does not show it: a person has changed the same.
         unclear = kind == "move" or tab.typed
         assert tab.refused_outcomes or (tab.state == "closed" and unclear), story
     else:

@@ -54,8 +54,8 @@ class TabEdit:
             exact: Whether the outputs of the cells concerned must be unchanged, too.
 
         Raises:
-            TabGone: `is_in_file` tells whether the notebook has the edit.
-            TabRefused: `stays` tells it.
+            TabGone: see `is_in_file`.
+            TabRefused: see `stays`.
         """
         self._since = replica.version
         message = {"op": self._op, "exact": exact, "since": self._since, **self.patch.message()}
@@ -147,7 +147,7 @@ class TabEdit:
         return made
 
     def unknown(self) -> OutcomeUnknown:
-        """Return the error, which is settled as soon as the tab tells the outcome."""
+        """Return the error, which is settled as soon as the tab reports the outcome."""
         error = OutcomeUnknown(
             f"It is unknown whether {self._kept.path} was changed: the connection to its tab was lost "
             "during the change, or the tab does not answer.",
