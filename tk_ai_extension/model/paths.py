@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
 
 def moved(path: str, old: str, new: str) -> str | None:
     """Return the new path after ``old`` (the path or a parent) was renamed to ``new``; None if unaffected.
@@ -14,3 +19,49 @@ def moved(path: str, old: str, new: str) -> str | None:
     if path == old:
         return new
     return f"{new}/{path.removeprefix(old + '/')}" if path.startswith(f"{old}/") else None
+
+
+def has_link(root: Path, path: str) -> bool:
+    """Return whether one of the existing parts of a path below the root is a link.
+
+    Usually there is none. This check takes a tenth of the time of resolving the whole path.
+    """
+    location = str(root)
+    for part in path.split("/"):
+        location = os.path.join(location, part)  # noqa: PTH118 - ten times faster than Path
+        try:
+            if stat.S_ISLNK(os.lstat(location).st_mode):
+                return True
+        except (OSError, ValueError):
+            return False
+    return False
+
+
+def aliases(root: Path, path: str, names: Iterable[str]) -> list[str]:
+    """Return the other names of a file among ``names``: the two names lead to it through links.
+
+    It costs one call of ``stat`` for each name. A hard link is not such a name: a save replaces the file
+    under one name only, so these are two notebooks.
+
+    Args:
+        root: The folder that the paths are relative to.
+        path: A path of the file.
+        names: Paths that may lead to the same file.
+    """
+    others = [name for name in names if name != path]
+    if not others:
+        return []
+    own = os.path.join(root, path)  # noqa: PTH118
+    try:
+        found = os.stat(own)  # noqa: PTH116
+    except OSError:
+        return []
+    return [name for name in others if _leads_to(os.path.join(root, name), own, found)]  # noqa: PTH118
+
+
+def _leads_to(other: str, own: str, found: os.stat_result) -> bool:
+    try:
+        is_same = os.path.samestat(os.stat(other), found)  # noqa: PTH116
+    except (OSError, ValueError):
+        return False
+    return is_same and os.path.realpath(other) == os.path.realpath(own)

@@ -9,8 +9,14 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tk_ai_extension.model.errors import CollaborationUnsupported, InvalidNotebook, OpenElsewhere
+from tk_ai_extension.model.errors import (
+    CollaborationUnsupported,
+    InvalidNotebook,
+    OpenElsewhere,
+    OpenTwice,
+)
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.paths import aliases
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.files.store import NotebookFiles
 from tk_ai_extension.notebooks.files.watching import FileWatcher
@@ -57,6 +63,7 @@ class NotebookRouter:
         warn: Callable[[str], None] | None = None,
         leases: RoomLeases | None = None,
     ) -> None:
+        self._root = root
         self._contain = contain
         self._settings: Mapping[str, Any] = {} if settings is None else settings
         self._leases = leases
@@ -115,14 +122,44 @@ class NotebookRouter:
             return []
         return self._missing_of_collaboration
 
+    def contain(self, path: str) -> str:
+        """Return a caller's path as a path below the root; the name under which the file is open.
+
+        One file has one live document. If people have it open under another name (a link to it, or to
+        one of its folders), every caller gets that name.
+
+        Raises:
+            PathRefused, NotANotebook.
+        """
+        path = self._contain(path)
+        return next(iter(self._open_names(path)), path)
+
+    def _open_names(self, path: str) -> list[str]:
+        """Return the names under which a notebook's file is open, the one to use first.
+
+        Rooms that only agents opened count if nobody has the file open under another name.
+        """
+        if self._live_rooms() is not None:
+            from tk_ai_extension.notebooks.rooms.names import open_notebooks
+
+            opened = open_notebooks(self._settings)
+            names = [path] if path in opened else []
+            names += aliases(self._root, path, opened)
+            people = [name for name in names if opened[name] > 0]
+            return people or sorted(names, key=lambda name: opened[name] < 0)[:1]
+        tabs = [] if self._channel is None else self._channel.present(path)
+        return sorted(dict.fromkeys(tab.path for tab in tabs), key=lambda name: name != path)
+
     async def open(self, path: str, *, read_only: bool = False) -> SessionDocument:
         """See `NotebookStore.open`."""
         path = self._contain(path)
+        names = self._open_names(path)
+        path = names[0] if names else path
         document = await self._store.open(path)
         document.session.reopen, document.session.active = self.open, self._active
         if self.missing_parts:
             document.check_editable = partial(
-                _check_unknown_rooms, path, self._settings, self.missing_parts
+                _check_unknown_rooms, self._root, path, self._settings, self.missing_parts
             )
             return document
         rooms = self._live_rooms()
@@ -131,6 +168,9 @@ class NotebookRouter:
 
             return TabDocument(document, self._tabs)
         if rooms is None or (read_only and rooms.find(path) is None):
+            return document
+        if len(names) > 1:
+            document.check_editable = partial(_refuse_names, names)
             return document
         if not await self._can_be_live(rooms, document):
             return document
@@ -177,7 +217,8 @@ class NotebookRouter:
     def _on_moved(self, path: str) -> None:
         """Have a notebook's running cells located again: a tab or a room may hold it now."""
         for session in tuple(self._active):
-            if session.path == path:
+            name = session.path
+            if name is not None and (name == path or aliases(self._root, path, [name])):
                 session.moved()
 
     def _on_rename(self, old: str, new: str) -> None:
@@ -221,7 +262,7 @@ class NotebookRouter:
 
     def subscribe(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
         """See `NotebookStore.subscribe`."""
-        path = self._contain(path)
+        path = self.contain(path)
         with ExitStack() as stack:
             stack.callback(self._subscriptions.add(path, changed))
             if self._watcher is not None:
@@ -271,12 +312,23 @@ def _make_store(
     return ContentsNotebooks(contents_manager, changed)
 
 
-def _check_unknown_rooms(path: str, settings: Mapping[str, Any], missing: Sequence[str]) -> None:
+def _refuse_names(names: Sequence[str]) -> None:
+    """Refuse to change a notebook that people have open in several rooms, which save over each other."""
+    raise OpenTwice(
+        f"People have one notebook open under {len(names)} names: {', '.join(names)}.",
+        hint="Close it in JupyterLab under all names but one, then try again.",
+    )
+
+
+def _check_unknown_rooms(
+    root: Path, path: str, settings: Mapping[str, Any], missing: Sequence[str]
+) -> None:
     """Refuse to change a notebook that has a room, or may have one.
 
     A room overwrites changes that are written to its file.
 
     Args:
+        root: The folder that the path is relative to.
         path: The notebook's path.
         settings: The web application's settings.
         missing: The private attributes that jupyter-collaboration lacks.
@@ -286,8 +338,9 @@ def _check_unknown_rooms(path: str, settings: Mapping[str, Any], missing: Sequen
     """
     try:
         rooms: Any = settings["jupyter_server_ydoc"].ywebsocket_server.rooms
-        file_id: Any = settings["file_id_manager"].get_id(path)
-        is_open = file_id is not None and any(str(room).endswith(file_id) for room in rooms)
+        ids: Any = settings["file_id_manager"]
+        paths = [ids.get_path(str(room).rpartition(":")[2]) for room in rooms]
+        is_open = path in paths or bool(aliases(root, path, filter(None, paths)))
     except (AttributeError, KeyError, TypeError):
         is_open = True
     if is_open:

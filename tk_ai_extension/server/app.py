@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_server.extension.application import ExtensionApp
@@ -323,7 +324,8 @@ class TkAIExtensionApp(ExtensionApp):
         self._path_events = PathEvents(
             server.event_logger, self.services.renamed, self.services.deleted
         )
-        self._tabs = self.settings[TABS_KEY] = Tabs()
+        root = getattr(managers.contents, "root_dir", "")
+        self._tabs = self.settings[TABS_KEY] = Tabs(Path(root) if root else None)
         self._channels = self.settings[CHANNELS_KEY] = PageChannels()
         self.settings[SETTINGS_KEY] = self.services
         self._activity = ServerActivity(

@@ -115,7 +115,7 @@ def build_components(
             max_bytes_each=app.artifact_max_bytes,
             keep_seconds=app.artifact_keep,
         ),
-        contain=contain_notebook,
+        contain=store.contain,
         policy=PermissionPolicy(
             cast("Mode", app.mode_cap),
             keep_seconds=app.permission_keep,

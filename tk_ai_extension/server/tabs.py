@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, OpenTwice, TabOffline
-from tk_ai_extension.model.paths import moved
+from tk_ai_extension.model.paths import aliases, has_link, moved
 from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tk_ai_extension.model.json_values import Json
 
 GRACE = 5.0
@@ -61,6 +63,7 @@ class OpenTab:
     Attributes:
         name: The page's name for it.
         page: The page.
+        is_linked: Whether a link is on the way to its path.
         reported_dirty: Whether it had unsaved changes by the page's last report.
         changed_by: Number of the last question that changed it.
         focused: Whether it has the focus.
@@ -72,6 +75,7 @@ class OpenTab:
         self.name = name
         self.page = page
         self.path = ""
+        self.is_linked = False
         self.reported_dirty = False
         self.changed_by = 0
         self.focused = False
@@ -185,9 +189,14 @@ class Page:
 
 
 class Tabs:
-    """The pages of one server; see `notebooks.tabs.TabChannel`."""
+    """The pages of one server; see `notebooks.tabs.TabChannel`.
 
-    def __init__(self) -> None:
+    Args:
+        root: The folder that notebooks' paths are relative to; None if they are not in files.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._root = root
         self._pages: dict[tuple[str, str], Page] = {}
         self._count = itertools.count(1)
         self._change = asyncio.Event()
@@ -318,7 +327,7 @@ class Tabs:
                 raise InvalidArguments("A notebook in a tab must have an id and a path.")
             tab = by_name.get(name) or OpenTab(page, name, str(next(self._count)))
             tabs[tab.id] = tab
-            tab.path = path.strip("/")
+            self._place(tab, path.strip("/"))
             tab.reported_dirty = fields.get("dirty") is True
             if fields.get("focused") is True and not tab.focused:
                 tab.seen = next(self._count)
@@ -393,7 +402,8 @@ class Tabs:
             if there := self.present(path):
                 dirty = [tab for tab in there if tab.dirty]
                 if len(dirty) > 1:
-                    raise OpenTwice(f"{path} has unsaved changes in {len(dirty)} tabs.")
+                    names = ", ".join(dict.fromkeys(tab.path for tab in dirty))
+                    raise OpenTwice(f"{names} has unsaved changes in {len(dirty)} tabs.")
                 return there[0]
             away = self._with(path)
             if not away:
@@ -404,7 +414,7 @@ class Tabs:
                 since + GRACE * 1.1 - time.monotonic()
             ) and self._with(path):
                 raise TabOffline(
-                    f"A tab with unsaved changes of {path} was lost {_age(since)} ago "
+                    f"A tab with unsaved changes of {away[0].path} was lost {_age(since)} ago "
                     "and cannot be reached."
                 )
 
@@ -428,16 +438,28 @@ class Tabs:
         """See `TabChannel.renamed`."""
         for page in self._pages.values():
             for tab in page.tabs.values():
-                tab.path = moved(tab.path, old, new) or tab.path
+                self._place(tab, moved(tab.path, old, new) or tab.path)
 
     def subscribe(self, opened: Callable[[str], None], changed: Callable[[str], None]) -> None:
         """See `TabChannel.subscribe`."""
         self._opened.append(opened)
         self._changed.append(changed)
 
+    def _place(self, tab: OpenTab, path: str) -> None:
+        tab.path = path
+        tab.is_linked = self._root is not None and has_link(self._root, path)
+
     def _with(self, path: str) -> list[OpenTab]:
-        pages = self._pages.values()
-        return [tab for page in pages for tab in page.tabs.values() if tab.path == path]
+        """Return the tabs with a notebook's file, under whichever name."""
+        tabs = [tab for page in self._pages.values() for tab in page.tabs.values()]
+        others = {tab.path: tab for tab in tabs if tab.path != path}
+        names = {path}
+        if self._root is not None and others:
+            # Without a link on the way, a file has one name.
+            linked = has_link(self._root, path)
+            may = [name for name, tab in others.items() if linked or tab.is_linked]
+            names.update(aliases(self._root, path, may))
+        return [tab for tab in tabs if tab.path in names]
 
     def _known(self, tab: Tab) -> OpenTab | None:
         found = (page.tabs.get(tab.id) for page in self._pages.values())

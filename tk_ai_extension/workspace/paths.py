@@ -10,11 +10,11 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from tk_ai_extension.model.errors import NotANotebook, PathRefused
+from tk_ai_extension.model.paths import has_link
 
 MAX_PATH = 4096
 """Maximum bytes of a path (PATH_MAX of Linux)."""
@@ -121,7 +121,7 @@ def _contain(root: Path | None, path: str, allow_hidden: bool, linked: Sequence[
         raise PathRefused(f"{_shown(path)} begins with a drive letter.")
     if not allow_hidden and any(part.startswith(".") for part in parts):
         raise PathRefused(f"{_shown(path)} is hidden.")
-    if root is not None and _has_link(root, parts):
+    if root is not None and has_link(root, "/".join(parts)):
         resolved = _resolved(Path(os.path.realpath(root)), path, parts)
         _check_target(Path(os.path.realpath(root)), path, resolved, allow_hidden, linked)
     return "/".join(parts)
@@ -153,22 +153,6 @@ def _below(real_root: Path, root: Path, path: str, parts: list[str]) -> list[str
         if Path(os.path.realpath(ancestor)) == real_root:
             return list(absolute.relative_to(ancestor).parts)
     raise PathRefused(f"{_shown(path)} is outside the root.")
-
-
-def _has_link(root: Path, parts: list[str]) -> bool:
-    """Return whether one of the existing parts below the root is a link.
-
-    Usually there is none. This check takes a tenth of the time of resolving the whole path.
-    """
-    location = str(root)
-    for part in parts:
-        location = os.path.join(location, part)  # noqa: PTH118 - ten times faster than Path
-        try:
-            if stat.S_ISLNK(os.lstat(location).st_mode):
-                return True
-        except OSError:
-            return False
-    return False
 
 
 def _resolved(real_root: Path, path: str, parts: list[str]) -> Path:

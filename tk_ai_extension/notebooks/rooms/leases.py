@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tk_ai_extension.model import file_locks
-from tk_ai_extension.model.errors import OpenElsewhere
+from tk_ai_extension.model.errors import OpenElsewhere, OpenTwice
 from tk_ai_extension.model.paths import moved
 
 _log = logging.getLogger(__name__)
@@ -36,11 +36,15 @@ class RoomLeases:
         self._name = name
         self._locks: dict[str, Path] = {}
         self._held: dict[Path, int] = {}
+        self._is_open: Callable[[str], bool] = lambda path: path in self._locks
 
     def take_or_warn(self, path: str) -> None:
         """Take the lease of a notebook that is already open; log a warning if that fails."""
         try:
             self.take(path)
+        except OpenTwice as error:
+            self._locks[path] = self._lock_of(path)
+            _log.warning("%s Both rooms save the file, so work may be lost.", error.message)
         except OpenElsewhere as error:
             _log.warning("%s Both servers save the file, so work may be lost.", error.message)
 
@@ -49,11 +53,18 @@ class RoomLeases:
 
         Raises:
             OpenElsewhere: another server has the lease.
+            OpenTwice: the file has a room under another name, a link.
         """
         if path in self._locks:
             return
         lock = self._lock_of(path)
-        if lock in self._held:  # by a link
+        if lock in self._held:
+            for name in [name for name, held in self._locks.items() if held == lock]:
+                if self._is_open(name):
+                    raise OpenTwice(
+                        f"{path} is open in a collaboration room as {name}, which is the same file.",
+                        hint=f"Use it as {name}, or try again when it is closed there.",
+                    )
             self._locks[path] = lock
             return
         try:
@@ -103,6 +114,10 @@ class RoomLeases:
     def release_with_rooms(self, server: Any) -> None:
         """Release a notebook's lease when jupyter-collaboration's server deletes its room."""
         delete = server.delete_room
+        self._is_open = lambda path: any(
+            getattr(getattr(room, "_document", None), "path", None) == path
+            for room in server.rooms.values()
+        )
 
         async def delete_room(*, name: str | None = None, room: Any = None) -> None:
             deleted = server.rooms.get(name) if room is None else room
