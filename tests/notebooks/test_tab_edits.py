@@ -278,15 +278,19 @@ def with_deviations(limit: int) -> Iterator[Script]:
 
 @pytest.mark.proves("fault:tab-lost", "edit:effects-of-the-commit")
 @pytest.mark.parametrize("kind", OPERATIONS)
+@pytest.mark.parametrize(
+    ("deviations", "seeds"), [(1, 100), pytest.param(2, 500, marks=pytest.mark.soak)]
+)
 async def test_an_edit_is_recorded_as_done_if_and_only_if_the_notebook_has_it(
-    kind: str, tmp_path: Path
+    kind: str, deviations: int, seeds: int, tmp_path: Path
 ) -> None:
     store = NotebookFiles(tmp_path, None, ignore, ignore)
-    number = 0
-    for number, script in enumerate(with_deviations(2)):  # noqa: B007
+    tried = 0
+    for script in with_deviations(deviations):
         await check(kind, store, tmp_path / "n.ipynb", script)
-    assert number > 500
+        tried += 1
+    assert tried > 20**deviations
     rng = random.Random(kind)
-    for _ in range(200):
+    for _ in range(seeds):
         await check(kind, store, tmp_path / "n.ipynb", Script((), rng))
     await store.close()
