@@ -98,7 +98,7 @@ class RandomRuns:
 @pytest.mark.proves("exec:saved", "fault:disk-full")
 @settings(deadline=None)
 @given(st.data())
-def test_each_cell_that_ended_is_saved_or_its_own_run_is_told_that_it_will_not_be(
+def test_each_cell_that_ended_is_saved_or_its_own_run_has_the_error(
     data: st.DataObject,
 ) -> None:
     runs = RandomRuns(data)

@@ -149,7 +149,7 @@ async def test_a_save_that_fails_is_tried_again_later_and_later_also_after_the_e
 
 
 @pytest.mark.proves("fault:read-only")
-async def test_the_outputs_of_a_run_that_was_told_of_a_lasting_error_are_given_up() -> None:
+async def test_the_outputs_of_a_run_with_a_lasting_error_are_given_up() -> None:
     disk = Disk(ReadOnly("n.ipynb cannot be written."))
     async with writing(disk.saver) as writer:
         await writer.start()

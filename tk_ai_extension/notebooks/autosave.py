@@ -33,7 +33,7 @@ LASTING = (NotebookNotFound, ReadOnly, InvalidNotebook)
 MAX_RETRY = 600.0
 """Seconds of failed saves after which the outputs of ended cells are given up, once no cell runs.
 
-Whoever ran them has been told by then, at the end of the cell or of the run of several cells.
+Their callers have got the error by then, at the end of the cell or of the run of several cells.
 """
 
 Save = Callable[[Sequence[RunningOutputs]], Coroutine[Any, Any, None]]
@@ -108,9 +108,9 @@ class Schedule:
 class OutputSaver:
     """Autosaves the outputs of running cells of one stored notebook, coalesced, and at their ends.
 
-    It lives from the first running cell until everything is saved. A save that fails, whoever asked for
+    It lives from the first running cell until everything is saved. A save that fails, whatever asked for
     it, is made again later with the outputs of all cells: those of a cell that has ended are kept until
-    they are saved, or until its own run was told that they will not be.
+    they are saved, or until their own caller gets an error that lasts.
 
     Args:
         path: The notebook's path, for messages.
@@ -165,7 +165,7 @@ class OutputSaver:
         """Save all outputs now; if that fails, save them again later.
 
         Args:
-            run: The run that is told by the error: it is given up if the error is a lasting one.
+            run: The run whose caller gets the error: it is given up if the error is a lasting one.
 
         Raises:
             ReadOnly, DiskFull, SaveFailed, NotebookNotFound.
@@ -178,7 +178,7 @@ class OutputSaver:
         except ToolError as error:
             _log.warning("Outputs of cells of %s: %s", self._path, error.message)
 
-    async def _save_all(self, told: RunningOutputs | None = None) -> None:
+    async def _save_all(self, asking: RunningOutputs | None = None) -> None:
         async with self._lock:
             self._schedule.cancel()
             runs = tuple(self.runs)
@@ -197,7 +197,7 @@ class OutputSaver:
                 if not self._users and time.monotonic() - self._failing_since >= MAX_RETRY:
                     gone = ended
                 elif isinstance(error, LASTING):
-                    gone = [run for run in ended if run is told]
+                    gone = [run for run in ended if run is asking]
                 self._schedule.delay = min(self.delay * 2, MAX_DELAY)
                 self.save_soon()
                 raise
