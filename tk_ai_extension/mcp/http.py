@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from tk_ai_extension.mcp.admission import Admission, user_of
 from tk_ai_extension.mcp.callers import http_caller, http_gone
 from tk_ai_extension.mcp.calls import RunningCalls
+from tk_ai_extension.mcp.notebook_list import NotebookList
 from tk_ai_extension.mcp.sdk import Context
 from tk_ai_extension.mcp.server import BuiltServer, build_server
 from tk_ai_extension.mcp.single_response import SingleResponse
@@ -55,6 +56,7 @@ class McpHttp:
         self._registry = registry
         self.running = RunningCalls()
         """The calls of all clients."""
+        self.notebooks = NotebookList(workspace.files)
         self._built = build_server(
             workspace,
             registry_of=registry_of,
@@ -62,6 +64,7 @@ class McpHttp:
             caller_of=partial(http_caller, workspace.turns),
             gone_of=http_gone,
             running=self.running,
+            notebooks=self.notebooks,
         )
         self._manager = StreamableHTTPSessionManager(
             self._built.server,
@@ -92,6 +95,7 @@ class McpHttp:
         for built in (self._built, *self.others):
             await built.close()
         await self.running.close()
+        await self.notebooks.close()
         self._stop.set()
         if self._task is not None:
             await self._task

@@ -11,6 +11,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from tk_ai_extension.mcp.callers import CallerOf
+from tk_ai_extension.mcp.notebook_list import MAX_NOTEBOOKS, NotebookList
 from tk_ai_extension.mcp.sdk import Context, is_modern
 from tk_ai_extension.mcp.uris import (
     ARTIFACT_TEMPLATE,
@@ -28,13 +29,10 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import json_size, stream_text
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
-from tk_ai_extension.workspace.files import walk
 from tk_ai_extension.workspace.workspace import Workspace
 
 PAGE = 200
 """Resources per page of the list."""
-MAX_NOTEBOOKS = 2_000
-"""Maximum number of listed notebooks; unlisted ones can be read as well."""
 MAX_SIZE = 3_000_000
 """Maximum size of a resource's contents, in bytes or characters: a message is encoded at once."""
 RESOURCE_NOT_FOUND = -32002
@@ -48,14 +46,20 @@ class Resources:
 
     Args:
         workspace: Where the notebooks are.
+        notebooks: The list of them.
         registry: Returns the registry with ``list_notebooks``, ``read_notebook`` and ``read_cell``.
         caller_of: Returns the caller.
     """
 
     def __init__(
-        self, workspace: Workspace, registry: Callable[[], Registry], caller_of: CallerOf
+        self,
+        workspace: Workspace,
+        notebooks: NotebookList,
+        registry: Callable[[], Registry],
+        caller_of: CallerOf,
     ) -> None:
         self._workspace = workspace
+        self._notebooks = notebooks
         self._registry = registry
         self._caller_of = caller_of
 
@@ -136,15 +140,11 @@ class Resources:
         """Return the paths of the notebooks below the root, the caller's managed ones first."""
         try:
             caller = self._caller_of(context)
-            held = [managed.path for managed in self._workspace.notebooks.list(caller)]
-            async for entry in walk(self._workspace.files, "", recursive=True):
-                if entry.kind == "notebook":
-                    held.append(entry.path)
-                if len(held) >= MAX_NOTEBOOKS:
-                    break
+            managed = [managed.path for managed in self._workspace.notebooks.list(caller)]
+            paths = dict.fromkeys((*managed, *await self._notebooks.get()))
         except ToolError as error:
             raise protocol_error(context, error) from None
-        return list(dict.fromkeys(held))
+        return list(paths)[:MAX_NOTEBOOKS]
 
     async def cells(self, context: Context, notebook: str | None) -> Sequence[str]:
         """Return the short ids of a notebook's cells, in order."""

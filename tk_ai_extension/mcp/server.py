@@ -18,6 +18,7 @@ from tk_ai_extension.mcp.callers import CallerOf, GoneOf, Sessions, in_mode, tur
 from tk_ai_extension.mcp.calls import Calls, Outcome, RunningCalls
 from tk_ai_extension.mcp.completion import Completion
 from tk_ai_extension.mcp.descriptions import INSTRUCTIONS, describe, error_content, result_content
+from tk_ai_extension.mcp.notebook_list import NotebookList
 from tk_ai_extension.mcp.notifications import ClientLog, ProgressReporter
 from tk_ai_extension.mcp.prompts import Prompts
 from tk_ai_extension.mcp.resources import Resources, one_page
@@ -128,6 +129,7 @@ def build_server(
     caller_of: CallerOf,
     gone_of: GoneOf,
     running: RunningCalls,
+    notebooks: NotebookList,
 ) -> BuiltServer:
     """Build an MCP server over a workspace.
 
@@ -138,9 +140,10 @@ def build_server(
         caller_of: Returns the caller of a request.
         gone_of: Returns the event that is set when the client of a request disconnects.
         running: Where its calls run, and are ended.
+        notebooks: The list of notebooks, which all servers of a workspace share.
     """
     calls, log = Calls(running), ClientLog()
-    resources = Resources(workspace, default_registry, caller_of)
+    resources = Resources(workspace, notebooks, default_registry, caller_of)
     subscriptions = Subscriptions(workspace)
     tools = Tools(
         workspace,

@@ -69,6 +69,7 @@ async def serve_stdio(
         caller_of=caller_of,
         gone_of=lambda _context: gone,
         running=mcp.running,
+        notebooks=mcp.notebooks,
     )
     mcp.others.add(built)
     try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,12 @@ class ContentsFiles:
         """List a folder, sorted by name."""
         folder = self._contain_folder(path)
         model = await self._get(folder, content=True, type="directory")
+        # Checking each path for links takes long in a large folder.
+        return await asyncio.to_thread(self._shown, model["content"])
+
+    def _shown(self, items: Iterable[Json]) -> list[FileEntry]:
         # The contents manager lists hidden files if it is configured so.
-        shown = [_entry(item) for item in model["content"] if self._is_shown(item)]
+        shown = [_entry(item) for item in items if self._is_shown(item)]
         return sorted(shown, key=lambda entry: entry.path)
 
     def _is_shown(self, item: Json) -> bool:
