@@ -255,11 +255,11 @@ class CellOutputWriter:
                     if last:
                         raise
                     return
-                except (ToolError, asyncio.CancelledError) as error:
+                except (Exception, asyncio.CancelledError) as error:
                     # The outcome is unknown: push all outputs again, to this sink or another one.
                     if not self.is_done:
                         await self._release()
-                        self.is_done = last and isinstance(error, ToolError)
+                        self.is_done = last and isinstance(error, Exception)
                     raise
             if last:
                 raise TabOffline(f"The tab with {self.path} keeps disconnecting.")
@@ -282,7 +282,7 @@ class CellOutputWriter:
         self.is_done = isinstance(sink, StoredOutputSink)
         try:
             await sink.end(self.run, save=self._save)
-        except ToolError:
+        except Exception:
             self.is_done = True
             raise
         self.is_done = True

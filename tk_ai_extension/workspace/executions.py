@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import Literal
@@ -31,7 +31,7 @@ from tk_ai_extension.model.executions import (
     Started,
     StatusEvent,
 )
-from tk_ai_extension.model.outputs import OutputBuffer, OutputChange, summarise
+from tk_ai_extension.model.outputs import OutputBuffer, summarise
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks.base import OutputWriter
 from tk_ai_extension.workspace.activity import ActivityFeed
@@ -391,11 +391,8 @@ class Executions:
             await updates.finish()
             if writer is not None:
                 count = step.execution.execution_count if step.execution else None
-                try:
-                    # A run of several cells saves once at its end: saving can take longer than a cell.
-                    await writer.finish(count, save=len(run.steps) == 1)
-                except ToolError as error:
-                    step.warning = step.warning or error.message
+                # A run of several cells saves once at its end: saving can take longer than a cell.
+                await _written(step, writer.finish(count, save=len(run.steps) == 1))
 
     async def _handle(
         self, run: Run, step: Step, event: ExecutionEvent, writer: OutputWriter | None
@@ -410,7 +407,7 @@ class Executions:
                 applied = [step.outputs.apply(change) for change in changes]
                 places = [place for place in applied if place is not None]
                 if writer is not None:
-                    await self._write(step, writer, changes)
+                    await _written(step, writer.write(changes))
                 # Callers that have read beyond the first change receive the output again.
                 rewritten = {"rewritten": min(places)} if places else {}
                 if places:
@@ -425,15 +422,6 @@ class Executions:
                 interrupted = run.cancelled and event.status == "error"
                 step.execution = replace(event, status="interrupted") if interrupted else event
                 step.outputs = OutputBuffer(event.outputs)
-
-    @staticmethod
-    async def _write(step: Step, writer: OutputWriter, changes: Sequence[OutputChange]) -> None:
-        """Write outputs to the cell. If that fails, add a warning; the code continues to run."""
-        try:
-            await writer.write(changes)
-        except ToolError as error:
-            logger.warning("Outputs could not be written to the notebook: %s", error.message)
-            step.warning = error.message
 
     def _remember(self, run: Run, cell: Cell, step: Step) -> None:
         if (
@@ -469,6 +457,18 @@ class Executions:
             self._background.spawn(
                 self._journal.done(entry, summary=summary), f"The journal entry of run {run.id}"
             )
+
+
+async def _written(step: Step, write: Awaitable[None]) -> None:
+    """Await a write to the cell. If it fails, add a warning: the outcome is that of the code."""
+    try:
+        await write
+    except ToolError as error:
+        logger.warning("Outputs could not be written to the notebook: %s", error.message)
+        step.warning = step.warning or error.message
+    except Exception as error:
+        logger.exception("Outputs could not be written to the notebook")
+        step.warning = step.warning or f"Its outputs could not be written to the notebook: {error}"
 
 
 def _cells_of(run: Run) -> str:
