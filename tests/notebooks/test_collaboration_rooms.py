@@ -24,7 +24,7 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import Conflict, DiskFull
 from tk_ai_extension.model.operations import Delete, Insert, Move, Replace, SetOutputs
 from tk_ai_extension.model.outputs import Append, StreamEdit
-from tk_ai_extension.notebooks.rooms.document import shared_output
+from tk_ai_extension.notebooks.rooms.room_outputs import shared_output
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,
     DocumentBench,

@@ -26,6 +26,7 @@ from tk_ai_extension.notebooks.rooms.leases import RoomLeases
 from tk_ai_extension.notebooks.rooms.live import (
     LiveNotebook,
     Pin,
+    RoomRun,
     collect_at_one_moment,
     readable,
     representable,
@@ -177,7 +178,7 @@ class LiveRoom:
         path: The notebook's path at the last access.
         notebook: The notebook in the room.
         old_format: Whether the file has an old format, which the room has converted; None if unknown.
-        writing: The shared ids of the cells whose outputs are being written.
+        writing: The runs whose outputs are being written.
         reloads: How often another program's file replaced the room's content, and with it changes that
             were not saved.
     """
@@ -202,7 +203,7 @@ class LiveRoom:
         self._collect_as_before = collect_at_one_moment(
             room._document, lambda: self.notebook.changes
         )
-        self.writing: list[str] = []
+        self.writing: list[RoomRun] = []
         self.reloads = 0
         self._reloading = 0
         # A reload replaces the content after loading it: a save in between would be reverted.
@@ -471,6 +472,9 @@ class LiveRoom:
             async with self._save_or_reload:
                 await self._load_again()
                 self.reloads += 1
+                # Before the next save, which otherwise saves the outputs of the other program's file.
+                for run in tuple(self.writing):
+                    run.restore()
         finally:
             self._reloading -= 1
 

@@ -7,26 +7,18 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar, cast
 
-from pycrdt import Array, Map, Text, UndoManager
+from pycrdt import UndoManager
 
-from tk_ai_extension.model.cells import Cell, CellContent
-from tk_ai_extension.model.encoding import encodable, encodable_text
+from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Operation
-from tk_ai_extension.model.outputs import (
-    Append,
-    ClearOutputs,
-    OutputChange,
-    ReplaceOutput,
-    StreamEdit,
-    stream_text,
-)
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
 from tk_ai_extension.notebooks.rooms.live import whole
-from tk_ai_extension.notebooks.running_outputs import RunningOutputs
+from tk_ai_extension.notebooks.rooms.room_outputs import RoomOutputSink, distrust, shared_output
 from tk_ai_extension.notebooks.session import (
     Find,
     LoadedNotebook,
@@ -42,14 +34,6 @@ ORIGIN = "tk_ai_extension"
 """The origin of this extension's transactions, for observers of the document."""
 
 T = TypeVar("T")
-
-
-FLUSH_SHARE = 10
-"""A slow transaction delays the next one by this multiple of its duration.
-
-Appending to a shared text takes time in proportion to its length. The delay bounds the share of time
-that it takes, however much a cell prints.
-"""
 
 
 class RoomDocument(SessionDocument):
@@ -140,173 +124,14 @@ class RoomDocument(SessionDocument):
         origin = f"{ORIGIN} {uuid.uuid4().hex}"
         undo = UndoManager(scopes=[document.ycells], capture_timeout_millis=0)
         undo.include_origin(origin)
-        running = set(room.writing)
+        running = {sink.shared_id for sink in room.writing}
         with document.ydoc.transaction(origin=origin):
             for step in edit.steps:
                 _apply_step(document, step, running)
         return undo
 
 
-class RoomOutputSink(OutputSink):
-    """The outputs of one running cell in its shared document; see `OutputSink`.
-
-    The cell is identified by its shared id, so that it may be moved, and an output by its index. If
-    someone cleared the outputs meanwhile, later output is appended.
-
-    Args:
-        room: The room.
-        cell: The cell as it is in the room; None if it is gone.
-        origin: The origin of the transactions.
-        pinned: Keeps the room open until it is closed.
-    """
-
-    share = FLUSH_SHARE
-
-    def __init__(
-        self, room: LiveRoom, cell: Cell | None, origin: str, pinned: AsyncExitStack
-    ) -> None:
-        self.room = room
-        self._shared_id = None if cell is None else room.notebook.shared_id(cell.index)
-        self._origin = origin
-        self._pinned = pinned
-        # The executor's output n is output places[n] of the document; None if it is not there.
-        self._places: list[int | None] = []
-        self._expected = 0
-        if self._shared_id is not None:
-            room.writing.append(self._shared_id)
-
-    async def begin(self, run: RunningOutputs) -> None:
-        """See `OutputSink.begin`."""
-        if (cell := self._cell()) is None:
-            return
-        with self._transaction():
-            outputs = self._outputs(cell)
-            outputs.clear()
-            cell["execution_count"] = None
-            cell["execution_state"] = "running"
-            distrust(cell)
-            # Outputs from before the notebook was in this room.
-            for index, output in run.numbered():
-                self._places += [None] * (index - len(self._places))
-                self._places.append(self._append(outputs, output))
-            self._places += [None] * (run.mark()[1] - len(self._places))
-            self._expected = len(outputs)
-        self.room.save_soon()
-
-    async def push_outputs(self, run: RunningOutputs) -> None:
-        """See `OutputSink.push_outputs`: all in one transaction."""
-        taken = run.commit_pending()
-        if not taken or (cell := self._cell()) is None:
-            return
-        with self._transaction():
-            outputs = self._outputs(cell)
-            if len(outputs) != self._expected:
-                self._places = [None] * len(self._places)
-            for change, gone in taken:
-                self._change(run, outputs, change, gone)
-            self._expected = len(outputs)
-        self.room.save_soon()
-
-    async def end(self, run: RunningOutputs, *, save: bool) -> None:  # noqa: ARG002
-        """See `OutputSink.end`; the save begins within a second and is not awaited."""
-        if (cell := self._cell()) is not None:
-            with self._transaction():
-                cell["execution_count"] = run.execution_count
-                cell["execution_state"] = "idle"
-        self.room.save_soon()
-
-    async def release(self, run: RunningOutputs, *, done: bool) -> None:  # noqa: ARG002
-        """See `OutputSink.release`."""
-        if self._shared_id is not None:
-            self.room.writing.remove(self._shared_id)
-        await self._pinned.aclose()
-
-    def _change(self, run: RunningOutputs, outputs: Any, change: OutputChange, gone: str) -> None:
-        match change:
-            case Append(output):
-                self._places.append(self._append(outputs, output))
-            case StreamEdit(index, _, new):
-                self._edit_stream(run, outputs, index, new, gone)
-            case ReplaceOutput(index, output):
-                if (place := self._places[index]) is not None:
-                    # JupyterLab shows an inserted output as the last one: insert the later ones again.
-                    places = range(place + 1, len(outputs))
-                    later = [whole(outputs[each].to_py()) for each in places]
-                    del outputs[place:]
-                    outputs.extend([shared_output(each) for each in (output, *later)])
-            case ClearOutputs():
-                outputs.clear()
-                self._places.clear()
-
-    def _append(self, outputs: Any, output: Json) -> int:
-        """Append an output; return its index.
-
-        JupyterLab joins neighbours that are streams of one name, in the document too: the text would
-        be in it twice.
-        """
-        last: Any = outputs[len(outputs) - 1] if len(outputs) else {}
-        if output["output_type"] == "stream" and all(
-            last.get(key) == output.get(key) for key in ("output_type", "name")
-        ):
-            text = last["text"]
-            text.insert(len(text), encodable_text(stream_text(output)))
-        else:
-            outputs.append(shared_output(output))
-        return len(outputs) - 1
-
-    def _edit_stream(
-        self, run: RunningOutputs, outputs: Any, index: int, new: str, gone: str
-    ) -> None:
-        place = self._places[index]
-        if place is None:
-            # Someone cleared the cell: later output is a new stream.
-            stream = {"output_type": "stream", "name": run.stream_name(index), "text": new}
-            self._places[index] = self._append(outputs, stream)
-            return
-        text = outputs[place]["text"]
-        if gone:
-            end = len(text)
-            del text[end - min(len(gone.encode("utf-8")), end) : end]
-        text.insert(len(text), new)
-
-    # --- the document
-
-    def _cell(self) -> Any:
-        if self._shared_id is None:
-            return None
-        room = self.room
-        index = room.notebook.find(self._shared_id, room.path)
-        cell = room.notebook.shared(index) if index is not None else None
-        return cell if cell is not None and cell.get("cell_type") == "code" else None
-
-    def _outputs(self, cell: Any) -> Any:
-        if not isinstance(cell.get("outputs"), Array):
-            cell["outputs"] = Array()
-        return cell["outputs"]
-
-    def _transaction(self) -> Any:
-        return self.room.notebook.document.ydoc.transaction(origin=self._origin)
-
-
-def distrust(cell: Any) -> None:
-    """Mark a cell as not trusted: an agent's outputs must not inherit a person's trust.
-
-    Open pages read this as well (`src/images/trust.ts`).
-    """
-    metadata: Any = cell.get("metadata")
-    if isinstance(metadata, Map) and metadata.get("trusted"):
-        metadata["trusted"] = False
-
-
-def shared_output(output: Json) -> Map[Any]:
-    """Return an output as JupyterLab shares it: a stream's text is a shared text that can grow."""
-    shared = cast("Json", encodable(output))
-    if shared.get("output_type") == "stream":
-        shared = {**shared, "text": Text(stream_text(shared))}
-    return Map(shared)
-
-
-def _apply_step(document: Any, step: EditStep, running: Collection[str]) -> None:
+def _apply_step(document: Any, step: EditStep, running: Collection[str | None]) -> None:
     cells = document.ycells
     match step.kind:
         case "insert":
@@ -335,7 +160,11 @@ def _shared_cell(document: Any, content: CellContent, shared_id: str | None = No
 
 
 def _set(
-    document: Any, index: int, before: CellContent, after: CellContent, running: Collection[str]
+    document: Any,
+    index: int,
+    before: CellContent,
+    after: CellContent,
+    running: Collection[str | None],
 ) -> None:
     cells = document.ycells
     cell = cells[index]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from pycrdt import Map
 
@@ -307,6 +307,20 @@ def representable(path: str) -> Generator[None]:
             hint="Repair the number in the file, or close the notebook everywhere and edit its file.",
             path=path,
         ) from error
+
+
+class RoomRun(Protocol):
+    """A running cell whose outputs are written to a room.
+
+    Attributes:
+        shared_id: The cell's id in the room's document; None if the cell is gone.
+    """
+
+    shared_id: str | None
+
+    def restore(self) -> None:
+        """Write the run's outputs again after the room's content was replaced."""
+        ...
 
 
 @dataclass(eq=False)
