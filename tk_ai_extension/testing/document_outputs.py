@@ -182,7 +182,7 @@ class OutputsConformance:
                 await writer.write([Append(stream("x")), Append(display(text_plain="first"))])
                 await writer.finish(3, save=False)
         displays = DisplayRegistry()
-        displays.ran("k", document.path, "aaaa1111", {"d": (1,)}, 2)
+        displays.ran("k", document.path, (await document.read()).cells[0], {"d": (1,)}, 2)
         await displays.update("k", {"d": display(text_plain="second")}, opened)
         assert await document.outputs("aaaa1111") == (stream("x"), display(text_plain="second"))
         assert await document.outputs("bbbb2222") == (stream("x"), display(text_plain="first"))

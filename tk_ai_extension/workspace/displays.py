@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import SetOutputs
@@ -33,8 +34,19 @@ _DISPLAYS = ("display_data", "execute_result")
 
 
 class _Cell(NamedTuple):
+    """A cell with displays: by its unique id, or without one by its source, as others may move it."""
+
     path: str
-    key: str
+    id: str | None
+    hash: str
+
+    def find(self, snapshot: Snapshot) -> Cell | None:
+        """Return the cell in its notebook; None if it is gone, was changed, or may be another one."""
+        if self.id is not None:
+            found = snapshot.by_key.get(self.id)
+            return found if found is not None and found.id == self.id else None
+        alike = [each for each in snapshot.cells if each.is_numbered and each.hash == self.hash]
+        return alike[0] if len(alike) == 1 else None
 
 
 class _Displays(NamedTuple):
@@ -54,7 +66,7 @@ class DisplayRegistry:
         self,
         kernel_id: str,
         path: str,
-        cell: str,
+        cell: Cell,
         places: Mapping[str, Sequence[int]],
         count: int,
     ) -> None:
@@ -63,14 +75,15 @@ class DisplayRegistry:
         Args:
             kernel_id: The kernel that ran it.
             path: The path of its notebook.
-            cell: Its key.
+            cell: The cell, as it was when it ran.
             places: The indices of the outputs with each display id.
             count: The number of its outputs.
         """
         known = self._kernels.setdefault(kernel_id, OrderedDict())
-        known.pop(_Cell(path, cell), None)
+        ran = _Cell(path, None, cell.hash) if cell.is_numbered else _Cell(path, cell.id, "")
+        known.pop(ran, None)
         if places:
-            known[_Cell(path, cell)] = _Displays(places, count)
+            known[ran] = _Displays(places, count)
         while len(known) > MAX_CELLS:
             known.popitem(last=False)
 
@@ -116,24 +129,23 @@ class DisplayRegistry:
                 for at in displays.places.get(display_id, ())
             }
             if new:
-                await _replace(await open_document(cell.path), cell.key, new, displays.total)
+                await _replace(await open_document(cell.path), cell, new, displays.total)
 
 
 async def _replace(
-    document: NotebookDocument, key: str, new: Mapping[int, Json], count: int
+    document: NotebookDocument, ran: _Cell, new: Mapping[int, Json], count: int
 ) -> None:
     # Flush first: outputs that are not saved yet would overwrite the change.
     await document.flush()
-    snapshot = await document.read()
-    cell = snapshot.by_key.get(key)
+    cell = ran.find(await document.read())
     if cell is None or cell.type != "code" or cell.outputs.count != count:
         return
-    outputs = list(await document.outputs(key))
+    outputs = list(await document.outputs(cell.key))
     if len(outputs) != count or any(outputs[at]["output_type"] not in _DISPLAYS for at in new):
         return
     for at, output in new.items():
         outputs[at] = {**outputs[at], "data": output["data"], "metadata": output["metadata"]}
-    replacement = SetOutputs(key, tuple(outputs), cell.execution_count, expect=cell.hash)
+    replacement = SetOutputs(cell.key, tuple(outputs), cell.execution_count, expect=cell.hash)
     await document.apply([replacement])
 
 

@@ -354,7 +354,7 @@ class Executions:
         execution = step.execution
         if execution is not None:
             places, count = execution.displays, len(execution.outputs)
-            self._displays.ran(run.kernel_id, document.path, cell.key, places, count)
+            self._displays.ran(run.kernel_id, document.path, cell, places, count)
 
     async def _execute(
         self, run: Run, step: Step, timeout: float | None, writer: OutputWriter | None
