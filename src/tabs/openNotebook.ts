@@ -9,7 +9,7 @@ import { delay } from '../api/retry';
 import { isOfOneFormat } from './cells';
 import { VersionCounter } from './versionCounter';
 import { diffSteps } from './notebookDiff';
-import { setOutputs } from './outputs';
+import { setOutputs, type WrittenOutputs } from './outputs';
 import type { IApply, IOutputs, TabRequest, Step } from './protocol';
 import { Refusal } from './protocol';
 import { SaveQueue } from './saveQueue';
@@ -233,6 +233,7 @@ export class OpenNotebook {
     const { cells, sharedModel } = this.context.model;
     const shared = sharedModel.cells.find(each => each.getId() === request.cell);
     if (shared?.cell_type !== 'code') {
+      this._written.delete(request.cell);
       return { gone: true };
     }
     if (request.start) {
@@ -242,10 +243,11 @@ export class OpenNotebook {
         }
       }
     }
-    return setOutputs(shared as YCodeCell, request);
+    return setOutputs(shared as YCodeCell, request, this._written);
   }
 
   private readonly _saving: SaveQueue;
+  private readonly _written: WrittenOutputs = new Map();
   private _caughtUp: Promise<void> = Promise.resolve();
   /** The number of times that it had to catch up: a new one ends the retries of the one before. */
   private _round = 0;

@@ -38,6 +38,7 @@ class TabNotebook:
         self.operations: dict[str, None] = {}
         self.saving = asyncio.Lock()
         self.focused = True
+        self._written: dict[str, list[Json]] = {}
         self.load(content, hash)
 
     def load(self, content: Json, hash: str) -> None:  # noqa: A002
@@ -178,14 +179,16 @@ class TabNotebook:
         self.edit(cell, **fields)
 
     def set_outputs(self, question: Json) -> Json:
-        """Change the outputs of a running cell if their number is as the server expects."""
+        """Change the outputs of a running cell if they are those that the last request has left."""
         index = self.find(question["cell"])
         cell = self.cells[index] if index is not None else None
         if cell is None or cell["cell_type"] != "code":
             return {"gone": True}
         outputs = list(cell["outputs"])
         expected = question["expected"]
-        if expected is not None and expected != len(outputs):
+        left = self._written.get(question["cell"], outputs)
+        if expected is not None and (expected != len(outputs) or left != outputs):
+            self._written[question["cell"]] = list(outputs)
             return {"applied": False, "count": len(outputs)}
         fields: Json = {}
         if question.get("start"):
@@ -199,6 +202,7 @@ class TabNotebook:
             fields = {"execution_count": question["execution_count"], "execution_state": "idle"}
         if fields or outputs != cell["outputs"]:
             self.edit(cell, outputs=outputs, **fields)
+        self._written[question["cell"]] = list(outputs)
         return {"applied": True, "count": len(outputs)}
 
 
