@@ -34,6 +34,7 @@ class RandomRuns:
         self.all: list[RunningOutputs] = []
         self.errors: dict[RunningOutputs, ToolError] = {}
         self.file: dict[RunningOutputs, tuple[int, int | None]] = {}
+        self.without_file: set[RunningOutputs] = set()
         self.works = False
 
     async def save(self, runs: Sequence[RunningOutputs]) -> None:
@@ -42,6 +43,8 @@ class RandomRuns:
         asyncio.get_running_loop().call_soon(turn.set)
         await turn.wait()
         if not self.works and (error := self.data.draw(st.sampled_from([None, *ERRORS]))):
+            if isinstance(error, NotebookNotFound):
+                self.without_file.update(run for run in runs if run.ended)
             raise error
         self.file |= stored
 
@@ -105,7 +108,7 @@ def test_each_cell_that_ended_is_saved_or_its_own_run_has_the_error(
     asyncio.run(runs.play())
     assert runs.saver.runs == []
     for run in runs.all:
-        if not isinstance(runs.errors.get(run), LASTING):
+        if run not in runs.without_file and not isinstance(runs.errors.get(run), LASTING):
             assert runs.file[run] == (len(run.outputs()), 7)
 
 
@@ -132,3 +135,38 @@ async def test_a_disk_that_is_full_for_a_moment_loses_no_outputs_of_a_run_of_sev
         stored = json.loads((tmp_path / document.path).read_bytes())["cells"]
         assert [cell["execution_count"] for cell in stored] == [None, 1, 2]
         assert [len(cell["outputs"]) for cell in stored] == [0, 1, 1]
+
+
+@pytest.mark.proves("exec:saved", "fault:disk-full")
+@pytest.mark.parametrize("change", ["none", "run elsewhere", "another notebook"])
+async def test_outputs_that_are_saved_late_are_only_for_the_source_that_ran(
+    tmp_path: Path, change: str
+) -> None:
+    async with file_bench(tmp_path) as bench:
+        document = await bench.open(notebook(code("a" * 10_000, "aaaa1111"), code("b", "bbbb2222")))
+        file = tmp_path / document.path
+        before = file.read_bytes()
+        async with document.writing("bbbb2222") as writer:
+            await writer.start()
+            await writer.write([Append(stream("old"))])
+            with no_file_larger_than(8_000), pytest.raises(DiskFull):
+                await writer.finish(1)
+        stored = json.loads(before)
+        if change == "another notebook":
+            file.unlink()
+            with pytest.raises(NotebookNotFound):
+                await document.flush()
+            file.write_bytes(before)
+        if change == "run elsewhere":
+            cell = stored["cells"][1]
+            cell["source"] = "new"
+            cell["outputs"], cell["execution_count"] = [stream("new")], 7
+            file.write_text(json.dumps(stored))
+        await document.flush()
+        found = json.loads(file.read_bytes())["cells"][1]
+        texts = ["".join(output["text"]) for output in found["outputs"]]
+        assert (found["execution_count"], texts) == {
+            "none": (1, ["old"]),
+            "run elsewhere": (7, ["new"]),
+            "another notebook": (None, []),
+        }[change]

@@ -193,8 +193,13 @@ class OutputSaver:
                 cost = time.monotonic() - started
                 self._schedule.delay = min(max(SAVE_DELAY, SAVE_SHARE * cost), MAX_DELAY)
             except ToolError as error:
+                for run in ended:
+                    run.is_late = True
                 self._failing_since = self._failing_since or started
                 if not self._users and time.monotonic() - self._failing_since >= MAX_RETRY:
+                    gone = ended
+                elif isinstance(error, NotebookNotFound):
+                    # Another notebook may get the name.
                     gone = ended
                 elif isinstance(error, LASTING):
                     gone = [run for run in ended if run is asking]

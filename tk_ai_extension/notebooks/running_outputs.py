@@ -31,11 +31,14 @@ class RunningOutputs:
         pending: Changes that are being pushed to the sink and are not applied to the outputs yet.
         ended: Whether the cell has ended; its outputs are not saved yet.
         execution_count: Its count once it has ended.
+        is_late: Whether a save since its end has failed. Meanwhile another program may change the cell
+            and run it: the outputs are only for the source that ran here.
     """
 
     def __init__(self, cell: Cell, count: int) -> None:
         self.pending: list[OutputChange] = []
         self.ended = False
+        self.is_late = False
         self.execution_count: int | None = None
         self._version = 0
         self._shown: tuple[Cell, int, Cell] | None = None
@@ -149,7 +152,9 @@ class RunningOutputs:
         had one is identified by its source and position: others may have moved it.
         """
         found = self._by_source(snapshot) if self._id is None else self._by_id(self._id, snapshot)
-        return found if found is not None and found.type == "code" else None
+        if found is None or found.type != "code" or (self.is_late and found.hash != self._hash):
+            return None
+        return found
 
     def _by_id(self, cell_id: str, snapshot: Snapshot) -> Cell | None:
         found = snapshot.by_key.get(cell_id)
