@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
+import sqlite3
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import pytest
 
 from tests.workspace.test_journal import A, change, files, ids, made
 from tk_ai_extension.agent.transcripts import Transcripts
-from tk_ai_extension.model.errors import SaveFailed
+from tk_ai_extension.model.errors import DiskFull, SaveFailed
 from tk_ai_extension.workspace.journal import Journal
 
 PAGE = 4096
@@ -24,14 +27,34 @@ def damage(file: Path, number: int) -> None:
         opened.write(b"\xff" * 4)
 
 
-@pytest.mark.proves("fault:schema-version")
-async def test_wherever_the_history_is_damaged_changes_are_made_and_undone(tmp_path: Path) -> None:
-    whole = tmp_path / "whole" / "journal.sqlite"
+async def filled(folder: Path) -> Path:
+    """A history with changes of all sizes, alone in a folder."""
+    whole = folder / "whole" / "journal.sqlite"
     journal = Journal(whole)
     for number in range(30):
         entry = await journal.intend(A, "n.ipynb", "edit_cell", "edit")
         await journal.done(entry, [change("x" * 200 * number)])
     await journal.close()
+    return whole
+
+
+class FullDisk:
+    """Opens a file, except the second time."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._connect = connect
+        self._opened = 0
+
+    def __call__(self) -> sqlite3.Connection:
+        self._opened += 1
+        if self._opened == 2:
+            raise OSError(errno.ENOSPC, "No space left")
+        return self._connect()
+
+
+@pytest.mark.proves("fault:schema-version")
+async def test_wherever_the_history_is_damaged_changes_are_made_and_undone(tmp_path: Path) -> None:
+    whole = await filled(tmp_path)
     pages = whole.stat().st_size // PAGE
     assert pages > 15
     renewed = 0
@@ -75,6 +98,28 @@ async def test_a_second_server_joins_the_new_file(tmp_path: Path) -> None:
     await first.close()
     await second.close()
     assert len([path for path in files(tmp_path) if path.suffix == ".broken"]) == 1
+
+
+async def test_a_new_file_that_cannot_be_made_is_made_later(tmp_path: Path) -> None:
+    whole = await filled(tmp_path)
+    failures = 0
+    for number in range(1, whole.stat().st_size // PAGE):
+        folder = tmp_path / f"{number}"
+        await asyncio.to_thread(shutil.copytree, whole.parent, folder)
+        damage(folder / "journal.sqlite", number)
+        journal = Journal(folder / "journal.sqlite")
+        with_full_disk = FullDisk(journal._database._connect)
+        journal._database._connect = with_full_disk
+        for _ in range(2):
+            try:
+                await made(journal)
+                await journal.undoable(A, "n.ipynb")
+            except (DiskFull, SaveFailed):
+                failures += 1
+        entry = await made(journal)
+        assert ids(await journal.undoable(A, "n.ipynb"))[0] == entry
+        await journal.close()
+    assert failures > 0
 
 
 async def test_no_chat_is_set_aside_because_of_another(tmp_path: Path) -> None:

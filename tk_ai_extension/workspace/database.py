@@ -167,8 +167,9 @@ class Database:
 
     def _renew(self) -> None:
         """Open a new file. The damaged one is set aside, unless another process has done so."""
-        if self._connection is not None:
-            self._connection.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
         with suppress(FileNotFoundError):
             if _identity(self._path) == self._identity:
                 self._set_aside()
