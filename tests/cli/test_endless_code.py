@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from io import StringIO
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from tests.cli.conftest import Nb
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.table import Commands
+from tk_ai_extension.cli.session import Options, Session
+from tk_ai_extension.cli.terminal import TerminalInfo
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.execution_results import ExecutionResult
 from tk_ai_extension.tools.registry import Registry
 
 ENDLESS = "import time\nprint('began', flush=True)\ntime.sleep(600)"
@@ -68,3 +76,44 @@ async def test_the_first_ctrl_c_interrupts_it_and_shows_how_it_ended(shared: Nb,
     assert process.returncode == 1
     kept = [cell.source for cell in shared.read("a.ipynb").cells]
     assert kept == [ENDLESS] * (2 if call == "add" else 1)
+
+
+class Stubborn:
+    """A registry whose code ignores the interrupt, and is ended after some time."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+
+    async def call(self, tool: str, _arguments: object, context: ToolContext) -> ExecutionResult:
+        loop = asyncio.get_running_loop()
+        passed = loop.create_future()
+        if tool == "interrupt_kernel":
+            loop.call_later(0.2, passed.set_result, None)
+            await passed
+            self.ended.set()
+        elif context.on_follow is not None:
+            context.on_follow("run")
+            loop.call_later(0.01, passed.set_result, None)
+            await passed
+        status = "interrupted" if self.ended.is_set() else "running"
+        return ExecutionResult.model_construct(execution_id="run", status=status, notices=[])
+
+
+@pytest.mark.proves("nb:pipe-is-the-notebook")
+async def test_an_interrupt_is_carried_out_however_short_the_waits_are() -> None:
+    registry, said = Stubborn(), StringIO()
+    terminal = SimpleNamespace(
+        info=TerminalInfo(cwd="/", project="/", tty=False),
+        interrupted=asyncio.Event(),
+        gone=asyncio.Event(),
+        out=said.write,
+        err=said.write,
+    )
+    context = SimpleNamespace(root="/", workspace=None, registry=registry)
+    session = Session(
+        cast("Any", context), cast("Any", terminal), Caller("a", "nb", "nb"), Options()
+    )
+    running = asyncio.create_task(session.run("execute_ipython", code="1"))
+    terminal.interrupted.set()
+    async with asyncio.timeout(20):
+        assert (await running).status == "interrupted"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import os
 import re
@@ -16,6 +17,7 @@ from tk_ai_extension.cli.context import CommandContext
 from tk_ai_extension.cli.screen import Screen
 from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.cli.terminal import Terminal, TerminalInfo
+from tk_ai_extension.model.background import BackgroundTasks, outcome
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.tools.context import ToolContext
@@ -24,6 +26,8 @@ from tk_ai_extension.tools.results import Result
 
 UNREACHABLE_CODES = frozenset({"kernel_not_found", "kernel_start_failed", "server_unreachable"})
 """Errors that mean that no kernel or server answers."""
+
+logger = logging.getLogger(__name__)
 
 FIRST = 0.25
 """Seconds after which an execution is followed."""
@@ -62,6 +66,7 @@ class Session:
         self.caller = caller
         self.options = options
         self._naming = Naming(context.root, terminal.info)
+        self._interrupts = BackgroundTasks(logger)
         self.screen = Screen(terminal, live=terminal.info.tty and not options.json)
 
     def path(self, given: str) -> str:
@@ -100,7 +105,9 @@ class Session:
         Text of the command line, standard input or a file that is not UTF-8 is refused. (JSON gets
         replacement characters instead: its sender can see what was written.)
         """
-        return await self._call_for(self.caller, tool, arguments)
+        result = await self._call_for(self.caller, tool, arguments)
+        await self._interrupts.join()
+        return result
 
     async def _call_for(self, caller: Caller, tool: str, arguments: Mapping[str, Any]) -> Result:
         try:
@@ -132,10 +139,16 @@ class Session:
             await self.terminal.interrupted.wait()
             self.terminal.interrupted.clear()
             context = ToolContext(self.context.workspace, self.caller)
-            try:
-                await self.context.registry.call(
+            interrupt = asyncio.create_task(
+                self.context.registry.call(
                     "interrupt_kernel", {"execution_id": execution_id}, context
-                )
+                ),
+                name="Interrupting",
+            )
+            self._interrupts.keep(interrupt)
+            try:
+                # It goes on after this call: it also ends code that ignores the interrupt.
+                await outcome(interrupt, logger)
             except ToolError as error:
                 self.screen.refuse(error)
 
@@ -197,6 +210,7 @@ class Session:
                 if gradual:
                     shown = self._show_ended(later, shown)
             result = later
+        await self._interrupts.join()
         return result
 
     def _show_ended(self, result: ExecutionResult, shown: int) -> int:
