@@ -108,7 +108,9 @@ async def schedule(rng: random.Random) -> None:
     folder: Any = Folder()
     notebooks = NotebookList(folder)
     for number in range(6):
-        asking = [asyncio.create_task(notebooks.get()) for _ in range(rng.randrange(1, 5))]
+        asking = [
+            asyncio.create_task(notebooks.get(recent=True)) for _ in range(rng.randrange(1, 5))
+        ]
         await asyncio.sleep(0)
         for each in asking:
             if rng.random() < 0.3:
@@ -126,8 +128,15 @@ async def schedule(rng: random.Random) -> None:
             assert isinstance(each, FileMissing) if fails else each == [f"{number}.ipynb"]
         if not fails:
             # It is kept, and used again without another walk.
-            assert await notebooks.get() == [f"{number}.ipynb"]
+            assert await notebooks.get(recent=True) == [f"{number}.ipynb"]
             assert folder.count == before
+            # What has changed since is listed.
+            listing = [asyncio.create_task(notebooks.get(recent=False)) for _ in range(3)]
+            for _ in range(5):
+                await asyncio.sleep(0)
+            folder.running.set_result([FileEntry("new.ipynb", "notebook")])
+            assert await asyncio.gather(*listing) == [["new.ipynb"]] * 3
+            assert folder.count == before + 1
             break
     await notebooks.close()
 

@@ -50,7 +50,7 @@ class Completion:
         # Artifact ids must not be enumerable: they come with the outputs.
         values: Sequence[str] = ()
         if name in _NOTEBOOK_ARGUMENTS:
-            values = await self._resources.notebooks(context)
+            values = await self._resources.notebooks(context, recent=True)
         elif name in _CELL_ARGUMENTS and not artifact:
             notebook = given.get("notebook") or given.get("path")
             values = await self._resources.cells(context, notebook)

@@ -24,12 +24,18 @@ class NotebookList:
         self._files = files
         self._walk: asyncio.Task[Sequence[str]] | None = None
 
-    async def get(self) -> Sequence[str]:
+    async def get(self, *, recent: bool) -> Sequence[str]:
         """Return the paths, at most `MAX_NOTEBOOKS`.
+
+        Args:
+            recent: Whether a list that was begun before this call is enough.
 
         Raises:
             ToolError: the root cannot be listed.
         """
+        if not recent and (before := self._walk) is not None:
+            await asyncio.wait((before,))
+            self._forget(before)
         if self._walk is None:
             self._walk = asyncio.create_task(self._found(), name="tk-ai list of notebooks")
             self._walk.add_done_callback(self._ended)

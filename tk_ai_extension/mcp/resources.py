@@ -136,12 +136,17 @@ class Resources:
             raise protocol_error(context, error) from None
         return contents
 
-    async def notebooks(self, context: Context) -> Sequence[str]:
-        """Return the paths of the notebooks below the root, the caller's managed ones first."""
+    async def notebooks(self, context: Context, *, recent: bool = False) -> Sequence[str]:
+        """Return the paths of the notebooks below the root, the caller's managed ones first.
+
+        Args:
+            context: The request's context.
+            recent: Whether a list of the last second is enough.
+        """
         try:
             caller = self._caller_of(context)
             managed = [managed.path for managed in self._workspace.notebooks.list(caller)]
-            paths = dict.fromkeys((*managed, *await self._notebooks.get()))
+            paths = dict.fromkeys((*managed, *await self._notebooks.get(recent=recent)))
         except ToolError as error:
             raise protocol_error(context, error) from None
         return list(paths)[:MAX_NOTEBOOKS]
