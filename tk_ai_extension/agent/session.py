@@ -236,6 +236,9 @@ class ChatSession:
                 return False
         queued.publish(Steered(running.id))
         queued.publish(Done("done"))
+        if not self.busy:
+            # The running turn has ended meanwhile, before this one.
+            self._on_idle(self)
         return True
 
     async def close(self, why: str) -> None:
