@@ -45,8 +45,9 @@ CHUNK = 1 << 16
 
 HEARTBEAT = 15.0
 """Interval of pings, in seconds: proxies drop idle connections."""
-MAX_UNANSWERED = 40
-"""Pings without an answer after which a client is gone: ten minutes, for laptops that sleep."""
+MAX_UNANSWERED = 5_760
+"""Pings without an answer after which a client is gone: a day, for laptops that sleep and commands that
+are suspended."""
 
 
 class LineTooLong(ValueError):
