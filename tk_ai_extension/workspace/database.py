@@ -122,7 +122,11 @@ class Database:
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
-        return await asyncio.shield(loop.run_in_executor(self._thread, work))
+        try:
+            running = loop.run_in_executor(self._thread, work)
+        except RuntimeError:
+            raise StateUnavailable(f"{self._path} is closed: the server is stopping.") from None
+        return await asyncio.shield(running)
 
     def _transact(self, work: Callable[[sqlite3.Connection], T], consequence: str) -> T:
         def transaction() -> T:
