@@ -14,6 +14,7 @@ import pytest
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
+from tk_ai_extension.model import celltext
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
@@ -102,6 +103,15 @@ class ToolHarness:
 
 CONTENTS_EVENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
 KERNELSPEC = {"name": "python3", "display_name": "Python 3", "language": "python"}
+
+
+def cells_in(view: str, text: str) -> int:
+    """The number of cells in a text of `read_notebook`, which must be whole."""
+    if view == "raw":
+        return len(json.loads(text)["cells"])
+    if view == "editable":
+        return len(celltext.parse(text).cells)
+    return sum(line.startswith("# %% [") for line in text.split("\n"))
 
 
 @pytest.fixture

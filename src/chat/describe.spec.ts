@@ -4,19 +4,7 @@ import type { ChatEvent, End } from '../api/events';
 import { describe as describeCall } from './describe';
 import { reduce } from '../state/reduce';
 import { EMPTY, type ICall } from '../state/chat';
-
-const CALL: ICall = {
-  kind: 'call',
-  id: '1',
-  tool: 'execute_cell',
-  arguments: { cell: 0 },
-  status: 'complete',
-  progress: null,
-  question: null,
-  asked: false,
-  changes: [],
-  result: null
-};
+import { ENDED_CALL } from '../testing/events';
 
 const trans = {
   __: (text: string, ...values: unknown[]) =>
@@ -27,7 +15,7 @@ const trans = {
 } as unknown as TranslationBundle;
 
 describe('the cell of a call', () => {
-  const running: ICall = { ...CALL, status: 'running' };
+  const running: ICall = { ...ENDED_CALL, status: 'running' };
   const result = { ok: true, text: '', images: [], seconds: 0, notices: [] };
 
   it.each<[string, Partial<ICall>]>([
@@ -35,7 +23,7 @@ describe('the cell of a call', () => {
     ['Ran cell 3', { result: { ...result, structured: { runs: [{ index: 2 }] } } }],
     ['Ran a cell', { arguments: { cell: '@318a.9f2c41d0' } }]
   ])('is named as a person finds it: %s', (phrase, some) => {
-    expect(describeCall({ ...CALL, arguments: {}, ...some }, trans)).toBe(phrase);
+    expect(describeCall({ ...ENDED_CALL, arguments: {}, ...some }, trans)).toBe(phrase);
   });
 
   it('is the first one where its index is 0', () => {

@@ -1,25 +1,13 @@
 import type { ICall } from '../state/chat';
+import { ENDED_CALL } from '../testing/events';
 import { touchedCell } from './CallDetails';
-
-const CALL: ICall = {
-  kind: 'call',
-  id: '1',
-  tool: 'execute_cell',
-  arguments: { cell: 0 },
-  status: 'complete',
-  progress: null,
-  question: null,
-  asked: false,
-  changes: [],
-  result: null
-};
 
 it('knows which cell a call ran, also where it changed none', () => {
   const answered = (structured: Record<string, unknown>): ICall => ({
-    ...CALL,
+    ...ENDED_CALL,
     result: { ok: true, text: '', structured, images: [], seconds: 0, notices: [] }
   });
-  expect(touchedCell(CALL)).toBeNull();
+  expect(touchedCell(ENDED_CALL)).toBeNull();
   const runs = [{ cell: 'x' }, { cell: 'y' }];
   expect(touchedCell(answered({ notebook: 'a.ipynb', runs }))).toEqual({
     notebook: 'a.ipynb',

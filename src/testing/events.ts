@@ -1,6 +1,7 @@
 /** Events and requests as the server sends them, for tests. */
 
 import type { ChatEvent, PermissionInfo, Proposal, SentEvent } from '../api/events';
+import type { ICall } from '../state/chat';
 
 type Head = 'number' | 'turn' | 'time';
 /** An event without its numbers. `id` is that of a request. */
@@ -19,6 +20,20 @@ export function story(...payloads: Payload[]): ChatEvent[] {
 export function numbered(payload: Payload, number: number, turn = 't'): ChatEvent {
   return { id: number, ...payload, number, turn, time: 0 };
 }
+
+/** A call that has ended, as a turn has it. */
+export const ENDED_CALL: ICall = {
+  kind: 'call',
+  id: '1',
+  tool: 'execute_cell',
+  arguments: { cell: 0 },
+  status: 'complete',
+  progress: null,
+  question: null,
+  asked: false,
+  changes: [],
+  result: null
+};
 
 /** A message. */
 export const MESSAGE: Payload<SentEvent> = {

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.cli.conftest import Nb
-from tk_ai_extension.model import celltext
+from tests.harness import cells_in
 
 LONGEST = 2_500_000
 """Characters of the longest source."""
 VIEWS = ("editable", "reading", "raw")
-
-
-def cells_in(view: str, text: str) -> int:
-    """The number of cells in a text, which must be whole."""
-    if view == "raw":
-        return len(json.loads(text)["cells"])
-    if view == "editable":
-        return len(celltext.parse(text).cells)
-    return sum(line.startswith("# %% [") for line in text.split("\n"))
 
 
 @pytest.mark.proves("text:round-trip")

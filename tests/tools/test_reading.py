@@ -8,8 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tests.harness import NOBODY
-from tk_ai_extension.model import celltext
+from tests.harness import NOBODY, cells_in
 from tk_ai_extension.model.errors import (
     CellNotFound,
     Conflict,
@@ -324,15 +323,6 @@ async def test_outputs_are_digested_once_until_they_change(harness, monkeypatch)
     assert not digests
 
 
-def _cells_in(view, text):
-    """The number of cells in a text, which must be whole."""
-    if view == "raw":
-        return len(json.loads(text)["cells"])
-    if view == "editable":
-        return len(celltext.parse(text).cells)
-    return sum(line.startswith("# %% [") for line in text.split("\n"))
-
-
 @pytest.mark.proves("text:round-trip")
 @pytest.mark.parametrize("view", ["editable", "reading", "raw"])
 async def test_what_a_budget_leaves_out_is_a_field_of_the_result(harness, view):
@@ -342,7 +332,7 @@ async def test_what_a_budget_leaves_out_is_a_field_of_the_result(harness, view):
         harness.write("n.ipynb", "x" * first, "y" * 300, "z")
         read = await harness.call("read_notebook", notebook="n.ipynb", view=view, budget=budget)
         if read.artifact is None:
-            assert _cells_in(view, read.text) == len(read.cells)
+            assert cells_in(view, read.text) == len(read.cells)
             assert (len(read.cells) == 3) == (read.next_range is None)
             assert "x" * first in read.text
         else:

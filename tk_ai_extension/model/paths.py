@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 
@@ -57,6 +57,22 @@ def aliases(root: Path, path: str, names: Iterable[str]) -> list[str]:
     except OSError:
         return []
     return [name for name in others if _leads_to(os.path.join(root, name), own, found)]  # noqa: PTH118
+
+
+def open_aliases(root: Path, path: str, opened: Mapping[str, bool]) -> list[str]:
+    """Return the other names of a file among those of open notebooks; see `aliases`.
+
+    Without a link on the way, a file has one name: only names with a link are compared.
+
+    Args:
+        root: The folder that the paths are relative to.
+        path: A path of the file.
+        opened: For the name of each open notebook, whether a link is on the way to it.
+    """
+    others = [name for name in opened if name != path]
+    if others and not has_link(root, path):
+        others = [name for name in others if opened[name]]
+    return aliases(root, path, others)
 
 
 def _leads_to(other: str, own: str, found: os.stat_result) -> bool:

@@ -196,10 +196,9 @@ class OutputSaver:
                 for run in ended:
                     run.is_late = True
                 self._failing_since = self._failing_since or started
-                if not self._users and time.monotonic() - self._failing_since >= MAX_RETRY:
-                    gone = ended
-                elif isinstance(error, NotebookNotFound):
-                    # Another notebook may get the name.
+                is_over = time.monotonic() - self._failing_since >= MAX_RETRY
+                # Another notebook may get the name of one that is gone.
+                if isinstance(error, NotebookNotFound) or (is_over and not self._users):
                     gone = ended
                 elif isinstance(error, LASTING):
                     gone = [run for run in ended if run is asking]

@@ -16,7 +16,7 @@ from tk_ai_extension.model.errors import (
     OpenTwice,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.paths import aliases, has_link
+from tk_ai_extension.model.paths import aliases, has_link, open_aliases
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.files.store import NotebookFiles
 from tk_ai_extension.notebooks.files.watching import FileWatcher
@@ -146,22 +146,15 @@ class NotebookRouter:
 
             opened = open_notebooks(self._settings)
             names = [path] if path in opened else []
-            names += aliases(self._root, path, self._possible_names(path, opened))
+            self._linked = {
+                name: self._linked[name] if name in self._linked else has_link(self._root, name)
+                for name in opened
+            }
+            names += open_aliases(self._root, path, self._linked)
             people = [name for name in names if opened[name] > 0]
             return people or sorted(names, key=lambda name: opened[name] < 0)[:1]
         tabs = [] if self._channel is None else self._channel.present(path)
         return sorted(dict.fromkeys(tab.path for tab in tabs), key=lambda name: name != path)
-
-    def _possible_names(self, path: str, opened: Mapping[str, int]) -> list[str]:
-        """Return the open names that may be of the same file: without a link on the way, it has one."""
-        self._linked = {
-            name: self._linked[name] if name in self._linked else has_link(self._root, name)
-            for name in opened
-        }
-        others = [name for name in opened if name != path]
-        if others and has_link(self._root, path):
-            return others
-        return [name for name in others if self._linked[name]]
 
     async def open(self, path: str, *, read_only: bool = False) -> SessionDocument:
         """See `NotebookStore.open`."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, OpenTwice, TabOffline
-from tk_ai_extension.model.paths import aliases, has_link, moved
+from tk_ai_extension.model.paths import has_link, moved, open_aliases
 from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
 
 if TYPE_CHECKING:
@@ -452,13 +452,10 @@ class Tabs:
     def _with(self, path: str) -> list[OpenTab]:
         """Return the tabs with a notebook's file, under whichever name."""
         tabs = [tab for page in self._pages.values() for tab in page.tabs.values()]
-        others = {tab.path: tab for tab in tabs if tab.path != path}
         names = {path}
-        if self._root is not None and others:
-            # Without a link on the way, a file has one name.
-            linked = has_link(self._root, path)
-            may = [name for name, tab in others.items() if linked or tab.is_linked]
-            names.update(aliases(self._root, path, may))
+        if self._root is not None:
+            opened = {tab.path: tab.is_linked for tab in tabs}
+            names.update(open_aliases(self._root, path, opened))
         return [tab for tab in tabs if tab.path in names]
 
     def _known(self, tab: Tab) -> OpenTab | None:
