@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -14,12 +16,13 @@ from typing import Any, cast
 import pytest
 from tornado.iostream import IOStream
 
-from tests.cli.conftest import Nb
+from tests.cli.conftest import DEADLINE, Nb
 from tests.cli.test_concurrent_commands import in_terminal, shows
 from tk_ai_extension import __version__
 from tk_ai_extension.cli import client, wire
 from tk_ai_extension.cli.commands.table import Commands
 from tk_ai_extension.cli.connecting import COMMANDS, PROTOCOLS, own_server
+from tk_ai_extension.cli.messages import Messages
 from tk_ai_extension.cli.project import Project
 from tk_ai_extension.cli.serverless import local_context
 from tk_ai_extension.server.commands import CommandServer, RemoteTerminal
@@ -124,6 +127,41 @@ def test_a_host_that_breaks_off_or_is_none_ends_the_command_with_3(
     with here:
         assert client.forward(here, ["cells"], "/", client.Console(), own=True) == wire.UNREACHABLE
     assert "The server stopped before it answered" in capsys.readouterr().err
+
+
+def test_ctrl_c_at_any_moment_loses_no_message() -> None:
+    here, there = socket.socketpair()
+    handled, is_over = threading.Event(), threading.Event()
+    sent = [{"out": "x" * (number % 997), "number": number} for number in range(30_000)]
+
+    def flood() -> None:
+        there.sendall(b"".join(json.dumps(message).encode() + b"\n" for message in sent))
+        there.close()
+
+    def interrupt() -> None:
+        while not is_over.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+            handled.wait(DEADLINE)
+            handled.clear()
+
+    threads = [threading.Thread(target=each) for each in (flood, interrupt)]
+    got: list[Any] = []
+    interrupts = 0
+    with here, Messages(here) as messages:
+        for thread in threads:
+            thread.start()
+        while len(got) < len(sent):
+            try:
+                got.append(messages.receive())
+            except KeyboardInterrupt:
+                interrupts += 1
+                handled.set()
+        is_over.set()
+        handled.set()
+        for thread in threads:
+            thread.join()
+    assert got == sent
+    assert interrupts > 20
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def notebook(*ids: str | None) -> Snapshot:
     )
 
 
-NB = notebook("318aaaaa", "77b0aaaa", "77b1aaaa", "cell-0", "12345678", "7")
+NB = notebook("318aaaaa", "77b0aaaa", "77b1aaaa", "cell_0", "12345678", "7a")
 
 
 @pytest.mark.proves("edit:resolve")
@@ -28,13 +28,13 @@ NB = notebook("318aaaaa", "77b0aaaa", "77b1aaaa", "cell-0", "12345678", "7")
     ("address", "index"),
     [
         ("318aaaaa", 0),
-        ("cell-0", 3),  # a literal id comes first
+        ("cell_0", 3),
         ("cell-1", 1),
         (2, 2),
         (-1, 5),
         ("2", 2),
         ("-2", 4),
-        ("7", 5),
+        ("7a", 5),
         ("318a", 0),
         ("@318a", 0),
         ("@77b0aaaa", 1),
@@ -46,6 +46,20 @@ def test_an_address_is_tried_in_the_order_that_is_documented(
 ) -> None:
     cell, version = NB.find(address)
     assert (cell.index, version) == (index, None)
+
+
+@pytest.mark.proves("edit:resolve")
+@given(st.lists(st.integers(0, 9), min_size=1, unique=True), st.sampled_from(["cell-{}", "{}"]))
+def test_an_id_with_a_number_never_names_another_cell(numbers: list[int], form: str) -> None:
+    """Not even if the cell with that id is gone: its number is another cell's position."""
+    snapshot = notebook(*map(form.format, numbers))
+    for number in range(10):
+        if number in numbers:
+            assert snapshot.find(form.format(number))[0].index == numbers.index(number)
+            continue
+        with pytest.raises(CellNotFound):
+            snapshot.find(form.format(number))
+    assert snapshot.find(0)[0].index == 0
 
 
 def test_a_versioned_address_gives_the_version() -> None:

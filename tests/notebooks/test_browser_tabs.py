@@ -413,5 +413,16 @@ async def test_history_says_what_came_of_a_change_once_the_tab_is_back(harness: 
     await asyncio.wait_for(asyncio.gather(*settling), DEADLINE)
     assert await state() == "done"
     assert sources(harness.on_disk()) == ["a", "b", "new"]
-    await registry.call("undo", {"notebook": PATH}, context)
+    # The same for an undo: its change counts as undone once it is known to be.
+    harness.page.before = once("apply", made_and_cut)
+    with pytest.raises(OutcomeUnknown):
+        await registry.call("undo", {"notebook": PATH}, context)
+    settling = set(holders._tabs._tasks._tasks)
+    await harness.page.connect()
+    await asyncio.wait_for(asyncio.gather(*settling), DEADLINE)
+    result: Any = await registry.call("notebook_history", {"notebook": PATH}, context)
+    assert [(each.kind, each.state) for each in result.entries] == [
+        ("undo", "done"),
+        ("change", "undone"),
+    ]
     assert await harness.person.sources(PATH) == ["a", "b"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 
 from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.messages import Messages, StoppedWaiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,44 +60,55 @@ def forward(
     Returns:
         The exit status, or a redirect if the command belongs to another server and nothing was done.
     """
-    lines = connection.makefile("r", encoding="utf-8")
     greeting = _greeting(argv, project, own)
     _send(connection, {**greeting, "notebook": notebook, "started": started})
     interrupted = False
-    while True:
-        try:
-            frame = _receive(lines)
-            if frame is None:
-                console.clear(done=False)
-                return unreachable("The server stopped before it answered; see its log.", argv)
-            if "redirect" in frame and own:
-                return Redirect(frame["redirect"], frame["token"], frame["notebook"])
-            _print(frame, own=own)
-            if "ask" in frame:
-                if not _answer(connection, frame, console, argv):
+    with Messages(connection) as messages:
+        while True:
+            try:
+                message = messages.receive()
+                if message is None:
+                    console.clear(done=False)
+                    return unreachable("The server stopped before it answered; see its log.", argv)
+                if "redirect" in message and own:
+                    return Redirect(message["redirect"], message["token"], message["notebook"])
+                _print(message, own=own)
+                if "ask" in message:
+                    if not _answer(connection, message, console, argv, messages):
+                        return wire.INTERRUPTED
+                    # The person who answered has seen the result.
+                    interrupted = False
+                if "exit" in message:
+                    return _exit(message, messages, console)
+            except KeyboardInterrupt as interrupt:
+                if _stops_waiting(connection, interrupt, interrupted=interrupted):
                     return wire.INTERRUPTED
-                # The person who answered has seen the result.
-                interrupted = False
-            if "exit" in frame:
-                return _exit(frame, lines, console)
-        except KeyboardInterrupt:
-            if interrupted:
-                sys.stderr.write(
-                    "Stopped waiting. The code is still running; its output goes to the notebook.\n"
-                )
-                return wire.INTERRUPTED
-            interrupted = True
-            _send(connection, {"interrupt": True})
-        except BrokenPipeError:
-            return discard_output()
+                interrupted = True
+            except BrokenPipeError:
+                return discard_output()
 
 
-def _exit(frame: Mapping[str, Any], lines: TextIO, console: Console) -> int:
+def _stops_waiting(
+    connection: socket.socket, interrupt: KeyboardInterrupt, *, interrupted: bool
+) -> bool:
+    """Interrupt the running code on the first Ctrl-C; return whether it was the second."""
+    if not interrupted:
+        _send(connection, {"interrupt": True})
+    if not interrupted and not isinstance(interrupt, StoppedWaiting):
+        return False
+    sys.stderr.write(
+        "Stopped waiting. The code is still running; its output goes to the notebook.\n"
+    )
+    return True
+
+
+def _exit(message: Mapping[str, Any], messages: Messages, console: Console) -> int:
     """End a command as the server requests; return the exit status."""
-    if frame.get("ending"):
-        lines.readline()
-    console.clear(done=frame["exit"] == wire.OK)
-    return frame["exit"]
+    if message.get("ending"):
+        with suppress(KeyboardInterrupt):
+            messages.receive()
+    console.clear(done=message["exit"] == wire.OK)
+    return message["exit"]
 
 
 def unreachable(why: str, argv: list[str]) -> int:
@@ -147,15 +160,6 @@ def browse(url: str) -> None:
     webbrowser.open(url)
 
 
-def _receive(lines: TextIO) -> dict[str, Any] | None:
-    """Read the server's next message; None at the end, or after an invalid message."""
-    try:
-        frame = json.loads(lines.readline() or "null")
-    except (ConnectionError, ValueError):
-        return None
-    return frame if isinstance(frame, dict) else None  # type: ignore[return-value]
-
-
 def _send(connection: socket.socket, message: Mapping[str, object]) -> None:
     line = json.dumps(message).encode() + b"\n"
     if len(line) > wire.LONGEST_LINE:
@@ -166,12 +170,12 @@ def _send(connection: socket.socket, message: Mapping[str, object]) -> None:
         return  # what the server sent before it stopped can still be read
 
 
-def _print(frame: Mapping[str, Any], *, own: bool) -> None:
+def _print(message: Mapping[str, Any], *, own: bool) -> None:
     for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
-        if name in frame:
-            write(stream, frame[name])
-    if "browse" in frame and own:
-        browse(frame["browse"])
+        if name in message:
+            write(stream, message[name])
+    if "browse" in message and own:
+        browse(message["browse"])
 
 
 def write(stream: TextIO, text: str) -> None:
@@ -195,37 +199,47 @@ def write(stream: TextIO, text: str) -> None:
 
 
 def _answer(
-    connection: socket.socket, question: Mapping[str, Any], console: Console, argv: list[str]
+    connection: socket.socket,
+    question: Mapping[str, Any],
+    console: Console,
+    argv: list[str],
+    messages: Messages,
 ) -> bool:
     """Answer a server's question; return False on Ctrl-C: then nothing is sent or done.
 
     A server receives what the command names, and nothing else from this machine.
     """
-    if question["ask"] == "line":
-        _answer_line(connection, question["prompt"])
+    with messages.interruptible():
+        if question["ask"] == "line":
+            _answer_line(connection, question["prompt"])
+            return True
+        try:
+            answer = _answer_to(question, console, argv)
+        except KeyboardInterrupt:
+            sys.stderr.write("Nothing was changed.\n")
+            return False
+        _send(connection, answer)
         return True
+
+
+def _answer_to(
+    question: Mapping[str, Any], console: Console, argv: list[str]
+) -> dict[str, str | None]:
     try:
         match question:
             case {"ask": "stdin"} if _names_stdin(argv):
-                answer = console.read()
+                return {"answer": console.read()}
             case {"ask": "file", "path": str(path)} if _names(path, argv):
-                answer = read_file(path)
+                return {"answer": read_file(path)}
             case {"ask": "write", "path": str(path), "text": str(text)} if _writes(path, argv):
                 write_file(path, text)
-                answer = ""
+                return {"answer": ""}
             case {"ask": "edit", "text": str(text), "name": str(name)} if "--editor" in argv:
-                answer = console.edit(text, os.path.basename(name) or "text")
+                return {"answer": console.edit(text, os.path.basename(name) or "text")}
             case _:
-                _send(connection, {"problem": "The command does not name this file."})
-                return True
+                return {"problem": "The command does not name this file."}
     except OSError as error:
-        _send(connection, {"problem": error.strerror})
-        return True
-    except KeyboardInterrupt:
-        sys.stderr.write("Nothing was changed.\n")
-        return False
-    _send(connection, {"answer": answer})
-    return True
+        return {"problem": error.strerror}
 
 
 def _names_stdin(argv: list[str]) -> bool:

@@ -155,6 +155,16 @@ class Snapshot:
         """The shortest unique prefix of each key (at least four characters); ``cell-N`` in full."""
         return shortest_prefixes([cell.key for cell in self.cells])
 
+    @cached_property
+    def _numbered_ids(self) -> frozenset[str]:
+        """What ids have before a number: ``cell-``, or nothing. Such an address is no position here.
+
+        It may be the id of a deleted cell, and the position another cell's. Numbers of more than five
+        digits are parts of random ids.
+        """
+        found = [re.fullmatch(r"(cell-|)\d{1,5}", cell.id or "") for cell in self.cells]
+        return frozenset(match[1] for match in found if match)
+
     def address(self, cell: Cell) -> str:
         """Return the versioned address of a cell, for example ``318a.9f2c41d0``."""
         return f"{self.short_keys[cell.key]}.{cell.hash[:VERSION_LENGTH]}"
@@ -183,7 +193,7 @@ class Snapshot:
 
         The address is tried in this order: an exact id, ``cell-N``, an integer index (a negative one
         counts from the end), a unique prefix of an id, with or without ``@``; then the same with a
-        version.
+        version. ``cell-N`` and ``"N"`` are no positions in a notebook with ids of that form.
 
         >>> snapshot = Snapshot("a.ipynb", (Cell(0, "318a02", "code", "x = 1", id="318a02"),))
         >>> snapshot.find("318a")[0].source, snapshot.find(-1)[0].key
@@ -230,9 +240,11 @@ class Snapshot:
         if text in self.by_key:
             return self.by_key[text]
         if match := _NUMBERED.match(text):
-            return self._at(int(match[1]))
-        if re.fullmatch(r"-?\d{1,9}", text) and (cell := self._at(int(text))) is not None:
-            return cell
+            return None if "cell-" in self._numbered_ids else self._at(int(match[1]))
+        if re.fullmatch(r"-?\d{1,9}", text) and "" not in self._numbered_ids:
+            cell = self._at(int(text))
+            if cell is not None:
+                return cell
         prefix = text.removeprefix("@")
         if prefix in self.by_key:
             return self.by_key[prefix]

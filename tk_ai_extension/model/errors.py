@@ -352,6 +352,8 @@ class OutcomeUnknown(ToolError):
 
     settle: Callable[[tuple[Change, ...] | None], Awaitable[None]] | None = None
     """Called with the changes once the outcome is known, or None for no change. The journal sets it."""
+    entry: int = 0
+    """The journal's entry of the change."""
 
 
 # --- kernels and executions

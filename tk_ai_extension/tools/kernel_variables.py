@@ -22,6 +22,7 @@ MAX_DETAIL = 6000
 MAX_ITEMS = 20
 MAX_ROWS = 5
 MAX_COLUMNS = 20
+MAX_TYPES = 50
 MAX_TEXT = 2000
 MAX_TEXT_WITHIN = 200
 DEPTH = 3
@@ -133,6 +134,14 @@ def is_callable(value):
     return type(value) in CALLABLE or issubclass(type(value), type)
 
 
+def cut(text, most):
+    return (
+        text
+        if len(text) <= most
+        else "%s... (%d more characters)" % (text[:most], len(text) - most)
+    )
+
+
 def text_of(value, depth=DEPTH):
     """Return the `repr`, unless that would run the user's code."""
     kind = type(value)
@@ -238,13 +247,15 @@ def frame_of(value):
     parts = ["shape %s" % (shape_of(value) or "")]
     dtypes = getattr(value, "dtypes", None)
     if hasattr(dtypes, "items"):
-        parts.append(
-            "\n".join("%s: %s" % (column, dtype) for column, dtype in list(dtypes.items())[:50])
-        )
+        lines = ["%s: %s" % item for item in itertools.islice(dtypes.items(), MAX_TYPES)]
+        lines += ["... and %d more columns" % (len(dtypes) - MAX_TYPES)] * (len(dtypes) > MAX_TYPES)
+        parts.append("\n".join(lines))
     else:
         parts.append("dtype %s" % (dtypes,))
-    head = value.head(5)
-    parts.append(head.to_string(max_cols=20) if hasattr(head, "columns") else head.to_string())
+    head = value.head(MAX_ROWS)
+    wide = {"max_cols": MAX_COLUMNS} if hasattr(head, "columns") else {}
+    parts.append(head.to_string(**wide))
+    parts += ["... and %d more rows" % (len(value) - MAX_ROWS)] * (len(value) > MAX_ROWS)
     return "\n".join(parts)
 
 
@@ -253,11 +264,13 @@ def detail_of(value):
     if module == "pandas" and hasattr(value, "head"):
         return frame_of(value)
     if module == "polars" and hasattr(value, "head"):
-        return "shape %s\n%s" % (shape_of(value) or "", value.head(5))
+        return "shape %s\n%s" % (shape_of(value) or "", value.head(MAX_ROWS))
     if module == "numpy" and hasattr(value, "dtype"):
         flat = value.reshape(-1)[:MAX_ITEMS] if getattr(value, "size", 0) else value
         shown = text_of(flat.tolist()) if value.dtype.hasobject else flat
-        return "shape %s, dtype %s\n%s" % (shape_of(value) or "()", value.dtype, shown)
+        more = getattr(value, "size", 0) - MAX_ITEMS
+        rest = "\n... and %d more" % more if more > 0 else ""
+        return "shape %s, dtype %s\n%s%s" % (shape_of(value) or "()", value.dtype, shown, rest)
     if issubclass(type(value), types.ModuleType):
         return "module %s\n%s" % (value.__name__, inspect.getdoc(value) or "")
     if is_callable(value):
@@ -283,7 +296,7 @@ def inspection(variables, name):
     if not known:
         detail = "The value is computed by code of its class, which was not run."
         return {"type": type_name(value), "detail": detail}
-    return {"type": type_name(value), "detail": detail_of(value)[:MAX_DETAIL]}
+    return {"type": type_name(value), "detail": cut(detail_of(value), MAX_DETAIL)}
 
 
 def column_of(name, dtype, values):

@@ -173,7 +173,7 @@ async def apply(
         applied = await document.apply(operations)
     except OutcomeUnknown as error:
         # The intent stays open until the outcome is known.
-        error.settle = partial(_settled, workspace, entry, summary)
+        error.entry, error.settle = entry, partial(_settled, workspace, entry, summary)
         raise
     except ToolError as error:
         await workspace.journal.failed(entry, error.message)
@@ -290,15 +290,25 @@ async def undo(
                 kind="undo",
                 shown=shown,
             )
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, OutcomeUnknown):
+                error.settle = partial(settled, error)
             await workspace.journal.release(claimed)
             raise
-        try:
-            await workspace.journal.undone(entries, by=applied.entry)
-        finally:
-            await workspace.journal.partly_undone(left or {})
+        await record(applied.entry)
         _publish(workspace, caller, document.path, "taken_back", applied)
         return applied
+
+    async def record(entry: int) -> None:
+        try:
+            await workspace.journal.undone(entries, by=entry)
+        finally:
+            await workspace.journal.partly_undone(left or {})
+
+    async def settled(error: OutcomeUnknown, changes: Sequence[Change] | None) -> None:
+        await _settled(workspace, error.entry, summary, changes)
+        if changes is not None:
+            await record(error.entry)
 
     return await run_to_completion(claim_and_apply())
 
