@@ -5,44 +5,29 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Sequence
-from contextlib import AsyncExitStack, aclosing
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Literal
 
 from tk_ai_extension.kernels.base import Kernels
-from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import (
-    CellNotFound,
-    Conflict,
     ExecutionNotFound,
     LimitReached,
     ToolError,
 )
-from tk_ai_extension.model.executions import (
-    Execution,
-    ExecutionEvent,
-    ExecutionRequest,
-    InputRequested,
-    OutputsChanged,
-    Started,
-    StatusEvent,
-)
 from tk_ai_extension.model.outputs import OutputBuffer, summarise
 from tk_ai_extension.model.paths import moved
-from tk_ai_extension.notebooks.base import OutputWriter
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.approvals import Approval
-from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates, OpenDocument
+from tk_ai_extension.workspace.displays import DisplayRegistry, OpenDocument
 from tk_ai_extension.workspace.interrupts import RunInterrupts
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.kernel_questions import KernelQuestions
 from tk_ai_extension.workspace.queue import FairQueue
 from tk_ai_extension.workspace.runs import Run, RunSupervisor, StatusLog, Step
 from tk_ai_extension.workspace.staleness import RunRecords
+from tk_ai_extension.workspace.step_runner import StepRunner
 
 logger = logging.getLogger(__name__)
 
@@ -92,14 +77,17 @@ class Executions:
         questions: KernelQuestions | None = None,
         max_kept_output: int = MAX_KEPT_OUTPUT,
     ) -> None:
-        self._kernels = kernels
         self._interrupts = RunInterrupts(kernels)
         self._queue = queue
         self._journal = journal
-        self._records = records
-        self._activity = activity
-        self._displays = displays or DisplayRegistry()
-        self._open = open_document
+        self._runner = StepRunner(
+            kernels,
+            self._interrupts,
+            records,
+            activity,
+            displays=displays or DisplayRegistry(),
+            open_document=open_document,
+        )
         self._questions = questions or KernelQuestions()
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._supervisors: dict[str, RunSupervisor] = {}
@@ -295,11 +283,11 @@ class Executions:
         """Run a step within its turn, and again if the supervisor asks for it."""
         supervisor = self._supervisors.get(run.id)
         if supervisor is None:
-            await self._step(run, step, open_document, timeout)
+            await self._runner.run(run, step, open_document, timeout)
             return
         while True:
             await supervisor.before_step(run, step)
-            await self._step(run, step, open_document, timeout)
+            await self._runner.run(run, step, open_document, timeout)
             if not await supervisor.after_step(run, step):
                 return
             step.outputs, step.statuses, step.execution = OutputBuffer(), StatusLog(), None
@@ -323,113 +311,6 @@ class Executions:
             await (await open_document(run.path)).flush()
         except ToolError as error:
             run.current.warning = error.message
-
-    async def _step(
-        self, run: Run, step: Step, open_document: OpenDocument | None, timeout: float | None
-    ) -> None:
-        if step.cell is None or open_document is None or run.path is None:
-            await self._execute(run, step, timeout, None)
-            return
-        document = await open_document(run.path)
-        async with AsyncExitStack() as stack:
-            try:
-                writer = await stack.enter_async_context(document.writing(step.cell))
-            except CellNotFound:
-                raise CellNotFound(
-                    f"Cell @{step.cell} was deleted or is not a code cell any more. It did not run.",
-                    hint="Call list_cells to see the current cells.",
-                ) from None
-            # Check the cell that the writer has opened: another read could see moved cells.
-            cell = writer.cell
-            if cell.source != step.code:
-                _check_source(run, step, cell)
-            step.code, step.index = cell.source, cell.index
-            if not cell.source.strip():
-                step.status = "ok"
-                step.execution = Execution("ok")
-                return
-            await writer.start()
-            await self._execute(run, step, timeout, writer)
-        self._remember(run, cell, step)
-        execution = step.execution
-        if execution is not None:
-            places, count = execution.displays, len(execution.outputs)
-            self._displays.ran(run.kernel_id, document.path, cell, places, count)
-
-    async def _execute(
-        self, run: Run, step: Step, timeout: float | None, writer: OutputWriter | None
-    ) -> None:
-        step.status = "running"
-        run.record("started", {"cell": step.cell})
-        try:
-            self._activity.publish(run.path, run.caller, "running", [step.cell])
-            await self._run_code(run, step, timeout, writer)
-        finally:
-            ended = step.execution.status if step.execution else "error"
-            self._activity.publish(run.path, run.caller, "ran", [step.cell], status=ended)
-        if step.execution is None:
-            raise ToolError("The executor ended without a result.")
-        step.status = step.execution.status
-        run.record("ended", {"cell": step.cell, "status": step.status})
-
-    async def _run_code(
-        self, run: Run, step: Step, timeout: float | None, writer: OutputWriter | None
-    ) -> None:
-        request = ExecutionRequest(step.code, timeout=timeout)
-        updates = DisplayUpdates(self._displays, run.kernel_id, self._open)
-        try:
-            executor = self._kernels.executor(run.kernel_id)
-            async with (
-                self._interrupts.accepted(run, request),
-                aclosing(executor.execute(run.kernel_id, request)) as events,
-            ):
-                async for event in events:
-                    if isinstance(event, StatusEvent) and event.mime == OTHER_DISPLAY_MIME:
-                        updates.add(event.data)
-                    await self._handle(run, step, event, writer)
-        finally:
-            await updates.finish()
-            if writer is not None:
-                count = step.execution.execution_count if step.execution else None
-                # A run of several cells saves once at its end: saving can take longer than a cell.
-                await _written(step, writer.finish(count, save=len(run.steps) == 1))
-
-    async def _handle(
-        self, run: Run, step: Step, event: ExecutionEvent, writer: OutputWriter | None
-    ) -> None:
-        """Handle an event of an executor."""
-        match event:
-            case Started():
-                step.started = True
-                if run.cancelled:
-                    self._interrupts.start(run)
-            case OutputsChanged(changes):
-                applied = [step.outputs.apply(change) for change in changes]
-                places = [place for place in applied if place is not None]
-                if writer is not None:
-                    await _written(step, writer.write(changes))
-                # Callers that have read beyond the first change receive the output again.
-                rewritten = {"rewritten": min(places)} if places else {}
-                if places:
-                    run.rewind_cursors(step, *min(places))
-                count = len(step.outputs)
-                run.record("outputs", {"cell": step.cell, "count": count, **rewritten})
-            case StatusEvent():
-                step.statuses.append(event)
-            case InputRequested(prompt):
-                run.record("input", {"cell": step.cell, "prompt": prompt})
-            case Execution():
-                interrupted = run.cancelled and event.status == "error"
-                step.execution = replace(event, status="interrupted") if interrupted else event
-                step.outputs = OutputBuffer(event.outputs)
-
-    def _remember(self, run: Run, cell: Cell, step: Step) -> None:
-        if (
-            run.path is not None
-            and step.execution is not None
-            and step.execution.execution_count is not None
-        ):
-            self._records.ran(run.path, cell.key, cell.hash, run.kernel_id, ok=step.status == "ok")
 
     def _begin_entry(self, run: Run, tool: str) -> asyncio.Task[int] | None:
         """Record the start of a run in the journal; return None for a run without a notebook."""
@@ -459,41 +340,9 @@ class Executions:
             )
 
 
-async def _written(step: Step, write: Awaitable[None]) -> None:
-    """Await a write to the cell. If it fails, add a warning: the outcome is that of the code."""
-    try:
-        await write
-    except ToolError as error:
-        logger.warning("Outputs could not be written to the notebook: %s", error.message)
-        step.warning = step.warning or error.message
-    except Exception as error:
-        logger.exception("Outputs could not be written to the notebook")
-        step.warning = step.warning or f"Its outputs could not be written to the notebook: {error}"
-
-
 def _cells_of(run: Run) -> str:
     if run.report is not None:
         return run.report.subject
     cells = ", ".join(f"@{step.cell}" for step in run.steps[:5] if step.cell) or "scratch code"
     more = f" and {len(run.steps) - 5} more" if len(run.steps) > 5 else ""
     return f"{cells}{more}"
-
-
-def _check_source(run: Run, step: Step, cell: Cell) -> None:
-    """Check whether a cell may run although its source changed after it was queued.
-
-    Raises:
-        Conflict: A person approved the previous source, or the cell has no id and may be another
-            cell.
-    """
-    if run.is_source_pinned:
-        raise Conflict(
-            f"Cell @{step.cell} changed after the user approved it. It did not run.",
-            hint="Read it, then call again.",
-        )
-    if cell.key != cell.id:
-        raise Conflict(
-            f"The cells of {run.path} have no ids, and {step.cell} changed after it was queued. "
-            "It did not run.",
-            hint="Call list_cells to see the current cells.",
-        )
