@@ -7,7 +7,7 @@ import pytest
 
 from tests.harness import BOB
 from tk_ai_extension.model.errors import Conflict
-from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom
+from tk_ai_extension.notebooks.rooms.room import LiveRoom
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.base import FileChanged
-from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
+from tk_ai_extension.notebooks.rooms.collaboration import Rooms
 from tk_ai_extension.notebooks.rooms.live import whole
+from tk_ai_extension.notebooks.rooms.room import LiveRoom
 from tk_ai_extension.notebooks.rooms.room_outputs import RoomOutputSink, distrust, shared_output
 from tk_ai_extension.notebooks.session import (
     Find,

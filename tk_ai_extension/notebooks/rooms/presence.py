@@ -21,7 +21,8 @@ from pycrdt import Assoc, Awareness, Doc
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
+from tk_ai_extension.notebooks.rooms.collaboration import Rooms
+from tk_ai_extension.notebooks.rooms.room import LiveRoom
 
 GRACE = 4.0
 """Seconds for which an agent is shown after its last activity."""

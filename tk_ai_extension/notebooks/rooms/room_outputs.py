@@ -24,7 +24,7 @@ from tk_ai_extension.notebooks.rooms.live import whole
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 
 if TYPE_CHECKING:
-    from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom
+    from tk_ai_extension.notebooks.rooms.room import LiveRoom
 
 FLUSH_SHARE = 10
 """A slow transaction delays the next one by this multiple of its duration.
