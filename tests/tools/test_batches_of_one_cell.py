@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.harness import ALICE, ToolHarness
+from tk_ai_extension.model.diffs import line_diff
 from tk_ai_extension.model.errors import InvalidArguments, PermissionRequired, ToolError
 from tk_ai_extension.model.proposals import diff_lines, marked
-from tk_ai_extension.workspace.editing import line_diff
 
 pytestmark = pytest.mark.proves("edit:batch")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tk_ai_extension.agent.transcripts import Chat, Transcripts
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import NothingToUndo, ToolError
@@ -33,7 +35,9 @@ class ChatChanges:
         What was undone is not included.
         """
         caller = caller_of(chat)
-        return net_changes(await self._workspace.journal.undoable(caller, None, turn=turn))
+        entries = await self._workspace.journal.undoable(caller, None, turn=turn)
+        # In a thread: the sources are long.
+        return await asyncio.to_thread(net_changes, entries)
 
     async def undo_turn(
         self,

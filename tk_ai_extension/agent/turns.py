@@ -32,6 +32,7 @@ from tk_ai_extension.mcp.descriptions import error_content, result_content
 from tk_ai_extension.model.agent_errors import CallStopped
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.diffs import DiffBudget, line_diff
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Change
@@ -39,7 +40,6 @@ from tk_ai_extension.model.sentences import Sentence, sentence_info
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.results import Result
-from tk_ai_extension.workspace.editing import line_diff
 from tk_ai_extension.workspace.permission_requests import Effect
 from tk_ai_extension.workspace.permissions import Approver, PermissionRequest, Reply
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
@@ -350,8 +350,9 @@ class Turn:
             if entry.id <= self._journalled:
                 continue
             self._journalled = entry.id
+            budget = DiffBudget()
             for change in entry.changes:
-                self.publish(_changed(call, entry.path, change, entry.id))
+                self.publish(_changed(call, entry.path, change, entry.id, budget))
 
     def _publish_result(
         self,
@@ -426,7 +427,7 @@ class _ApprovedBefore:
         return await self._otherwise.ask(request)
 
 
-def _changed(call: str, path: str, change: Change, entry: int) -> CellChanged:
+def _changed(call: str, path: str, change: Change, entry: int, budget: DiffBudget) -> CellChanged:
     content: CellContent | None = change.after or change.before
     before = "" if change.before is None else change.before.source
     after = "" if change.after is None else change.after.source
@@ -437,6 +438,6 @@ def _changed(call: str, path: str, change: Change, entry: int) -> CellChanged:
         change.cell,
         change.index,
         "code" if content is None else content.type,
-        line_diff(before, after),
+        line_diff(before, after, budget),
         entry,
     )

@@ -6,14 +6,12 @@ by others are kept. If both changed the same cell, the merge fails and nothing i
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from itertools import pairwise
 
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.celltext import CellRef, ParsedCell, ParsedText
+from tk_ai_extension.model.diffs import Difference, differences, longest_increasing
 from tk_ai_extension.model.errors import Conflict, InvalidText
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Delete, Insert, Move, Operation, Replace
@@ -190,13 +188,15 @@ def _counterparts(base: Snapshot, current: Snapshot) -> Mapping[int, Cell]:
             taken.add(now.index)
     before = [cell for cell in base.cells if cell.key != cell.id]
     after = [cell for cell in current.cells if cell.index not in taken and cell.key != cell.id]
-    matcher = SequenceMatcher(
-        None, [(c.type, c.hash) for c in before], [(c.type, c.hash) for c in after], autojunk=False
-    )
-    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
-        if tag == "equal" or (tag == "replace" and i2 - i1 == j2 - j1):
-            for was, now in zip(before[i1:i2], after[j1:j2], strict=True):
-                found[was.index] = now
+    end = Difference(len(before), len(before), len(after), len(after))
+    old, new = ([(cell.type, cell.hash) for cell in cells] for cells in (before, after))
+    i = j = 0
+    for each in (*differences(old, new), end):
+        pairs = list(zip(before[i : each.i1], after[j : each.j1], strict=True))
+        if each.i2 - each.i1 == each.j2 - each.j1:
+            pairs += zip(before[each.i1 : each.i2], after[each.j1 : each.j2], strict=True)
+        found.update((was.index, now) for was, now in pairs)
+        i, j = each.i2, each.j2
     return found
 
 
@@ -270,27 +270,3 @@ class _Order:
     def _first_staying(self, following: Sequence[_Entry]) -> str | None:
         indices = (entry.base.index for entry in following if entry.base is not None)
         return next((self._now[i] for i in indices if i in self._staying and i in self._now), None)
-
-
-def longest_increasing(values: Sequence[int]) -> list[int]:
-    """Return a longest increasing subsequence of distinct numbers.
-
-    >>> longest_increasing([3, 1, 2, 5, 4])
-    [1, 2, 4]
-    """
-    if all(a < b for a, b in pairwise(values)):
-        return list(values)
-    tails: list[int] = []
-    tail_positions: list[int] = []
-    previous: list[int | None] = []
-    for position, value in enumerate(values):
-        length = bisect_left(tails, value)
-        previous.append(tail_positions[length - 1] if length else None)
-        tails[length : length + 1] = [value]
-        tail_positions[length : length + 1] = [position]
-    chosen: list[int] = []
-    at: int | None = tail_positions[-1] if tail_positions else None
-    while at is not None:
-        chosen.append(values[at])
-        at = previous[at]
-    return chosen[::-1]

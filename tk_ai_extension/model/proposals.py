@@ -5,13 +5,13 @@ Each interface renders a `Proposal` itself (card, terminal, elicitation). No tex
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tk_ai_extension.model.cells import CellType
+from tk_ai_extension.model.diffs import DiffBudget, unified
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import SentenceInfo, sentence_info, sentence_of
 
@@ -281,15 +281,17 @@ def marked(mark: Mark, text: str) -> tuple[Line, ...]:
     return tuple(Line(mark, line) for line in text.split("\n"))
 
 
-def diff_lines(before: str, after: str, *, whole: bool = False) -> tuple[Line, ...]:
+def diff_lines(
+    before: str, after: str, *, whole: bool = False, budget: DiffBudget | None = None
+) -> tuple[Line, ...]:
     """Return a line diff with one line of context; all lines if ``whole`` is true."""
     old, new = before.split("\n"), after.split("\n")
     if whole and old == new:
         return marked(" ", after)
     context = max(len(old), len(new)) if whole else 1
-    found = list(difflib.unified_diff(old, new, lineterm="", n=context))
-    # Skip the file names, and the single hunk header if all lines are shown.
-    return tuple(_line(line) for line in found[3 if whole else 2 :])
+    found = list(unified(old, new, context, budget))
+    # Skip the single hunk header if all lines are shown.
+    return tuple(_line(line) for line in found[1 if whole else 0 :])
 
 
 def _line(line: str) -> Line:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+
+from tk_ai_extension.model.diffs import DiffBudget, differences
 
 _CHARACTERS = 2000
-"""Characters of the differing middle up to which characters are compared; beyond it, lines."""
+"""Maximum characters of differing lines that are compared by character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +30,16 @@ def text_edits(old: str, new: str) -> list[TextEdit]:
     rest = min(len(old), len(new)) - head
     tail = min(common_prefix(old[::-1], new[::-1]), rest)
     old_middle, new_middle = old[head : len(old) - tail], new[head : len(new) - tail]
-    if not old_middle and not new_middle:
-        return []
-    if not old_middle or not new_middle:
-        return [TextEdit(head, head + len(old_middle), new_middle)]
-    if max(len(old_middle), len(new_middle)) <= _CHARACTERS:
-        return _edits(old_middle, new_middle, head)
-    return _edits(old_middle.splitlines(keepends=True), new_middle.splitlines(keepends=True), head)
+    budget = DiffBudget()
+    lines = [each.splitlines(keepends=True) for each in (old_middle, new_middle)]
+    edits: list[TextEdit] = []
+    for edit in _edits(*lines, at=head, budget=budget):
+        removed = old[edit.start : edit.end]
+        if max(len(removed), len(edit.new)) > _CHARACTERS:
+            edits.append(edit)
+        else:
+            edits += _edits(removed, edit.new, at=edit.start, budget=budget)
+    return edits
 
 
 def common_prefix(a: str, b: str) -> int:
@@ -50,13 +54,12 @@ def common_prefix(a: str, b: str) -> int:
     return low
 
 
-def _edits(old: Sequence[str], new: Sequence[str], at: int) -> list[TextEdit]:
-    """Return the edits between two sequences of characters or lines that start at ``at``."""
+def _edits(
+    old: Sequence[str], new: Sequence[str], *, at: int, budget: DiffBudget
+) -> Iterator[TextEdit]:
+    """Yield the edits between two sequences of characters or lines that start at ``at``."""
     places = [at]
     for part in old:
         places.append(places[-1] + len(part))
-    return [
-        TextEdit(places[i1], places[i2], "".join(new[j1:j2]))
-        for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-        if tag != "equal"
-    ]
+    for i1, i2, j1, j2 in differences(old, new, budget):
+        yield TextEdit(places[i1], places[i2], "".join(new[j1:j2]))

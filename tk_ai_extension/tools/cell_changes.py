@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from tk_ai_extension.model.cells import Snapshot
+from tk_ai_extension.model.diffs import DiffBudget, line_diff
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Change, Operation, expecting
 from tk_ai_extension.notebooks.base import NotebookDocument
@@ -57,8 +58,10 @@ def _change_text(change: ChangedCell) -> str:
             return f"Changed cell {change.index} {name}:\n{change.diff or '(same source)'}"
 
 
-def changed_cell(snapshot: Snapshot, change: Change) -> ChangedCell:
-    """Return a change as it appears in a result."""
+def changed_cell(
+    snapshot: Snapshot, change: Change, budget: DiffBudget | None = None
+) -> ChangedCell:
+    """Return a change as it appears in a result, whose diffs share a budget."""
     cell = snapshot.by_key.get(change.cell) if change.action != "delete" else None
     return ChangedCell(
         action=change.action,
@@ -66,7 +69,7 @@ def changed_cell(snapshot: Snapshot, change: Change) -> ChangedCell:
         index=change.index if cell is None else cell.index,
         address=snapshot.address(cell) if cell else None,
         cell_type=cell.type if cell else None,
-        diff=editing.line_diff(change.before.source, change.after.source)
+        diff=line_diff(change.before.source, change.after.source, budget)
         if change.action == "replace" and change.before and change.after
         else None,
         removed_source=change.before.source
@@ -77,11 +80,11 @@ def changed_cell(snapshot: Snapshot, change: Change) -> ChangedCell:
 
 def cells_changed(applied: editing.JournaledEdit) -> CellsChanged:
     """Return the result for applied operations."""
-    snapshot = applied.snapshot
+    snapshot, budget = applied.snapshot, DiffBudget()
     return CellsChanged(
         notebook=snapshot.path,
         total_cells=len(snapshot.cells),
-        changes=[changed_cell(snapshot, change) for change in applied.changes],
+        changes=[changed_cell(snapshot, change, budget) for change in applied.changes],
     )
 
 

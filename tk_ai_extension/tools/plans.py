@@ -22,6 +22,7 @@ from functools import cached_property, reduce
 from typing import Literal, Protocol
 
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
+from tk_ai_extension.model.diffs import DiffBudget
 from tk_ai_extension.model.operations import (
     Change,
     Delete,
@@ -97,8 +98,9 @@ class Edit:
         A cell that several operations change runs once, as the last of them leaves it.
         """
         written = {id(change) for change in editing.last_writes(self.changes)}
+        budget = DiffBudget()
         steps = tuple(
-            _operation(self.snapshot, each, change, run=self.run and id(change) in written)
+            _operation(self.snapshot, each, change, budget, run=self.run and id(change) in written)
             for each, change in zip(self.operations, self.changes, strict=True)
         )
         runs = any(step.runs for step in steps)
@@ -231,7 +233,7 @@ RESTART = ProposalStep("kernel", Sentence("restart_first"))
 
 
 def _operation(
-    snapshot: Snapshot, operation: Operation, change: Change, *, run: bool
+    snapshot: Snapshot, operation: Operation, change: Change, budget: DiffBudget, *, run: bool
 ) -> ProposalStep:
     """Return an operation as a step that is bound to the source for which it was planned.
 
@@ -239,6 +241,7 @@ def _operation(
         snapshot: The notebook before all operations.
         operation: The operation.
         change: What it does, after the operations before it.
+        budget: The steps that the diffs of a proposal may take.
         run: Whether the cell runs as the operation leaves it, if it is a code cell.
     """
     before, after = change.before, change.after
@@ -273,7 +276,7 @@ def _operation(
                 ),
                 cell=_reference(snapshot, cell),
                 runs=runs,
-                lines=diff_lines(before.source, source, whole=runs),
+                lines=diff_lines(before.source, source, whole=runs, budget=budget),
                 identity=(source_hash(source), new_type, keep_outputs),
             )
         case Delete(key):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from itertools import islice, zip_longest
 from typing import Any, Literal, cast
 
 from tk_ai_extension.kernels.terminal import TerminalText
+from tk_ai_extension.model.diffs import unified
 from tk_ai_extension.model.digest import sanitise
 from tk_ai_extension.model.htmltext import html_text
 from tk_ai_extension.model.json_values import Json
@@ -27,8 +27,6 @@ Kind = Literal["text", "table", "data", "image", "error", "missing", "new"]
 
 MAX_LISTED = 20
 """Maximum values of one output that are named."""
-MAX_LINES = 20_000
-"""Maximum lines that are matched for a diff; longer texts are compared line by line."""
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp")
 VIEWS = ("application/vnd.jupyter.widget-view+json",)
@@ -283,12 +281,6 @@ def _joined(value: Any) -> str:
 
 def _diff(stored: str, new: str) -> Iterator[str]:
     before, after = stored.splitlines(), new.splitlines()
-    if len(before) + len(after) > MAX_LINES:
-        for one, other in zip_longest(before, after):
-            if one != other:
-                yield from (f"-{one}",) if one is not None else ()
-                yield from (f"+{other}",) if other is not None else ()
-        return
-    yield from islice(difflib.unified_diff(before, after, lineterm="", n=1), 2, None)
+    yield from unified(before, after)
     if before == after and stored != new:
         yield "(only the end of the last line differs)"

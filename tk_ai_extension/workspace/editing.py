@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -382,14 +381,3 @@ def check_source(workspace: Workspace, source: str) -> None:
         )
     if "\0" in source:
         raise InvalidArguments("The source contains a NUL character.", hint="Remove it.")
-
-
-def line_diff(before: str, after: str) -> str:
-    r"""Return a unified diff of two sources with one line of context, without file names.
-
-    Only ``\n`` ends a line, so that every change is in the diff, that of a last newline, too.
-    """
-    old, new = (text.split("\n") if text else [] for text in (before, after))
-    lines = difflib.unified_diff(old, new, lineterm="", n=1)
-    # The names of the files come first; a line of the source may begin like one.
-    return "\n".join([*lines][2:])

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.diffs import DiffBudget, line_diff
 from tk_ai_extension.model.operations import Action, Change
-from tk_ai_extension.workspace.editing import line_diff
 from tk_ai_extension.workspace.journal import JournalEntry
 
 MAX_SOURCE = 400_000
@@ -52,11 +52,12 @@ def net_changes(entries: Sequence[JournalEntry]) -> list[NetChange]:
     for entry in reversed(entries):
         for change in entry.changes:
             by_cell.setdefault((entry.path, change.cell), []).append(change)
-    found = (_net(path, changes) for (path, _), changes in by_cell.items())
+    budget = DiffBudget()
+    found = (_net(path, changes, budget) for (path, _), changes in by_cell.items())
     return [each for each in found if each is not None]
 
 
-def _net(path: str, changes: Sequence[Change]) -> NetChange | None:
+def _net(path: str, changes: Sequence[Change], budget: DiffBudget) -> NetChange | None:
     last = changes[-1]
     # A move has the content, too, so that the first and the last change have the two sides.
     before, after = changes[0].before, last.after
@@ -77,7 +78,7 @@ def _net(path: str, changes: Sequence[Change]) -> NetChange | None:
         content.type,
         old,
         new,
-        line_diff(old, new),
+        line_diff(old, new, budget),
         truncated,
     )
 

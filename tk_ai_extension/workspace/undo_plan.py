@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
-from tk_ai_extension.model.merging import longest_increasing
+from tk_ai_extension.model.diffs import longest_increasing
 from tk_ai_extension.model.operations import (
     Change,
     Delete,

@@ -115,7 +115,7 @@ def _described(entry: JournalEntry, user: str) -> ChangeInfo:
 
 
 def _cell(change: Change) -> ChangedCell:
-    from tk_ai_extension.workspace.editing import line_diff
+    from tk_ai_extension.model.diffs import line_diff
 
     before = change.before.source if change.before else ""
     after = change.after.source if change.after else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tk_ai_extension.model.diffs import unified
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import stream_text
 from tk_ai_extension.notebooks.base import NotebookStore
@@ -412,7 +412,7 @@ def _diff(before: State, after: State) -> str:
     lines = [
         [f"{cell.key} {cell.type} {cell.source!r}" for cell in state] for state in (before, after)
     ]
-    return "\n".join(difflib.unified_diff(lines[0], lines[1], lineterm="", n=1))
+    return "\n".join(unified(lines[0], lines[1]))
 
 
 async def _awaited(work: Awaitable[None]) -> None:

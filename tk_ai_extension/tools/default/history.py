@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from tk_ai_extension.model.diffs import DiffBudget
 from tk_ai_extension.model.errors import Conflict, NothingToUndo
 from tk_ai_extension.model.large_notebooks import run_off_loop_if_large
 from tk_ai_extension.model.proposals import Proposal, ProposalStep
@@ -68,7 +69,7 @@ class _UndoEdit(Edit):
 
 async def _undo(context: ToolContext, plan: _UndoEdit, tool: str) -> Undone:
     """Apply the edit and mark the entries as undone."""
-    workspace, count = context.workspace, len(plan.entries)
+    workspace, count, budget = context.workspace, len(plan.entries), DiffBudget()
     applied = await editing.undo(
         workspace,
         context.caller,
@@ -82,7 +83,7 @@ async def _undo(context: ToolContext, plan: _UndoEdit, tool: str) -> Undone:
         notebook=plan.document.path,
         undone=[entry.summary for entry in plan.entries],
         refused=list(plan.left),
-        changes=[changed_cell(applied.snapshot, change) for change in applied.changes],
+        changes=[changed_cell(applied.snapshot, change, budget) for change in applied.changes],
         total_cells=len(applied.snapshot.cells),
     )
 

@@ -1,0 +1,138 @@
+"""Diffs: complete, readable, and within a budget for every text."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.model.celltext import parse, render
+from tk_ai_extension.model.diffs import DiffBudget, differences, line_diff
+from tk_ai_extension.model.merging import merge
+from tk_ai_extension.model.proposals import diff_lines
+from tk_ai_extension.notebooks.textdiff import text_edits
+
+ROWS = 2_000
+
+
+def assignments(at: int) -> tuple[str, str]:
+    """Every second line differs."""
+    return (f"x{at} = {at}", f"x{at}={at}") if at % 2 else (f"y{at}", f"y{at}")
+
+
+def literal(at: int) -> tuple[str, str]:
+    """Two of three lines occur everywhere; every second other one differs."""
+    line = ("{", "},", f'"k": {at}')[at % 3]
+    return line, f"{line}0" if at % 6 == 2 else line
+
+
+def repeated(at: int) -> tuple[str, str]:
+    """No line occurs once."""
+    return "ab"[at % 2], "ba"[at % 3 == 0]
+
+
+def no_ids(lines: list[str]) -> Snapshot:
+    cells = (Cell(at, f"#{at}", "code", line, None) for at, line in enumerate(lines))
+    return Snapshot("n.ipynb", tuple(cells))
+
+
+def merged(before: str, after: str) -> object:
+    base, current = (no_ids(text.split("\n")) for text in (before, after))
+    return merge(base, current, parse(render(base, versioned=True)))
+
+
+@pytest.mark.parametrize("row", [assignments, literal, repeated])
+@pytest.mark.parametrize("diff", [line_diff, diff_lines, text_edits, merged])
+def test_no_text_takes_long(
+    diff: Callable[[str, str], object], row: Callable[[int], tuple[str, str]]
+) -> None:
+    before, after = ("\n".join(side) for side in zip(*map(row, range(ROWS)), strict=True))
+    began = time.process_time()
+    diff(before, after)
+    assert time.process_time() - began < 1
+
+
+def test_one_line_of_repeated_characters_does_not_take_long() -> None:
+    began = time.process_time()
+    text_edits("ab" * 999, "ba" * 333 + "abc" * 333)
+    assert time.process_time() - began < 1
+
+
+def patched(before: str, diff: str) -> str:
+    """The text after a unified diff, whose every line must fit the text before."""
+    old = before.split("\n") if before else []
+    new: list[str] = []
+    at = 0
+    for line in diff.split("\n") if diff else []:
+        if line.startswith("@@"):
+            start, _, length = line.split()[1].removeprefix("-").partition(",")
+            first = int(start) - (length != "0")
+            assert at <= first
+            new += old[at:first]
+            at = first
+            continue
+        if line[0] in " -":
+            assert old[at] == line[1:]
+            at += 1
+        if line[0] in " +":
+            new.append(line[1:])
+    return "\n".join(new + old[at:])
+
+
+@given(seed=st.integers(), kinds=st.integers(1, 200), steps=st.integers(0, 5_000))
+def test_a_diff_turns_one_text_into_the_other_within_any_budget(
+    seed: int, kinds: int, steps: int
+) -> None:
+    choice = random.Random(seed)
+    old = [f"{choice.randrange(kinds)}" for _ in range(choice.randrange(60))]
+    new = [line for line in old if choice.random() > 0.1]
+    for _ in range(choice.randrange(9)):
+        new.insert(choice.randint(0, len(new)), f"{choice.randrange(kinds)}")
+    before, after = "\n".join(old), "\n".join(new)
+    assert patched(before, line_diff(before, after, DiffBudget(steps))) == after
+    lines = diff_lines(before, after, whole=True, budget=DiffBudget(steps))
+    assert "\n".join(line.text for line in lines if line.mark in " -") == before
+    assert "\n".join(line.text for line in lines if line.mark in " +") == after
+    budget = DiffBudget(steps)
+    places = differences(old, new, budget)
+    assert 0 <= budget.left <= steps
+    assert all(one.i2 < other.i1 and one.j2 < other.j1 for one, other in pairwise(places))
+    assert all(one.i1 < one.i2 or one.j1 < one.j2 for one in places)
+
+
+def test_a_line_that_looks_like_the_name_of_a_file_stays_in_the_diff() -> None:
+    assert line_diff("-- a\nb", "++ c\nb").split("\n") == [
+        "@@ -1,2 +1,2 @@",
+        "--- a",
+        "+++ c",
+        " b",
+    ]
+    assert line_diff("a", "a") == ""
+
+
+_SOURCES = st.text("a\n\r\f\x85\u2028", max_size=4)
+
+
+@given(before=_SOURCES, after=_SOURCES)
+@example(before="a\r", after="a\n")
+@example(before="a", after="a\n")
+def test_every_change_is_in_the_diff(before: str, after: str) -> None:
+    assert patched(before, line_diff(before, after)) == after
+
+
+def test_many_changed_lines_are_found_one_by_one() -> None:
+    before, after = ("\n".join(side) for side in zip(*map(assignments, range(9_000)), strict=True))
+    removed = [line for line in line_diff(before, after).split("\n") if line.startswith("-")]
+    assert len(removed) == 4_500
+
+
+def test_diffs_of_one_answer_share_a_budget_and_are_coarser_when_it_is_used_up() -> None:
+    budget = DiffBudget(40)
+    assert differences("abcdef", "axcyef", budget) == [(1, 2, 1, 2), (3, 4, 3, 4)]
+    assert differences("abcdef", "axcyef", budget) == [(1, 4, 1, 4)]
