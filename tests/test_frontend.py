@@ -18,6 +18,7 @@ LIMIT = 60_000
 """Bytes, as a browser fetches them: the panel opens at once over a slow line, too."""
 
 LATER = {
+    "approval": 4_500,
     "connect": 8_000,
     "context": 7_000,
     "diff-editor": 20_000,
@@ -28,11 +29,11 @@ LATER = {
     "setup": 4_500,
     "turn": 5_500,
 }
-"""How the chunks are named that load later, and the bytes of each: when somebody connects a model, when
-something is pointed at by @ or the model's context is known, when a cell's diff or prompt is first shown,
-when the chats are listed, when a file is attached, code is completed or a command on cells or a notebook is
-first used, once JupyterLab is up, where its language is not English, when the setup is opened, and when a
-call's card is opened or a turn has ended."""
+"""How the chunks are named that load later, and the bytes of each: when an agent asks for an approval,
+when somebody connects a model, when something is pointed at by @ or the model's context is known, when a
+cell's diff or prompt is first shown, when the chats are listed, when a file is attached, code is
+completed or a command on cells or a notebook is first used, once JupyterLab is up, where its language is
+not English, when the setup is opened, and when a call's card is opened or a turn has ended."""
 
 
 def test_the_front_end_is_built_and_small() -> None:

@@ -1,13 +1,12 @@
-import { useEffect, useState } from 'react';
+import { Suspense, useEffect, useState } from 'react';
 import type { JSX } from 'react';
 
-import type { Answer, ErrorInfo, PermissionInfo } from '../api/events';
-import { sayProblem } from '../api/sentences';
+import type { PermissionInfo } from '../api/events';
 import type { IEnded } from '../questions/model';
 import { waitingQuestion } from '../state/chat';
 import { shortName } from '../common/visible';
+import { AgentRequest } from './later';
 import { useChat, useSelector, useServices } from './services';
-import { type Labels, QuestionCard, useCommonLabels, useTitle } from './Question';
 
 /** Maximum number of requests that are shown, from the oldest. */
 const SHOWN = 3;
@@ -34,65 +33,15 @@ export function AgentRequests({ chat }: { chat: string }): JSX.Element {
               {trans._n('%1 approval pending', '%1 approvals pending', waiting.length)}
             </div>
           )}
-          {waiting.slice(0, SHOWN).map(request => (
-            <AgentRequest key={request.id} request={request} />
-          ))}
+          <Suspense fallback={null}>
+            {waiting.slice(0, SHOWN).map(request => (
+              <AgentRequest key={request.id} request={request} />
+            ))}
+          </Suspense>
         </section>
       )}
     </>
   );
-}
-
-function AgentRequest({ request }: { request: PermissionInfo }): JSX.Element {
-  const { questions, trans } = useServices();
-  const [problem, setProblem] = useState<ErrorInfo | null>(null);
-  const runs = request.effect === 'EXECUTE';
-  const labels: Labels = {
-    once: [
-      trans.__('Approve'),
-      request.within_call
-        ? trans.__('Approve this call (Enter)')
-        : trans.__('Approve this call for the agent’s next attempt (Enter)')
-    ],
-    chat: [
-      trans.__('Approve this agent'),
-      runs
-        ? trans.__('Let this agent run code in any notebook without asking')
-        : trans.__('Let this agent edit any notebook without asking')
-    ],
-    ...useCommonLabels(request)
-  };
-  const give = async (answer: Answer, message?: string): Promise<void> => {
-    setProblem(await questions.answer(request, answer, message));
-  };
-  return (
-    <QuestionCard
-      question={request}
-      tool={request.tool}
-      who={useRequester(request)}
-      title={useTitle(request)}
-      labels={labels}
-      onAnswer={give}
-    >
-      {problem === null ? null : (
-        <div className="tk-Question-problem" role="alert">
-          {sayProblem(problem, trans)[0]}
-        </div>
-      )}
-    </QuestionCard>
-  );
-}
-
-/** Return the name of the agent and of its interface. */
-function useRequester({ author, caller, interface: kind }: PermissionInfo): string {
-  const { trans } = useServices();
-  const ways: Partial<Record<string, string>> = {
-    mcp: 'MCP',
-    rest: 'REST',
-    nb: trans.__('command line'),
-    chat: trans.__('code in a kernel')
-  };
-  return `${shortName(caller ?? author)} · ${ways[kind] ?? kind}`;
 }
 
 /** Return the announcement of new requests, and of those that ended without an answer here. */

@@ -8,8 +8,7 @@ import type { CallStatus, ICall } from '../state/chat';
 import { tally } from '../common/diff';
 import { useServices } from './services';
 import { Fold } from './Fold';
-import { Question } from './Question';
-import { CallDetails } from './turnParts';
+import { CallDetails, Question } from './later';
 
 const IMAGE_TYPES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 
@@ -51,7 +50,9 @@ export const CallCard = memo(function CallCard({ call }: { call: ICall }): JSX.E
       {call.result?.images.map((picture, place) => (
         <Picture key={place} picture={picture} />
       ))}
-      {call.question !== null && <Question call={call} question={call.question} />}
+      <Suspense fallback={null}>
+        {call.question !== null && <Question call={call} question={call.question} />}
+      </Suspense>
     </div>
   );
 });

@@ -1,4 +1,4 @@
-import { lazy, Suspense, useMemo } from 'react';
+import { Suspense, useMemo } from 'react';
 import type { JSX } from 'react';
 
 import type { AppStore, IPanelState } from '../state/app';
@@ -6,14 +6,9 @@ import { AgentRequests } from './AgentRequests';
 import { Composer } from './Composer';
 import type { PanelController } from './controller';
 import { Header } from './Header';
+import { History } from './later';
 import { type IPanelServices, ServicesProvider, useSelector, useServices } from './services';
 import { Transcript } from './Transcript';
-
-const History = lazy(() =>
-  import(/* webpackChunkName: "history" */ './History').then(({ History: loaded }) => ({
-    default: loaded
-  }))
-);
 
 interface IProps {
   /** The state. */

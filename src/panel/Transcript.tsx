@@ -12,10 +12,10 @@ import type { JSX } from 'react';
 import { isBusy, type ITurn } from '../state/chat';
 import { useChat, useSelector, useServices } from './services';
 import { Fold } from './Fold';
+import { RestoredNote } from './later';
 import { Problem } from './Problem';
 import { EmptyChat } from './EmptyChat';
 import { Turn } from './Turn';
-import { RestoredNote } from './turnParts';
 
 /** The number of latest turns that are rendered until the person shows earlier ones. */
 const SHOWN = 20;

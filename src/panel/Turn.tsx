@@ -9,11 +9,11 @@ import { type Item, isUnsent, type ITurn, waits } from '../state/chat';
 import { Button } from './Button';
 import { CallCard } from './CallCard';
 import { copyText } from './clipboard';
+import { RestoreQuestion, TodoList, TurnEnd } from './later';
 import { useSelector, useServices } from './services';
 import { Markdown } from './Markdown';
 import { Problem } from './Problem';
 import { ToolButton } from './ToolButton';
-import { RestoreQuestion, TodoList, TurnEnd } from './turnParts';
 
 /** How a message is sent again. */
 export interface IResend {

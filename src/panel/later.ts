@@ -1,19 +1,55 @@
-import { type FunctionComponent, lazy, type ReactNode } from 'react';
+/** Parts of the panel in chunks that load when they are first needed. */
 
-type Parts = typeof import('./contextParts');
+import { lazy } from 'react';
 
-/** Load what the composer needs later. */
-export const contextParts = (): Promise<Parts> =>
-  import(/* webpackChunkName: "context" */ './contextParts');
+import { delay } from '../api/retry';
 
-/** A component that is loaded when it is first rendered; nothing if the server cannot be reached. */
-function part<P>(choose: (parts: Parts) => (props: P) => ReactNode): FunctionComponent<P> {
-  return lazy(async (): Promise<{ default: FunctionComponent<P> }> => {
-    const parts = await contextParts().catch(() => null);
-    return { default: parts === null ? () => null : choose(parts) };
-  }) as unknown as FunctionComponent<P>;
+/** Load a chunk, again and again until the server answers. */
+export async function insist<M>(load: () => Promise<M>, tries = 0): Promise<M> {
+  try {
+    return await load();
+  } catch {
+    await new Promise(resolve => setTimeout(resolve, delay(tries, Math.random())));
+    return insist(load, tries + 1);
+  }
 }
 
-export const Completions = part(parts => parts.Completions);
-export const ContextMeter = part(parts => parts.ContextMeter);
-export const VariablePreview = part(parts => parts.VariablePreview);
+/** Return the components of a chunk. They suspend until it is loaded. */
+function parts<M, K extends keyof M>(load: () => Promise<M>, ...names: K[]): Pick<M, K> {
+  const loaded = names.map(name => {
+    const part = lazy(() => insist(load).then(module => ({ default: module[name] as never })));
+    return [name, part];
+  });
+  return Object.fromEntries(loaded) as Pick<M, K>;
+}
+
+/** Load what the composer needs for completions and the model's context. */
+export const contextParts = (): Promise<typeof import('./contextParts')> =>
+  insist(() => import(/* webpackChunkName: "context" */ './contextParts'));
+
+export const { Completions, ContextMeter, VariablePreview } = parts(
+  contextParts,
+  'Completions',
+  'ContextMeter',
+  'VariablePreview'
+);
+
+export const { CallDetails, RestoredNote, RestoreQuestion, TodoList, TurnEnd } = parts(
+  () => import(/* webpackChunkName: "turn" */ './TurnEnd'),
+  'CallDetails',
+  'RestoredNote',
+  'RestoreQuestion',
+  'TodoList',
+  'TurnEnd'
+);
+
+export const { AgentRequest, Question } = parts(
+  () => import(/* webpackChunkName: "approval" */ './AgentRequest'),
+  'AgentRequest',
+  'Question'
+);
+
+export const { History } = parts(
+  () => import(/* webpackChunkName: "history" */ './History'),
+  'History'
+);
