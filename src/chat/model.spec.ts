@@ -2,7 +2,7 @@ import { ApiError, type IMessage, UNREACHABLE } from '../api/client';
 import type { ChatEvent, ChatInfo, ErrorInfo } from '../api/events';
 import { type AppStore, createStore } from '../state/app';
 import { FakeServer } from '../testing/server';
-import { MESSAGE, type Payload, story } from '../testing/events';
+import { CALL, CHANGE, DONE, MESSAGE, type Payload, RESULT, story } from '../testing/events';
 import { ChatModel, type Routes } from './model';
 
 function happens(...kinds: ('message' | 'began' | 'done')[]): ChatEvent[] {
@@ -281,5 +281,52 @@ describe('a chat', () => {
     await until(() => !chat.busy);
     await chat.load();
     expect([chat.state.last, chat.state.turns[0]?.end]).toEqual([3, 'done']);
+  });
+});
+
+describe('the error of a request', () => {
+  type Chat = ReturnType<typeof chatOf>;
+  const refused = (): Promise<never> =>
+    Promise.reject(new ApiError({ code: 'refused', message: '', hint: '', retryable: false }));
+  const asks: Record<string, (chat: Chat) => unknown> = {
+    answer: chat => chat.answer('p', 'once'),
+    answerPlan: chat => chat.answerPlan('t', { answer: 'approve', mode: 'edit' }),
+    restore: chat => chat.restore('t'),
+    send: chat => chat.send({ message: 'Hello' }),
+    steer: chat => chat.steer('t'),
+    stop: chat => chat.stop(),
+    undo: chat => chat.undo('a.ipynb', { entries: [1], cells: ['x'] })
+  };
+  const reads: ((chat: Chat) => unknown)[] = [
+    chat => chat.netChanges('t'),
+    chat => chat.readJournal()
+  ];
+
+  it.each(Object.keys(asks))('is neither cleared nor set by what is read (%s)', async name => {
+    const past = story(MESSAGE, { kind: 'began' }, CALL, CHANGE, RESULT, DONE);
+    let fails = false;
+    const read =
+      <T>(answer: T) =>
+      (): Promise<T> =>
+        fails ? refused() : Promise.resolve(answer);
+    const chat = chatOf(
+      {
+        ...ROUTES,
+        chat: () => Promise.resolve({ chat: info(false), events: past }),
+        changes: read({ changes: [], since: 0 }),
+        netChanges: read([]),
+        [name]: refused
+      },
+      'c'
+    );
+    await chat.load();
+    await asks[name]?.(chat);
+    expect(chat.state.problem?.code).toBe('refused');
+    await Promise.all(reads.map(each => each(chat)));
+    expect(chat.state.problem?.code).toBe('refused');
+    chat.dismiss();
+    fails = true;
+    await Promise.all(reads.map(each => each(chat)));
+    expect(chat.state.problem).toBeNull();
   });
 });

@@ -5,6 +5,7 @@ import { type ISignal, Signal } from '@lumino/signaling';
 import type { IChannel } from '../api/channel';
 import { ApiError, type ChatApi, type IMessage, type IUndo, type PlanAnswer } from '../api/client';
 import type { Answer, ChatEvent, NetChange, TakenBack } from '../api/events';
+import { inOrder, quietly } from '../api/reads';
 import { reduce } from '../state/reduce';
 import { type AppStore, type IOpenChat, NEW_CHAT, openChat, without } from '../state/app';
 import { EMPTY, isBusy, type ITurn } from '../state/chat';
@@ -93,13 +94,11 @@ export class ChatModel {
       return;
     }
     const ended = turns.filter(turn => turn.end !== null).map(turn => turn.id);
-    try {
-      this._set({ journal: { ...(await this._api.changes(id)), ended: new Set(ended) } });
-    } catch (error) {
-      // Keep the former journal: it is read again after the next turn.
-      if (!(error instanceof ApiError)) {
-        throw error;
-      }
+    const isNewest = this._journals();
+    // On an error, keep the former journal: it is read again after the next turn.
+    const changes = await quietly(this._api.changes(id));
+    if (changes !== null && isNewest()) {
+      this._set({ journal: { ...changes, ended: new Set(ended) } });
     }
   }
 
@@ -172,7 +171,8 @@ export class ChatModel {
 
   /** Return the net changes of a turn; null on an error. */
   async netChanges(turn: string): Promise<readonly NetChange[] | null> {
-    return this._try(id => this._api.netChanges(id, turn));
+    const id = this._id;
+    return id === null ? null : quietly(this._api.netChanges(id, turn));
   }
 
   /** Reconnect now. */
@@ -299,6 +299,7 @@ export class ChatModel {
     this._idle.emit();
   }
 
+  /** Send what the person asks for, which alone sets or clears the error. */
   private async _try<T>(request: (id: string) => Promise<T>): Promise<T | null> {
     const { id } = this;
     if (id === null) {
@@ -347,6 +348,7 @@ export class ChatModel {
   private _expected: string | null = null;
   /** The ids of the messages to which no response came, since the last one that was sent. */
   private readonly _unanswered = new Map<string, string>();
+  private readonly _journals = inOrder();
   private _following: IDisposable | null = null;
   private _reading: Promise<void> | null = null;
   private _sending: Promise<void> = Promise.resolve();

@@ -4,6 +4,7 @@ import { type ISignal, Signal } from '@lumino/signaling';
 import type { ChatApi } from '../api/client';
 import type { ChatEvent } from '../api/events';
 import type { IChannel } from '../api/channel';
+import { inOrder, quietly } from '../api/reads';
 import type { AppStore } from '../state/app';
 import { ChatModel } from './model';
 
@@ -64,12 +65,18 @@ export class Chats implements IChats {
   }
 
   async refresh(): Promise<void> {
-    const [list, models] = await Promise.allSettled([this.api.chats(), this.api.models()]);
-    this._store.update(state => ({
-      ...state,
-      ...(list.status === 'fulfilled' ? { chats: list.value } : {}),
-      ...(models.status === 'fulfilled' ? { models: models.value } : {})
-    }));
+    const isNewest = this._lists();
+    const [chats, models] = await Promise.all([
+      quietly(this.api.chats()),
+      quietly(this.api.models())
+    ]);
+    if (isNewest()) {
+      this._store.update(state => ({
+        ...state,
+        chats: chats ?? state.chats,
+        models: models ?? state.models
+      }));
+    }
   }
 
   async rename(id: string, title: string): Promise<void> {
@@ -111,6 +118,7 @@ export class Chats implements IChats {
     this._shown.delete(chat);
   }
 
+  private readonly _lists = inOrder();
   private _count = 0;
   private _open: readonly ChatModel[] = [];
   /** How often each chat is open. */

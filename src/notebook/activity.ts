@@ -2,9 +2,9 @@ import { JSONExt } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import { ApiError } from '../api/client';
 import type { Activity, ChangeInfo } from '../api/events';
 import type { IChannel } from '../api/channel';
+import { quietly, inOrder } from '../api/reads';
 import { keeping, keepingAll, NOTHING_KEPT } from '../state/keptChanges';
 import { leftIn } from '../changes/pending';
 import type { IDecision, IReviews } from '../changes/reviews';
@@ -101,12 +101,8 @@ export class NotebookActivity implements IDisposable {
     }
     const found = await this._routes.undo(path, entries, cells);
     this._reviews.notifyUndone(path);
-    await this._refresh(path, () => path !== this._path).catch((error: unknown) => {
-      // It is undone all the same: the event `taken_back` repeats the request.
-      if (!(error instanceof ApiError)) {
-        throw error;
-      }
-    });
+    // If that fails, it is undone all the same: the event `taken_back` repeats the request.
+    await quietly(this._refresh(path, () => path !== this._path));
     return leftIn(found);
   }
 
@@ -190,10 +186,11 @@ export class NotebookActivity implements IDisposable {
   }
 
   private async _refresh(path: string, isOver: () => boolean): Promise<void> {
+    const isNewest = this._reads();
     const changes = await this._routes.changes(path);
     // Read last: the person may keep something while the server answers.
     await this._reviews.load(path);
-    if (!isOver()) {
+    if (!isOver() && isNewest()) {
       this._changes = changes;
       this._mark();
     }
@@ -204,6 +201,7 @@ export class NotebookActivity implements IDisposable {
     this._following = null;
   }
 
+  private readonly _reads = inOrder();
   private _path: string | null;
   private _seen = false;
   private _renamed = Promise.resolve();

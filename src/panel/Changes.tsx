@@ -51,12 +51,18 @@ export function Changes({ turn, chat }: IChangesProps): JSX.Element | null {
   // With several changes of a cell, only the server knows what is left of them.
   const needsNet = opened || cells.some(each => each.status === 'open' && each.pending.length > 1);
   useEffect(() => {
+    let isNewest = true;
     if (needsNet) {
-      void controller.chat
-        .netChanges(turn.id)
-        .then(found => setNet(found && new Map(found.map(each => [keyOf(each), each]))));
+      void controller.chat.netChanges(turn.id).then(found => {
+        if (isNewest) {
+          setNet(found && new Map(found.map(each => [keyOf(each), each])));
+        }
+      });
     }
-    // Read again after an undo, which changes the journal.
+    return () => {
+      // It is read again after an undo, which changes the journal.
+      isNewest = false;
+    };
   }, [needsNet, journal, controller, turn]);
   if (cells.length === 0) {
     return null;
