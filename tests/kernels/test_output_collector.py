@@ -138,7 +138,7 @@ messages = st.lists(
 def test_the_changes_in_order_give_the_outputs(
     given_messages: list[tuple[str, Json] | None],
 ) -> None:
-    collector, buffer = OutputCollector(max_bytes=3000), OutputBuffer()
+    collector, buffer = OutputCollector(limit=3000), OutputBuffer()
     for message in [*given_messages, None]:
         if message is not None:
             collector.add(*message)
@@ -150,7 +150,7 @@ def test_the_changes_in_order_give_the_outputs(
 
 @pytest.mark.proves("fault:flood")
 def test_text_over_the_bound_is_counted_and_reported() -> None:
-    collector = OutputCollector(max_bytes=1000)
+    collector = OutputCollector(limit=1000)
     for _ in range(100):
         collector.add(*stream("x" * 99 + "\n"))
     kept = collector.outputs[0]["text"]
@@ -165,7 +165,7 @@ def test_text_over_the_bound_is_counted_and_reported() -> None:
 
 @pytest.mark.proves("fault:flood")
 def test_displays_over_the_bound_are_counted_and_errors_are_kept() -> None:
-    collector = OutputCollector(max_bytes=10_000)
+    collector = OutputCollector(limit=10_000)
     for number in range(100):
         collector.add(*display(str(number)))
     collector.add("error", {"ename": "E", "evalue": "v", "traceback": ["t" * 1000]})
@@ -176,9 +176,62 @@ def test_displays_over_the_bound_are_counted_and_errors_are_kept() -> None:
     assert collector.outputs[-1]["output_type"] == "error"
 
 
+def bundle(value: Any, display_id: str, kind: str) -> tuple[str, Json]:
+    content: Json = {"data": {"application/json": value}, "metadata": {}}
+    return kind, content | {"transient": {"display_id": display_id}}
+
+
+sizes = st.sampled_from([1, 40, 400, 2_500])
+large_messages = st.lists(
+    st.one_of(
+        st.builds(lambda size, name: stream("s" * size, name), sizes, st.sampled_from("ab")),
+        st.builds(
+            bundle,
+            sizes.flatmap(
+                lambda size: st.sampled_from([size * "d", [[]] * size, [{"k": ""}] * size])
+            ),
+            st.sampled_from(["", "x", "y"]),
+            st.sampled_from(["display_data", "update_display_data", "execute_result"]),
+        ),
+        st.builds(lambda size: ("display_data", {"data": {"x/x-status": "e" * size}}), sizes),
+        st.builds(lambda size: display("-", "n" * size), sizes),
+        st.just(("clear_output", {})),
+        st.just(("error", {"ename": "E", "evalue": "v", "traceback": ["t"]})),
+        st.none(),
+    ),
+    max_size=30,
+)
+
+
+@pytest.mark.proves("fault:flood")
+@given(large_messages)
+def test_what_is_kept_stays_within_the_limit_and_nothing_is_lost_silently(
+    given_messages: list[tuple[str, Json] | None],
+) -> None:
+    limit = 3_000
+    collector, unlimited = OutputCollector(limit), OutputCollector()
+    is_clean = True
+    for message in given_messages:
+        if message is None:
+            events = [collector.drain_events(), unlimited.drain_events()]
+            assert sum(len(json.dumps(event.data)) for event in events[0]) <= limit
+            is_clean = is_clean and events[0] == events[1]
+            collector.drain()
+        else:
+            collector.add(*message)
+            unlimited.add(*message)
+        others = [each for each in collector.outputs if each["output_type"] != "error"]
+        ids = sum(map(len, collector.displays))
+        assert sum(len(json.dumps(each)) for each in others) + ids <= limit
+        is_clean = is_clean and collector.outputs == unlimited.outputs
+        assert is_clean or collector.dropped
+    collector.add("clear_output", {})
+    assert collector._budget.used == 0
+
+
 @pytest.mark.proves("fault:flood")
 def test_cleared_output_frees_its_share_of_the_bound() -> None:
-    collector = collect(stream("x" * 900), ("clear_output", {"wait": True}), max_bytes=1000)
+    collector = collect(stream("x" * 700), ("clear_output", {"wait": True}), limit=1000)
     collector.add(*stream("y" * 600))
     assert texts(collector) == ["y" * 600]
     assert collector.dropped == 0

@@ -153,7 +153,7 @@ class BaseKernelConnection(ABC):
         self._listeners: dict[str, Listener] = {}
         self._ours: set[str] = set()
         self._gaps = SequenceGapDetector()
-        self._widgets = OutputWidgets()
+        self._widgets = OutputWidgets(self.is_ours)
         self._receiving = asyncio.Event()
         self._ending: Ending | None = None
 
@@ -223,6 +223,7 @@ class BaseKernelConnection(ABC):
         """Remove a request's listener."""
         self._listeners.pop(msg_id, None)
         self._ours.discard(msg_id)
+        self._widgets.forget(msg_id)
 
     def is_ours(self, msg_id: str) -> bool:
         """Return whether an executor waits for this request."""
@@ -337,8 +338,11 @@ class BaseKernelConnection(ABC):
             if self._widgets.captures(request, kind, content):
                 kind = CAPTURED
             elif kind == "status" and content.get("execution_state") == "idle":
-                for update in self._widgets.ended(request):
+                updates, note = self._widgets.ended(request)
+                for update in updates:
                     self._transmit("shell", self.session.msg("comm_msg", update))
+                if note:
+                    listener.on_iopub("stream", {"name": "stderr", "text": note}, missing)
         listener.on_iopub(kind, content, missing)
 
 

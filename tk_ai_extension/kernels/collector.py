@@ -35,8 +35,37 @@ OUTPUT_MESSAGES = frozenset(
 
 _STATUS_MIME = re.compile(r"application/x-[^;]*-status\b")
 _OVERHEAD = 256  # bytes counted for an output in addition to its payload
-_ALWAYS_KEPT = 1024 * 1024  # bytes beyond the limit that an error may use
-_MAX_EVENTS = 10_000  # status events that are queued for a slow reader
+_CONTAINER, _SCALAR = 64, 8  # bytes counted for a JSON value in addition to its characters
+_ALWAYS_KEPT = 1024 * 1024  # bytes beyond the limit that errors may use
+_NOTES = 64 * 1024  # and bytes beyond those that this server's own lines may use
+
+
+class OutputBudget:
+    """Bytes of outputs that one collector, or several together, may keep.
+
+    Args:
+        limit: Their number.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    def free(self, allowance: int = 0) -> int:
+        """Return how many bytes more may be kept, with an allowance beyond the limit."""
+        return max(self.limit + allowance - self.used, 0)
+
+    def take(self, size: int, allowance: int = 0) -> bool:
+        """Charge bytes if there is room for them; a negative size gives bytes back."""
+        if size > 0 and size > self.free(allowance):
+            return False
+        self.used += size
+        return True
+
+    @property
+    def text(self) -> str:
+        """The limit for people."""
+        return f"{self.limit / 1024 / 1024:.3g} MB"
 
 
 class OutputCollector:
@@ -47,8 +76,8 @@ class OutputCollector:
     backspaces are applied. Malformed messages are accepted.
 
     Args:
-        max_bytes: Limit of what is kept. Output beyond it is counted in ``dropped``; errors are
-            always kept.
+        limit: Bytes that are kept, or a budget that other collectors share. Output beyond it is
+            counted in ``dropped``; an error may exceed it.
 
     >>> collector = OutputCollector()
     >>> collector.add("stream", {"name": "stdout", "text": "1\n"})
@@ -59,12 +88,13 @@ class OutputCollector:
     ()
     """
 
-    def __init__(self, max_bytes: int = MAX_OUTPUT_BYTES) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, limit: int | OutputBudget = MAX_OUTPUT_BYTES) -> None:
+        self._budget = limit if isinstance(limit, OutputBudget) else OutputBudget(limit)
+        self._event_budget = OutputBudget(self._budget.limit)
         self._outputs: list[Json] = []
+        self._sizes: list[int] = []  # what each output is charged
         self._streams: dict[int, TerminalText] = {}
         self._displays: dict[str, list[int]] = {}
-        self._size = 0
         self._clear_next = False
         self._open_stream: TerminalText | None = None
         # What the reader has drained, and what is to be drained.
@@ -95,15 +125,15 @@ class OutputCollector:
                 raise ValueError(f"not an output message: {kind}")
 
     def warn(self, text: str) -> None:
-        """Add a line of this server's own to stderr, regardless of the limit."""
-        self._write("stderr", text.rstrip("\n") + "\n")
+        """Add a short line of this server's own to stderr, also beyond the limit."""
+        self._write("stderr", text.rstrip("\n") + "\n", _ALWAYS_KEPT + _NOTES)
 
     def finish(self) -> None:
         """Report in a last stderr output how much was dropped, if anything was."""
         if self.dropped:
-            kept = f"{self._max_bytes / 1024 / 1024:.3g} MB"
+            limit = self._budget.text
             self.warn(
-                f"[{self.dropped:,} more characters of output were dropped: the limit is {kept}.]"
+                f"[{self.dropped:,} more characters of output were dropped: the limit is {limit}.]"
             )
 
     def drain(self) -> tuple[OutputChange, ...]:
@@ -130,6 +160,7 @@ class OutputCollector:
         """Return the status events since the last call."""
         events = tuple(self._events)
         self._events.clear()
+        self._event_budget.used = 0
         return events
 
     @property
@@ -141,6 +172,10 @@ class OutputCollector:
     def displays(self) -> dict[str, tuple[int, ...]]:
         """The indexes of the outputs with each display id."""
         return {name: tuple(places) for name, places in self._displays.items()}
+
+    def shows(self, content: Mapping[str, Any]) -> bool:
+        """Return whether a message is about a display that is one of the outputs."""
+        return _display_id(content) in self._displays
 
     def _complete(self, at: int) -> Json:
         stream = self._streams.get(at)
@@ -154,33 +189,35 @@ class OutputCollector:
             self._clear_next = True
             return
         self._clear_pending = self._clear_pending or self._drained > 0
-        self._drained = self._size = 0
+        self._drained = 0
         self._clear_next = False
+        self._budget.take(-sum(self._sizes))
+        self._sizes.clear()
         for state in (self._outputs, self._streams, self._displays, self._replaced, self._edited):
             state.clear()
 
     def _add_stream(self, name: str, text: str) -> None:
-        if not text:
-            return
-        self._clear_if_due()
-        room = self._max_bytes - self._size
-        if len(text) > room:
-            kept = max(room, 0)
-            self.dropped += len(text) - kept
-            text = text[:kept]
-            if not text:
-                return
-        self._write(name, text)
+        if text:
+            self._clear_if_due()
+            self._write(name, text)
 
-    def _write(self, name: str, text: str) -> None:
-        if self._open_stream is None or self._outputs[-1]["name"] != name:
-            self._open_stream = TerminalText()
-            self._append({"output_type": "stream", "name": name, "text": ""}, _OVERHEAD)
-            self._streams[len(self._outputs) - 1] = self._open_stream
-        before = self._open_stream.length
-        self._open_stream.write(text)
-        self._size += self._open_stream.length - before
+    def _write(self, name: str, text: str, allowance: int = 0) -> None:
+        stream = self._open_stream
+        if stream is not None and self._outputs[-1]["name"] != name:
+            stream = None
+        free = self._budget.free(allowance) - (0 if stream else _OVERHEAD)
+        kept = text[: max(free, 0)]
+        self.dropped += len(text) - len(kept)
+        if not kept:
+            return
+        if stream is None:
+            stream = self._open_stream = TerminalText()
+            self._append({"output_type": "stream", "name": name, "text": ""}, _OVERHEAD, allowance)
+            self._streams[len(self._outputs) - 1] = stream
+        before = stream.length
+        stream.write(kept)
         at = len(self._outputs) - 1
+        self._charge(at, self._sizes[at] + stream.length - before, allowance)
         if at < self._drained:
             self._edited.add(at)
 
@@ -204,8 +241,8 @@ class OutputCollector:
         elif display_id in self._displays:
             # A second display with the same id also updates the first one.
             self._replace(display_id, output)
-        added = self._add_output(output)
-        if added and display_id and kind == "display_data":
+        shown_as = display_id if kind == "display_data" else ""
+        if self._add_output(output, len(shown_as)) and shown_as:
             self._displays.setdefault(display_id, []).append(len(self._outputs) - 1)
 
     def _update_display(self, content: Mapping[str, Any]) -> None:
@@ -232,30 +269,55 @@ class OutputCollector:
         return {"output_type": kind, "data": data, "metadata": _mapping(content.get("metadata"))}
 
     def _emit(self, mime: str, data: Any) -> None:
-        if len(self._events) < _MAX_EVENTS:
+        if self._event_budget.take(_OVERHEAD + len(mime) + _size(data)):
             self._events.append(StatusEvent(mime, data))
         else:
             self.dropped += len(json.dumps({mime: data}))
 
     def _replace(self, display_id: str, output: Json) -> None:
+        size = _OVERHEAD + _size(output) + len(display_id)
+        note: Json | None = None
         for at in self._displays[display_id]:
-            self._outputs[at] = output
+            if self._charge(at, size):
+                self._outputs[at] = output
+            else:
+                note = note or self._drop(output)
+                self._outputs[at] = note
+                self._charge(at, _OVERHEAD + len(display_id))
             if at < self._drained:
                 self._replaced.add(at)
 
-    def _add_output(self, output: Json, allowance: int = 0) -> bool:
+    def _drop(self, output: Json) -> Json:
+        """Count a display's new content as dropped; return a display that says so in its place.
+
+        The display is of constant size, which the overhead of an output covers.
+        """
+        size = len(json.dumps(output))
+        self.dropped += size
+        note = f"[{size:,} characters were dropped here: the limit is {self._budget.text}.]"
+        return {"output_type": "display_data", "data": {"text/plain": note}, "metadata": {}}
+
+    def _add_output(self, output: Json, more: int = 0, *, allowance: int = 0) -> bool:
         self._clear_if_due()
-        size = _OVERHEAD + _size(output)
-        if self._size + size > self._max_bytes + allowance:
+        if not self._append(output, _OVERHEAD + _size(output) + more, allowance):
             self.dropped += len(json.dumps(output))
             return False
         self._open_stream = None
-        self._append(output, size)
         return True
 
-    def _append(self, output: Json, size: int) -> None:
+    def _append(self, output: Json, size: int, allowance: int) -> bool:
+        if not self._budget.take(size, allowance):
+            return False
         self._outputs.append(output)
-        self._size += size
+        self._sizes.append(size)
+        return True
+
+    def _charge(self, at: int, size: int, allowance: int = 0) -> bool:
+        """Charge an output its new size, if there is room for it."""
+        if not self._budget.take(size - self._sizes[at], allowance):
+            return False
+        self._sizes[at] = size
+        return True
 
     def _clear_if_due(self) -> None:
         if self._clear_next:
@@ -283,12 +345,12 @@ def _display_id(content: Mapping[str, Any]) -> str:
 
 
 def _size(value: Any) -> int:
+    """Return the approximate bytes of a JSON value in memory; also of empty and nested ones."""
     if isinstance(value, str):
-        return len(value)
+        return _SCALAR + len(value)
     if isinstance(value, dict):
-        return sum(
-            len(str(key)) + _size(item) for key, item in cast("dict[Any, Any]", value).items()
-        )
+        items = cast("dict[Any, Any]", value).items()
+        return _CONTAINER + sum(len(str(key)) + _size(item) for key, item in items)
     if isinstance(value, list):
-        return sum(_size(item) for item in cast("list[Any]", value))
-    return 8
+        return _CONTAINER + sum(_size(item) for item in cast("list[Any]", value))
+    return _SCALAR

@@ -44,6 +44,9 @@ KERNEL_TOO_FAST = "the kernel produced them faster than it could send them"
 MAX_QUESTIONS = 10
 """How often one execution may request input before it is interrupted."""
 
+MAX_PROMPT = 1_000
+"""Characters of a prompt that the outputs quote."""
+
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
@@ -210,11 +213,14 @@ class ExecutionListener:
         """Answer an input request with end of file, or with an empty line if input is allowed."""
         if self.done:
             return
-        prompt = self._prompt = str(content.get("prompt", ""))
         self._questions += 1
+        if self._questions > MAX_QUESTIONS + 1:
+            return  # the interrupt is under way
+        prompt = self._prompt = str(content.get("prompt", ""))
         self._publish(InputRequested(prompt))
         what = "answered with an empty line" if self._request.allow_stdin else "refused"
-        self._collector.warn(f"[input({prompt!r}) was {what}: no person can answer here.]")
+        shown = prompt if len(prompt) <= MAX_PROMPT else f"{prompt[:MAX_PROMPT]}…"
+        self._collector.warn(f"[input({shown!r}) was {what}: no person can answer here.]")
         if self._questions > MAX_QUESTIONS:
             self._interrupt_soon()
         else:

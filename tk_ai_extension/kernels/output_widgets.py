@@ -6,22 +6,40 @@ outputs belong to the widget, as in JupyterLab and nbclient; if widgets are nest
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from tk_ai_extension.kernels.collector import OUTPUT_MESSAGES, OutputCollector
+from tk_ai_extension.kernels.collector import (
+    MAX_OUTPUT_BYTES,
+    OUTPUT_MESSAGES,
+    OutputBudget,
+    OutputCollector,
+)
 from tk_ai_extension.model.json_values import Json
+
+_WIDGET = 2048  # bytes counted for a widget in addition to its id and outputs
 
 
 class OutputWidgets:
-    """The Output widgets of one incarnation of a kernel that have captured output."""
+    """The Output widgets of one incarnation of a kernel, and what they have captured.
 
-    def __init__(self) -> None:
+    Args:
+        is_listening: Returns whether a request, given by its id, has not ended yet.
+        limit: Bytes that all widgets may keep together.
+    """
+
+    def __init__(self, is_listening: Callable[[str], bool], limit: int = MAX_OUTPUT_BYTES) -> None:
+        self._is_listening = is_listening
+        self._budget = OutputBudget(limit)
         # By request, the widgets that capture it, innermost last.
         self._capturing: dict[str, list[str]] = {}
         self._outputs: dict[str, OutputCollector] = {}
         # By request, the widgets whose outputs were not sent to the kernel yet.
         self._changed: dict[str, set[str]] = {}
+        # By request, the characters that its widgets could not keep.
+        self._dropped: Counter[str] = Counter()
 
     def captures(self, request: str, kind: str, content: Mapping[str, Any]) -> bool:
         """Process an iopub message; return whether it belongs to a widget and not to the cell.
@@ -34,21 +52,25 @@ class OutputWidgets:
         if kind in ("comm_open", "comm_msg"):
             self._set_state(content)
             return False
+        if kind == "comm_close":
+            self._close(str(content.get("comm_id")))
+            return False
         widgets = self._capturing.get(request)
         if not widgets or kind not in OUTPUT_MESSAGES:
             return False
-        self._outputs.setdefault(widgets[-1], OutputCollector()).add(kind, content)
-        self._changed.setdefault(request, set()).add(widgets[-1])
-        return True
+        return self._capture(request, widgets[-1], kind, content)
 
-    def ended(self, request: str) -> list[Json]:
-        """End a request; return what widgets captured of it, as contents of ``comm_msg``.
+    def ended(self, request: str) -> tuple[list[Json], str]:
+        """End a request; return what widgets captured of it, and a note of what they did not keep.
 
-        Sent to the kernel, they update its widgets as a front end does.
+        Returns:
+            Contents of ``comm_msg``: sent to the kernel, they update its widgets as a front end does.
+            The note is empty if they kept everything.
         """
-        self._capturing.pop(request, None)
-        changed = self._changed.pop(request, ())
-        return [
+        changed = self._changed.get(request, ())
+        dropped = self._dropped[request]
+        self.forget(request)
+        updates: list[Json] = [
             {
                 "comm_id": widget,
                 "data": {
@@ -59,6 +81,39 @@ class OutputWidgets:
             }
             for widget in sorted(changed)
         ]
+        if not dropped:
+            return updates, ""
+        return updates, (
+            f"[{dropped:,} characters of output in widgets were dropped: the limit is "
+            f"{self._budget.text} for all Output widgets of a kernel. Clear or close some.]\n"
+        )
+
+    def forget(self, request: str) -> None:
+        """Forget a request. The widgets keep what they have captured of it."""
+        self._capturing.pop(request, None)
+        self._changed.pop(request, None)
+        del self._dropped[request]  # a Counter ignores a missing key
+
+    def _capture(self, request: str, widget: str, kind: str, content: Mapping[str, Any]) -> bool:
+        collector = self._collector(widget)
+        if collector is None:
+            self._dropped[request] += len(json.dumps(content, default=str))
+            return True
+        if kind == "update_display_data" and not collector.shows(content):
+            return False
+        collector.add(kind, content)
+        collector.drain_events()  # a status is not an output
+        self._dropped[request] += collector.dropped
+        collector.dropped = 0
+        self._changed.setdefault(request, set()).add(widget)
+        return True
+
+    def _collector(self, widget: str) -> OutputCollector | None:
+        """Return the collector of a widget; None if there is no room for another widget."""
+        collector = self._outputs.get(widget)
+        if collector is None and self._budget.take(_WIDGET + len(widget)):
+            collector = self._outputs[widget] = OutputCollector(self._budget)
+        return collector
 
     def _set_state(self, content: Mapping[str, Any]) -> None:
         widget = str(content.get("comm_id"))
@@ -68,26 +123,44 @@ class OutputWidgets:
             return
         known = cast("Json", state)
         if "outputs" in known:
-            # The code sets the outputs itself; captured output is appended to them.
-            self._outputs[widget] = _collector(known["outputs"])
-        if "msg_id" not in known:
+            self._set_outputs(widget, _nbformat(known["outputs"]))
+        if "msg_id" in known:
+            self._release(widget)
+            request: Any = known["msg_id"]
+            if isinstance(request, str) and self._is_listening(request):
+                self._capturing.setdefault(request, []).append(widget)
+
+    def _set_outputs(self, widget: str, outputs: list[Json]) -> None:
+        """Note outputs that the code sets itself; captured output is appended to them."""
+        collector = self._collector(widget) if outputs else self._outputs.get(widget)
+        if collector is None:
             return
+        collector.add("clear_output", {})
+        collector.dropped = 0
+        for output in outputs:
+            collector.add(str(output["output_type"]), output)
+        collector.drain_events()
+
+    def _release(self, widget: str) -> None:
+        """End a widget's capture."""
         for request, widgets in list(self._capturing.items()):
             if widget in widgets:
                 widgets.remove(widget)
             if not widgets:
                 del self._capturing[request]
-        request: Any = known["msg_id"]
-        if isinstance(request, str) and request:
-            self._capturing.setdefault(request, []).append(widget)
+
+    def _close(self, widget: str) -> None:
+        self._release(widget)
+        collector = self._outputs.pop(widget, None)
+        if collector is not None:
+            collector.add("clear_output", {})
+            self._budget.take(-_WIDGET - len(widget))
+            for changed in self._changed.values():
+                changed.discard(widget)
 
 
-def _collector(outputs: Any) -> OutputCollector:
-    """Return a collector with these outputs."""
-    collector = OutputCollector()
-    for output in cast("list[Any]", outputs) if isinstance(outputs, list | tuple) else ():
-        if isinstance(output, dict):
-            kind = cast("Json", output).get("output_type")
-            if kind in OUTPUT_MESSAGES:
-                collector.add(str(kind), cast("Json", output))
-    return collector
+def _nbformat(outputs: Any) -> list[Json]:
+    """Return the outputs in a widget's state: other widgets may have outputs of another form."""
+    found = cast("list[Any]", outputs) if isinstance(outputs, list | tuple) else []
+    bundles = [cast("Json", each) for each in found if isinstance(each, dict)]
+    return [each for each in bundles if each.get("output_type") in OUTPUT_MESSAGES]
