@@ -27,7 +27,7 @@ LATER = {
     "self-test": 5_000,
     "sentences": 8_000,
     "setup": 4_500,
-    "turn": 5_500,
+    "turn": 6_500,
 }
 """How the chunks are named that load later, and the bytes of each: when an agent asks for an approval,
 when somebody connects a model, when something is pointed at by @ or the model's context is known, when a
