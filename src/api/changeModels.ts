@@ -16,8 +16,11 @@ export interface ChangeInfo {
   summary: string;
   cells: readonly ChangedCell[];
 }
+/** The newest changes to a notebook that were not undone. */
 export interface ChangeList {
   changes: readonly ChangeInfo[];
+  /** Whether there are older ones. */
+  more: boolean;
 }
 /** A cell of a change. */
 export interface ChangedCell {
@@ -69,8 +72,11 @@ export interface NetChange {
 export interface NetChanges {
   changes: readonly NetChange[];
 }
+/** The result of an undo. */
 export interface UndoneChanges {
   undone: readonly TakenBack[];
+  /** Numbers of entries that are no changes to undo in this notebook (any more). */
+  missing: readonly number[];
 }
 /** What was undone in each notebook, and what stays. */
 export interface UndoneTurn {

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import httpx2
@@ -27,14 +28,17 @@ class Person:
         self._headers = headers
         self._address = address
 
-    async def changes(self, notebook: str) -> list[dict[str, Any]]:
+    async def listed(self, notebook: str) -> tuple[int, dict[str, Any]]:
         response = await self._ask("GET", f"{PATH}?notebook={notebook}", **self._headers)
-        assert response.code == 200
+        return response.code, json.loads(response.body)
+
+    async def changes(self, notebook: str) -> list[dict[str, Any]]:
+        status, found = await self.listed(notebook)
+        assert status == 200
         described = json.loads(
             (await self._ask("GET", "api/tk-ai/openapi.json", **self._headers)).body
         )
         answer = described["paths"][f"/{PATH}"]["get"]["responses"]["200"]["content"]
-        found = json.loads(response.body)
         jsonschema.validate(found, answer["application/json"]["schema"])
         return list(found["changes"])
 
@@ -192,6 +196,33 @@ async def test_the_changes_of_no_notebook_are_refused(
 ) -> None:
     for query, code in (("", 400), ("?notebook=../up.ipynb", 403)):
         assert (await ask("GET", f"{PATH}{query}", **jp_auth_header)).code == code
+
+
+async def test_any_standing_change_can_be_undone_however_many_follow(
+    person: Person, call: Call, notebook: str, jp_root_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tk_ai_extension.server.handlers.changes.MAX_CHANGES", 3)
+    before = sources(jp_root_dir)
+    for number in range(7):
+        await call("insert_cell", notebook=notebook, source=f"{number}", index=0)
+    status, answer = await person.listed(notebook)
+    assert (status, len(answer["changes"]), answer.get("more")) == (200, 3, True)
+    newest = answer["changes"][0]["entry"]
+    made = list(range(newest - 6, newest + 1))
+    choice = Random(7)
+    standing = set(made)
+    while standing:
+        wanted = choice.sample(made, choice.randint(1, 3))
+        status, answer = await person.undo(notebook=notebook, entries=wanted)
+        left = standing - set(wanted)
+        if left == standing:
+            assert (status, answer["error"]["code"]) == (409, "nothing_to_undo")
+        else:
+            assert (status, answer["missing"]) == (200, sorted({*wanted} - standing))
+        standing = left
+        numbers = [f"{made.index(entry)}" for entry in sorted(standing, reverse=True)]
+        assert sources(jp_root_dir) == [*numbers, *before]
+    assert (await person.listed(notebook))[1] == {"changes": [], "more": False}
 
 
 class Cells:

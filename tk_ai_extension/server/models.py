@@ -110,7 +110,9 @@ class UndoChanges(RequestBody):
     """The changes to undo: by their numbers in a notebook, of some cells or all."""
 
     notebook: _Name
-    entries: Annotated[list[Annotated[int, Field(ge=0, lt=2**63)]], Field(min_length=1)]
+    entries: Annotated[
+        list[Annotated[int, Field(ge=0, lt=2**63)]], Field(min_length=1, max_length=1_000)
+    ]
     cells: Annotated[list[str], Field(min_length=1)] | None = None
 
 
@@ -343,7 +345,15 @@ class ChangeInfo(TypedDict):
     cells: list[ChangedCell]
 
 
-ChangeList = TypedDict("ChangeList", {"changes": list[ChangeInfo]})
+class ChangeList(TypedDict):
+    """The newest changes to a notebook that were not undone.
+
+    Attributes:
+        more: Whether there are older ones.
+    """
+
+    changes: list[ChangeInfo]
+    more: bool
 
 
 class ChangedCells(TypedDict):
@@ -358,7 +368,15 @@ class ChangedCells(TypedDict):
     unsettled: float | None
 
 
-UndoneChanges = TypedDict("UndoneChanges", {"undone": list[TakenBack]})
+class UndoneChanges(TypedDict):
+    """The result of an undo.
+
+    Attributes:
+        missing: Numbers of entries that are no changes to undo in this notebook (any more).
+    """
+
+    undone: list[TakenBack]
+    missing: list[int]
 
 
 class DisconnectedTab(TypedDict):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -257,7 +257,7 @@ class Journal:
         return await self._database.read(select)
 
     async def standing(
-        self, path: str, limit: int, reader: str, *, since: int = 0
+        self, path: str, limit: int, reader: str, *, entries: Collection[int] | None = None
     ) -> list[JournalEntry]:
         """Return the changes of all users to a notebook that were not undone, newest first.
 
@@ -265,9 +265,10 @@ class Journal:
             path: The notebook.
             limit: Maximum entries.
             reader: The user who reads; session keys of other users are left out.
-            since: Return only entries after this one.
+            entries: Return only the entries of these numbers.
         """
-        wanted = {"path": path, "since": since, "limit": _bounded(limit)}
+        ids = None if entries is None else json.dumps(sorted(entries))
+        wanted = {"path": path, "ids": ids, "limit": _bounded(limit)}
 
         def select(db: sqlite3.Connection) -> list[JournalEntry]:
             rows = db.execute(queries.STANDING, wanted)

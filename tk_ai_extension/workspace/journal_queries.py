@@ -132,7 +132,8 @@ WHERE path = :path OR substr(path, 1, length(:folder)) = :folder
 STANDING = """
 SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data
 FROM entries JOIN changes ON entry = id
-WHERE path = :path AND kind = 'change' AND state = 'done' AND id > :since
+WHERE path = :path AND kind = 'change' AND state = 'done'
+  AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))
 ORDER BY id DESC LIMIT :limit
 """
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from tk_ai_extension.model.diffs import STEPS, DiffBudget, line_diff
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.handler import TkAIHandler
@@ -48,8 +50,10 @@ class ChangesHandler(StreamingHandler):
             await self.stream(_frames(workspace.activity.follow(path)))
             return None
         user = username(self)
-        entries = await workspace.journal.standing(path, MAX_CHANGES, user)
-        return {"changes": [_described(entry, user) for entry in entries]}
+        entries = await workspace.journal.standing(path, MAX_CHANGES + 1, user)
+        # In a thread: each change has a diff.
+        shown = await asyncio.to_thread(_described, entries[:MAX_CHANGES], user)
+        return {"changes": shown, "more": len(entries) > MAX_CHANGES}
 
 
 class ChangedCellsHandler(TkAIHandler):
@@ -75,7 +79,7 @@ class ChangesUndoHandler(TkAIHandler):
         """Undo changes, cell by cell: ``{"notebook": …, "entries": [12, 15], "cells": ["318a…"]}``.
 
         Without ``cells`` the whole entries are undone. They must be the user's own, made by any of
-        their agents.
+        their agents. Those that nobody can undo any more are ``missing`` in the answer.
         """
         path = await _notebook(self, body.notebook)
         numbers = set(body.entries)
@@ -83,15 +87,13 @@ class ChangesUndoHandler(TkAIHandler):
         from tk_ai_extension.workspace.undo_entries import undo_entries
 
         workspace, caller = self.services.workspace, self.caller
-        standing = await workspace.journal.standing(
-            path, MAX_CHANGES, caller.user, since=min(numbers) - 1
-        )
-        entries = [entry for entry in standing if entry.id in numbers]
+        entries = await workspace.journal.standing(path, len(numbers), caller.user, entries=numbers)
         if any(entry.user != caller.user for entry in entries):
             raise PermissionDenied(
                 Sentence("changes_of_another"), hint=Sentence("changes_of_another_hint")
             )
-        return {"undone": await undo_entries(workspace, caller, entries, cells=keys)}
+        undone = await undo_entries(workspace, caller, entries, cells=keys)
+        return {"undone": undone, "missing": sorted(numbers - {entry.id for entry in entries})}
 
 
 async def _notebook(handler: TkAIHandler, named: str | None) -> str:
@@ -101,25 +103,27 @@ async def _notebook(handler: TkAIHandler, named: str | None) -> str:
     return handler.services.workspace.contain(named)
 
 
-def _described(entry: JournalEntry, user: str) -> ChangeInfo:
-    return {
-        "entry": entry.id,
-        "time": entry.time,
-        "author": entry.author,
-        "tool": entry.tool,
-        "turn": entry.turn,
-        "yours": entry.user == user,
-        "summary": entry.summary,
-        "cells": [_cell(change) for change in entry.changes],
-    }
+def _described(entries: Sequence[JournalEntry], user: str) -> list[ChangeInfo]:
+    budget = DiffBudget(10 * STEPS)
+    return [
+        {
+            "entry": entry.id,
+            "time": entry.time,
+            "author": entry.author,
+            "tool": entry.tool,
+            "turn": entry.turn,
+            "yours": entry.user == user,
+            "summary": entry.summary,
+            "cells": [_cell(change, budget) for change in entry.changes],
+        }
+        for entry in entries
+    ]
 
 
-def _cell(change: Change) -> ChangedCell:
-    from tk_ai_extension.model.diffs import line_diff
-
+def _cell(change: Change, budget: DiffBudget) -> ChangedCell:
     before = change.before.source if change.before else ""
     after = change.after.source if change.after else ""
-    diff = line_diff(before, after)
+    diff = line_diff(before, after, budget)
     return {
         "cell": change.cell,
         "action": change.action,
