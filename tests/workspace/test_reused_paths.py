@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,19 @@ from typing import Any
 import pytest
 
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
+from tests.proposals import running
 from tests.workspace.test_journal import A, ids, made
+from tests.workspace.test_permissions import Shows
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import Conflict, NothingToUndo
+from tk_ai_extension.model.errors import (
+    Conflict,
+    NothingToUndo,
+    PermissionNotFound,
+    PermissionRequired,
+)
 from tk_ai_extension.workspace import file_edits
 from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.standing_approvals import StandingApprovals
 
 __all__ = ["backend", "documents", "harness", "jp_server_config"]
@@ -86,6 +96,90 @@ class Folder:
             for each in self.users
             if self.approvals.applies(each, "WRITE", notebook=path, tool="x", scope="any")
         }
+
+
+@dataclass
+class Asking:
+    """Notebooks by path, each the only one that its answers may concern.
+
+    A call of a notebook is asked about with its path; the answer arrives after renames and deletes.
+    """
+
+    policy: PermissionPolicy = field(default_factory=PermissionPolicy)
+    notebooks: dict[str, int] = field(default_factory=dict[str, int])
+    asked: dict[str, tuple[Caller, int]] = field(default_factory=dict[str, tuple[Caller, int]])
+    answers: list[tuple[Caller, int]] = field(default_factory=list[tuple[Caller, int]])
+    calls: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    def check(self, caller: Caller, path: str, **how: Any) -> Coroutine[Any, Any, None]:
+        proposal = running("x", path)
+        return self.policy.check(caller, "x", "WRITE", arguments={}, proposal=proposal, **how)
+
+    async def ask(self, path: str, *, within_call: bool) -> None:
+        number = len(self.asked)
+        caller = Caller(f"user {number}", "s", mode="ask")
+        if within_call:
+            call = asyncio.create_task(self.check(caller, path, approver=Shows()))
+            self.calls.add(call)
+            await asyncio.sleep(0)
+        else:
+            with pytest.raises(PermissionRequired):
+                await self.check(caller, path)
+        (request,) = self.policy.pending(caller.user)
+        self.asked[request.id] = caller, self.notebooks[path]
+
+    def answer(self, choice: random.Random) -> None:
+        request = choice.choice(list(self.asked))
+        caller, notebook = self.asked[request]
+        with suppress(PermissionNotFound):
+            self.policy.answer(caller.user, request, choice.choice(["once", "notebook"]))
+            self.answers.append((caller, notebook))
+
+    def rename(self, old: str, new: str) -> None:
+        if old in self.notebooks:
+            # A former notebook there was removed by another program, which nobody noticed.
+            self.notebooks[new] = self.notebooks.pop(old)
+            self.policy.renamed(old, new)
+
+    def delete(self, path: str) -> None:
+        if self.notebooks.pop(path, None) is not None:
+            self.policy.deleted(path)
+
+    async def runs(self, caller: Caller, path: str) -> bool:
+        """Whether this call runs now without asking."""
+        try:
+            await self.check(caller, path)
+        except PermissionRequired:
+            return False
+        return True
+
+
+@pytest.mark.proves("perm:ask")
+@pytest.mark.parametrize("seed", range(12))
+async def test_an_answer_concerns_the_notebook_that_was_asked_about(seed: int) -> None:
+    choice, asking = random.Random(seed), Asking()
+    for number in range(40):
+        path, other = choice.sample(NAMES[:2], 2)
+        asking.notebooks.setdefault(path, number)
+        match choice.randrange(6):
+            case 0:
+                asking.rename(path, other)
+            case 1:
+                asking.delete(path)
+            case 2 if asking.asked:
+                asking.answer(choice)
+            case _:
+                await asking.ask(path, within_call=choice.random() < 0.5)
+        # Calls that were answered or withdrawn go on.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    for caller, notebook in asking.answers:
+        for path, there in asking.notebooks.items():
+            assert there == notebook or not await asking.runs(caller, path)
+    for call in asking.calls:
+        call.cancel()
+    for ended in await asyncio.gather(*asking.calls, return_exceptions=True):
+        assert ended is None or isinstance(ended, asyncio.CancelledError | Conflict)
 
 
 @pytest.mark.proves("edit:history", "kernel:shared-live")

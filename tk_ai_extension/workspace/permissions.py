@@ -14,12 +14,14 @@ from typing import Any, Protocol
 
 from tk_ai_extension.model.callers import Caller, Mode
 from tk_ai_extension.model.errors import (
+    Conflict,
     InvalidArguments,
     LimitReached,
     PermissionDenied,
     PermissionNotFound,
     PermissionRequired,
 )
+from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.permission_requests import (
@@ -131,9 +133,11 @@ class PermissionPolicy:
         self._where = where
         self._pending: dict[str, PermissionRequest] = {}
         # Requests that an approver asks during the call, with the answer from another interface.
-        self._asking: dict[str, asyncio.Future[Reply]] = {}
-        # Answers for one exact call (identity, hash), consumed when the call is repeated.
-        self._once: OrderedDict[tuple[str, str], Reply] = OrderedDict()
+        # It is None if the notebook has gone.
+        self._asking: dict[str, asyncio.Future[Reply | None]] = {}
+        # Answers for one exact call (identity, hash), with its notebook, consumed when the call is
+        # repeated.
+        self._once: OrderedDict[tuple[str, str], tuple[Reply, str | None]] = OrderedDict()
         self.standing = StandingApprovals(max_approvals)
         self._feed = PermissionFeed()
         self._alarm: asyncio.TimerHandle | None = None
@@ -201,6 +205,7 @@ class PermissionPolicy:
                 ``details["permission_id"]`` is the request's id. Repeating the call before the
                 answer returns the same id.
             LimitReached: The user has too many pending requests.
+            Conflict: The notebook was renamed or deleted before the answer.
         """
         mode = self.mode(caller)
         decision = self.decision(caller, effect, proposal.notebook, tool=tool, scope=scope)
@@ -213,7 +218,7 @@ class PermissionPolicy:
                 mode=mode,
             )
         digest = _arguments_hash(tool, effect, arguments, proposal)
-        reply = self._once.pop((caller.identity, digest), None)
+        reply, _ = self._once.pop((caller.identity, digest), (None, None))
         if reply is None:
             request = self._request(
                 caller,
@@ -270,7 +275,7 @@ class PermissionPolicy:
         if asking is not None and not asking.done():
             asking.set_result(reply)
         elif answer in ("once", "deny"):
-            self._once[request.caller.identity, request.arguments_hash] = reply
+            self._once[request.caller.identity, request.arguments_hash] = reply, request.notebook
             self._bound(self._once)
 
     def forget(self, caller: Caller) -> None:
@@ -287,12 +292,34 @@ class PermissionPolicy:
         self.standing.forget(caller)
 
     def deleted(self, path: str) -> None:
-        """Remove the approvals for a deleted notebook, or for those in a deleted folder."""
+        """Remove the requests and approvals for a deleted notebook, or for those in a deleted folder."""
         self.standing.deleted(path)
+        self._withdraw(path)
 
     def renamed(self, old: str, new: str) -> None:
-        """Update the paths of approvals after a notebook or a folder was renamed."""
+        """Update the paths of standing approvals after a notebook or a folder was renamed.
+
+        Requests, and answers for one call, name the path: the call is asked about again.
+        """
         self.standing.renamed(old, new)
+        self._withdraw(old)
+        self._withdraw(new)
+
+    def _withdraw(self, place: str) -> None:
+        """End what is asked or approved once about a path, or below it: another notebook may get it."""
+
+        def is_there(notebook: str | None) -> bool:
+            return notebook is not None and moved(notebook, place, place) is not None
+
+        for key, (_, notebook) in list(self._once.items()):
+            if is_there(notebook):
+                del self._once[key]
+        for request in list(self._pending.values()):
+            if is_there(request.notebook):
+                self._end(request, "withdrawn")
+                asking = self._asking.get(request.id)
+                if asking is not None and not asking.done():
+                    asking.set_result(None)
 
     def _request(
         self,
@@ -340,13 +367,13 @@ class PermissionPolicy:
 
     async def _ask(self, approver: Approver, request: PermissionRequest) -> Reply | None:
         """Return the first answer: the approver's, or one from `answer`."""
-        answered: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
         self._asking[request.id] = answered
         asking = asyncio.ensure_future(approver.ask(request))
         try:
             await asyncio.wait((asking, answered), return_when=asyncio.FIRST_COMPLETED)
             if answered.done():
-                return answered.result()
+                return _given(request, answered.result())
             reply = asking.result()
             if reply is not None:
                 self._settle(request, reply)
@@ -413,6 +440,20 @@ class PermissionPolicy:
         self._alarm = None
         self._expire()
         self._set_alarm()
+
+
+def _given(request: PermissionRequest, reply: Reply | None) -> Reply:
+    """Return the answer to a request of a call.
+
+    Raises:
+        Conflict: The notebook has gone meanwhile.
+    """
+    if reply is None:
+        raise Conflict(
+            f"{request.notebook} was renamed or deleted before the answer.",
+            hint="Nothing was done. See list_notebooks, then call again.",
+        )
+    return reply
 
 
 def _denied(tool: str, mode: Mode, message: str) -> PermissionDenied:
