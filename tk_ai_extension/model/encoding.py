@@ -1,13 +1,15 @@
-r"""Replace lone surrogates in text where it enters the program.
+r"""Replace what cannot be written again where it enters the program: lone surrogates, NaN, infinity.
 
-JSON can hold a lone surrogate (``"\ud83d"``), which no text encoding can write. Files, kernels and
-clients send them. They are replaced by U+FFFD at the boundary, so that all text inside can be encoded.
-Bytes of a file that nobody edits stay unchanged.
+JSON can hold a lone surrogate (``"\ud83d"``), which no text encoding can write. Python's parser also
+takes NaN and infinity, which are not JSON: a browser cannot parse a file with them. Files, kernels and
+clients send them. At the boundary a surrogate becomes U+FFFD and such a number becomes null. Bytes of a
+file that nobody edits stay unchanged.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,6 +20,9 @@ MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 Catch them only around that code and raise a typed error. Anywhere else they are bugs.
 """
+
+_UNSAFE = 1 << 53
+"""The first integer that JavaScript's numbers cannot tell from its neighbour."""
 
 _ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _ESCAPE_BYTES = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -35,9 +40,15 @@ def encodable_text(text: str) -> str:
 
 
 def encodable(value: Any) -> Any:
-    """Return a JSON value with `encodable_text` applied to all its strings and keys."""
+    """Return a JSON value with `encodable_text` applied to its strings and keys, and null for NaN.
+
+    >>> encodable({"a": [1.5, float("inf")]})
+    {'a': [1.5, None]}
+    """
     if isinstance(value, str):
         return encodable_text(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, dict):
         found = cast("dict[Any, Any]", value)
         return {
@@ -47,6 +58,35 @@ def encodable(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [encodable(item) for item in cast("Sequence[Any]", value)]
     return value
+
+
+def shareable(value: Any) -> Any:
+    """Return a JSON value with its numbers as JavaScript has them, for a document shared with pages.
+
+    pycrdt panics for an integer of more than 64 bits, and pages get one of more than 53 bits as a
+    BigInt, which JSON.stringify refuses. Such an integer becomes a float, as in any notebook that
+    JupyterLab saves; one beyond the floats becomes a string. NaN and infinity become null, because
+    jupyter-ydoc cannot save them.
+
+    >>> shareable([2**64, 10**400 == int(shareable(10**400)), float("nan"), 7, True])
+    [1.8446744073709552e+19, True, None, 7, True]
+    """
+    if isinstance(value, int):
+        return _as_float(value) if abs(value) >= _UNSAFE else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: shareable(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [shareable(item) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+def _as_float(value: int) -> float | str:
+    try:
+        return float(value)
+    except OverflowError:
+        return str(value)
 
 
 def may_escape(text: str | bytes) -> bool:

@@ -19,7 +19,12 @@ from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.rooms.collaboration import Rooms
 from tk_ai_extension.notebooks.rooms.live import whole
 from tk_ai_extension.notebooks.rooms.room import LiveRoom
-from tk_ai_extension.notebooks.rooms.room_outputs import RoomOutputSink, distrust, shared_output
+from tk_ai_extension.notebooks.rooms.room_outputs import (
+    RoomOutputSink,
+    as_shared,
+    distrust,
+    shared_output,
+)
 from tk_ai_extension.notebooks.session import (
     Find,
     LoadedNotebook,
@@ -144,7 +149,7 @@ def _apply_step(document: Any, step: EditStep, running: Collection[str | None]) 
             # Yjs 13 has no move: replace the cell by a copy with the same id.
             stored = cast("Json", whole(cells[step.index].to_py()))
             del cells[step.index]
-            cells.insert(step.to, document.create_ycell(stored))
+            cells.insert(step.to, document.create_ycell(as_shared(stored)))
             if stored.get("execution_state") == "running":
                 cells[step.to]["execution_state"] = "running"
         case "set":
@@ -157,7 +162,7 @@ def _shared_cell(document: Any, content: CellContent, shared_id: str | None = No
     stored = cellforms.stored_cell(content, as_lines=False)
     if shared_id is not None:
         stored["id"] = shared_id  # In the document every cell has an id, whatever the format.
-    return document.create_ycell(encodable(stored))
+    return document.create_ycell(as_shared(stored))
 
 
 def _set(
@@ -183,7 +188,7 @@ def _set(
         if cell["id"] not in running:
             outputs.extend([shared_output(output) for output in after.outputs])
     if after.execution_count != before.execution_count:
-        cell["execution_count"] = after.execution_count
+        cell["execution_count"] = as_shared(after.execution_count)
 
 
 def replace_text(shared: Any, old: str, new: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Protocol, cast
 from pycrdt import Map
 
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
+from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import cellforms
@@ -285,7 +286,11 @@ def readable(path: str) -> Generator[None]:
             hint="Replace the lone JSON escape between \\ud800 and \\udfff in the file.",
             path=path,
         ) from error
-    except (TypeError, ValueError) as error:
+    except BaseException as error:
+        # A panic of pycrdt is no `Exception`, and its class cannot be imported.
+        is_panic = type(error).__name__ == "PanicException"
+        if not (is_panic or isinstance(error, (*MALFORMED, OverflowError))):
+            raise
         # Valid JSON that jupyter-ydoc cannot load.
         raise InvalidNotebook(
             f"{path} cannot be opened for collaboration: {error}", path=path

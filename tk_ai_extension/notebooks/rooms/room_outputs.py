@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pycrdt import Array, Map, Text
 
 from tk_ai_extension.model.cells import Cell
-from tk_ai_extension.model.encoding import encodable, encodable_text
+from tk_ai_extension.model.encoding import encodable, encodable_text, shareable
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import (
     Append,
@@ -113,7 +113,7 @@ class PlacedOutputs:
             if output is None or _kind(there) != _kind(output):
                 return False
             if output["output_type"] != "stream":
-                if whole(_plain(there)) != whole(encodable(output)):
+                if whole(_plain(there)) != whole(as_shared(output)):
                     return False
                 continue
             own = encodable_text(stream_text(output)).encode("utf-8")[-placed.own :]
@@ -357,7 +357,7 @@ class RoomOutputSink(OutputSink):
         """Show whether the cell runs, and its count."""
         cell = self.room.notebook.shared(index)
         with self._transaction():
-            cell["execution_count"] = run.execution_count
+            cell["execution_count"] = as_shared(run.execution_count)
             cell["execution_state"] = "idle" if run.ended else "running"
 
     # --- the document
@@ -397,9 +397,14 @@ def distrust(cell: Any) -> None:
         metadata["trusted"] = False
 
 
+def as_shared(value: Any) -> Any:
+    """Return a JSON value in the form that it has in a shared document; everything enters it so."""
+    return shareable(encodable(value))
+
+
 def shared_output(output: Json) -> Map[Any]:
     """Return an output as JupyterLab shares it: a stream's text is a shared text that can grow."""
-    shared = cast("Json", encodable(output))
+    shared = cast("Json", as_shared(output))
     if shared.get("output_type") == "stream":
         shared = {**shared, "text": Text(stream_text(shared))}
     return Map(shared)

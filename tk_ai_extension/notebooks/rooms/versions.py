@@ -17,6 +17,7 @@ from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStub
     OutOfBandChanges,
 )
 
+from tk_ai_extension.model.encoding import shareable
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.rooms.extension import (
     NOTEBOOK_ROOM,
@@ -68,6 +69,11 @@ class RoomFile(FileLoader):
         """Wait for the loads and saves of the file that have begun."""
         async with self._lock:
             pass
+
+    async def load_content(self, format: str, file_type: str) -> Json:  # noqa: A002
+        """See `FileLoader.load_content`; the content has a form in the document (see `shareable`)."""
+        model = await super().load_content(format, file_type)
+        return {**model, "content": shareable(model["content"])}
 
     async def maybe_notify(self) -> None:
         """See `FileLoader.maybe_notify`; the room's version stays until the room has loaded it."""
