@@ -26,11 +26,7 @@ from tk_ai_extension.testing.executor_bench import (
     submit,
 )
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    # Where JupyterLab's own requests go over the stack's sockets, and the kernel ends under them.
-    pytest.mark.filterwarnings("ignore:Got events for closed stream"),
-]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Start = Callable[[], Awaitable[str]]
 
@@ -151,6 +147,59 @@ async def test_a_run_of_jupyterlab_ends_with_the_kernel_and_the_queue_continues(
     assert (outcome.status, outcome.text()) == ("ok", "ours\n")
     again = stack.put(kernel_id, "1 + 1")
     assert (await settled(stack, kernel_id, again))["status"] == "ok"
+
+
+async def test_a_person_answers_what_their_cell_asks(bench: ExecutorBench, stack: Any) -> None:
+    theirs = stack.put(bench.kernel_id, "input('Name? ')")
+    pending = stack._ExecutionStack__pending_inputs
+    async with asyncio.timeout(DEADLINE):
+        while not pending[bench.kernel_id].is_pending():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    asked = stack.get(bench.kernel_id, theirs)["input_request"]
+    assert asked == {"prompt": "Name? ", "password": False}
+    await stack.send_input(bench.kernel_id, "Ada")
+    result = await settled(stack, bench.kernel_id, theirs)
+    assert json.loads(result["outputs"])[0]["data"]["text/plain"] == "'Ada'"
+
+
+@pytest.mark.proves("fault:restarted-under", "exec:stack")
+async def test_a_cell_that_ended_with_its_kernel_does_not_run_in_the_next_one(
+    server: Server, bench: ExecutorBench, stack: Any, harmed: Start, tmp_path: Path
+) -> None:
+    """One cell waits before the restart, and one comes at each event of it."""
+    kernel_id = await harmed()
+    ran, pipe = tmp_path / "ran", tmp_path / "ignoring"
+    os.mkfifo(pipe)
+    before = (await bench.kernels.info(kernel_id)).pid
+    submitted: list[str] = []
+
+    def submit_cell(*_: object) -> None:
+        line = f"f'{len(submitted)} {{os.getpid()}}\\n'"
+        code = f"import os\nopen({str(ran)!r}, 'a').write({line})"
+        submitted.append(stack.put(kernel_id, code))
+
+    async with faults.person(server.manager, kernel_id) as console:
+        console.execute(faults.ignore_interrupts(60, pipe))
+        await asyncio.to_thread(pipe.read_bytes)
+        submit_cell()
+        # It has a connection and waits for the kernel.
+        async with asyncio.timeout(DEADLINE):
+            while stack.pending(kernel_id)[0]["request_status"] != "running":  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        await faults.control_round_trip(console)
+        unsubscribe = bench.kernels.subscribe(submit_cell)
+        await bench.request("POST", f"api/kernels/{kernel_id}/restart")
+    async with asyncio.timeout(DEADLINE):
+        await bench.kernels.wait_ready(kernel_id)
+        unsubscribe()
+        await stack._ExecutionStack__tasks[kernel_id].join()
+    assert (await run(bench, "1", kernel_id)).status == "ok"
+    runs = [line.split() for line in ran.read_text().splitlines()] if ran.exists() else []
+    assert len(submitted) > 1
+    for number, uid in enumerate(submitted):
+        processes = [int(pid) for at, pid in runs if at == str(number)]
+        error = stack.get(kernel_id, uid).get("error")
+        assert len(processes) == 1 if error is None else set(processes) <= {before}, error
 
 
 @pytest.mark.proves("fault:flood")

@@ -14,8 +14,8 @@ import pytest_asyncio
 
 from tests.kernels.conftest import Server, running_server
 from tests.kernels.gateways import running_gateway
+from tk_ai_extension.kernels import pages
 from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.gateway import pages
 from tk_ai_extension.kernels.gateway.service import GatewayKernels
 from tk_ai_extension.testing import faults
 from tk_ai_extension.testing.executor_bench import (

@@ -44,7 +44,6 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 from tk_ai_extension.model.executions import ExecutionRequest
-from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:
     from jupyter_client.multikernelmanager import MultiKernelManager
@@ -188,10 +187,6 @@ class JupyterKernels(KernelService[LocalKernel]):
         if ending.kind == "shutdown":
             return KernelNotFound(f"The kernel {kernel.id} was shut down.")
         return KernelDied(ending.message)
-
-    def connection_info(self, kernel_id: str) -> Json:
-        """Return the connection info of the kernel's current incarnation."""
-        return self._kernel(kernel_id).manager.get_connection_info(session=False)
 
     def _guard(self, stack: Any, backend: Backend) -> GuardedStack | None:
         if backend == "direct":

@@ -12,14 +12,8 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-import zmq
-import zmq.asyncio
-from jupyter_client.asynchronous.client import AsyncKernelClient
-from jupyter_client.session import Session
-
-from tk_ai_extension.kernels.connection import KernelConnection
 from tk_ai_extension.kernels.direct import (
     MAX_SUBMISSIONS,
     DirectExecutor,
@@ -29,13 +23,9 @@ from tk_ai_extension.kernels.direct import (
     log_start,
 )
 from tk_ai_extension.kernels.execution_listener import ExecutionListener
-from tk_ai_extension.kernels.sockets import MAX_RECEIVED
+from tk_ai_extension.kernels.pages import Hook, PageClient
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
 from tk_ai_extension.model.json_values import Json
-
-
-class KernelEnded(Exception):
-    """The kernel ended during a request. Not a RuntimeError, which would stop the stack's worker."""
 
 
 class Submission(str):
@@ -63,63 +53,21 @@ class Submission(str):
         return submission
 
 
-class KernelConnections(Protocol):
-    """What the client needs from the service that owns the kernels."""
+class GuardedClient(PageClient):
+    """The stack's client for one kernel, to which this extension submits code, too.
 
-    async def connection(self, kernel_id: str) -> KernelConnection:
-        """Return an open connection to the kernel."""
-        ...
-
-    def connection_info(self, kernel_id: str) -> Json:
-        """Return the connection info of the kernel's current incarnation."""
-        ...
-
-
-class GuardedClient:
-    """The stack's client for one kernel, with the part of `AsyncKernelClient` that the stack uses.
-
-    A `Submission` goes over this server's own connection, and its outputs to its own collector. Other
-    code (JupyterLab's extension) goes through an `AsyncKernelClient` with a high RCVHWM
-    (`MAX_RECEIVED`) and ends when the kernel ends.
+    A `Submission` goes to its own listener; other code (JupyterLab's extension) runs as in `PageClient`.
     """
 
-    allow_stdin = True
-    _created_context = False  # the stack destroys contexts that a client has created
-
-    def __init__(self, kernel_id: str, kernels: KernelConnections) -> None:
-        self._kernel_id = kernel_id
-        self._kernels = kernels
-        self._usual: AsyncKernelClient | None = None
-        self._usual_for: KernelConnection | None = None
-
-    async def wait_for_ready(self, timeout: float | None = None) -> None:
-        """Do nothing: each execution waits for its connection itself."""
-
-    async def execute_interactive(self, code: str, **options: Any) -> dict[str, Any]:
-        """Run code to its end.
-
-        Raises:
-            KernelEnded: the kernel ended while it ran another client's code.
-        """
+    async def execute_interactive(
+        self, code: str, *, output_hook: Hook, stdin_hook: Hook | None = None, **_: Any
+    ) -> Json:
+        """Run code to its end; see `PageClient.execute_interactive`."""
+        if not isinstance(code, Submission):
+            return await super().execute_interactive(
+                code, output_hook=output_hook, stdin_hook=stdin_hook
+            )
         connection = await self._kernels.connection(self._kernel_id)
-        if isinstance(code, Submission):
-            return await self._execute_ours(connection, code)
-        return await self._execute_others(connection, code, options)
-
-    def stop_channels(self) -> None:
-        """Close the sockets for other clients' code."""
-        if self._usual is not None:
-            self._usual.stop_channels()
-            self._usual.context.destroy(linger=0)
-            self._usual = self._usual_for = None
-
-    def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the usual client: ``input`` and channels answer input requests."""
-        if self._usual is None:
-            raise AttributeError(f"no code was executed that could need {name}")
-        return getattr(self._usual, name)
-
-    async def _execute_ours(self, connection: KernelConnection, code: Submission) -> Json:
         msg_id = connection.submit(code.content, code.run)
         code.sent = True
         try:
@@ -129,35 +77,6 @@ class GuardedClient:
             await code.run.close()
         # Never "error": the stack would drop the requests that all other clients have queued.
         return {"content": {"status": "ok" if code.run.status == "ok" else "failed"}}
-
-    async def _execute_others(
-        self, connection: KernelConnection, code: str, options: dict[str, Any]
-    ) -> Json:
-        if self._usual is None or self._usual_for is not connection:
-            # The kernel was restarted, perhaps on other ports.
-            self.stop_channels()
-            self._usual = usual = self._new_client()
-            self._usual_for = connection
-            await usual.wait_for_ready()
-        client: Any = self._usual
-        execution = asyncio.ensure_future(client.execute_interactive(code, **options))
-        kernel_end = asyncio.ensure_future(connection.ended.wait())
-        try:
-            await asyncio.wait({execution, kernel_end}, return_when=asyncio.FIRST_COMPLETED)
-            if execution.done():
-                return execution.result()
-        finally:
-            execution.cancel()
-            kernel_end.cancel()
-        ending = connection.ending
-        raise KernelEnded(ending.message if ending else "The kernel is gone.")
-
-    def _new_client(self) -> AsyncKernelClient:
-        context = zmq.asyncio.Context()
-        context.setsockopt(zmq.RCVHWM, MAX_RECEIVED)
-        client: Any = AsyncKernelClient(context=context, session=Session())
-        client.load_connection_info(self._kernels.connection_info(self._kernel_id))
-        return client
 
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,6 @@ from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.direct import DirectExecutor
 from tk_ai_extension.kernels.execution_listener import Timeouts
 from tk_ai_extension.kernels.gateway.connection import PING_INTERVAL
-from tk_ai_extension.kernels.gateway.pages import PageClient
 from tk_ai_extension.kernels.gateway.remote_kernel import RemoteKernel
 from tk_ai_extension.kernels.gateway.requests import (
     FAILURES,
@@ -41,6 +40,7 @@ from tk_ai_extension.kernels.gateway.requests import (
     unavailable,
 )
 from tk_ai_extension.kernels.lifecycle import KernelService
+from tk_ai_extension.kernels.pages import PageClient
 from tk_ai_extension.kernels.service import Backend, JupyterKernels
 from tk_ai_extension.kernels.stack import GuardedStack, StackUnavailable
 from tk_ai_extension.kernels.starter import Confine

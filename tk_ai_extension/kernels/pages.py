@@ -1,7 +1,8 @@
-"""Server-side execution for JupyterLab (jupyter_server_nbmodel) in kernels behind a gateway.
+"""Server-side execution for JupyterLab (jupyter_server_nbmodel) over this server's own connections.
 
-That package replaces JupyterLab's own executor in the page by requests to its ExecutionStack. The stack
-has no client that reaches a gateway (0.2.9): without this one, cells that people run would fail.
+That package replaces JupyterLab's own executor in the page by requests to its ExecutionStack. The stack's
+own client (0.2.9) does not reach a gateway, and sends code to a kernel that was restarted since it was
+submitted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from tk_ai_extension.kernels.base_connection import BaseKernelConnection, Ending
-from tk_ai_extension.kernels.stack import KernelEnded
 from tk_ai_extension.model.executions import ExecutionRequest
 from tk_ai_extension.model.json_values import Json
 
@@ -25,7 +25,11 @@ REPLY_IDLE_GAP = 5.0
 """Seconds to wait, while no message arrives, for idle after the reply or the reply after idle."""
 
 
-class RemoteConnections(Protocol):
+class KernelEnded(Exception):
+    """The kernel ended during a request. Not a RuntimeError, which would stop the stack's worker."""
+
+
+class KernelConnections(Protocol):
     """What the client needs from the service that owns the kernels."""
 
     async def connection(self, kernel_id: str) -> BaseKernelConnection:
@@ -36,13 +40,14 @@ class RemoteConnections(Protocol):
 class PageClient:
     """The stack's client for one kernel, with the part of `AsyncKernelClient` that the stack uses.
 
-    Each execution ends, at the latest with the kernel or the connection.
+    Each execution ends, at the latest with the kernel or the connection. Code is sent to the incarnation
+    of the kernel that the connection belongs to, or not at all.
     """
 
     allow_stdin = True
     _created_context = False  # the stack destroys contexts that a client has created
 
-    def __init__(self, kernel_id: str, kernels: RemoteConnections) -> None:
+    def __init__(self, kernel_id: str, kernels: KernelConnections) -> None:
         self._kernel_id = kernel_id
         self._kernels = kernels
         self._asks: Callable[[str], None] | None = None
@@ -72,6 +77,7 @@ class PageClient:
         Raises:
             KernelEnded: the kernel or the connection to it ended.
         """
+        # No await between this one and the submission: the connection may end meanwhile.
         connection = await self._kernels.connection(self._kernel_id)
 
         def ask(question: Mapping[str, Any], answer: Callable[[str], None]) -> None:
