@@ -139,6 +139,16 @@ class Workspace:
 
     # --- kernels
 
+    async def end_kernel(self, caller: Caller, kernel_id: str, *, restart: bool = False) -> None:
+        """Shut down or restart a kernel for a caller.
+
+        Raises:
+            KernelBusy: A cell of this kernel waits for the caller.
+            KernelNotFound: No such kernel is running.
+        """
+        self.questions.reject_if_waiting(kernel_id, caller)
+        await (self.kernels.restart(kernel_id) if restart else self.kernels.shutdown(kernel_id))
+
     async def kernel_of(self, path: str) -> str | None:
         """Return the running kernel of a notebook, from its Jupyter session or connected here, or None."""
         running = set(self.kernels.ids())
@@ -230,7 +240,10 @@ class Workspace:
         (last,) = entries
         if (last.kind, last.state) != ("run", "interrupted"):
             return None
-        is_busy = (await self.kernels.info(kernel_id)).state == "busy"
+        try:
+            is_busy = (await self.kernels.info(kernel_id)).state == "busy"
+        except KernelNotFound:
+            return None
         self.notices.add(
             caller,
             Sentence(

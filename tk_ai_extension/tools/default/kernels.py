@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Literal
 
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.kernels.base import KernelInfo
-from tk_ai_extension.model.errors import KernelBusy
+from tk_ai_extension.model.errors import KernelBusy, KernelNotFound
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.permission_checks import path_of_kernel
@@ -134,9 +135,11 @@ async def _entry(context: ToolContext, info: KernelInfo) -> KernelEntry:
 async def list_running_kernels(context: ToolContext) -> RunningKernels:
     """List running kernels: notebooks, states, memory, CPU."""
     kernels = context.workspace.kernels
-    return RunningKernels(
-        kernels=[await _entry(context, await kernels.info(k)) for k in kernels.ids()]
-    )
+    found: list[KernelEntry] = []
+    for kernel_id in kernels.ids():
+        with suppress(KernelNotFound):  # It has ended meanwhile.
+            found.append(await _entry(context, await kernels.info(kernel_id)))
+    return RunningKernels(kernels=found)
 
 
 class KernelStatus(Result):
@@ -200,15 +203,11 @@ class KernelChanged(Result):
 
 async def _change(context: ToolContext, plan: KernelChange, tool: str) -> KernelChanged:  # noqa: ARG001
     """Execute the planned change of a kernel."""
-    kernels, found = context.workspace.kernels, plan.kernel_id
     if plan.verb == "interrupt":
         return await _interrupt(context, plan)
-    context.workspace.questions.reject_if_waiting(found, context.caller)
-    if plan.verb == "restart":
-        await kernels.restart(found)
-        return KernelChanged(kernel_id=found, action="restarted")
-    await kernels.shutdown(found)
-    return KernelChanged(kernel_id=found, action="shut down")
+    restart = plan.verb == "restart"
+    await context.workspace.end_kernel(context.caller, plan.kernel_id, restart=restart)
+    return KernelChanged(kernel_id=plan.kernel_id, action="restarted" if restart else "shut down")
 
 
 async def _interrupt(context: ToolContext, plan: KernelChange) -> KernelChanged:
@@ -216,18 +215,20 @@ async def _interrupt(context: ToolContext, plan: KernelChange) -> KernelChanged:
     workspace, found = context.workspace, plan.kernel_id
     if plan.execution_id is not None:
         run = workspace.executions.get(context.caller, plan.execution_id)
+        if run.current.started:
+            workspace.questions.reject_if_waiting(run.kernel_id, context.caller)
         outcome = _OUTCOMES[await workspace.executions.cancel(run)]
         return KernelChanged(kernel_id=run.kernel_id, action="interrupted", outcome=outcome)
     running = next(
         (run for run in workspace.executions.active(kernel_id=found) if run.current.started), None
     )
+    workspace.questions.reject_if_waiting(found, context.caller)
     if running is None:
         if (await workspace.kernels.info(found)).state == "stopped":
             raise KernelBusy(
                 f"The process of kernel {found[:8]} is stopped (SIGSTOP). Nothing was interrupted.",
                 hint="Continue the process (kill -CONT) and interrupt again, or restart_kernel.",
             )
-        workspace.questions.reject_if_waiting(found, context.caller)
         await workspace.kernels.interrupt(found)
         return KernelChanged(kernel_id=found, action="interrupted")
     outcome = _OUTCOMES[await workspace.executions.cancel(running)]
