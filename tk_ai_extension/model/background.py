@@ -73,13 +73,17 @@ async def outcome(task: asyncio.Task[T], logger: logging.Logger) -> T:
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
-    """Await work that runs to completion even if the caller is cancelled; then a failure is logged."""
+    """Await work that runs to completion however often the caller is cancelled.
+
+    A cancelled caller gets its CancelledError when the work has ended; then a failure is logged.
+    """
     task = asyncio.create_task(work, name="Work whose caller was cancelled")
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        if not task.done():
-            await asyncio.wait([task])
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
         log_failure(task, _log)
         raise
 

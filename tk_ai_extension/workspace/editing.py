@@ -12,7 +12,7 @@ from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, OutcomeUnknown, ToolError
-from tk_ai_extension.model.operations import Change, Insert, Operation, Replace
+from tk_ai_extension.model.operations import Applied, Change, Insert, Operation, Replace
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.cellforms import empty_notebook
 from tk_ai_extension.workspace.workspace import Workspace
@@ -143,7 +143,8 @@ async def apply(
 ) -> JournaledEdit:
     """Apply operations and record them in the journal. Cells that are written count as read.
 
-    The journal has an intent before the change and the outcome after it.
+    The journal has an intent before the change and the outcome after it. A commit that has begun goes on
+    to its outcome if the caller is cancelled.
 
     Args:
         workspace: The workspace.
@@ -168,25 +169,43 @@ async def apply(
     entry = await workspace.journal.intend(
         caller, document.path, tool, intent, kind=kind, turn=turn
     )
+
+    async def commit() -> JournaledEdit:
+        applied = await _applied(workspace, document, operations, entry, summary)
+        await _done(workspace, caller, entry, applied.changes, summary or describe(applied.changes))
+        journalled = JournaledEdit(applied.snapshot, applied.changes, entry)
+        if kind == "change":
+            _publish(workspace, caller, document.path, "changed", journalled)
+        mark_seen(workspace, caller, applied.snapshot, journalled.written)
+        workspace.revisions.remember(applied.snapshot)
+        return journalled
+
     try:
-        applied = await document.apply(operations)
+        # A change that is in the notebook without its outcome in the journal cannot be undone.
+        return await run_to_completion(commit())
+    except Conflict as error:
+        if shown:
+            mark_shown(workspace, caller, document.path, error)
+        raise
+
+
+async def _applied(
+    workspace: Workspace,
+    document: NotebookDocument,
+    operations: Sequence[Operation],
+    entry: int,
+    summary: str,
+) -> Applied:
+    """Apply operations; record an error as the outcome of their journal entry."""
+    try:
+        return await document.apply(operations)
     except OutcomeUnknown as error:
         # The intent stays open until the outcome is known.
         error.entry, error.settle = entry, partial(_settled, workspace, entry, summary)
         raise
     except ToolError as error:
         await workspace.journal.failed(entry, error.message)
-        if shown and isinstance(error, Conflict):
-            mark_shown(workspace, caller, document.path, error)
         raise
-    # Any other exception (a cancelled call) leaves the intent open: the outcome is unknown.
-    await _done(workspace, caller, entry, applied.changes, summary or describe(applied.changes))
-    journalled = JournaledEdit(applied.snapshot, applied.changes, entry)
-    if kind == "change":
-        _publish(workspace, caller, document.path, "changed", journalled)
-    mark_seen(workspace, caller, applied.snapshot, journalled.written)
-    workspace.revisions.remember(applied.snapshot)
-    return journalled
 
 
 async def _settled(
@@ -222,20 +241,29 @@ async def create(
     summary = f"created {path}"
     entry = await workspace.journal.intend(caller, path, tool, summary)
     stored = empty_notebook(cells or [("code", "")], kernelspec=kernelspec)
-    try:
-        document = await workspace.store.create(path, stored)
-    except ToolError as error:
-        await workspace.journal.failed(entry, error.message)
-        raise
-    snapshot = await document.read()
-    changes = tuple(
-        Change("insert", cell.key, cell.index, after=CellContent(cell.type, cell.source, cell.id))
-        for cell in snapshot.cells
-    )
-    await _done(workspace, caller, entry, changes, summary)
-    mark_seen(workspace, caller, snapshot, snapshot.cells)
-    workspace.revisions.remember(snapshot)
-    return JournaledEdit(snapshot, changes, entry)
+
+    async def commit() -> JournaledEdit:
+        try:
+            document = await workspace.store.create(path, stored)
+        except ToolError as error:
+            await workspace.journal.failed(entry, error.message)
+            raise
+        changes: tuple[Change, ...] = ()
+        try:
+            snapshot = await document.read()
+            changes = tuple(map(_created, snapshot.cells))
+        finally:
+            await _done(workspace, caller, entry, changes, summary)
+        mark_seen(workspace, caller, snapshot, snapshot.cells)
+        workspace.revisions.remember(snapshot)
+        return JournaledEdit(snapshot, changes, entry)
+
+    return await run_to_completion(commit())
+
+
+def _created(cell: Cell) -> Change:
+    content = CellContent(cell.type, cell.source, cell.id)
+    return Change("insert", cell.key, cell.index, after=content)
 
 
 async def undo(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import Conflict, FileMissing, ToolError
@@ -46,7 +47,7 @@ async def write(
     """
     summary = f"{tool}: {'created' if expect is None else 'changed'} {path}"
     entry = await workspace.journal.intend(caller, path, tool, summary)
-    await _carry_out(workspace, entry, path, expect, text)
+    await run_to_completion(_carry_out(workspace, entry, path, expect, text))
     return entry
 
 
@@ -69,19 +70,22 @@ async def undo(
     """
     now = before = await read(workspace, path)
     undone: list[int] = []
-    for entry in entries:
-        for change in reversed(entry.changes):
-            if _source(change.after) != before:
-                break
-            before = _source(change.before)
-            undone.append(entry.id)
+    for entry, change in ((one, each) for one in entries for each in reversed(one.changes)):
+        if _source(change.after) != before:
+            break  # If a change stays, the earlier ones stay too.
+        before = _source(change.before)
+        undone.append(entry.id)
     if not undone:
         return (), (f"`{path}` was not reverted: it was changed since.",)
     by = await workspace.journal.intend(
         caller, path, "undo", f"undid changes of {path}", kind="undo"
     )
-    await _carry_out(workspace, by, path, now, before)
-    await workspace.journal.undone(list(dict.fromkeys(undone)), by)
+
+    async def take_back() -> None:
+        await _carry_out(workspace, by, path, now, before)
+        await workspace.journal.undone(list(dict.fromkeys(undone)), by)
+
+    await run_to_completion(take_back())
     left = () if len(set(undone)) == len(entries) else (f"Earlier changes of `{path}` stay.",)
     return (PREFIX + path,), left
 

@@ -7,7 +7,9 @@ not recorded: undo compares before it writes (see `workspace.undo_plan`).
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import sqlite3
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -15,12 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.workspace import journal_queries as queries
 from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes
 from tk_ai_extension.workspace.database import Database
 from tk_ai_extension.workspace.owners import is_alive, own_process
+
+logger = logging.getLogger(__name__)
 
 Kind = Literal["change", "run", "undo", "refused"]
 State = Literal["intended", "done", "failed", "undone", "interrupted", "unknown"]
@@ -119,6 +124,7 @@ class Journal:
         """Days for which entries are kept."""
         self._max_bytes = max_bytes
         self._inserted = 0
+        self._tasks = BackgroundTasks(logger)
 
     async def intend(
         self,
@@ -132,6 +138,8 @@ class Journal:
     ) -> int:
         """Record an intent before a change. It is on disk when this returns.
 
+        A caller that is cancelled meanwhile changes nothing, so that the intent fails.
+
         Returns:
             The entry's id, for `done` or `failed`.
 
@@ -139,8 +147,14 @@ class Journal:
             DiskFull, ReadOnly, SaveFailed: It could not be written. Nothing was changed.
         """
         turn = turn or caller.turn
-        text = _storable(summary)
-        return await self._insert(caller, (path, tool, turn, kind, "intended", text, ""))
+        row: _Written = (path, tool, turn, kind, "intended", _storable(summary), "")
+        inserting = asyncio.create_task(self._insert(caller, row))
+        try:
+            return await asyncio.shield(inserting)
+        except asyncio.CancelledError:
+            if kind != "run":  # A run does not wait for its entry.
+                self._tasks.spawn(self._withdraw(inserting), "The entry of a cancelled call")
+            raise
 
     async def record(
         self,
@@ -199,6 +213,9 @@ class Journal:
             ),
             "The failure was not recorded in the journal.",
         )
+
+    async def _withdraw(self, inserting: asyncio.Task[int]) -> None:
+        await self.failed(await inserting, "The call was cancelled before it changed anything.")
 
     async def claim(self, entry_ids: Sequence[int]) -> bool:
         """Mark entries as undone before their undo is applied, all or none of them.
@@ -392,6 +409,7 @@ class Journal:
 
     async def close(self) -> None:
         """Wait for running queries and close the file."""
+        await self._tasks.join()
         await self._database.close()
 
     async def _insert(self, caller: Caller, written: _Written) -> int:
