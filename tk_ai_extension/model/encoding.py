@@ -22,7 +22,7 @@ Catch them only around that code and raise a typed error. Anywhere else they are
 """
 
 _UNSAFE = 1 << 53
-"""The first integer that JavaScript's numbers cannot tell from its neighbour."""
+"""The first integer that has a neighbour with the same number in JavaScript."""
 
 _ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _ESCAPE_BYTES = re.compile(rb"\\u[dD][89a-fA-F]")
