@@ -107,12 +107,13 @@ function Below({
   if (count === 0) {
     return null;
   }
+  const scroll = (): void => {
+    // Keys scroll on from there; at the end the button is removed.
+    box.current?.focus({ preventScroll: true });
+    box.current?.scrollBy({ top: box.current.clientHeight * 0.8 });
+  };
   return (
-    <button
-      type="button"
-      className="tk-Lines-below"
-      onClick={() => box.current?.scrollBy({ top: box.current.clientHeight * 0.8 })}
-    >
+    <button type="button" className="tk-Lines-below" onClick={scroll}>
       {trans._n('↓ %1 more line', '↓ %1 more lines', count)}
     </button>
   );

@@ -146,7 +146,6 @@ export function fitted(
   let view: { destroy: () => void } | null = null;
   const redraw = (): void => {
     view?.destroy();
-    node.classList.toggle('tk-mod-wide', isWide);
     view = draw(isWide);
   };
   const observer = new ResizeObserver(() => {

@@ -19,7 +19,7 @@ const MAX_SHOWN = 1000;
  */
 export class LoadButton implements IDisposable {
   constructor(
-    private readonly _cell: Cell,
+    cell: Cell,
     load: () => void,
     private readonly _trans: TranslationBundle
   ) {
@@ -30,7 +30,7 @@ export class LoadButton implements IDisposable {
     this._widget = new Widget();
     this._widget.addClass('tk-Blocked');
     this._widget.node.append(this._button);
-    putInto(_cell, this._widget, 'end');
+    putInto(cell, this._widget, 'end');
   }
 
   /** The blocked addresses, diagrams and commands. */
@@ -54,15 +54,7 @@ export class LoadButton implements IDisposable {
   }
 
   dispose(): void {
-    if (this.isDisposed) {
-      return;
-    }
-    const within = this._widget.node.contains(document.activeElement);
     this._widget.dispose();
-    // Keep the focus in the cell: without its element it would move to the top of the page.
-    if (within && !this._cell.isDisposed) {
-      this._cell.node.focus({ preventScroll: true });
-    }
   }
 
   private _label(hosts: readonly string[], hasDiagrams: boolean): string {

@@ -58,22 +58,13 @@ export class CellMark implements IDisposable {
     if (this.isDisposed) {
       return;
     }
-    const within = this._bar.node.contains(document.activeElement) || this._hasFocus;
     this._cell.node.removeEventListener('pointerenter', this._updateLabel);
     this._review?.dispose();
     this._review = null;
     this._bar.dispose();
     if (!this._cell.isDisposed) {
       this._cell.removeClass('tk-mod-changed');
-      // Keep the focus in the cell: without its element it would move to the top of the page.
-      if (within) {
-        this._cell.node.focus({ preventScroll: true });
-      }
     }
-  }
-
-  private get _hasFocus(): boolean {
-    return this._review?.node.contains(document.activeElement) === true;
   }
 
   private get _isOpen(): boolean {

@@ -38,12 +38,18 @@ export function focusOn({ content }: NotebookPanel): void {
 /**
  * Insert a widget into a cell.
  *
- * Shortcuts of the notebook are suppressed in it.
+ * Shortcuts of the notebook are suppressed in it. The cell gets the focus if the widget is disposed
+ * while it has it: without its element the focus would move to the top of the page.
  *
  * @param place - Below the code, or at the cell's end.
  */
 export function putInto(cell: Cell, widget: Widget, place: 'below-input' | 'end'): void {
   widget.node.dataset['lmSuppressShortcuts'] = 'true';
+  widget.disposed.connect(() => {
+    if (!cell.isDisposed && widget.node.contains(document.activeElement)) {
+      cell.node.focus({ preventScroll: true });
+    }
+  });
   void cell.ready.then(() => {
     if (!cell.isDisposed && !widget.isDisposed) {
       insertIntoCell(cell, widget, place);

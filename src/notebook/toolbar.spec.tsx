@@ -7,7 +7,8 @@ import { act, fireEvent, screen } from '@testing-library/react';
 import { AnswerGuard } from '../common/answerGuard';
 import type { NotebookActivity } from './activity';
 import type { IMark } from './marks';
-import { ReviewItem } from './toolbar';
+import { REST } from '../common/rested';
+import { ReviewItem, RunningItem } from './toolbar';
 
 describe('the review of a notebook', () => {
   let armed: boolean;
@@ -61,5 +62,54 @@ describe('the review of a notebook', () => {
   it('takes a key at once', () => {
     fireEvent.click(screen.getByText('Keep'), { detail: 0 });
     expect(decided).toEqual(['Keep']);
+  });
+});
+
+describe('what a toolbar announces', () => {
+  const marks = new Map<string, IMark>();
+  const running: { cell: string; author: string }[] = [];
+  const changed = new Signal<object, void>({});
+  const activity = { changed, marks, running } as unknown as NotebookActivity;
+  const panel = { content: { widgets: [], activeCellIndex: 0 } } as unknown as NotebookPanel;
+
+  it('is what rests, once, and never the buttons', async () => {
+    const trans = nullTranslator.load('');
+    const items = [new RunningItem(panel, activity, trans), new ReviewItem(panel, activity, trans)];
+    await act(async () => {
+      items.forEach(each => Widget.attach(each, document.body));
+      await items[0]?.renderPromise;
+      await items[1]?.renderPromise;
+    });
+    const regions = screen.getAllByRole('status');
+    const said: string[] = [];
+    const observer = new MutationObserver(records => {
+      said.push(...records.map(({ target }) => target.textContent ?? ''));
+    });
+    regions.forEach(each =>
+      observer.observe(each, { childList: true, characterData: true, subtree: true })
+    );
+    jest.useFakeTimers();
+    const step = async (milliseconds: number): Promise<void> => {
+      act(() => changed.emit());
+      await act(async () => {
+        await jest.advanceTimersByTimeAsync(milliseconds);
+      });
+    };
+    // One cell after the other is changed and run.
+    for (let cell = 0; cell < 50; cell++) {
+      running.push({ cell: `${cell}`, author: 'Claude' });
+      marks.set(`${cell}`, { cell: `${cell}`, yours: true, deleted: false } as IMark);
+      await step(REST / 2);
+      running.pop();
+      await step(REST / 5);
+    }
+    running.push({ cell: 'last', author: 'Claude' });
+    await step(REST);
+    expect(said).toEqual(['50 cells changed', 'Claude is running a cell']);
+    expect(regions.flatMap(each => [...each.querySelectorAll('button')])).toEqual([]);
+    expect(screen.getAllByRole('button').map(each => each.textContent)).toContain('Keep');
+    jest.useRealTimers();
+    observer.disconnect();
+    act(() => items.forEach(each => each.dispose()));
   });
 });

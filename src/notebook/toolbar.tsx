@@ -8,9 +8,23 @@ import type { JSX, ReactNode } from 'react';
 import { ApiError } from '../api/client';
 import { leftNote } from '../changes/pending';
 import { Decisions } from '../common/Decisions';
+import { useRested } from '../common/rested';
 import type { NotebookActivity } from './activity';
 import { focusOn, goTo } from './cells';
 import type { IMark } from './marks';
+
+/**
+ * Announces a text to screen readers once it rests, since agents change and run cell after cell.
+ *
+ * A live region must exist before its content, or it is not announced.
+ */
+function Announced({ text }: { text: string }): JSX.Element {
+  return (
+    <span className="tk-Announced" role="status">
+      {useRested(text, '')}
+    </span>
+  );
+}
 
 /** Toolbar item with the agent that runs a cell. A click goes to the cell. */
 export class RunningItem extends ReactWidget {
@@ -24,29 +38,27 @@ export class RunningItem extends ReactWidget {
   }
 
   protected override render(): JSX.Element {
-    return (
-      // A live region must exist before its content, or screen readers do not announce it.
-      <span role="status">
-        <UseSignal signal={this._activity.changed}>{() => this._button()}</UseSignal>
-      </span>
-    );
+    return <UseSignal signal={this._activity.changed}>{() => this._item()}</UseSignal>;
   }
 
-  private _button(): JSX.Element | null {
+  private _item(): JSX.Element {
     const [first] = this._activity.running;
-    if (first === undefined) {
-      return null;
-    }
+    const text = first ? this._trans.__('%1 is running a cell', first.author) : '';
     return (
-      <Button
-        className="tk-RunningItem-button"
-        title={this._trans.__('Go to the running cell')}
-        panel={this._panel}
-        onClick={() => void goTo(this._panel, first.cell)}
-      >
-        <span className="tk-Dot" aria-hidden="true" />
-        {this._trans.__('%1 is running a cell', first.author)}
-      </Button>
+      <>
+        <Announced text={text} />
+        {first && (
+          <Button
+            className="tk-RunningItem-button"
+            title={this._trans.__('Go to the running cell')}
+            panel={this._panel}
+            onClick={() => void goTo(this._panel, first.cell)}
+          >
+            <span className="tk-Dot" aria-hidden="true" />
+            {text}
+          </Button>
+        )}
+      </>
     );
   }
 }
@@ -63,29 +75,32 @@ export class ReviewItem extends ReactWidget {
   }
 
   protected override render(): JSX.Element {
+    return <UseSignal signal={this._activity.changed}>{() => this._item()}</UseSignal>;
+  }
+
+  private _item(): JSX.Element {
+    const marks = [...this._activity.marks.values()];
+    const text =
+      marks.length === 0 ? '' : this._trans._n('%1 cell changed', '%1 cells changed', marks.length);
     return (
-      <span role="status">
-        <UseSignal signal={this._activity.changed}>{() => this._bar()}</UseSignal>
-      </span>
+      <>
+        <Announced text={text} />
+        {text !== '' && this._bar(marks, text)}
+      </>
     );
   }
 
-  private _bar(): JSX.Element | null {
+  private _bar(marks: readonly IMark[], text: string): JSX.Element {
     const trans = this._trans;
-    const marks = [...this._activity.marks.values()];
     const yours = marks.filter(mark => mark.yours);
-    if (marks.length === 0) {
-      return null;
-    }
     return (
       <span className="tk-ReviewItem-bar" role="group" aria-label={trans.__('Changes by agents')}>
         <Button
-          className="tk-ReviewItem-count"
           title={trans.__('Go to the next changed cell')}
           panel={this._panel}
           onClick={() => void this._next(marks)}
         >
-          {trans._n('%1 cell changed', '%1 cells changed', marks.length)}
+          {text}
         </Button>
         <Decisions>
           <Button

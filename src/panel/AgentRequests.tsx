@@ -1,9 +1,9 @@
-import { Suspense, useEffect, useState } from 'react';
+import { Suspense, useEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { PermissionInfo } from '../api/events';
 import type { IEnded } from '../questions/model';
-import { waitingQuestion } from '../state/chat';
+import { isBusy, waitingQuestion } from '../state/chat';
 import { shortName } from '../common/visible';
 import { AgentRequest } from './later';
 import { useChat, useSelector, useServices } from './services';
@@ -14,7 +14,8 @@ const SHOWN = 3;
 /**
  * Approval requests of other agents, above the message box in all views of the panel.
  *
- * Requests of the chat itself are announced here, too, since its log is busy while an answer streams.
+ * Requests of the chat itself and the end of an answer are announced here, too, since the log is busy
+ * while an answer streams.
  */
 export function AgentRequests({ chat }: { chat: string }): JSX.Element {
   const { trans } = useServices();
@@ -44,10 +45,14 @@ export function AgentRequests({ chat }: { chat: string }): JSX.Element {
   );
 }
 
-/** Return the announcement of new requests, and of those that ended without an answer here. */
+/** Return the announcement of new requests, of those that ended without an answer here, and of answers. */
 function useAnnouncement(chat: string): { text: string; count: number } {
   const { questions, trans } = useServices();
   const own = useChat(chat, state => waitingQuestion(state)?.question.id ?? null);
+  const phase = useChat(chat, state =>
+    isBusy(state) ? 'busy' : state.turns.findLast(turn => !turn.replaced)?.end
+  );
+  const before = useRef({ chat, phase });
   const [announcement, setAnnouncement] = useState({ text: '', count: 0 });
   useEffect(() => {
     const announce = (text: string): void =>
@@ -71,12 +76,18 @@ function useAnnouncement(chat: string): { text: string; count: number } {
     };
   }, [questions, trans]);
   useEffect(() => {
-    if (own !== null) {
-      const text = trans.__('Claude needs your approval.');
+    const wasBusy = before.current.chat === chat && before.current.phase === 'busy';
+    before.current = { chat, phase };
+    const text =
+      own !== null
+        ? trans.__('Claude needs your approval.')
+        : wasBusy && phase === 'done'
+          ? trans.__('The answer is complete.')
+          : '';
+    if (text !== '') {
       // The announcement is an event, which cannot be derived from the state.
-      // eslint-disable-next-line react-hooks/set-state-in-effect
       setAnnouncement(({ count }) => ({ text, count: count + 1 }));
     }
-  }, [own, trans]);
+  }, [chat, own, phase, trans]);
   return announcement;
 }

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'react';
+import { useEffect, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { CellChangedEvent, NetChange } from '../api/events';
@@ -38,9 +38,6 @@ export function Changes({ turn, chat }: IChangesProps): JSX.Element | null {
   const [net, setNet] = useState<Net | null>(null);
   const [opened, setOpened] = useState(false);
   const [all, setAll] = useState(false);
-  const group = useRef<HTMLDivElement>(null);
-  // The pressed button is removed: keep the keyboard focus in the group.
-  const stay = (): void => group.current?.focus({ preventScroll: true });
   const cells = reviewOf(turn, journal, path => keptOf[path] ?? NOTHING_KEPT);
   const notebooks = [...new Set(cells.map(each => each.notebook))].join('\n');
   useEffect(() => {
@@ -74,7 +71,6 @@ export function Changes({ turn, chat }: IChangesProps): JSX.Element | null {
   const undone = cells.filter(each => each.status === 'undone');
 
   const undo = async (which: readonly ICellReview[]): Promise<void> => {
-    stay();
     setFailed(false);
     let left = 0;
     for (const path of new Set(which.map(each => each.notebook))) {
@@ -90,7 +86,6 @@ export function Changes({ turn, chat }: IChangesProps): JSX.Element | null {
     setNote(leftNote(left, trans));
   };
   const keep = (): void => {
-    stay();
     if (journal !== null) {
       keepingTurn(turn.id, journal).forEach((more, path) => void reviews.keep(path, more));
     }
@@ -105,13 +100,7 @@ export function Changes({ turn, chat }: IChangesProps): JSX.Element | null {
   const message = failed && problem ? sayProblem(problem, trans)[1] : note;
   const shown = cells.length - undone.length;
   return (
-    <div
-      ref={group}
-      className="tk-Changes"
-      role="group"
-      aria-label={trans.__('Changes')}
-      tabIndex={-1}
-    >
+    <div className="tk-Changes" role="group" aria-label={trans.__('Changes')} tabIndex={-1}>
       <div className="tk-Changes-bar">
         <span className="tk-Changes-title">
           {shown === 0

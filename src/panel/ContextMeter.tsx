@@ -65,7 +65,7 @@ export function ContextMeter({ turns }: IContextMeterProps): JSX.Element | null 
           {trans.__('%1%', percent)}
         </span>
       )}
-      <span role="status" className="tk-Context-advice">
+      <span role="status" className="tk-Announced">
         {advice}
       </span>
       {canCompact && (

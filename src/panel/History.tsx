@@ -62,7 +62,11 @@ export function History({ chat: key }: IProps): JSX.Element {
           />
         ))}
       </ul>
-      {found.length === 0 && <p className="tk-Empty">{trans.__('No chats.')}</p>}
+      <p className="tk-Empty" role="status">
+        {found.length === 0
+          ? trans.__('No chats.')
+          : query !== '' && trans._n('%1 chat', '%1 chats', found.length)}
+      </p>
     </div>
   );
 }

@@ -15,11 +15,10 @@ const SHOWN = 200;
 export function JsonTree({ name, value, open }: IProps): JSX.Element {
   const label = name === undefined ? null : <span className="tk-Json-key">{name}: </span>;
   if (typeof value !== 'object' || value === null) {
-    const kind = value === null ? 'null' : typeof value;
     return (
       <div className="tk-Json-leaf">
         {label}
-        <span className={`tk-Json-value tk-mod-${kind}`}>{JSON.stringify(value)}</span>
+        {JSON.stringify(value)}
       </div>
     );
   }
@@ -32,7 +31,7 @@ export function JsonTree({ name, value, open }: IProps): JSX.Element {
       summary={
         <>
           {label}
-          <span className="tk-Json-count">{`${before}${entries.length}${after}`}</span>
+          {`${before}${entries.length}${after}`}
         </>
       }
     >

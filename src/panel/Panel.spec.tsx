@@ -114,7 +114,10 @@ describe('the box', () => {
     fireEvent.keyDown(box(), { key: 'Enter' });
     await stage.settle();
     expect(box().value).toBe('Hello');
-    fireEvent.click(within(screen.getByRole('alert')).getByRole('button', { name: 'Dismiss' }));
+    const dismiss = within(screen.getByRole('alert')).getByRole('button', { name: 'Dismiss' });
+    dismiss.focus();
+    fireEvent.click(dismiss);
+    await stage.settle();
     expect(screen.queryByRole('alert')).toBeNull();
     expect(document.activeElement).toBe(box());
   });
@@ -250,7 +253,12 @@ describe('the history', () => {
     const stage = await open();
     const search = screen.getByRole('searchbox', { name: 'Search chats' });
     expect(document.activeElement).toBe(search);
+    const result = within(screen.getByRole('region', { name: 'History' })).getByRole('status');
+    expect(result.textContent).toBe('');
+    fireEvent.change(search, { target: { value: 'rain' } });
+    expect(result.textContent).toBe('No chats.');
     fireEvent.change(search, { target: { value: 'weath' } });
+    expect(result.textContent).toBe('1 chat');
     expect(screen.getAllByRole('listitem')).toHaveLength(1);
     fireEvent.click(stage.node.querySelector('.tk-Entry-open') as HTMLElement);
     await stage.settle();

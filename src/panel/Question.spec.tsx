@@ -113,6 +113,7 @@ describe('an approval request', () => {
     fireEvent.click(button('Deny with a note…'));
     const note = screen.getByRole('textbox', { name: 'Reason, or what to do instead' });
     fireEvent.keyDown(note, { key: 'Escape' });
+    await stage.settle();
     expect(document.activeElement).toBe(question());
     fireEvent.click(button('Deny with a note…'));
     const again = screen.getByRole('textbox', { name: 'Reason, or what to do instead' });

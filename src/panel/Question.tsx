@@ -133,11 +133,6 @@ export function QuestionCard(props: IProps): JSX.Element {
       aria-disabled={!isReady}
       aria-describedby={isReady ? undefined : waiting}
       {...press}
-      onKeyDown={event => {
-        if (event.repeat && (event.key === 'Enter' || event.key === ' ')) {
-          event.preventDefault();
-        }
-      }}
       onClick={() => answer(choice)}
     >
       {label}
@@ -179,7 +174,6 @@ export function QuestionCard(props: IProps): JSX.Element {
             event.stopPropagation();
             if (event.key === 'Escape') {
               setNote(null);
-              card.current?.focus();
             } else if (event.key === 'Enter' && !event.shiftKey && !event.nativeEvent.isComposing) {
               event.preventDefault();
               if (!event.repeat) {

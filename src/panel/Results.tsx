@@ -51,7 +51,7 @@ function Run({ run, named }: { run: CellRun; named: boolean }): JSX.Element {
   const { trans } = useServices();
   const text = textOf(run);
   return (
-    <div className="tk-Run">
+    <div>
       {named && run.index != null && (
         <div className="tk-Run-title">{cellName(run.index, trans)}</div>
       )}

@@ -56,7 +56,7 @@ export function SetupView({ api, titleOf, onOpen, trans }: IProps): JSX.Element 
     );
   }, [api]);
   return (
-    <div className="tk-Setup" style={COLUMN}>
+    <div style={COLUMN}>
       {problem !== null && (
         <div className="tk-Problem" style={PLAIN} role="alert">
           <div className="tk-Problem-message">{say(problem.message, problem.sentence, trans)}</div>
@@ -99,7 +99,7 @@ export function SetupView({ api, titleOf, onOpen, trans }: IProps): JSX.Element 
 function Section({ title, children }: { title: string; children: ReactNode }): JSX.Element {
   const id = useId();
   return (
-    <section aria-labelledby={id}>
+    <section aria-labelledby={id} tabIndex={-1}>
       <h3 id={id} style={HEADING}>
         {title}
       </h3>

@@ -360,7 +360,9 @@ describe('what a turn changed', () => {
     await stage.happens(CALL, CHANGE, RESULT, DONE);
     const changes = screen.getByRole('group', { name: 'Changes' });
     expect(changes.textContent).toContain('1 cell changed');
-    fireEvent.click(within(changes).getByRole('button', { name: 'Undo' }));
+    const undo = within(changes).getByRole('button', { name: 'Undo' });
+    undo.focus();
+    fireEvent.click(undo);
     await stage.settle();
     expect(stage.undone).toEqual([{ entries: [7], cells: ['z'] }]);
     expect(changes.textContent).toBe('Undone');

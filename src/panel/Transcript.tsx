@@ -9,6 +9,7 @@ import {
 } from 'react';
 import type { JSX } from 'react';
 
+import { useRested } from '../common/rested';
 import { isBusy, type ITurn } from '../state/chat';
 import { useChat, useSelector, useServices } from './services';
 import { Fold } from './Fold';
@@ -38,6 +39,9 @@ export function Transcript({ chat }: IProps): JSX.Element {
   const [shown, setShown] = useState(SHOWN);
   const { view, content, atEnd, toEnd, onScroll } = useFollowing();
   const earlier = turns.length - shown;
+  // What a chat has when it is opened, and earlier turns, are not announced.
+  const read = loaded ? shown : 0;
+  const isLive = useRested(read, 0) === read && loaded;
   return (
     <div className="tk-Transcript">
       <div
@@ -45,19 +49,21 @@ export function Transcript({ chat }: IProps): JSX.Element {
         className={isBusy({ turns }) ? 'tk-Log tk-mod-busy' : 'tk-Log'}
         role="log"
         aria-label={trans.__('Chat')}
-        aria-live="polite"
+        aria-live={isLive ? 'polite' : 'off'}
         aria-relevant="additions"
         tabIndex={0}
         onScroll={onScroll}
       >
         <div ref={content}>
-          {earlier > 0 && (
-            <button type="button" className="tk-Link" onClick={() => setShown(shown + 5 * SHOWN)}>
-              {trans._n('Show %1 earlier message', 'Show %1 earlier messages', earlier)}
-            </button>
-          )}
+          <div role="group" tabIndex={-1}>
+            {earlier > 0 && (
+              <button type="button" className="tk-Link" onClick={() => setShown(shown + 5 * SHOWN)}>
+                {trans._n('Show %1 earlier message', 'Show %1 earlier messages', earlier)}
+              </button>
+            )}
+          </div>
           {turns.length === 0 && loaded && <EmptyChat />}
-          {stretches(turns.slice(-shown).filter(turn => !turn.steered)).map(stretch => {
+          {stretches(turns.slice(-shown).filter(turn => !turn.steered)).flatMap(stretch => {
             const [first] = stretch;
             const rendered = stretch.map(turn => (
               <Turn
@@ -103,10 +109,7 @@ export function Transcript({ chat }: IProps): JSX.Element {
             <Problem
               problem={problem}
               onRetry={loaded ? undefined : () => void controller.chat.load()}
-              onDismiss={() => {
-                controller.chat.dismiss();
-                view.current?.closest('.tk-Chat')?.querySelector<HTMLElement>('.tk-Box')?.focus();
-              }}
+              onDismiss={() => controller.chat.dismiss()}
             />
           )}
         </div>

@@ -2,7 +2,6 @@ import { copyIcon, editIcon, undoIcon } from '@jupyterlab/ui-components';
 import { memo, Suspense, useState } from 'react';
 import type { JSX } from 'react';
 
-import type { Mode } from '../api/events';
 import { say } from '../api/sentences';
 import { doing, dollars, duration, tokens } from '../chat/describe';
 import { type Item, isUnsent, type ITurn, waits } from '../state/chat';
@@ -14,14 +13,6 @@ import { useSelector, useServices } from './services';
 import { Markdown } from './Markdown';
 import { Problem } from './Problem';
 import { ToolButton } from './ToolButton';
-
-/** How a message is sent again. */
-export interface IResend {
-  text?: string;
-  mode?: Mode;
-  /** Set to replace the turn: whether its changes are undone. */
-  again?: 'keep' | 'undo';
-}
 
 interface IProps {
   turn: ITurn;
@@ -45,6 +36,7 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
       role="group"
       aria-label={trans.__('Message')}
       aria-busy={turn.end === null}
+      tabIndex={-1}
     >
       <div className="tk-Said">
         <div className="tk-Who">

@@ -1,9 +1,30 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import { act, fireEvent, screen } from '@testing-library/react';
+import { type JSX, useState } from 'react';
 
 import { showContent } from './dialog';
 
 const trans = nullTranslator.load('tk-ai-extension');
+
+/** A field, and buttons that are gone when they are pressed: one in a section, one by itself. */
+function Content(): JSX.Element {
+  const [gone, setGone] = useState('');
+  const button = (name: string): JSX.Element | null =>
+    gone.includes(name) ? null : (
+      <button type="button" onClick={() => setGone(gone + name)}>
+        {name}
+      </button>
+    );
+  return (
+    <>
+      <input aria-label="Field" />
+      <section aria-label="Section" tabIndex={-1}>
+        {button('One')}
+      </section>
+      {button('Two')}
+    </>
+  );
+}
 
 /** Show a dialog with a field, in a page that is never idle. */
 async function show(): Promise<{ closed: Promise<void>; idle: () => void }> {
@@ -11,7 +32,7 @@ async function show(): Promise<{ closed: Promise<void>; idle: () => void }> {
   jest.spyOn(window, 'requestIdleCallback').mockImplementation(each => idle.push(each));
   let closed = Promise.resolve();
   await act(async () => {
-    closed = showContent('Title', () => <input aria-label="Field" />, trans);
+    closed = showContent('Title', () => <Content />, trans);
     await Promise.resolve();
   });
   return { closed, idle: () => idle.forEach(each => each({} as IdleDeadline)) };
@@ -37,5 +58,18 @@ test('the focus stays where the person has put it when the page is idle', async 
   });
   expect(document.activeElement).toBe(field);
   fireEvent.keyDown(field, { key: 'Escape' });
+  await closed;
+});
+
+test('the focus stays in it when a pressed button is removed, and Escape closes it', async () => {
+  const { closed } = await show();
+  const press = async (name: string): Promise<Element | null> => {
+    screen.getByText(name).focus();
+    await act(() => Promise.resolve(fireEvent.click(screen.getByText(name))));
+    return document.activeElement;
+  };
+  expect(await press('One')).toBe(screen.getByRole('region', { hidden: true, name: 'Section' }));
+  expect(await press('Two')).toBe(screen.getByText('Close').closest('button'));
+  fireEvent.keyDown(document.activeElement ?? document.body, { key: 'Escape' });
   await closed;
 });

@@ -3,6 +3,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Message } from '@lumino/messaging';
 import type { JSX } from 'react';
 
+import { keepKeyboard } from '../common/keyboard';
+
 /** The content of the dialog. */
 class Body extends ReactWidget {
   constructor(private readonly _element: JSX.Element) {
@@ -28,6 +30,7 @@ class ContentDialog extends Dialog<unknown> {
     private readonly _content: Node
   ) {
     super(options);
+    keepKeyboard(this.node, () => [...this.node.querySelectorAll('button')].at(-1) ?? null);
   }
 
   override handleEvent(event: Event): void {

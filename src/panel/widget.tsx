@@ -7,6 +7,7 @@ import { isInRightSidebar } from '../lab/sidebar';
 import type { IPanelServices } from './services';
 import { DropTarget } from './dropTarget';
 import { chatIcon } from '../common/icon';
+import { keepKeyboard } from '../common/keyboard';
 import { PanelController } from './controller';
 import { Panel } from './Panel';
 import { widen } from './width';
@@ -24,6 +25,7 @@ export class ChatPanel extends ReactWidget {
     this.title.caption = _services.trans.__('Chat with Claude');
     this.title.icon = chatIcon;
     this.controller.wantsFocus.connect(() => this.focusBox());
+    keepKeyboard(this.node, () => this._box);
     const dropped = new DropTarget(this.node, _services, found => this.controller.attach(found));
     this.disposed.connect(() => {
       dropped.dispose();
@@ -35,9 +37,7 @@ export class ChatPanel extends ReactWidget {
 
   /** Focus the message box. */
   focusBox(): void {
-    this._focusing = requestAnimationFrame(() =>
-      this.node.querySelector<HTMLElement>('.tk-Box')?.focus()
-    );
+    this._focusing = requestAnimationFrame(() => this._box?.focus());
   }
 
   /** Whether an approval request is shown. */
@@ -59,6 +59,10 @@ export class ChatPanel extends ReactWidget {
   override dispose(): void {
     this._seeking.disconnect();
     super.dispose();
+  }
+
+  private get _box(): HTMLElement | null {
+    return this.node.querySelector<HTMLElement>('.tk-Box');
   }
 
   private _toQuestion(): boolean {
@@ -97,7 +101,7 @@ export class ChatPanel extends ReactWidget {
     const focus = (): void => {
       // Keep the focus if it is in the panel already.
       if (!this.node.contains(document.activeElement)) {
-        this.node.querySelector<HTMLElement>('.tk-Box')?.focus();
+        this._box?.focus();
       }
     };
     // At once, for the next key; a panel that was just opened is rendered by the next frame.

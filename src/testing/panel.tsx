@@ -24,6 +24,7 @@ import { PanelStorage } from '../panel/panelStorage';
 import type { NotebookContext } from '../panel/notebook';
 import { Panel } from '../panel/Panel';
 import type { IPanelServices } from '../panel/services';
+import { keepKeyboard } from '../common/keyboard';
 import { BrowserStorage } from '../common/storage';
 import { Questions } from '../questions/model';
 import { createStore, type IAppState } from '../state/app';
@@ -79,12 +80,12 @@ export class Stage {
       trans: nullTranslator.load('tk-ai-extension')
     };
     this.controller = new PanelController(this.services, 'panel', chat);
-    this.controller.wantsFocus.connect(() =>
-      this.node.querySelector<HTMLElement>('.tk-Box')?.focus()
-    );
+    const box = (): HTMLElement | null => this.node.querySelector('.tk-Box');
+    this.controller.wantsFocus.connect(() => box()?.focus());
     this.node = render(
       <Panel store={this.store} services={this.services} controller={this.controller} />
     ).container;
+    keepKeyboard(this.node, box);
   }
 
   readonly server = new FakeServer();
