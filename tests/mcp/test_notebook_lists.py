@@ -166,7 +166,7 @@ async def test_no_path_of_a_listed_folder_is_checked_on_the_event_loop(
 
     monkeypatch.setattr(files, "MAX_DEPTH", 2)
     listed = ContentsFiles(Contents(), contain, lambda path: path)
-    found = [entry.path async for entry in files.walk(listed, "", recursive=True)]
+    found = [entry.path async for entry in files.Walk(listed, "", recursive=True)]
     assert len(found) == 30 + 10 * 30 + 100 * 30
     assert checked
     assert here not in checked

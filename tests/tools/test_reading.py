@@ -158,6 +158,23 @@ async def test_search_finds_in_sources_and_outputs_of_many_notebooks(harness, no
             await harness.call("search_cells", pattern=pattern, notebook=notebook)
 
 
+async def test_lists_and_searches_say_what_they_left_out(harness, notebook, monkeypatch):
+    harness.write("sub/z.ipynb", "needle")
+    (harness.root / "broken.ipynb").write_text("{")
+    found = await harness.call("search_cells", pattern="needle", notebook="")
+    assert [match.notebook for match in found.matches] == ["sub/z.ipynb"]
+    assert "`broken.ipynb`" in found.full_text()
+    monkeypatch.setattr("tk_ai_extension.workspace.files.MAX_ENTRIES", 2)
+    for tool, arguments in {
+        "search_cells": {"pattern": "needle", "notebook": ""},
+        "list_files": {"pattern": "z.ipynb"},
+        "list_notebooks": {},
+    }.items():
+        cut = await harness.call(tool, **arguments)
+        assert "Only the first 2 files" in cut.full_text()
+        assert "z.ipynb" not in cut.full_text()
+
+
 @pytest.mark.proves("text:ranges")
 async def test_lines_of_the_text_are_looked_at_and_license_no_overwrite(harness):
     harness.write("n.ipynb", "a = 1\nb = 2", "c = 3")

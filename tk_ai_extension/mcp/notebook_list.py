@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from tk_ai_extension.workspace.files import Files, walk
+from tk_ai_extension.workspace.files import Files, Walk
 
 MAX_NOTEBOOKS = 2_000
 """Maximum number of listed notebooks; unlisted ones can be read as well."""
@@ -49,7 +49,7 @@ class NotebookList:
 
     async def _found(self) -> Sequence[str]:
         found: list[str] = []
-        async for entry in walk(self._files, "", recursive=True):
+        async for entry in Walk(self._files, "", recursive=True):
             if entry.kind == "notebook":
                 found.append(entry.path)
             if len(found) >= MAX_NOTEBOOKS:

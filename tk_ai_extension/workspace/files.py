@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from tk_ai_extension.model.errors import PathRefused, ToolError
 
 MAX_DEPTH = 12
-"""Maximum depth of folders in `walk`."""
+"""Maximum depth of folders in a `Walk`."""
 MAX_ENTRIES = 20_000
-"""Maximum entries that `walk` yields."""
+"""Maximum entries that a `Walk` yields."""
+MAX_NAMED = 5
+"""Maximum names that a sentence lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +101,72 @@ def no_notebook(path: str, *names: str) -> str:
     return path
 
 
-async def walk(files: Files, path: str, *, recursive: bool) -> AsyncIterator[FileEntry]:
-    """Yield the entries below a folder, each folder before its contents, up to the limits."""
-    waiting = [(path.strip("/"), 0)]
-    count = 0
-    while waiting:
-        folder, depth = waiting.pop()
-        try:
-            entries = await files.list(folder)
-        except ToolError:
-            if depth == 0:
-                raise
-            continue  # Skip a folder that cannot be listed.
-        for entry in entries:
-            count += 1
-            if count > MAX_ENTRIES:
-                return
-            yield entry
-        if recursive and depth < MAX_DEPTH:
-            waiting += [(e.path, depth + 1) for e in reversed(entries) if e.kind == "directory"]
+class Walk:
+    """The entries below a folder, each folder before its contents, up to the limits.
+
+    What it left out is known once it has ended: without that, nobody may conclude that something
+    does not exist.
+
+    Args:
+        files: The files below the root.
+        path: The folder.
+        recursive: Whether to list the folders below it.
+    """
+
+    def __init__(self, files: Files, path: str, *, recursive: bool) -> None:
+        self._files = files
+        self._path = path.strip("/")
+        self._recursive = recursive
+        self._is_full = False
+        self._skipped: list[str] = []
+
+    async def __aiter__(self) -> AsyncIterator[FileEntry]:
+        """Yield the entries.
+
+        Raises:
+            ToolError: The folder cannot be listed.
+        """
+        waiting = [(self._path, 0)]
+        count = 0
+        while waiting:
+            folder, depth = waiting.pop()
+            try:
+                entries = await self._files.list(folder)
+            except ToolError:
+                if depth == 0:
+                    raise
+                self._skipped.append(folder)
+                continue
+            for entry in entries:
+                count += 1
+                if count > MAX_ENTRIES:
+                    self._is_full = True
+                    return
+                yield entry
+            below = [entry.path for entry in entries if entry.kind == "directory"]
+            if depth == MAX_DEPTH:
+                self._skipped += below
+            elif self._recursive:
+                waiting += [(each, depth + 1) for each in reversed(below)]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Sentences that say what was not listed; empty if everything was."""
+        sentences: list[str] = []
+        if self._is_full:
+            sentences.append(
+                f"Only the first {MAX_ENTRIES:,} files and folders were looked at: use a narrower path."
+            )
+        if self._skipped:
+            names = some_of([f"`{each}`" for each in self._skipped])
+            sentences.append(
+                f"Folders that cannot be listed, or are below {MAX_DEPTH} others, were left out: {names}."
+            )
+        return sentences
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Return the first names of a list, and how many more there are."""
+    shown = ", ".join(names[:MAX_NAMED])
+    more = len(names) - MAX_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown

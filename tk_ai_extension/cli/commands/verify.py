@@ -28,7 +28,7 @@ from tk_ai_extension.verification.report import NotebookReport, junit_xml
 from tk_ai_extension.verification.rules import DEFAULT
 from tk_ai_extension.verification.verifying import Verification
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.files import walk
+from tk_ai_extension.workspace.files import Walk
 from tk_ai_extension.workspace.verifications import VerificationRun
 
 _OF_ONE = (InvalidNotebook, KernelspecNotFound, KernelStartFailed, UnsupportedFormat)
@@ -181,9 +181,10 @@ async def _notebooks(session: Session, given: list[str]) -> list[str]:
         if each.endswith(".ipynb") or workspace.notebooks.resolve(session.caller, named):
             found[workspace.path(session.caller, named)] = None
             continue
-        async for entry in walk(workspace.files, session.folder(each), recursive=True):
-            if entry.kind == "notebook":
-                found[entry.path] = None
+        walk = Walk(workspace.files, session.folder(each), recursive=True)
+        found |= {entry.path: None async for entry in walk if entry.kind == "notebook"}
+        for left_out in walk.left_out:
+            session.terminal.err(f"Note: {harmless(left_out)}\n")
     if not found:
         raise InvalidArguments("There is no notebook in these folders.")
     return list(found)

@@ -12,7 +12,7 @@ from tk_ai_extension.model.errors import NotReadable
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
-from tk_ai_extension.workspace.files import walk
+from tk_ai_extension.workspace.files import Walk
 from tk_ai_extension.workspace.patterns import Pattern
 
 PAGE_LINES = 200
@@ -53,15 +53,16 @@ async def list_files(
     limit: Annotated[int, Field(ge=1, le=5000)] = 200,
 ) -> FileList:
     """List files and folders."""
+    walk = Walk(context.workspace.files, path, recursive=pattern is not None)
     found = [
         entry
-        async for entry in walk(context.workspace.files, path, recursive=pattern is not None)
+        async for entry in walk
         if pattern is None
         or fnmatch.fnmatch(entry.path, pattern)
         or fnmatch.fnmatch(entry.path.rsplit("/", 1)[-1], pattern)
     ]
     items = [FileItem(path=e.path, kind=e.kind, size=e.size) for e in found[:limit]]
-    return FileList(files=items, more=max(len(found) - limit, 0))
+    return FileList(files=items, more=max(len(found) - limit, 0), notices=walk.left_out)
 
 
 class TextPage(Result):

@@ -22,7 +22,7 @@ from tk_ai_extension.tools.plans import CreationPlan
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.files import walk
+from tk_ai_extension.workspace.files import Walk
 from tk_ai_extension.workspace.permission_requests import Effect
 
 logger = logging.getLogger(__name__)
@@ -72,11 +72,8 @@ async def list_notebooks(
 ) -> NotebookList:
     """List notebooks in a folder: size, cells, kernel, users."""
     workspace = context.workspace
-    found = [
-        entry
-        async for entry in walk(workspace.files, path, recursive=recursive)
-        if entry.kind == "notebook"
-    ]
+    walk = Walk(workspace.files, path, recursive=recursive)
+    found = [entry async for entry in walk if entry.kind == "notebook"]
     entries: list[NotebookEntry] = []
     for entry in found[:limit]:
         try:
@@ -98,7 +95,7 @@ async def list_notebooks(
                 ),
             )
         )
-    return NotebookList(notebooks=entries, more=max(len(found) - limit, 0))
+    return NotebookList(notebooks=entries, more=max(len(found) - limit, 0), notices=walk.left_out)
 
 
 class NewCell(BaseModel):

@@ -126,7 +126,9 @@ async def list_cells(
                 cell_type=cell.type,
                 execution_count=cell.execution_count,
                 state=state.get(cell.key),
-                first_line=cell.first_line[:LINE],
+                first_line=cell.first_line
+                if len(cell.first_line) <= LINE
+                else f"{cell.first_line[:LINE]}…",
                 lines=cell.source.count("\n") + 1,
                 address=snapshot.address(cell) if _fits_a_line(cell) else None,
                 outputs=cell.outputs.count,

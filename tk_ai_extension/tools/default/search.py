@@ -8,14 +8,13 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.errors import InvalidNotebook, NotebookNotFound
-from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.model.errors import NotebookNotFound, ToolError
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.output_presentation import digested
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.files import walk
+from tk_ai_extension.workspace.files import Walk, some_of
 from tk_ai_extension.workspace.patterns import Pattern
 
 MAX_LINE = 200
@@ -67,12 +66,17 @@ async def search_cells(
     wanted = Pattern(pattern)
     workspace, caller = context.workspace, context.caller
     matches: list[Match] = []
-    for document in await _searched(context, notebook):
+    paths, walk = await _searched(context, notebook)
+    unread: list[str] = []
+    for path in paths:
         try:
+            document = await workspace.store.open(path, read_only=walk is not None)
             snapshot = await workspace.read(document)
-        except (InvalidNotebook, NotebookNotFound):
-            if notebook is not None and notebook.endswith(".ipynb"):
+        except ToolError as error:
+            if walk is None:
                 raise
+            if not isinstance(error, NotebookNotFound):  # It was deleted meanwhile.
+                unread.append(f"`{path}`")
             continue
         for cell in snapshot.cells:
             if where == "source":
@@ -94,7 +98,10 @@ async def search_cells(
             matches += found
             if len(matches) > limit:
                 return SearchResult(matches=matches[:limit], truncated=True)
-    return SearchResult(matches=matches)
+    notices = [] if walk is None else walk.left_out
+    if unread:
+        notices.append(f"Notebooks that cannot be read were left out: {some_of(unread)}.")
+    return SearchResult(matches=matches, notices=notices)
 
 
 def _matches(
@@ -118,14 +125,11 @@ def _matches(
     ]
 
 
-async def _searched(context: ToolContext, notebook: str | None) -> list[NotebookDocument]:
+async def _searched(context: ToolContext, notebook: str | None) -> tuple[list[str], Walk | None]:
+    """Return the paths of the notebooks to search, and the walk that found them in a folder."""
     workspace, caller = context.workspace, context.caller
     managed = workspace.notebooks.resolve(caller, notebook)
     if managed is not None or notebook is None or notebook.endswith(".ipynb"):
-        return [await workspace.open(caller, notebook, tool="search_cells")]
-    entries = [entry async for entry in walk(workspace.files, notebook, recursive=True)]
-    return [
-        await workspace.store.open(entry.path, read_only=True)
-        for entry in entries
-        if entry.kind == "notebook"
-    ]
+        return [workspace.path(caller, notebook, tool="search_cells")], None
+    walk = Walk(workspace.files, notebook, recursive=True)
+    return [entry.path async for entry in walk if entry.kind == "notebook"], walk
