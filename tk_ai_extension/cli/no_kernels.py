@@ -96,6 +96,9 @@ class NoSessions:
         """None."""
         return []
 
+    def renamed(self, old: str, new: str) -> None:
+        """Do nothing."""
+
 
 def _refuse() -> NoReturn:
     raise ServerRequired("No server runs in this project, so there is no kernel.")

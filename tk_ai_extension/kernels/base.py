@@ -247,6 +247,10 @@ class Sessions(Protocol):
         """Return the paths of the notebooks whose sessions have this kernel."""
         ...
 
+    def renamed(self, old: str, new: str) -> None:
+        """Update paths after a notebook or a folder was renamed."""
+        ...
+
 
 Message = Json
 """A deserialized message of the Jupyter messaging protocol."""

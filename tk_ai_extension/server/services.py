@@ -153,6 +153,7 @@ class Services:
         # Without awaiting if there is a workspace: the next cell of a run uses the new path.
         await self._if_not_ready()
         if not self._closing:
+            self.workspace.sessions.renamed(old, new)
             await self.workspace.renamed(old, new)
         chats = await self._chats.settled()
         if chats is not None and not self._closing:
