@@ -19,6 +19,7 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.model.operations import Delete, Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append, StreamEdit
+from tk_ai_extension.notebooks.files.document import FileDocument
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.subscriptions import CONTENTS_EVENTS
 from tk_ai_extension.testing.document_bench import (
@@ -150,6 +151,67 @@ async def test_a_hook_that_fails_does_not_stop_the_save(
     await document.apply([Replace("bbbb2222", "saved")])
     assert (await hooked.person.sources(document.path))[1] == "saved"
     assert "post-save hook failed" in caplog.text
+
+
+@pytest.mark.parametrize("part", ["get", "run_post_save_hooks", "emit"])
+async def test_an_edit_that_is_in_the_file_succeeds_whatever_fails_afterwards(
+    hooked: DocumentBench,
+    manager: HookedManager,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    part: str,
+) -> None:
+    """A person may have deleted or renamed the notebook at that moment."""
+    document = await hooked.open(PLAIN)
+    assert isinstance(document, FileDocument)
+    manager.post_save_hook = lambda **_: None
+    for error in (HTTPError(404), RuntimeError("a defect"), TypeError()):
+
+        def fail(*_: Any, error: Exception = error, **__: Any) -> None:
+            raise error
+
+        monkeypatch.setattr(type(manager), part, fail)
+        caplog.clear()
+        source = f"saved, {error!r}"
+        await document.apply([Replace("bbbb2222", source)])
+        assert (await hooked.person.sources(document.path))[1] == source
+        assert document.path in caplog.text
+        async with document.writing("aaaa1111") as writer:
+            await writer.start()
+            await writer.finish(3)
+        assert document.session.saver is None
+
+
+@pytest.mark.parametrize("left", [None, [], {}, {"cells": None}, {"cells": [None]}])
+async def test_a_hook_that_leaves_no_notebook_is_a_refused_save(
+    hooked: DocumentBench, manager: HookedManager, left: Any
+) -> None:
+    document = await hooked.open(PLAIN)
+    before = (hooked.root / document.path).read_bytes()
+    manager.register_pre_save_hook(lambda model, **_: model.update(content=left))
+    with pytest.raises(SaveFailed, match="hook"):
+        await document.apply([Replace("bbbb2222", "new")])
+    assert (hooked.root / document.path).read_bytes() == before
+
+
+async def test_a_run_stays_with_its_cell_if_a_hook_removes_others(
+    hooked: DocumentBench, manager: HookedManager
+) -> None:
+    cells = (code("", "aaaa1111"), code("b", "bbbb2222"), code("c", "cccc3333"))
+    document = await hooked.open(notebook(*cells))
+
+    def without_empty(model: Any, **_: Any) -> None:
+        content = model["content"]
+        content["cells"] = [cell for cell in content["cells"] if cell["source"]]
+
+    async with document.writing("bbbb2222") as writer:
+        await writer.start()
+        manager.pre_save_hook = without_empty
+        await document.apply([Replace("cccc3333", "new")])
+        await writer.write([Append(stream("b's own"))])
+        await writer.finish(3)
+    stored = json.loads((hooked.root / document.path).read_bytes())["cells"]
+    assert [(cell["source"], len(cell["outputs"])) for cell in stored] == [(["b"], 1), (["new"], 0)]
 
 
 async def test_running_outputs_go_through_the_hooks_too(

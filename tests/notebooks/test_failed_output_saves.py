@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 from tk_ai_extension.testing.document_bench import code, notebook, stream
 from tk_ai_extension.testing.document_faults import no_file_larger_than
 
-ERRORS = [DiskFull("full"), ReadOnly("read-only"), NotebookNotFound("missing")]
+ERRORS = [DiskFull("full"), ReadOnly("read-only"), NotebookNotFound("missing"), KeyError("cells")]
 
 
 class RandomRuns:
@@ -32,8 +33,9 @@ class RandomRuns:
         self.saver = OutputSaver("n.ipynb", [], self.save, lambda: None, lambda: None)
         self.running: dict[RunningOutputs, StoredOutputSink] = {}
         self.all: list[RunningOutputs] = []
-        self.errors: dict[RunningOutputs, ToolError] = {}
+        self.errors: dict[RunningOutputs, Exception] = {}
         self.file: dict[RunningOutputs, tuple[int, int | None]] = {}
+        self.ended: set[RunningOutputs] = set()
         self.without_file: set[RunningOutputs] = set()
         self.works = False
 
@@ -43,8 +45,7 @@ class RandomRuns:
         asyncio.get_running_loop().call_soon(turn.set)
         await turn.wait()
         if not self.works and (error := self.data.draw(st.sampled_from([None, *ERRORS]))):
-            if isinstance(error, NotebookNotFound):
-                self.without_file.update(run for run in runs if run.ended)
+            self.ended = {run for run in runs if run.ended}
             raise error
         self.file |= stored
 
@@ -66,7 +67,7 @@ class RandomRuns:
         run.end(7)
         try:
             await sink.end(run, save=save)
-        except ToolError as error:
+        except (ToolError, KeyError) as error:
             self.errors[run] = error
         await sink.release(run, done=True)
 
@@ -74,8 +75,15 @@ class RandomRuns:
         """As before the update of a display of another cell, which only logs a failure."""
         try:
             await self.saver.save()
-        except ToolError:
+        except NotebookNotFound:
+            self.without_file |= self.ended
+        except (ToolError, KeyError):
             return
+
+    async def save_in_time(self) -> None:
+        """An error of it reaches nobody: nothing is given up."""
+        with suppress(KeyError):
+            await self.saver._save_in_time()
 
     async def play(self) -> None:
         steps: list[Callable[[], Awaitable[None]]] = [
@@ -84,7 +92,7 @@ class RandomRuns:
             lambda: self.end(save=True),
             lambda: self.end(save=False),
             self.flush,
-            self.saver._save_in_time,
+            self.save_in_time,
         ]
         for _ in range(self.data.draw(st.integers(2, 8))):
             at_once = self.data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=3))

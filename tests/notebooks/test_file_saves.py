@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import itertools
 import json
 import os
 import random
@@ -215,6 +217,64 @@ async def test_a_folder_that_may_not_be_written(bench: DocumentBench) -> None:
             await bench.store.create("new.ipynb", notebook())
     bench.root.chmod(0o755)
     assert file.read_bytes() == before
+    assert names(bench.root) == [document.path]
+
+
+class FailingCalls:
+    """The `os` module, whose n-th call of a function fails.
+
+    Args:
+        failing: The number of the call, from 0.
+
+    Attributes:
+        calls: The functions that were called.
+    """
+
+    NAMES = ("fsync", "link", "unlink", "rename", "write", "stat", "fchmod", "listxattr")
+
+    def __init__(self, failing: int) -> None:
+        self.calls: list[str] = []
+        self.failing = failing
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        if name not in self.NAMES:
+            return real
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            self.calls.append(name)
+            if len(self.calls) == self.failing + 1:
+                raise OSError(errno.EINVAL, f"{name} failed")
+            return real(*arguments, **named)
+
+        return call
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+@pytest.mark.proves("fault:read-only")
+async def test_whatever_call_of_the_system_fails_an_error_means_that_nothing_changed(
+    bench: DocumentBench, monkeypatch: pytest.MonkeyPatch, exchange: bool
+) -> None:
+    if not exchange:
+        monkeypatch.setattr(temporary, "_renameat2", lambda: None)
+    document = await bench.open(notebook(code("0", "aaaa1111")))
+    file = bench.root / document.path
+    for number in itertools.count():
+        system = FailingCalls(number)
+        monkeypatch.setattr(temporary, "os", system)
+        monkeypatch.setattr(saving, "os", system)
+        before = file.read_bytes()
+        try:
+            await document.apply([Replace("aaaa1111", f"{number} of them")])
+        except SaveFailed:
+            assert file.read_bytes() == before, system.calls[-1]
+        else:
+            assert await bench.person.sources(document.path) == [f"{number} of them"]
+        if len(system.calls) <= number:
+            break
+    assert len(system.calls) > 5
+    monkeypatch.undo()
+    await document.apply([Replace("aaaa1111", "last")])
     assert names(bench.root) == [document.path]
 
 

@@ -110,7 +110,7 @@ class OutputSaver:
 
     It lives from the first running cell until everything is saved. A save that fails, whatever asked for
     it, is made again later with the outputs of all cells: those of a cell that has ended are kept until
-    they are saved, or until their own caller gets an error that lasts.
+    they are saved, or until their own caller gets an error that lasts. Any exception is a failed save.
 
     Args:
         path: The notebook's path, for messages.
@@ -165,12 +165,15 @@ class OutputSaver:
         """Save all outputs now; if that fails, save them again later.
 
         Args:
-            run: The run whose caller gets the error: it is given up if the error is a lasting one.
+            run: The run whose caller gets the error: it is given up if the error is a lasting one. None
+                if the caller answers for all that have ended: they are given up if the file is gone.
 
         Raises:
             ReadOnly, DiskFull, SaveFailed, NotebookNotFound.
         """
-        await run_to_completion(self._save_all(run))
+        # Another notebook may get the name of one that is gone.
+        final = (NotebookNotFound,) if run is None else LASTING
+        await run_to_completion(self._save_all(run, final))
 
     async def _save_in_time(self) -> None:
         try:
@@ -178,7 +181,9 @@ class OutputSaver:
         except ToolError as error:
             _log.warning("Outputs of cells of %s: %s", self._path, error.message)
 
-    async def _save_all(self, asking: RunningOutputs | None = None) -> None:
+    async def _save_all(
+        self, asking: RunningOutputs | None = None, final: tuple[type[ToolError], ...] = ()
+    ) -> None:
         async with self._lock:
             self._schedule.cancel()
             runs = tuple(self.runs)
@@ -192,16 +197,15 @@ class OutputSaver:
                 gone, self._failing_since = ended, None
                 cost = time.monotonic() - started
                 self._schedule.delay = min(max(SAVE_DELAY, SAVE_SHARE * cost), MAX_DELAY)
-            except ToolError as error:
+            except Exception as error:
                 for run in ended:
                     run.is_late = True
                 self._failing_since = self._failing_since or started
                 is_over = time.monotonic() - self._failing_since >= MAX_RETRY
-                # Another notebook may get the name of one that is gone.
-                if isinstance(error, NotebookNotFound) or (is_over and not self._users):
+                if is_over and not self._users:
                     gone = ended
-                elif isinstance(error, LASTING):
-                    gone = [run for run in ended if run is asking]
+                elif isinstance(error, final):
+                    gone = [run for run in ended if asking in (None, run)]
                 self._schedule.delay = min(self.delay * 2, MAX_DELAY)
                 self.save_soon()
                 raise

@@ -200,7 +200,8 @@ def relocate_runs(
     for outputs, cell in running:
         if cell.index in cleared:
             outputs.hide()
-        if cell.index in edit.order:
+        # A save hook may have added or removed cells: then the run is found by its id or source.
+        if cell.index in edit.order and len(after) == len(edit.order):
             outputs.relocate(after[edit.order.index(cell.index)], len(after))
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError
 
+from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import cellforms
@@ -61,7 +62,7 @@ class SaveHooks:
         Jupyter; everything else runs in threads.
 
         Raises:
-            SaveFailed: a hook refused.
+            SaveFailed: a hook refused, or left no notebook.
         """
         content = await asyncio.to_thread(_model_content, data)
         # Keep dropped cells alive: a new object could get the same id().
@@ -74,20 +75,29 @@ class SaveHooks:
             raise SaveFailed(
                 f"A save hook refused {path}: {error.log_message or error.reason}."
             ) from error
-        after = cast("Json", model["content"])
-        return await asyncio.to_thread(_apply_hook_changes, data, path, before, after, cells)
+        try:
+            return await asyncio.to_thread(
+                _apply_hook_changes, data, path, before, model["content"], cells
+            )
+        except MALFORMED as error:
+            raise SaveFailed(f"A save hook left no notebook in {path}: {error!r}.") from error
 
     async def saved(self, path: str, file: Path) -> None:
-        """Run the post-save hooks and emit the save event."""
+        """Run the post-save hooks and emit the save event; a failure is logged.
+
+        The file is saved, so the change succeeded, whatever happens here.
+        """
         manager = self._manager
-        if self._has("post"):
-            model = await ensure_async(manager.get(path, content=False))
-            try:
+        try:
+            if self._has("post"):
+                model = await ensure_async(manager.get(path, content=False))
                 manager.run_post_save_hooks(model=model, os_path=str(file))
-            except HTTPError as error:
-                # The file is saved, so the change succeeded.
-                _log.error("A post-save hook failed on %s: %s", path, error)
-        manager.emit(data={"action": "save", "path": path})
+        except Exception as error:  # noqa: BLE001 - as in the docstring
+            _log.error("A post-save hook failed on %s: %s", path, error)
+        try:
+            manager.emit(data={"action": "save", "path": path})
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("The save of %s was not announced", path)
 
     def _has(self, when: Literal["pre", "post"]) -> bool:
         registered = getattr(self._manager, f"_{when}_save_hooks", True)

@@ -9,10 +9,11 @@ calls use the closest alternative.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -21,6 +22,8 @@ from typing import Any
 from tk_ai_extension.model import file_locks
 from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.files.indexing import FileVersion
+
+_log = logging.getLogger(__name__)
 
 _NO_TMPFILE = frozenset((errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT))
 _RENAME_EXCHANGE = 2
@@ -61,7 +64,7 @@ class NewFile(ABC):
 
     @abstractmethod
     def placed(self, target: str) -> FileVersion:
-        """Sync the new name to disk and return the file's version."""
+        """Sync the new name to disk, where possible, and return the file's version."""
 
     @abstractmethod
     def close(self) -> None:
@@ -143,9 +146,14 @@ class _InFolder(NewFile):
         if not _exchange(self._folder, hidden, target):
             self.overwrite(target)
             return
-        out = FileVersion.of(os.stat(hidden, dir_fd=self._folder))
-        if not out.is_same_content(expected):
-            _exchange(self._folder, hidden, target)
+        is_expected = False
+        try:
+            out = FileVersion.of(os.stat(hidden, dir_fd=self._folder))
+            is_expected = out.is_same_content(expected)
+        finally:
+            if not is_expected:
+                _exchange(self._folder, hidden, target)
+        if not is_expected:
             raise FileChanged
 
     def overwrite(self, target: str) -> None:
@@ -154,10 +162,14 @@ class _InFolder(NewFile):
         os.rename(hidden, target, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._name = None
 
-    def placed(self, target: str) -> FileVersion:  # noqa: ARG002
+    def placed(self, target: str) -> FileVersion:
         """See `NewFile.placed`."""
         version = FileVersion.of(os.fstat(self.fd))
-        os.fsync(self._folder)
+        try:
+            os.fsync(self._folder)
+        except OSError as error:
+            # A file system that cannot sync folders; the file has its name.
+            _log.warning("The name of %s may not be on disk yet: %s", target, error)
         return version
 
     def close(self) -> None:
@@ -169,8 +181,13 @@ class _InFolder(NewFile):
     def _remove_hidden_name(self) -> None:
         """Remove the hidden name, if it has one."""
         if self._name is not None:
-            with suppress(FileNotFoundError):
+            try:
                 os.unlink(self._name, dir_fd=self._folder)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                # It may hold the old content: the target may have been replaced.
+                _log.warning("%s was not removed: %s", self._name, error)
             self._name = None
 
     def _take_hidden_name(self, target: str) -> str:
