@@ -6,7 +6,6 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 from tk_ai_extension.model.errors import LimitReached
 
@@ -16,18 +15,12 @@ MAX_WAITING_PER_CALLER = 128
 """Maximum waiting executions of one caller on one kernel, so that it cannot block the others."""
 
 
-@dataclass
-class _KernelQueue:
-    """The caller that uses a kernel, and those that wait for it.
+_Waiting = OrderedDict[str, deque[asyncio.Future[None]]]
+"""Those that wait for a kernel that is in use, in a round-robin order of callers.
 
-    ``waiting`` is a round-robin order: the first caller is served next and then moves to the end
-    with its other requests. A new caller enters at the end.
-    """
-
-    running: str
-    waiting: OrderedDict[str, deque[asyncio.Future[None]]] = field(
-        default_factory=OrderedDict[str, deque[asyncio.Future[None]]]
-    )
+The first caller is served next and then moves to the end with its other requests. A new caller enters
+at the end.
+"""
 
 
 class FairQueue:
@@ -49,7 +42,7 @@ class FairQueue:
     ) -> None:
         self._max = max_waiting
         self._max_per_caller = max_waiting_per_caller
-        self._queues: dict[str, _KernelQueue] = {}
+        self._waiting: dict[str, _Waiting] = {}
 
     @asynccontextmanager
     async def turn(self, kernel_id: str, caller: str) -> AsyncGenerator[None]:
@@ -62,44 +55,26 @@ class FairQueue:
         Raises:
             LimitReached: Too many requests are waiting. Nothing was queued.
         """
-        queue = self._queues.get(kernel_id)
-        if queue is None:
-            self._queues[kernel_id] = _KernelQueue(running=caller)
+        waiting = self._waiting.get(kernel_id)
+        if waiting is None:
+            self._waiting[kernel_id] = _Waiting()
         else:
-            await self._wait(kernel_id, queue, caller)
+            await self._wait(kernel_id, waiting, caller)
         try:
             yield
         finally:
             self._pass_on(kernel_id)
 
-    def running(self, kernel_id: str) -> str | None:
-        """Return the identity of the caller whose turn it is, or None."""
-        queue = self._queues.get(kernel_id)
-        return None if queue is None else queue.running
-
-    def waiting(self, kernel_id: str) -> list[str]:
-        """Return the identities of the waiting callers, one for each turn, in the order of turns."""
-        queue = self._queues.get(kernel_id)
-        if queue is None:
-            return []
-        rounds = max((len(own) for own in queue.waiting.values()), default=0)
-        return [
-            caller
-            for turn in range(rounds)
-            for caller, own in queue.waiting.items()
-            if len(own) > turn
-        ]
-
-    async def _wait(self, kernel_id: str, queue: _KernelQueue, caller: str) -> None:
-        if sum(len(own) for own in queue.waiting.values()) >= self._max:
+    async def _wait(self, kernel_id: str, waiting: _Waiting, caller: str) -> None:
+        if sum(len(own) for own in waiting.values()) >= self._max:
             raise LimitReached(f"{self._max} executions are already waiting for this kernel.")
-        own = queue.waiting.get(caller)
+        own = waiting.get(caller)
         if own is not None and len(own) >= self._max_per_caller:
             raise LimitReached(
                 f"{self._max_per_caller} of your executions are already waiting for this kernel."
             )
         granted = asyncio.get_running_loop().create_future()
-        queue.waiting.setdefault(caller, deque()).append(granted)
+        waiting.setdefault(caller, deque()).append(granted)
         try:
             await granted
         except asyncio.CancelledError:
@@ -107,30 +82,29 @@ class FairQueue:
                 # The turn was granted at the same time as the cancellation.
                 self._pass_on(kernel_id)
             else:
-                self._withdraw(queue, caller, granted)
+                self._withdraw(waiting, caller, granted)
             raise
 
     def _pass_on(self, kernel_id: str) -> None:
         """End the current turn and start the next one, if there is one."""
-        queue = self._queues[kernel_id]
-        while queue.waiting:
-            caller, own = queue.waiting.popitem(last=False)
+        waiting = self._waiting[kernel_id]
+        while waiting:
+            caller, own = waiting.popitem(last=False)
             # Skip futures that are cancelled but not withdrawn yet.
             while own and own[0].cancelled():
                 own.popleft()
             if own:
                 granted = own.popleft()
                 if own:
-                    queue.waiting[caller] = own
-                queue.running = caller
+                    waiting[caller] = own
                 granted.set_result(None)
                 return
-        del self._queues[kernel_id]
+        del self._waiting[kernel_id]
 
     @staticmethod
-    def _withdraw(queue: _KernelQueue, caller: str, granted: asyncio.Future[None]) -> None:
-        own = queue.waiting.get(caller)
+    def _withdraw(waiting: _Waiting, caller: str, granted: asyncio.Future[None]) -> None:
+        own = waiting.get(caller)
         if own is not None and granted in own:
             own.remove(granted)
             if not own:
-                del queue.waiting[caller]
+                del waiting[caller]
