@@ -59,12 +59,17 @@ export function addCommands(
     describedBy: () => described('main', trans),
     execute: args => {
       const { chat, name } = args;
-      const isNew = args['isLauncher'] === true || chat === null;
-      const id = isNew ? null : manager.current().controller.chat.id;
-      return manager.openTab(
+      const isNew = args['isLauncher'] === true || chat !== undefined;
+      const { controller } = manager.current();
+      const id = isNew ? null : controller.chat.id;
+      const panel = manager.openTab(
         typeof chat === 'string' ? chat : id,
         typeof name === 'string' ? name : undefined
       );
+      if (!isNew && id === null && panel.controller !== controller) {
+        panel.controller.takeOver(controller);
+      }
+      return panel;
     }
   });
   add(CommandIDs.create, {

@@ -10,18 +10,18 @@ import {
   asNew,
   attach,
   BLANK,
-  boundTo,
-  cellOf,
   type Compose,
   draftOf,
   type Found,
   type IAbout,
   type IDraft,
   type IOptions,
+  type IResend,
   isBlank,
   joinDrafts,
   MAX_ATTACHED,
   messageAbout,
+  messageAgain,
   messageOf,
   NOTHING,
   settled,
@@ -29,7 +29,6 @@ import {
   withNote
 } from '../state/compose';
 import type { IPanelServices } from './services';
-import type { IResend } from './Turn';
 
 /** The initial state of a panel. */
 const FIRST: IPanelState = {
@@ -45,18 +44,23 @@ const FIRST: IPanelState = {
 
 /** The actions of one panel: updates its state in the store, with the message that is being written. */
 export class PanelController {
-  /** @param key - The panel's key in the store. */
+  /**
+   * @param key - The panel's key in the store.
+   * @param place - The name of the draft of a new chat, which belongs to the panel.
+   */
   constructor(
     private readonly _services: Pick<
       IPanelServices,
       'chats' | 'memory' | 'notebook' | 'reviews' | 'store'
     >,
     readonly key: string,
-    id: string | null
+    id: string | null,
+    readonly place = ''
   ) {
     this._chat = _services.chats.open(id);
     this._set({ ...FIRST, chat: this._chat.key });
     void _services.memory.restored.then(() => this.restore(id));
+    _services.memory.changed.connect(this._onDraft);
     _services.reviews.decided.connect(this._onDecided);
     this._unsubscribe = _services.store.subscribe(() => this._onState());
   }
@@ -69,7 +73,7 @@ export class PanelController {
     if (id !== null && this._chat.id === null) {
       this._show(id);
     }
-    this._set({ compose: this._services.memory.draft(this._chat.id) });
+    this._onDraft();
   }
 
   get chat(): ChatModel {
@@ -130,9 +134,12 @@ export class PanelController {
 
   /** Dispose the panel's state. */
   dispose(): void {
+    const { chats, memory, reviews } = this._services;
     this._disposed = true;
-    this._services.chats.close(this._chat);
-    this._services.reviews.decided.disconnect(this._onDecided);
+    chats.close(this._chat);
+    memory.changed.disconnect(this._onDraft);
+    reviews.decided.disconnect(this._onDecided);
+    memory.moveDraft(this.place, '');
     this._unsubscribe();
     this._services.store.update(state => ({ ...state, panels: without(state.panels, this.key) }));
     Signal.clearData(this);
@@ -153,8 +160,7 @@ export class PanelController {
 
   private _write(compose: Compose, focus = false): void {
     this._begun = true;
-    this._set({ compose });
-    this._services.memory.setDraft(this._chat.id, compose);
+    this._services.memory.setDraft(this._nameOf(this._chat), compose);
     if (focus) {
       this._wantsFocus.emit();
     }
@@ -326,20 +332,7 @@ export class PanelController {
       }
       return;
     }
-    const { model } = this._options;
-    const message: IMessage = {
-      ...(turn.notebook === null ? {} : { notebook: turn.notebook }),
-      ...(sent === null ? cellOf(turn) : boundTo(sent)),
-      // A follow-up does not need the attachments again.
-      ...(sent?.attachments === undefined || change.text !== undefined
-        ? {}
-        : { attachments: sent.attachments }),
-      message: change.text ?? turn.text,
-      mode: change.mode ?? turn.mode,
-      ...(model === '' ? {} : { model }),
-      ...(change.again === undefined ? {} : { replaces: turn.id }),
-      ...(change.again === 'undo' ? { undo_replaced: true } : {})
-    };
+    const message = messageAgain(turn, sent, change, this._options.model);
     this._wantsFocus.emit();
     await this._send(chat => chat.send(message));
   }
@@ -366,7 +359,7 @@ export class PanelController {
       this._set({
         chat: this._chat.key,
         generation: this.state.generation + 1,
-        compose: this._services.memory.draft(id),
+        compose: this._services.memory.draft(this._nameOf(this._chat)),
         refused: [],
         // Mode and model were chosen for the other chat.
         mode: null,
@@ -379,8 +372,7 @@ export class PanelController {
   }
 
   /**
-   * Attach things to the present draft once they are read, and show why others were not attached.
-   * Sending the draft waits for them.
+   * Attach things once they are read, for which sending waits, and show why others were not attached.
    */
   attach(found: readonly (Found | Promise<Found>)[]): void {
     this._set({ refused: [] });
@@ -430,11 +422,21 @@ export class PanelController {
   /** Change the message that is being written in a chat, which the panel may not show any more. */
   private _rewrite(chat: ChatModel, change: (compose: Compose) => Compose): void {
     const { memory } = this._services;
-    if (this._chat.id === chat.id && !this._disposed) {
-      this._write(change(this.state.compose));
-    } else {
-      memory.setDraft(chat.id, change(memory.draft(chat.id)));
-    }
+    const name = this._nameOf(chat);
+    const isShown = name === this._nameOf(this._chat) && !this._disposed;
+    memory.setDraft(name, change(isShown ? this.state.compose : memory.draft(name)));
+  }
+
+  /** Return the name of the draft in a chat. A closed panel leaves that of a new chat to the sidebar. */
+  private _nameOf({ id }: ChatModel): string {
+    return id ?? (this._disposed ? '' : this.place);
+  }
+
+  /** Take over the draft of the new chat of another panel. */
+  takeOver(other: PanelController): void {
+    this._begun = true;
+    this._services.memory.moveDraft(other.place, this.place);
+    this._finishAttaching();
   }
 
   /** Send something in the current chat. Return whether the server accepted it. */
@@ -446,8 +448,8 @@ export class PanelController {
     const taken = await send(chat);
     if (taken && isNew && this._chat === chat) {
       // The present draft belongs to the chat, which has an id now.
-      this._services.memory.setDraft(null, NOTHING);
-      this._services.memory.setDraft(chat.id, this.state.compose);
+      this._services.memory.setDraft(this.place, NOTHING);
+      this._write(this.state.compose);
       this._shown.emit(chat.id);
     }
     return taken;
@@ -462,6 +464,13 @@ export class PanelController {
       }));
     }
   }
+
+  /** Show what was written in any panel with this chat. */
+  private readonly _onDraft = (_?: unknown, name = this._nameOf(this._chat)): void => {
+    if (name === this._nameOf(this._chat)) {
+      this._set({ compose: this._services.memory.draft(name) });
+    }
+  };
 
   /** Read the journal again when changes were undone in any view. */
   private readonly _onDecided = (_: IReviews, { kind }: IDecision): void => {

@@ -110,7 +110,7 @@ export class PanelManager {
       return panel;
     }
     const { shell } = this._app;
-    const widget = new MainAreaWidget({ content: this._made(chat) });
+    const widget = new MainAreaWidget({ content: this._made(chat, name) });
     widget.id = name;
     widget.title.closable = true;
     shell.add(widget, 'main');
@@ -126,8 +126,8 @@ export class PanelManager {
     return [this.side, ...tabs];
   }
 
-  private _made(chat: string | null): ChatPanel {
-    const panel = new ChatPanel(this._services, chat);
+  private _made(chat: string | null, place?: string): ChatPanel {
+    const panel = new ChatPanel(this._services, chat, place);
     panel.node.addEventListener('focusin', () => {
       this._used = panel;
     });

@@ -1,9 +1,11 @@
+import { type ISignal, Signal } from '@lumino/signaling';
+
 import type { IStorage } from '../common/storage';
-import { BLANK, type Compose, NOTHING, writtenIn } from '../state/compose';
+import { BLANK, type Compose, isBlank, joinDrafts, NOTHING, writtenIn } from '../state/compose';
 
 /** The entry with the chat that the sidebar showed; null for a new one. */
 const CHAT = 'chat';
-/** The prefix of a draft's entry, before the chat's id, which is empty for a new chat. */
+/** The prefix of a draft's entry, before its name. */
 const DRAFT = 'draft:';
 /** Milliseconds by which saving a draft is debounced. */
 const DEBOUNCE = 300;
@@ -12,9 +14,11 @@ const DEBOUNCE = 300;
 type Kept = Pick<IStorage, 'entries' | 'fetch' | 'remove' | 'save'>;
 
 /**
- * Stores drafts and the current chat in the browser. Attachments are kept in the page only.
+ * The drafts and the current chat, stored in the browser. Attachments are kept in the page only.
  *
- * Each draft has an entry of its own: a long one, or another window, changes no other draft.
+ * A draft belongs to its chat: its name is the chat's id. That of a new chat belongs to its panel: it is
+ * empty for the sidebar. Each draft has an entry of its own: a long one changes no other draft. After a
+ * reload, a window has its own drafts; what it did not write, it takes from the others.
  */
 export class PanelStorage {
   /**
@@ -44,32 +48,58 @@ export class PanelStorage {
     void this._own?.save(CHAT, chat);
   }
 
-  /** Return the draft in a chat; in a new chat for null. */
-  draft(chat: string | null): Compose {
-    return this._drafts.get(chat ?? '') ?? NOTHING;
+  /** Emitted with the name of a draft that was set. */
+  get changed(): ISignal<this, string> {
+    return this._changed;
   }
 
-  /** Set the draft in a chat. It is saved with a debounce. */
-  setDraft(chat: string | null, draft: Compose): void {
-    this._drafts.set(chat ?? '', draft);
-    this._written.add(chat ?? '');
+  /** Return a draft. */
+  draft(name: string): Compose {
+    return this._drafts.get(name) ?? NOTHING;
+  }
+
+  /** Set a draft. It is saved with a debounce. */
+  setDraft(name: string, draft: Compose): void {
+    this._drafts.set(name, draft);
+    this._written.add(name);
     this._timer ||= window.setTimeout(() => this.flush(), DEBOUNCE);
+    this._changed.emit(name);
+  }
+
+  /** Move a draft behind another one. */
+  moveDraft(from: string, to: string): void {
+    const left = this.draft(from);
+    if (from !== to && !isBlank(left)) {
+      this.setDraft(from, NOTHING);
+      this.setDraft(to, joinDrafts(this.draft(to), left));
+    }
   }
 
   /** Save changed drafts now, since the page may be closed. */
   flush(): void {
     window.clearTimeout(this._timer);
     this._timer = 0;
-    for (const chat of this._written) {
-      const text = writtenIn(this.draft(chat));
-      const name = DRAFT + chat;
-      void (text === '' ? this._storage.remove(name) : this._storage.save(name, text));
-      if (chat === '') {
-        // Each window has a new chat of its own: an empty draft there hides that of another window.
-        void this._own?.save(name, text);
-      }
+    for (const name of this._written) {
+      const text = writtenIn(this.draft(name));
+      void this._save(name, text);
+      // An empty draft there hides that of another window.
+      void this._own?.save(DRAFT + name, text);
     }
     this._written.clear();
+  }
+
+  /** Save a draft, or remove its entry, unless that is of another window. */
+  private async _save(name: string, text: string): Promise<void> {
+    const entry = DRAFT + name;
+    if (text !== '') {
+      await this._storage.save(entry, text);
+    }
+    const found = await this._storage.fetch(entry);
+    if (found === text) {
+      this._stored.set(name, text);
+    } else if (text === '' && found === this._stored.get(name)) {
+      await this._storage.remove(entry);
+    }
   }
 
   private async _restore(): Promise<void> {
@@ -80,6 +110,7 @@ export class PanelStorage {
         this._chat = chat;
       }
       for (const [name, text] of (await storage?.entries(DRAFT)) ?? []) {
+        this._stored.set(name, text as string);
         if (!this._drafts.has(name)) {
           this._drafts.set(name, { ...NOTHING, draft: { ...BLANK, text: (text ?? '') as string } });
         }
@@ -91,6 +122,9 @@ export class PanelStorage {
   private _chat: string | null | undefined;
   private readonly _drafts = new Map<string, Compose>();
   private _timer = 0;
-  /** The chats whose draft is not saved. */
+  /** The names of the drafts that are not saved. */
   private readonly _written = new Set<string>();
+  /** The entries as this window has read or saved them, by the drafts' names. */
+  private readonly _stored = new Map<string, string>();
+  private readonly _changed = new Signal<this, string>(this);
 }

@@ -14,12 +14,17 @@ import { widen } from './width';
 
 /** The panel as a widget, for the sidebar or the main area. */
 export class ChatPanel extends ReactWidget {
+  /**
+   * @param chat - The chat's id; null for a new chat.
+   * @param place - The name of the draft of a new chat.
+   */
   constructor(
     private readonly _services: IPanelServices,
-    chat: string | null
+    chat: string | null,
+    place = ''
   ) {
     super();
-    this.controller = new PanelController(_services, `panel ${UUID.uuid4()}`, chat);
+    this.controller = new PanelController(_services, `panel ${UUID.uuid4()}`, chat, place);
     this.addClass('tk-Panel');
     this.title.label = _services.trans.__('Claude');
     this.title.caption = _services.trans.__('Chat with Claude');

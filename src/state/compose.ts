@@ -251,13 +251,47 @@ export function withNote(now: Compose, text: string, isFirst: boolean): Compose 
     : { ...now, kept: { ...note, kept: now.kept } };
 }
 
+/** How a message is sent again. */
+export interface IResend {
+  text?: string;
+  mode?: Mode;
+  /** Set to replace the turn: whether its changes are undone. */
+  again?: 'keep' | 'undo';
+}
+
+/**
+ * Return the message of a turn again, or another text about the same.
+ *
+ * @param sent - The message, if this page has sent it. Only then its attachments are known.
+ */
+export function messageAgain(
+  turn: ITurn,
+  sent: IMessage | null,
+  { text, mode, again }: IResend,
+  model: string
+): IMessage {
+  return {
+    ...(turn.notebook === null ? {} : { notebook: turn.notebook }),
+    ...(sent === null ? cellOf(turn) : boundTo(sent)),
+    // A follow-up does not need the attachments again.
+    ...(sent?.attachments === undefined || text !== undefined
+      ? {}
+      : { attachments: sent.attachments }),
+    message: text ?? turn.text,
+    mode: mode ?? turn.mode,
+    ...(model === '' ? {} : { model }),
+    ...(again === undefined ? {} : { replaces: turn.id }),
+    ...(again === 'undo' ? { undo_replaced: true } : {})
+  };
+}
+
 /** Return the cell of a message that was sent before a reload. */
-export function cellOf({ notebook, activeCell }: ITurn): Partial<IMessage> {
+function cellOf({ notebook, activeCell }: ITurn): Partial<IMessage> {
   return notebook === null || activeCell === null ? {} : { active_cell: activeCell };
 }
 
 /** Return the notebook and cells of a message. */
-export function boundTo({ notebook, active_cell, selected_cells }: IMessage): Partial<IMessage> {
+function boundTo({ notebook, active_cell, selected_cells }: IMessage): Partial<IMessage> {
   return {
     ...(notebook === undefined ? {} : { notebook }),
     ...(active_cell === undefined ? {} : { active_cell }),
