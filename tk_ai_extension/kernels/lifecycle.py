@@ -202,6 +202,7 @@ class KernelService(ABC, Generic[Tracked]):
         self._ready_timeout = ready_timeout
         self._kernels: dict[str, Tracked] = {}
         self._listeners: dict[object, Callable[[KernelEvent], None]] = {}
+        self._starts = BackgroundTasks(log)
 
     @property
     def backend(self) -> str:
@@ -232,6 +233,29 @@ class KernelService(ABC, Generic[Tracked]):
         if name not in {spec.name for spec in specs}:
             raise self._no_kernelspec(name, ", ".join(spec.name for spec in specs) or "none")
         return await self._start(name, path)
+
+    async def _launched(self, launch: Coroutine[Any, Any, str]) -> str:
+        """Await a launch and return its kernel's id.
+
+        A launch that was cancelled halfway would leave a kernel that is in no list. If the caller is
+        cancelled, the launch is completed and its kernel discarded.
+        """
+        task = asyncio.create_task(launch, name="The start of a kernel")
+        self._starts.keep(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._starts.spawn(self._discard_late(task), "Discarding a kernel")
+            raise
+
+    async def _discard_late(self, launch: asyncio.Task[str]) -> None:
+        await asyncio.wait({launch})
+        if not launch.cancelled() and launch.exception() is None:
+            await self._discard(launch.result())
+
+    async def _discarded(self, kernel_id: str) -> None:
+        """Discard a kernel; completed even if the caller is cancelled."""
+        await asyncio.shield(self._starts.spawn(self._discard(kernel_id), "Discarding a kernel"))
 
     async def wait_ready(self, kernel_id: str) -> float:
         """Wait for a kernel_info reply; return the seconds it took."""
@@ -322,7 +346,12 @@ class KernelService(ABC, Generic[Tracked]):
     def _no_kernelspec(self, name: str, known: str) -> KernelspecNotFound: ...
 
     @abstractmethod
-    async def _start(self, name: str, path: str | None) -> str: ...
+    async def _start(self, name: str, path: str | None) -> str:
+        """Start a kernel with `_launched`, and wait until it answers; if it does not, `_discarded`."""
+
+    @abstractmethod
+    async def _discard(self, kernel_id: str) -> None:
+        """Remove the remains of a kernel that did not start or that nobody waits for."""
 
     @abstractmethod
     async def _interrupt(self, kernel_id: str, only: ExecutionRequest | None) -> None:

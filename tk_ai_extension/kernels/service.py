@@ -52,6 +52,9 @@ log = logging.getLogger(__name__)
 
 Backend = Literal["auto", "stack", "direct"]
 
+CLOSE_TIMEOUT = 2.0
+"""Seconds in which launches must be complete when the service is closed."""
+
 READY_TIMEOUT = 30.0
 """Seconds in which a kernel must answer."""
 
@@ -110,7 +113,8 @@ class JupyterKernels(KernelService[LocalKernel]):
             ready_timeout=ready_timeout,
             confine=confine,
             connect=self._connect_first,
-            discard=self._discard,
+            launched=self._launched,
+            discard=self._discarded,
         )
         direct = DirectExecutor(self, timeouts=timeouts, max_output_bytes=max_output_bytes)
         self._guarded = self._guard(stack, backend)
@@ -168,13 +172,13 @@ class JupyterKernels(KernelService[LocalKernel]):
         await self._kernel(kernel_id).connect(first=True)
 
     async def _discard(self, kernel_id: str) -> None:
-        """Remove the remains of a kernel that did not start."""
         await self._stop(kernel_id, now=True)
         if kernel_id in self._kernels:
             self._kernels[kernel_id].wake()
         watch = self._watches.get(kernel_id)
         if watch is not None:
             await asyncio.wait({watch})
+        self._starter.forget(kernel_id)  # it is not watched before it is connected to
 
     # -- executing
 
@@ -262,6 +266,7 @@ class JupyterKernels(KernelService[LocalKernel]):
 
     async def close(self) -> None:
         """Close the connections; the kernels keep running."""
+        await self._starts.close(grace=CLOSE_TIMEOUT)
         guarded, self._guarded = self._guarded, None
         if guarded is not None:
             await guarded.close()

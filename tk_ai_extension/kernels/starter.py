@@ -12,7 +12,7 @@ import os
 import re
 import select
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -159,7 +159,8 @@ class KernelStarter:
         ready_timeout: Seconds in which a kernel must answer.
         confine: Returns the sandbox for a notebook's kernel, None for none.
         connect: Waits until a kernel answers; raises `ConnectionClosed` if it dies.
-        discard: Removes the remains of a kernel.
+        launched: Awaits a launch, which it completes even if the caller is cancelled.
+        discard: Removes the remains of a kernel, also if the caller is cancelled.
     """
 
     def __init__(
@@ -173,6 +174,7 @@ class KernelStarter:
         ready_timeout: float,
         confine: Confine | None = None,
         connect: Callable[[str], Awaitable[None]],
+        launched: Callable[[Coroutine[Any, Any, str]], Awaitable[str]],
         discard: Callable[[str], Awaitable[None]],
     ) -> None:
         self._manager = manager
@@ -184,6 +186,7 @@ class KernelStarter:
         self._ready_timeout = ready_timeout
         self._confine = confine
         self._connect = connect
+        self._launched = launched
         self._discard = discard
         self._tails: dict[str, StderrTail] = {}
 
@@ -208,6 +211,17 @@ class KernelStarter:
             tail.close()
 
     async def _start(self, name: str, path: str | None) -> str:
+        kernel_id = await self._launched(self._launch_watched(name, path))
+        try:
+            seconds = await self._first_answer(kernel_id, name)
+        except BaseException:
+            await self._discard(kernel_id)
+            raise
+        log.info("Kernel %s (%s) answered after %.2f s", kernel_id, name, seconds)
+        return kernel_id
+
+    async def _launch_watched(self, name: str, path: str | None) -> str:
+        """Launch a kernel, with a pipe for its stderr if possible."""
         tail = StderrTail() if self._capture_stderr and self._is_local(name) else None
         try:
             kernel_id = await self._launch(name, path, tail)
@@ -223,12 +237,6 @@ class KernelStarter:
             info: Json = self._manager.get_kernel(kernel_id).get_connection_info()
             tail.watch_ports([port for name, port in info.items() if name.endswith("_port")])
             self._hand_over(kernel_id, tail)
-        try:
-            seconds = await self._first_answer(kernel_id, name)
-        except BaseException:
-            await asyncio.shield(self._discard(kernel_id))
-            raise
-        log.info("Kernel %s (%s) answered after %.2f s", kernel_id, name, seconds)
         return kernel_id
 
     async def _launch(self, name: str, path: str | None, tail: StderrTail | None) -> str:
@@ -274,12 +282,12 @@ class KernelStarter:
         try:
             confinement = await self._confine(path)
         except BaseException:
-            await asyncio.shield(self._discard(kernel_id))
+            await self._discard(kernel_id)
             raise
         if confinement is None:
             return False
         confinement.remove()
-        await asyncio.shield(self._discard(kernel_id))
+        await self._discard(kernel_id)
         return True
 
     def _hand_over(self, kernel_id: str, tail: StderrTail) -> None:

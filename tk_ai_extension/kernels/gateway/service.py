@@ -216,7 +216,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
         try:
             seconds = await self._first_answer(kernel_id, name)
         except BaseException:
-            await asyncio.shield(self._spawn(self._discard(kernel_id)))
+            await self._discarded(kernel_id)
             raise
         log.info("Kernel %s (%s) answered after %.2f s", kernel_id, name, seconds)
         return kernel_id
@@ -244,25 +244,14 @@ class GatewayKernels(KernelService[RemoteKernel]):
 
     async def _ask_for_kernel(self, name: str, path: str | None) -> str:
         withheld = self._withheld(name, path)
-        starting: asyncio.Task[str] = asyncio.ensure_future(
+        return await self._launched(
             response_to(self._manager.start_kernel(kernel_name=name, path=path, env=withheld))
         )
-        self._tasks.keep(starting)
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            # The gateway continues: discard the kernel that it starts.
-            starting.add_done_callback(self._discard_late)
-            raise
 
     def _withheld(self, name: str, path: str | None) -> Mapping[str, str]:
         """Return blanks for variables that the gateway client would send and kernels must not have."""
         allowed = self._environment.environment(name, path)
         return {variable: "" for variable in os.environ if variable not in allowed}
-
-    def _discard_late(self, starting: asyncio.Task[str]) -> None:
-        if not starting.cancelled() and starting.exception() is None:
-            self._spawn(self._discard(starting.result()))
 
     async def _first_answer(self, kernel_id: str, name: str) -> float:
         clock = asyncio.get_running_loop().time
@@ -284,7 +273,6 @@ class GatewayKernels(KernelService[RemoteKernel]):
         )
 
     async def _discard(self, kernel_id: str) -> None:
-        """Remove the remains of a kernel that did not start."""
         if kernel_id in self._manager:
             try:
                 await self._delete(kernel_id)
@@ -371,7 +359,8 @@ class GatewayKernels(KernelService[RemoteKernel]):
         for kernel in kernels:
             await kernel.queue.close()
         await asyncio.gather(*(kernel.close() for kernel in kernels))
-        await self._tasks.close(grace=CLOSE_TIMEOUT)
+        closing = (self._starts, self._tasks)
+        await asyncio.gather(*(tasks.close(grace=CLOSE_TIMEOUT) for tasks in closing))
 
     # -- one kernel
 
