@@ -17,7 +17,8 @@ class ListNotebook:
     Args:
         cells: What it starts with.
         ids: Whether its format has cell ids.
-        neighbours: Whether changes name the cell before (`Change.previous`).
+        neighbours: Whether changes name other cells (`Change.previous` and the like), as entries of
+            the first version do not.
     """
 
     def __init__(
@@ -58,7 +59,8 @@ class ListNotebook:
         changes = draft.changes()
         if self.neighbours:
             return list(changes)
-        return [replace(change, previous=None) for change in changes]
+        unknown = {"previous": None, "neighbours": None, "witnesses": None}
+        return [replace(change, **unknown) for change in changes]
 
     def apply(self, operations: Sequence[Operation]) -> list[Change]:
         """Applies a list of operations."""

@@ -112,6 +112,11 @@ def expecting(snapshot: Snapshot, operations: Iterable[Operation]) -> list[Opera
     return found
 
 
+def mark(cell_id: str | None, source: str) -> str:
+    """Return what a cell is recognised by in another revision: its id, or the hash of its source."""
+    return cell_id or source_hash(source)
+
+
 Action = Literal["insert", "replace", "delete", "move", "outputs"]
 
 
@@ -129,6 +134,10 @@ class Change:
         index_before: Its index before the operation; None for an insert.
         previous: For a delete and a move, the key of the cell that was above it; None at the top or
             if unknown. Undo puts the cell below that one, wherever it is.
+        neighbours: For a move, the marks (`mark`) of the cells above and below it afterwards, each None at
+            an end of the notebook; None if unknown. Undo moves the cell only from beside one of them.
+        witnesses: For a delete, the marks of some of the cells that stayed; None if unknown. Undo puts
+            the cell only into a notebook that has one of them, or that was left without cells.
         outputs_kept: Whether the outputs and the count are the same before and after, if ``before`` or
             ``after`` was stored without its outputs; None if both have theirs.
     """
@@ -140,6 +149,8 @@ class Change:
     after: CellContent | None = None
     index_before: int | None = None
     previous: str | None = None
+    neighbours: tuple[str | None, str | None] | None = None
+    witnesses: tuple[str, ...] | None = None
     outputs_kept: bool | None = None
 
     @property

@@ -24,9 +24,15 @@ from tk_ai_extension.model.operations import (
     Replace,
     SetOutputs,
     expecting,
+    mark,
 )
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.cellforms import new_cell_id
+
+_Beside = tuple[str | None, str | None]
+
+MAX_WITNESSES = 8
+"""Maximum cells that a deletion names so that undo recognises the notebook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +77,9 @@ class EditTransaction:
         self._load = load
         self._inserted: dict[str, int] = {}
         self._inserts = 0
-        # For each operation its step, and the cell above the one that it deleted or moved.
-        self._done: list[tuple[Action, EditStep, str | None]] = []
+        # For each operation its step, the cell above the one that it deleted or moved, and the marks of
+        # those beside a moved one afterwards.
+        self._done: list[tuple[Action, EditStep, str | None, _Beside | None]] = []
         self._conflicts: list[Json] = []
 
     def apply(self, operations: Sequence[Operation]) -> None:
@@ -113,6 +120,8 @@ class EditTransaction:
         keys = dict(
             zip(self.order, cell_keys([self._id(slot) for slot in self.order]), strict=True)
         )
+        deletes = any(action == "delete" for action, *_ in self._done)
+        witnesses = self._witnesses() if deletes else ()
         return tuple(
             Change(
                 action=action,
@@ -122,13 +131,25 @@ class EditTransaction:
                 after=step.after,
                 index_before=None if step.kind == "insert" else step.index,
                 previous=previous,
+                neighbours=beside,
+                witnesses=witnesses if action == "delete" else None,
             )
-            for action, step, previous in self._done
+            for action, step, previous, beside in self._done
         )
+
+    def _witnesses(self) -> tuple[str, ...]:
+        """Return the marks of cells from all over the notebook; blank ones without an id have none."""
+        slots = [slot for slot in self.order if self._id(slot) or self._source(slot).strip()]
+        step = -(-len(slots) // MAX_WITNESSES) or 1
+        return tuple(self._mark(slot) for slot in slots[::step])
 
     def _id(self, slot: int) -> str | None:
         """Return the stored id of a cell."""
         return self._snapshot.cells[slot].id if slot >= 0 else self.contents[slot].id
+
+    def _source(self, slot: int) -> str:
+        known = self.contents.get(slot)
+        return self._snapshot.cells[slot].source if known is None else known.source
 
     def _key_before(self, step: EditStep) -> str:
         if step.slot >= 0:
@@ -223,7 +244,7 @@ class EditTransaction:
         self.order.insert(to, slot)
         content = self._content(slot)
         step = EditStep("move", slot, index, to, before=content, after=content)
-        self._record("move", step, previous)
+        self._record("move", step, previous, (self._mark_at(to - 1), self._mark_at(to + 1)))
 
     def _set_outputs(self, operation: SetOutputs) -> None:
         slot = self._named(operation.cell, operation.expect)
@@ -240,11 +261,17 @@ class EditTransaction:
 
     # --- cells
 
-    def _record(self, action: Action, step: EditStep, previous: str | None = None) -> None:
+    def _record(
+        self,
+        action: Action,
+        step: EditStep,
+        previous: str | None = None,
+        beside: _Beside | None = None,
+    ) -> None:
         if step.after is not None and step.kind != "move":
             self.contents[step.slot] = step.after
         self.steps.append(step)
-        self._done.append((action, step, previous))
+        self._done.append((action, step, previous, beside))
 
     def _slot(self, key: str) -> int:
         cell = self._snapshot.by_key.get(key)
@@ -263,6 +290,13 @@ class EditTransaction:
     def _previous(self, index: int) -> str | None:
         """Return the key of the cell above the one at an index."""
         return self._key(self.order[index - 1]) if index else None
+
+    def _mark_at(self, index: int) -> str | None:
+        """Return the mark of the cell at an index; None beyond the ends."""
+        return self._mark(self.order[index]) if 0 <= index < len(self.order) else None
+
+    def _mark(self, slot: int) -> str:
+        return mark(self._id(slot), self._source(slot))
 
     def _content(self, slot: int) -> CellContent:
         return self.contents[slot] if slot in self.contents else self._load(slot)

@@ -27,6 +27,9 @@ def encode_changes(changes: Sequence[Change]) -> tuple[str, str]:
             "index_before": change.index_before,
             "previous": change.previous,
         }
+        for name in ("neighbours", "witnesses"):
+            if (marks := getattr(change, name)) is not None:
+                item[name] = list(marks)
         for name, content in (("before", change.before), ("after", change.after)):
             stored = _bounded(content)
             if stored is not content:
@@ -47,11 +50,13 @@ def encode_changes(changes: Sequence[Change]) -> tuple[str, str]:
 
 def decode_changes(data: str) -> tuple[Change, ...]:
     """Return the changes from the JSON of `encode_changes`."""
-    items: list[Json] = json.loads(data)
-    return tuple(
-        Change(before=_read(item.pop("before")), after=_read(item.pop("after")), **item)
-        for item in items
-    )
+    return tuple(_change(item) for item in json.loads(data))
+
+
+def _change(item: Json) -> Change:
+    before, after = _read(item.pop("before")), _read(item.pop("after"))
+    marks = {name: tuple(item.pop(name)) for name in ("neighbours", "witnesses") if name in item}
+    return Change(before=before, after=after, **marks, **item)
 
 
 def _bounded(content: CellContent | None) -> CellContent | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
 from tk_ai_extension.model.diffs import longest_increasing
@@ -87,6 +88,8 @@ class _Row:
         outputs: The number of its outputs in the model.
         count: Its execution count in the model.
         content: Its new content; None while it is unchanged.
+        place: Why it is where it is: it is there in the notebook; the plan has put it back below the cell
+            that was above it, or at its old index since that cell is gone; or somebody moved it.
         sets_outputs: Whether ``content`` has the outputs to restore; otherwise the cell keeps its own.
         whole: Whether fields change that operations cannot set (metadata, attachments). Then the
             cell is deleted and inserted again with its id.
@@ -101,6 +104,11 @@ class _Row:
     content: CellContent | None = None
     sets_outputs: bool = False
     whole: bool = False
+    place: Literal["kept", "restored", "guessed", "moved"] = "kept"
+
+    @property
+    def mark(self) -> str:
+        return self.id or self.hash
 
     @classmethod
     def of(cls, cell: Cell) -> _Row:
@@ -128,6 +136,8 @@ class _Target:
         self._by_id: defaultdict[str, list[_Row]] = defaultdict(list)
         for row in self._rows:
             self._by_id[row.id or ""].append(row)
+        self._marks = {row.mark for row in self._start}
+        self._is_blank = not any(cell.source.strip() for cell in snapshot.cells)
         # If a change of a cell stays, its earlier changes stay too.
         self.blocked: dict[str, None] = {}
         # The same for all cells without an id: their positions may have shifted.
@@ -199,8 +209,7 @@ class _Target:
         if row is None:
             return "it was deleted"
         if change.action == "move":
-            self._undo_move(change, row)
-            return None
+            return self._undo_move(change, row)
         after = _required(change.after)
         if row.hash != source_hash(after.source) or row.type != after.type:
             return "it was edited since"
@@ -221,23 +230,48 @@ class _Target:
         content = _required(change.before)
         if content.id is not None and self._by_id.get(content.id):
             return "another cell has its id now"
+        if change.witnesses and not self._is_blank and self._marks.isdisjoint(change.witnesses):
+            return "no cell of that notebook is left"
         cell_id = content.id if self._has_ids else None
         row = _Row(None, cell_id, content.type, "", 0, None)
         row.become(content)
         self._by_id[row.id or ""].append(row)
-        previous = self._previous(change)
-        index = change.index if previous is None else self._rows.index(previous) + 1
-        self._rows.insert(index, row)
+        self._put_back(change, row)
         return None
 
-    def _undo_move(self, change: Change, row: _Row) -> None:
+    def _undo_move(self, change: Change, row: _Row) -> str | None:
+        if not self._is_where_it_was_put(change, row):
+            row.place = "moved"
+            return "it was moved since"
         self._rows.remove(row)
+        self._put_back(change, row)
+        return None
+
+    def _put_back(self, change: Change, row: _Row) -> None:
+        """Insert a cell below the one that was above it; at its old index if that is gone."""
         previous = self._previous(change)
+        index = change.index if change.index_before is None else change.index_before
         if previous is not None and previous is not row:
-            index = self._rows.index(previous) + 1
+            row.place, index = "restored", self._rows.index(previous) + 1
         else:
-            index = change.index if change.index_before is None else change.index_before
+            row.place = "guessed" if index or change.previous else "restored"
         self._rows.insert(index, row)
+
+    def _is_where_it_was_put(self, change: Change, row: _Row) -> bool:
+        """Return whether one of the cells beside a moved one shows that nobody moved it since.
+
+        Others may have put a cell between, or moved the other one. A cell that the plan itself has put
+        below this one, or at an index, shows nothing.
+        """
+        if not _by_id(change) and row.hash != source_hash(_content(change).source):
+            return False
+        if change.neighbours is None:
+            return True  # An entry of an earlier version.
+        at = self._rows.index(row)
+        above = self._rows[at - 1] if at else None
+        below = self._rows[at + 1] if at + 1 < len(self._rows) else None
+        was_above, was_below = change.neighbours
+        return _shows(above, was_above, "kept", "restored") or _shows(below, was_below, "kept")
 
     def _find(self, change: Change) -> _Row | None:
         """Return the changed cell, by its id, or by its position if it has no unique id."""
@@ -266,6 +300,12 @@ def _edits(cell: Cell, content: CellContent, *, sets_outputs: bool) -> list[Oper
     if sets_outputs and content.type == "code" and (has_outputs or not operations):
         operations.append(SetOutputs(cell.key, content.outputs, content.execution_count))
     return operations
+
+
+def _shows(row: _Row | None, expected: str | None, *places: str) -> bool:
+    if row is None or expected is None:
+        return row is expected
+    return row.mark == expected and row.place in places
 
 
 def _content(change: Change) -> CellContent:
