@@ -84,6 +84,7 @@ export interface CellRun {
   message?: string | null;
   data?: readonly unknown[];
   events?: readonly Readonly<Record<string, unknown>>[];
+  left_out?: number;
 }
 /** A chat. */
 export interface ChatInfo {

@@ -8,15 +8,16 @@ from typing import Any
 
 from pydantic import BaseModel, Field, PrivateAttr
 
+from tk_ai_extension.model.executions import StatusEvent
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.output_presentation import present
+from tk_ai_extension.tools.output_presentation import Allowance, present
 from tk_ai_extension.tools.results import Image, Result
 from tk_ai_extension.tools.verification_results import VerificationSummary, summarize
 from tk_ai_extension.workspace.kernel_questions import RUNS_AFTER_ANSWER
-from tk_ai_extension.workspace.runs import Cursor, Run
+from tk_ai_extension.workspace.runs import Cursor, Run, Step
 from tk_ai_extension.workspace.verifications import VerificationRun
 
 PROGRESS_HEARTBEAT = 10.0
@@ -45,7 +46,9 @@ class CellRun(BaseModel):
     data: list[Any] = Field(default_factory=list[Any])
     """The values of its ``application/json`` outputs."""
     events: list[Json] = Field(default_factory=list[Json])
-    """Its status displays: MIME type and value."""
+    """Its newest status displays: MIME type and value."""
+    left_out: int = 0
+    """The number of images, values of `data` and status displays that exceed the answer's budget."""
 
 
 class ExecutionResult(Result):
@@ -229,9 +232,10 @@ async def _new_output(
 ) -> ExecutionResult:
     """Return the output that is new to a session; all of it if the session is empty."""
     seen = run.cursors.get(session, Cursor())
-    budget = context.workspace.limits.answer_budget
-    # Copy the outputs once: more may arrive while this result is built.
-    current = run.steps.index(run.current)
+    limit = context.workspace.limits.answer_budget
+    allowance = Allowance(limit, limit)
+    # Copy status and outputs once: more may arrive while this result is built.
+    status, current = run.status, run.steps.index(run.current)
     outputs = {at: list(step.outputs) for at, step in enumerate(run.steps) if at >= seen.step}
     events = {
         at: run.steps[at].statuses.since(seen.statuses if at == seen.step else 0) for at in outputs
@@ -241,50 +245,67 @@ async def _new_output(
         run.cursors[session] = Cursor.after(
             current, outputs[current], run.steps[current].statuses.count
         )
-    runs: list[CellRun] = []
-    images: list[Image] = []
-    prompt: str | None = None
-    begun = {step for step in run.steps if step.status not in ("queued", "skipped")}
-    shown = begun or {run.steps[0]}
-    for position, step in enumerate(run.steps):
-        if position < seen.step or step not in shown:
-            continue
-        new = outputs[position]
-        if position == seen.step:
+    begun = {at for at, step in enumerate(run.steps) if step.status not in ("queued", "skipped")}
+    shown = [at for at in outputs if at in (begun or {0})]
+    parts: dict[int, tuple[CellRun, tuple[Image, ...]]] = {}
+    # The last one, which may have failed, is paid first.
+    for at in (*shown[-1:], *shown[:-1]):
+        new = outputs[at]
+        if at == seen.step:
             new = _since(new, seen.outputs, seen.characters)
-        presented = await present(context, new, budget=max(budget // max(len(shown), 1), 500))
-        images += presented.images
-        execution = step.execution
-        prompt = execution.prompt if execution and execution.prompt is not None else prompt
-        messages = [m for m in (execution.message if execution else None, step.warning) if m]
-        runs.append(
-            CellRun(
-                cell=step.cell,
-                index=step.index,
-                status=step.status,
-                execution_count=execution.execution_count if execution else None,
-                duration=round(execution.duration, 3) if execution else None,
-                output=presented.text,
-                artifact=presented.artifact,
-                total_lines=presented.total_lines,
-                placeholders=list(presented.placeholders),
-                error=_error(execution.error) if execution and execution.error else None,
-                message="; ".join(messages) or None,
-                data=list(presented.data),
-                events=[{"mime": event.mime, "data": event.data} for event in events[position]],
-            )
+        parts[at] = await _cell_run(
+            context,
+            run.steps[at],
+            new,
+            events[at],
+            allowance,
+            allowance.share(len(shown) - len(parts)),
         )
+    executions = [each for at in shown if (each := run.steps[at].execution) is not None]
+    prompts = [each.prompt for each in executions if each.prompt is not None]
     result = ExecutionResult(
         execution_id=run.id,
         notebook=run.path,
-        status=run.status,
-        runs=runs,
+        status=status,
+        runs=[parts[at][0] for at in shown],
         skipped=sum(step.status == "skipped" for step in run.steps),
         total_cells=total_cells,
-        prompt=prompt,
+        prompt=prompts[-1] if prompts else None,
     )
-    result.with_images(tuple(images))
+    result.with_images(tuple(image for at in shown for image in parts[at][1]))
     return result
+
+
+async def _cell_run(
+    context: ToolContext,
+    step: Step,
+    outputs: list[Json],
+    statuses: list[StatusEvent],
+    allowance: Allowance,
+    budget: int,
+) -> tuple[CellRun, tuple[Image, ...]]:
+    """Return a step with the outputs that are new, and its images."""
+    presented = await present(context, outputs, budget=budget, allowance=allowance)
+    events = allowance.fitting([{"mime": each.mime, "data": each.data} for each in statuses[::-1]])
+    execution = step.execution
+    messages = [m for m in (execution.message if execution else None, step.warning) if m]
+    run = CellRun(
+        cell=step.cell,
+        index=step.index,
+        status=step.status,
+        execution_count=execution.execution_count if execution else None,
+        duration=round(execution.duration, 3) if execution else None,
+        output=presented.text,
+        artifact=presented.artifact,
+        total_lines=presented.total_lines,
+        placeholders=list(presented.placeholders),
+        error=_error(execution.error) if execution and execution.error else None,
+        message="; ".join(messages) or None,
+        data=list(presented.data),
+        events=events[::-1],
+        left_out=presented.left_out + len(statuses) - len(events),
+    )
+    return run, presented.images
 
 
 def _since(outputs: list[Json], skip: int, characters: int) -> list[Json]:

@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tk_ai_extension.model.digest import Digest, digest, shorten
 from tk_ai_extension.model.errors import ToolError
@@ -16,6 +16,45 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.results import Image
+
+T = TypeVar("T")
+
+
+MAX_IMAGES = 20
+"""Maximum images of a result."""
+PIECE = 500
+"""Characters that the text of one cell may have although that of many others follows, if they are left."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What the outputs of one result may still take, those of all its cells together.
+
+    Attributes:
+        text: Characters of text.
+        data: Characters of JSON: values and status displays.
+        images: The number of images.
+    """
+
+    text: int
+    data: int
+    images: int = MAX_IMAGES
+
+    def share(self, cells: int) -> int:
+        """Return the characters that the text of the next of these cells may have."""
+        return max(self.text // max(cells, 1), min(PIECE, self.text))
+
+    def fitting(self, values: Sequence[T]) -> list[T]:
+        """Return the JSON values that fit, in order, and pay for them."""
+        found: list[T] = []
+        for value in values:
+            if self.data <= 0:
+                break
+            size = len(json.dumps(value))
+            if size <= self.data:
+                self.data -= size
+                found.append(value)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +66,7 @@ class Presented:
         artifact: The id of the artifact with the whole text; None if `text` is the whole.
         images: The images, scaled down.
         data: The values of ``application/json`` outputs that fit the budget.
+        left_out: The number of images and values that do not fit.
         placeholders: The line numbers in an unshortened `text`, from 0, that stand for an image, a
             value of `data`, or the whole traceback.
         total_lines: The number of lines of the whole text; None if `text` is the whole.
@@ -38,6 +78,7 @@ class Presented:
     data: tuple[Any, ...] = ()
     placeholders: tuple[int, ...] = ()
     total_lines: int | None = None
+    left_out: int = 0
 
 
 SMALL = 200_000
@@ -52,7 +93,11 @@ async def digested(outputs: Sequence[Json]) -> Digest:
 
 
 async def present(
-    context: ToolContext, outputs: Sequence[Json], *, budget: int | None = None
+    context: ToolContext,
+    outputs: Sequence[Json],
+    *,
+    budget: int | None = None,
+    allowance: Allowance | None = None,
 ) -> Presented:
     """Return outputs as a result shows them.
 
@@ -60,44 +105,75 @@ async def present(
         context: The context of the call.
         outputs: The outputs, in nbformat.
         budget: Maximum characters of the text; None for the workspace's default.
+        allowance: What this and the other outputs of the result may take; None if there are no others.
     """
     limit = context.workspace.limits.answer_budget if budget is None else budget
+    allowance = Allowance(limit, limit) if allowance is None else allowance
     found = await digested(outputs)
-    images = await for_model(found.images)
-    data = tuple(value for value in found.data if len(json.dumps(value)) <= limit)
+    images = await for_model(found.images, allowance.images)
+    allowance.images -= len(images)
+    data = tuple(await asyncio.to_thread(allowance.fitting, found.data) if found.data else ())
+    presented = await _with_text(context, found, limit, images, data)
+    allowance.text = max(allowance.text - len(presented.text), 0)
+    return presented
+
+
+async def _with_text(
+    context: ToolContext,
+    found: Digest,
+    limit: int,
+    images: tuple[Image, ...],
+    data: tuple[Any, ...],
+) -> Presented:
+    """Return a digest with its text, of about ``limit`` characters, and an artifact with the whole."""
     # If a value is left out, the model must read it in the text.
     lines = tuple(found.placeholders) if len(data) == len(found.data) else ()
     whole = found.hidden or found.text
-    missing = len(found.images) - len(images)
-    note = f"\n[{missing} of {len(found.images)} images are not shown]" if missing else ""
+    counts = {
+        "images": (len(found.images) - len(images), len(found.images)),
+        "values of `data`": (len(found.data) - len(data), len(found.data)),
+    }
+    left_out = sum(missing for missing, _ in counts.values())
+    note = "".join(
+        f"\n[{missing} of {count} {what} are not shown]"
+        for what, (missing, count) in counts.items()
+        if missing
+    )
     if len(found.text) <= limit and found.hidden is None:
-        return Presented(found.text + note, None, images, data, lines)
+        return Presented(found.text + note, None, images, data, lines, left_out=left_out)
     try:
         artifact = await context.workspace.artifacts.write(context.caller.user, whole)
     except ToolError as error:
         # The code has run: return its result even though the whole output cannot be kept.
         short = shorten(found.text, limit, pointer=f"; the whole was not saved: {error.message}")
-        return Presented(short.text + note, None, images, data, total_lines=short.total_lines)
+        return Presented(
+            short.text + note,
+            images=images,
+            data=data,
+            total_lines=short.total_lines,
+            left_out=left_out,
+        )
     short = shorten(found.text, limit, pointer=f"; read_output {artifact.id}")
     text = short.text
     if found.hidden is not None and not short.truncated:
         text = f"{text}\n[whole traceback: read_output {artifact.id}]"
         lines = (*lines, text.count("\n"))
     lines = () if short.truncated else lines
-    return Presented(text + note, artifact.id, images, data, lines, whole.count("\n") + 1)
+    return Presented(text + note, artifact.id, images, data, lines, whole.count("\n") + 1, left_out)
 
 
 MAX_SIDE = 1_568
 """Maximum pixels of an image's side. The model's API would scale larger images down anyway."""
-MAX_IMAGES = 20
 
 
-async def for_model(images: Iterable[tuple[str, str]]) -> tuple[Image, ...]:
-    """Return (MIME type, base64 data) pairs as images with sides of at most `MAX_SIDE` pixels.
+async def for_model(
+    images: Iterable[tuple[str, str]], limit: int = MAX_IMAGES
+) -> tuple[Image, ...]:
+    """Return the last (MIME type, base64 data) pairs as images with sides of at most `MAX_SIDE` pixels.
 
     Data that is not a valid image is left out. Scaling runs in a thread.
     """
-    chosen = list(images)[-MAX_IMAGES:]
+    chosen = list(images)[-limit:] if limit > 0 else []
     if not chosen:
         return ()
     scaled = await asyncio.to_thread(lambda: [_scaled(mime, data) for mime, data in chosen])

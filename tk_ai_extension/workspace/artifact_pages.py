@@ -1,4 +1,4 @@
-"""Read pages of a text file with lines of any length."""
+"""Read pages of a text with lines of any length."""
 
 from __future__ import annotations
 
@@ -19,22 +19,20 @@ PAGE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ArtifactPage:
-    """Some lines of an artifact.
+    """Some lines of an artifact or of another text.
 
     Attributes:
         text: The lines. With a pattern, each begins with its number and a colon.
         offset: The number of the first line, from 0.
         next_offset: The offset of the next page; None at the end.
-        total_lines: The number of lines of the whole artifact.
-        total_bytes: The bytes of the whole artifact.
-        matches: The number of matching lines in the whole artifact; None without a pattern.
+        total_lines: The number of lines of the whole text.
+        matches: The number of matching lines in the whole text; None without a pattern.
     """
 
     text: str
     offset: int
     next_offset: int | None
     total_lines: int
-    total_bytes: int
     matches: int | None = None
 
 
@@ -51,31 +49,46 @@ def read_page(
     Raises:
         InvalidArguments: The search takes too long.
     """
+    data = BufferedReader(open_regular(path))
+    with TextIOWrapper(data, encoding="utf-8", errors="replace", newline="\n") as file:
+        return page_of(file, offset=offset, limit=limit, pattern=pattern, max_chars=max_chars)
+
+
+def page_of(
+    file: IO[str],
+    *,
+    offset: int,
+    limit: int,
+    pattern: Pattern | None = None,
+    max_chars: int = PAGE,
+) -> ArtifactPage:
+    """Return a page of a text, which is read to its end.
+
+    Raises:
+        InvalidArguments: The search takes too long.
+    """
     shown: list[str] = []
     size = matches = total = 0
     next_offset: int | None = None
-    data = BufferedReader(open_regular(path))
-    with TextIOWrapper(data, encoding="utf-8", errors="replace", newline="\n") as file:
-        for number, line in enumerate(_lines(file)):
-            total = number + 1
-            if pattern is not None:
-                if not pattern.found_in(line):
-                    continue
-                matches += 1
-            if number < offset or next_offset is not None:
+    for number, line in enumerate(_lines(file)):
+        total = number + 1
+        if pattern is not None:
+            if not pattern.found_in(line):
                 continue
-            text = line if pattern is None else f"{number}: {line}"
-            if shown and (len(shown) == limit or size + len(text) > max_chars):
-                next_offset = number
-                continue
-            shown.append(text)
-            size += len(text) + 1
+            matches += 1
+        if number < offset or next_offset is not None:
+            continue
+        text = line if pattern is None else f"{number}: {line}"
+        if shown and (len(shown) == limit or size + len(text) > max_chars):
+            next_offset = number
+            continue
+        shown.append(text)
+        size += len(text) + 1
     return ArtifactPage(
         text="\n".join(shown),
         offset=offset,
         next_offset=next_offset,
         total_lines=total,
-        total_bytes=path.stat().st_size,
         matches=None if pattern is None else matches,
     )
 

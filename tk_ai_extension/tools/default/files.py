@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+import io
 from typing import Annotated
 
 from pydantic import BaseModel, Field
@@ -12,11 +13,11 @@ from tk_ai_extension.model.errors import NotReadable
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace.artifact_pages import ArtifactPage, page_of
 from tk_ai_extension.workspace.files import Walk
 from tk_ai_extension.workspace.patterns import Pattern
 
 PAGE_LINES = 200
-MAX_LINE = 2_000
 
 
 class FileItem(BaseModel):
@@ -100,32 +101,10 @@ async def read_file(
     if path.lower().endswith(".ipynb"):
         raise NotReadable(f"{path} is a notebook.", hint="Use read_notebook.")
     text = await context.workspace.files.read_text(path)
-    lines = list(enumerate(text.splitlines()))
-    total = len(lines)
-    if grep is not None:
-        lines = await asyncio.to_thread(_matching, lines, Pattern(grep))
-    page = lines[offset : offset + limit]
-    shown = [_cut(line) if grep is None else f"{number}: {_cut(line)}" for number, line in page]
-    following = offset + limit
-    return TextPage(
-        source=path,
-        content="\n".join(shown),
-        offset=offset,
-        next_offset=following if following < len(lines) else None,
-        total_lines=total if grep is None else len(lines),
-    )
-
-
-def _matching(lines: list[tuple[int, str]], wanted: Pattern) -> list[tuple[int, str]]:
-    return [(number, line) for number, line in lines if wanted.found_in(line)]
-
-
-def _cut(line: str) -> str:
-    return (
-        line
-        if len(line) <= MAX_LINE
-        else f"{line[:MAX_LINE]}[… {len(line) - MAX_LINE:,} more characters]"
-    )
+    pattern = None if grep is None else Pattern(grep)
+    lines = io.StringIO(text, newline=None)
+    page = await asyncio.to_thread(page_of, lines, offset=offset, limit=limit, pattern=pattern)
+    return _page(path, page)
 
 
 @tool("READ", command="output artifact")
@@ -140,10 +119,14 @@ async def read_output(
     page = await context.workspace.artifacts.read(
         context.caller.user, artifact, offset=offset, limit=limit, grep=grep
     )
+    return _page(artifact, page)
+
+
+def _page(source: str, page: ArtifactPage) -> TextPage:
     return TextPage(
-        source=artifact,
+        source=source,
         content=page.text,
-        offset=offset,
+        offset=page.offset,
         next_offset=page.next_offset,
         total_lines=page.total_lines,
     )
