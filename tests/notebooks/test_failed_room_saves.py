@@ -21,7 +21,7 @@ from tests.notebooks.conftest import room_bench, running_server
 from tk_ai_extension.model.errors import DiskFull, NotebookNotFound, ReadOnly
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.notebooks.rooms import collaboration
+from tk_ai_extension.notebooks.rooms import room as room_module
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,
     DocumentBench,
@@ -55,8 +55,8 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerA
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def bench(app: ServerApp, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DocumentBench]:
-    monkeypatch.setattr(collaboration, "SAVE_DELAY", SAVE_DELAY)
-    monkeypatch.setattr(collaboration, "MAX_DELAY", MAX_DELAY)
+    monkeypatch.setattr(room_module, "SAVE_DELAY", SAVE_DELAY)
+    monkeypatch.setattr(room_module, "MAX_DELAY", MAX_DELAY)
     async with room_bench(app) as bench:
         yield bench
 
@@ -225,9 +225,31 @@ async def test_a_room_whose_file_is_read_only_is_not_kept_for_ever(
     room, live = room_of(app, path), live_of(bench, path)
     with pytest.raises(ReadOnly):
         await live.save()
-    assert not live.unsaved
     await asyncio.wait([room.cleaner], timeout=DEADLINE)
     assert room.room_id not in server_of(app).rooms
+
+
+@pytest.mark.parametrize("ended_by", ["the last tab closes", "the server stops", "a rename"])
+async def test_what_was_read_only_for_a_while_is_saved_in_the_end(
+    bench: DocumentBench, app: ServerApp, disk: Disk, ended_by: str
+) -> None:
+    """Nobody edits it again, and no save is retried while it is read-only."""
+    disk.problem = OSError(EROFS, "Read-only file system")
+    path = await typed_on_a_full_disk(bench, disk)
+    room = room_of(app, path)
+    attempts = disk.attempts
+    disk.full = False
+    if ended_by == "the last tab closes":
+        await asyncio.wait([room.cleaner], timeout=DEADLINE)
+    elif ended_by == "the server stops":
+        store: Any = bench.store
+        await store.close()
+    else:
+        await ensure_async(app.contents_manager.rename(path, f"new-{path}"))
+        path = f"new-{path}"
+        await stored_within_deadline(bench, disk, path, "a typed")
+    assert stored(bench, path) == ["a typed"]
+    assert disk.attempts == attempts + 1
 
 
 async def test_what_people_type_with_autosave_off_is_theirs_to_save(

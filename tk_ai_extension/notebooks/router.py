@@ -199,8 +199,15 @@ class NotebookRouter:
         if self._rooms is None and find_collaboration(self._settings) is not None:
             from tk_ai_extension.notebooks.rooms.collaboration import Rooms
 
-            self._rooms = Rooms(self._settings, self._subscriptions.notify, self._leases)
+            self._rooms = Rooms(
+                self._settings, self._subscriptions.notify, self._leases, self._is_superseded
+            )
         return self._rooms
+
+    def _is_superseded(self, path: str) -> bool:
+        """Return whether people have a notebook open under another name only."""
+        names = self._open_names(path)
+        return bool(names) and path not in names
 
     async def _can_be_live(self, rooms: Rooms, document: SessionDocument) -> bool:
         """Return whether a room holds this notebook or may be opened for it.
@@ -233,6 +240,8 @@ class NotebookRouter:
             self._leases.renamed(old, new)
         if self._channel is not None:
             self._channel.renamed(old, new)
+        if self._rooms is not None:
+            self._rooms.retry()
 
     def _on_room_opened(self, path: str) -> None:
         """Handle the opening of a notebook's room."""
@@ -241,6 +250,7 @@ class NotebookRouter:
         if self._leases is not None:
             # People cannot be refused: jupyter-collaboration does not check leases.
             self._leases.take_or_warn(path)
+        rooms.hand_over(path)
         if self._subscriptions.has(path):
             rooms.find(path)
         self._on_moved(path)

@@ -346,9 +346,9 @@ class TkAIExtensionApp(ExtensionApp):
         self._stop_on_interrupt()
         if "jupyter_server_ydoc" in self.settings:
             # Before the first room. What this module imports, jupyter-collaboration has imported.
-            from tk_ai_extension.notebooks.rooms.versions import keep_versions
+            from tk_ai_extension.notebooks.rooms.versions import prepare_rooms
 
-            keep_versions(self.settings)
+            prepare_rooms(self.settings)
         self._activity.start()
         self.services.prepare()
 

@@ -7,18 +7,24 @@ Only this module and `room` use its private attributes; here for the room of a d
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from tornado.web import HTTPError
 
+from tk_ai_extension.model.background import BackgroundTasks, log_failure
+from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.managers import manager_error
 from tk_ai_extension.notebooks.rooms.extension import find_collaboration, notebook_room
 from tk_ai_extension.notebooks.rooms.leases import RoomLeases
 from tk_ai_extension.notebooks.rooms.live import readable
 from tk_ai_extension.notebooks.rooms.room import LiveRoom
-from tk_ai_extension.notebooks.rooms.versions import keep_versions
+from tk_ai_extension.notebooks.rooms.versions import prepare_rooms
+
+_log = logging.getLogger(__name__)
 
 _ONLINE = "JupyterLab:globalAwareness"
 
@@ -30,6 +36,7 @@ class Rooms:
         settings: The web application's settings.
         changed: Called with a notebook's path when its room's content changes.
         leases: Decides which of several servers has a notebook's room; None for no check.
+        is_superseded: Returns whether a notebook is to be used under another name now.
     """
 
     def __init__(
@@ -37,12 +44,15 @@ class Rooms:
         settings: Mapping[str, Any],
         changed: Callable[[str], None],
         leases: RoomLeases | None = None,
+        is_superseded: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._settings = settings
         self._changed = changed
+        self._is_superseded = is_superseded
+        self._opening = BackgroundTasks(_log)
         self._live: dict[str, LiveRoom] = {}
         self._leases = leases
-        keep_versions(settings)
+        prepare_rooms(settings)
         if leases is not None:
             leases.release_with_rooms(self.extension.ywebsocket_server)
 
@@ -85,17 +95,16 @@ class Rooms:
         Raises:
             NotebookNotFound, InvalidNotebook, OpenElsewhere.
         """
-        extension = self.extension
         if self._leases is not None:
             self._leases.take(path)
+        opening = asyncio.create_task(self._open(path), name=f"room of {path}")
+        self._opening.keep(opening)
         try:
-            document = await self._open_document(path)
-            # Do not await between here and the pin, or the room could be cleaned.
-            file_id = self._settings["file_id_manager"].index(path)
-            room = extension.ywebsocket_server.rooms[notebook_room(file_id)]
-            assert room._document is document
-            live = self._known(room, file_id, path)
-            live.pin()
+            try:
+                live = await asyncio.shield(opening)
+            except asyncio.CancelledError:
+                opening.add_done_callback(_leave)
+                raise
             try:
                 with readable(path):
                     await live.wait_until_loaded()
@@ -104,6 +113,17 @@ class Rooms:
                 live.unpin()
         except HTTPError as error:
             raise manager_error(error, path) from error
+
+    async def _open(self, path: str) -> LiveRoom:
+        """Open a room and pin it: a room is never without somebody who cleans it later."""
+        document = await self._open_document(path)
+        # Do not await between here and the pin, or the room could be cleaned.
+        file_id = self._settings["file_id_manager"].index(path)
+        room = self.extension.ywebsocket_server.rooms[notebook_room(file_id)]
+        assert room._document is document
+        live = self._known(room, file_id, path)
+        live.pin()
+        return live
 
     async def _open_document(self, path: str) -> Any:
         extension = self.extension
@@ -116,7 +136,7 @@ class Rooms:
                     copy=False,
                     create=True,
                 )
-        except Exception:
+        except BaseException:
             # A room that failed to load is stopped but still listed, and loading it again would wait
             # forever for its store. Nothing was awaited since it failed.
             room_id = notebook_room(self._settings["file_id_manager"].get_id(path))
@@ -126,6 +146,33 @@ class Rooms:
                 if self._leases is not None:
                     self._leases.release(path)
             raise
+
+    def hand_over(self, path: str) -> None:
+        """Save other rooms of a notebook that people have just opened under this name, then load it.
+
+        The others are not saved again: what is written to them afterwards is written to this one as well.
+        """
+        others = [
+            live
+            for live in self._live.values()
+            if live.path != path and live.unsaved and self._is_superseded(live.path)
+        ]
+        if others:
+            self._opening.spawn(self._hand_over(others, path), f"save of other rooms of {path}")
+
+    async def _hand_over(self, others: list[LiveRoom], path: str) -> None:
+        for live in others:
+            with suppress(FileChanged):
+                await live.save()
+        room = self.find(path)
+        if room is not None:
+            await room.refresh()
+
+    def retry(self) -> None:
+        """Save what could not be saved, for example because a notebook was renamed meanwhile."""
+        for live in self._live.values():
+            if live.unsaved:
+                live.save_soon()
 
     async def close(self) -> None:
         """Save unsaved changes and leave the rooms to jupyter-collaboration."""
@@ -138,7 +185,14 @@ class Rooms:
         live = self._live.get(room.room_id)
         if live is None or live.room is not room:
             self._forget_closed()
-            live = LiveRoom(self.extension, room, file_id, self._changed, self._forget_closed)
+            live = LiveRoom(
+                self.extension,
+                room,
+                file_id,
+                self._changed,
+                closed=self._forget_closed,
+                is_superseded=self._is_superseded,
+            )
             self._live[room.room_id] = live
         live.path = path
         return live
@@ -149,3 +203,11 @@ class Rooms:
         for room_id, live in list(self._live.items()):
             if rooms.get(room_id) is not live.room:
                 self._live.pop(room_id).detach()
+
+
+def _leave(opening: asyncio.Task[LiveRoom]) -> None:
+    """Release a room that nobody waits for any more."""
+    if opening.cancelled() or opening.exception() is not None:
+        log_failure(opening, _log)
+    else:
+        opening.result().unpin()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar, cast
 
 from pycrdt import UndoManager
@@ -69,6 +69,7 @@ class RoomDocument(SessionDocument):
     async def pull(self, look: Callable[[LoadedNotebook], T]) -> T:
         """See `SessionDocument.pull`."""
         async with self._rooms.open_room(self.path) as room:
+            await room.refresh()
             await self.session.deliver(self)
             return look(self._pulled(room))
 
@@ -111,13 +112,18 @@ class RoomDocument(SessionDocument):
         """See `SessionDocument.locate`."""
         async with AsyncExitStack() as pinned:
             room = await pinned.enter_async_context(self._rooms.open_room(self.path))
+            await room.refresh()
             snapshot = room.notebook.snapshot(self.path)
             cell = find(snapshot)
             sink = RoomOutputSink(room, cell, ORIGIN, pinned.pop_all())
             return RunningCell(cell, len(snapshot.cells), sink)
 
     async def flush(self) -> None:
-        """See `NotebookDocument.flush`; nothing to do: a room is saved within a second."""
+        """See `NotebookDocument.flush`."""
+        room = self._rooms.find(self.path)
+        if room is not None and room.unsaved:
+            with suppress(FileChanged):  # It was reloaded, and the outputs are saved soon.
+                await room.save()
 
     async def is_current(self, sink: OutputSink) -> bool:
         """See `SessionDocument.is_current`."""

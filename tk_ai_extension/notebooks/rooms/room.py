@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from tornado.web import HTTPError
 
-from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.errors import InvalidNotebook, NotebookNotFound, ReadOnly, ToolError
 from tk_ai_extension.notebooks.autosave import LASTING, MAX_DELAY, Schedule
 from tk_ai_extension.notebooks.base import FileChanged
@@ -57,9 +58,12 @@ class LiveRoom:
         room: Any,
         file_id: str,
         changed: Callable[[str], None],
+        *,
         closed: Callable[[], None],
+        is_superseded: Callable[[str], bool],
     ) -> None:
         self._extension = extension
+        self._is_superseded = is_superseded
         self.room = room
         self.file_id = file_id
         self._notify = changed
@@ -103,6 +107,13 @@ class LiveRoom:
         own = self._is_due or self._next_save is not None or self._requested > self._saved
         return own or (pending is not None and not pending.done())
 
+    def _superseded(self) -> bool:
+        """Whether people have the file open under another name, in a room that has all of it.
+
+        Another save of this one would replace what they type there; see `Rooms.hand_over`.
+        """
+        return self._is_superseded(self.path)
+
     async def wait_until_loaded(self) -> None:
         """Wait until the room is loaded and no reload is under way."""
         room = self.room
@@ -110,13 +121,16 @@ class LiveRoom:
             async with self._extension._room_locks[room.room_id]:
                 await room.initialize()
         await self._wait_for_earlier()
-        if getattr(room, "_document_load_progressively", False):
-            await room._document_progressively_loaded
         if self._reloading:
             async with self._save_or_reload:
                 pass
+        # Held until the document is loaded, also progressively. The future of that is never set in a room
+        # that was loaded from the store.
         async with room._update_lock:
             pass
+        loaded: asyncio.Future[None] | None = getattr(room, "_document_progressively_loaded", None)
+        if loaded is not None and loaded.done():
+            loaded.result()
 
     async def _wait_for_earlier(self) -> None:
         """Wait for a load or a save that the room began before this object existed."""
@@ -135,6 +149,12 @@ class LiveRoom:
         if self._file.is_behind:  # It could not be loaded when the loader first saw it.
             await self._on_reload()
         await self.wait_until_loaded()
+
+    async def refresh(self) -> None:
+        """Reload the file if another program wrote it; without a file that can be read, the room stays."""
+        if not self._file.is_deleted:
+            with suppress(ToolError, HTTPError):
+                await self.reload_if_changed()
 
     # --- staying open
 
@@ -175,21 +195,30 @@ class LiveRoom:
                 return
             if self.unsaved and not await self._is_saved_at_last():
                 return
-            await self._extension.ywebsocket_server.delete_room(room=room)
-            loader = self._extension.file_loaders[self.file_id]
-            if loader.number_of_subscriptions == 0:
-                await self._extension.file_loaders.remove(self.file_id)
-            locks.pop(room.room_id, None)
+            if room.clients:  # A page came during the save.
+                return
+            # Whoever comes now waits for the lock, and opens a new room.
+            await run_to_completion(self._delete(room))
+        # The lock stays: others may wait for it, and with another one two tasks could open a room.
         self._closed()
         _log.debug("Room %s deleted", room.room_id)
+
+    async def _delete(self, room: Any) -> None:
+        await self._extension.ywebsocket_server.delete_room(room=room)
+        loader = self._extension.file_loaders[self.file_id]
+        if loader.number_of_subscriptions == 0:
+            await self._extension.file_loaders.remove(self.file_id)
 
     # --- saving
 
     async def _is_saved_at_last(self) -> bool:
         """Save before the room is deleted; return whether there is nothing left to save."""
+        if self._superseded():
+            return True
         self._requested = self.notebook.changes
         try:
-            await self._save_now(self.room)  # `save` would pin the room and so cancel its cleaning.
+            # `save` would pin the room and so cancel its cleaning. A page that comes cancels it, too.
+            await run_to_completion(self._save_now(self.room))
         except (FileChanged, *LASTING):
             return True
         except ToolError as error:
@@ -217,9 +246,11 @@ class LiveRoom:
             self.unpin()
 
     async def save_in_time(self) -> None:
-        """Save if the room is unsaved; log a failure."""
+        """Save if the room is unsaved and not superseded; log a failure."""
         try:
-            if self.unsaved:
+            if self._superseded():
+                self._cancel_due()
+            elif self.unsaved:
                 await self.save()
         except (FileChanged, ToolError) as error:
             _log.warning("A notebook in a room was not saved: %s", error)
@@ -255,7 +286,8 @@ class LiveRoom:
             await asyncio.sleep(delay)
             if room._saving_document is asyncio.current_task():
                 room._saving_document = None  # Under way: neither postponed nor cancelled.
-            await self.save()
+            if save_now or not self._superseded():
+                await self.save()
         except asyncio.CancelledError:
             return
         except FileChanged:
@@ -277,8 +309,7 @@ class LiveRoom:
                 self._next_save = None
                 self._cancel_due()
                 return await self._save_now(self.room)
-        except LASTING:  # No other save is made until somebody edits.
-            self._requested = self._saved
+        except LASTING:  # The next save is made when somebody edits, or before the room is closed.
             raise
         except ToolError:
             self._retry()
@@ -338,6 +369,8 @@ class LiveRoom:
         self._reloading += 1
         try:
             async with self._save_or_reload:
+                if not self._file.is_behind:  # Loaded meanwhile.
+                    return
                 await self._load_again()
                 self.reloads += 1
                 # Before the next save, which otherwise saves the outputs of the other program's file.

@@ -9,7 +9,9 @@ loaded again, without what was typed meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from jupyter_server_ydoc.loaders import FileLoader  # pyright: ignore[reportMissingTypeStubs]
@@ -42,6 +44,9 @@ class RoomFile(FileLoader):
     def __init__(self, loader: FileLoader, version: Any) -> None:
         self.loader: Any = loader
         self.version: Any = version
+        known = vars(loader)["_subscriptions"]
+        if not isinstance(known, _Subscriptions):
+            vars(loader)["_subscriptions"] = _Subscriptions(known)
         shared = {name: value for name, value in vars(loader).items() if name != "last_modified"}
         vars(self).update(shared)
 
@@ -93,8 +98,17 @@ class RoomFile(FileLoader):
             raise
 
 
-def keep_versions(settings: Mapping[str, Any]) -> None:
+class _Subscriptions(dict[str, Any]):
+    """A loader's subscriptions; rooms may open and close while it notifies them one by one."""
+
+    def values(self) -> Any:
+        return list(super().values())
+
+
+def prepare_rooms(settings: Mapping[str, Any]) -> None:
     """Give each notebook's room its own version of its file before it loads or saves anything.
+
+    It also stops without cutting off a write to its history.
 
     Args:
         settings: The web application's settings; nothing is done without jupyter-collaboration.
@@ -108,15 +122,27 @@ def keep_versions(settings: Mapping[str, Any]) -> None:
     add = server.add_room
 
     def add_room(room_id: str, room: Any) -> None:
-        _keep_version(room_id, room)
+        _prepare(room_id, room)
         add(room_id, room)
 
     server.add_room = add_room
     for room_id, room in server.rooms.items():
-        _keep_version(room_id, room)
+        _prepare(room_id, room)
 
 
-def _keep_version(room_id: str, room: Any) -> None:
+def _prepare(room_id: str, room: Any) -> None:
     # Each page that opens the notebook adds its room again.
     if room_id.startswith(NOTEBOOK_ROOM) and not isinstance(room._file, RoomFile):  # noqa: SLF001
         room._file = RoomFile(room._file, room._file.last_modified if room.ready else None)  # noqa: SLF001
+        room.stop = partial(_stop_between_writes, room, room.stop)
+
+
+async def _stop_between_writes(room: Any, stop: Callable[[], Awaitable[None]]) -> None:
+    """Stop a room once its store has written: the rest of a write that is cancelled is not even undone.
+
+    Its transaction would stay open, and lock the database of all rooms: each that is opened would wait
+    five seconds for it, and have no history.
+    """
+    lock = getattr(room.ystore, "lock", None)
+    async with nullcontext() if lock is None else lock:
+        await stop()
