@@ -16,7 +16,7 @@ def notebook(*sources, language="python"):
 
 def run_all(records, snapshot):
     for cell in snapshot.cells:
-        records.ran(snapshot.path, cell.key, cell.hash, "k", ok=True)
+        records.ran(snapshot.path, cell.key, cell.hash, records.incarnation("k"), ok=True)
 
 
 def values(snapshot, records, running=()):
@@ -43,14 +43,14 @@ def test_an_edit_makes_all_that_depends_on_it_stale():
 def test_a_definition_that_ran_later_makes_its_users_stale():
     records, snapshot = RunRecords(), notebook("a = 1", "b = a", "c = 1")
     run_all(records, snapshot)
-    records.ran(snapshot.path, "c0", snapshot.cells[0].hash, "k", ok=True)
+    records.ran(snapshot.path, "c0", snapshot.cells[0].hash, records.incarnation("k"), ok=True)
     assert values(snapshot, records) == ["fresh", "stale", "fresh"]
 
 
 def test_a_change_in_place_is_a_definition():
     records, snapshot = RunRecords(), notebook("df = 1", "df['x'] = 2", "df.plot()")
     run_all(records, snapshot)
-    records.ran(snapshot.path, "c1", snapshot.cells[1].hash, "k", ok=True)
+    records.ran(snapshot.path, "c1", snapshot.cells[1].hash, records.incarnation("k"), ok=True)
     assert values(snapshot, records) == ["fresh", "fresh", "stale"]
 
 
@@ -65,7 +65,7 @@ def test_the_state_of_some_cells_is_what_it_is_among_all():
 
 def test_failed_and_running_cells_say_so():
     records, snapshot = RunRecords(), notebook("a", "b = 1")
-    records.ran(snapshot.path, "c0", snapshot.cells[0].hash, "k", ok=False)
+    records.ran(snapshot.path, "c0", snapshot.cells[0].hash, records.incarnation("k"), ok=False)
     assert values(snapshot, records, running=("c1",)) == ["error", "running"]
 
 
@@ -75,7 +75,7 @@ def test_a_kernel_that_is_gone_takes_its_runs_with_it_and_another_persons_run_co
     run_all(records, snapshot)
     records.forget_kernel("k")
     assert values(snapshot, records) == ["never", "never"]
-    records.ran_elsewhere("k", snapshot, "a = 1")
+    records.ran_elsewhere(records.incarnation("k"), snapshot, "a = 1")
     assert values(snapshot, records) == ["fresh", "never"]
 
 

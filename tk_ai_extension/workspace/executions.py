@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 from tk_ai_extension.kernels.base import Kernels
@@ -16,7 +17,7 @@ from tk_ai_extension.model.errors import (
     LimitReached,
     ToolError,
 )
-from tk_ai_extension.model.outputs import OutputBuffer, summarise
+from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.approvals import Approval
@@ -25,7 +26,7 @@ from tk_ai_extension.workspace.interrupts import RunInterrupts
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.kernel_questions import KernelQuestions
 from tk_ai_extension.workspace.queue import FairQueue
-from tk_ai_extension.workspace.runs import Run, RunSupervisor, StatusLog, Step
+from tk_ai_extension.workspace.runs import Run, RunSupervisor, Step
 from tk_ai_extension.workspace.staleness import RunRecords
 from tk_ai_extension.workspace.step_runner import StepRunner
 
@@ -95,6 +96,7 @@ class Executions:
         self._closing = False
         self._max_kept_output = max_kept_output
         self._kept_output = 0
+        self._ends = BackgroundTasks(logger)
         self._background = BackgroundTasks(logger)
 
     def start(
@@ -142,8 +144,12 @@ class Executions:
             self._supervisors[run.id] = supervisor
         self._under_way += 1
         self._forget_old()
+        begun = self._begin_entry(run, tool)
         run.task = asyncio.create_task(
-            self._drive(run, open_document, timeout, stop_on_error, tool)
+            self._run_steps(run, begun, open_document, timeout, stop_on_error)
+        )
+        self._ends.spawn(
+            self._end(run, run.task, begun, open_document, tool), f"The end of run {run.id}"
         )
         return run
 
@@ -210,12 +216,10 @@ class Executions:
     async def close(self) -> None:
         """End all runs with a message that the server stopped. Kernels continue to run their code."""
         self._closing = True
-        tasks = [
-            run.task for run in self._runs.values() if run.task is not None and not run.task.done()
-        ]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for run in self._runs.values():
+            if run.task is not None:
+                run.task.cancel()
+        await self._ends.join()
         # Wait for the journal entries of the runs that just ended.
         await self._background.join()
 
@@ -236,62 +240,87 @@ class Executions:
                 self._kept_output -= run.kept
                 run.kept = 0
 
-    async def _drive(
+    async def _run_steps(
         self,
         run: Run,
+        begun: asyncio.Task[int] | None,
         open_document: OpenDocument | None,
         timeout: float | None,
         stop_on_error: bool,
-        tool: str,
     ) -> None:
-        journaled = self._begin_entry(run, tool)
-        try:
-            if journaled is not None:
-                # The intent must be on disk before the code runs, in case the server is killed.
-                await asyncio.wait([journaled])
-            for step in run.steps:
+        if begun is not None:
+            # The intent must be on disk before the code runs, in case the server is killed.
+            await asyncio.wait([begun])
+        for step in run.steps:
+            is_done = False
+            while not is_done:
                 await self._questions.wait_until_answered(run.kernel_id, run.caller)
                 async with self._queue.turn(run.kernel_id, run.caller.identity):
-                    await self._take_turn(run, step, open_document, timeout)
-                if run.cancelled or run.stopped or (step.status != "ok" and stop_on_error):
-                    break
-        except asyncio.CancelledError:
+                    is_done = await self._take_turn(run, step, open_document, timeout)
+            if run.cancelled or run.stopped or (step.status != "ok" and stop_on_error):
+                break
+
+    async def _end(
+        self,
+        run: Run,
+        steps: asyncio.Task[None],
+        begun: asyncio.Task[int] | None,
+        open_document: OpenDocument | None,
+        tool: str,
+    ) -> None:
+        """Wait for the last step, and end the run: in a task that nobody cancels, whatever fails."""
+        await asyncio.wait({steps})
+        self._note_outcome(run, steps)
+        for end in (
+            partial(self._save_outputs, run, open_document),
+            partial(self._end_supervision, run),
+            partial(self._end_entry, run, tool, begun),
+        ):
+            try:
+                await end()
+            except (Exception, asyncio.CancelledError) as error:
+                logger.exception("The end of run %s failed", run.id)
+                _warn(run, f"The end of this run failed: {error or type(error).__name__}")
+        self._under_way -= 1
+        self._evict_outputs(run)
+        run.record("done", {"status": run.outcome})
+
+    def _note_outcome(self, run: Run, steps: asyncio.Task[None]) -> None:
+        """Note why a run's steps have ended, if not all of them ran."""
+        if steps.cancelled():
             if self._closing:
                 run.current.warning = STOPPED if run.current.started else NOT_STARTED
             run.current.status = "interrupted"
-        except ToolError as error:
+        elif (error := steps.exception()) is not None:
+            if not isinstance(error, ToolError):
+                logger.error("Execution %s failed", run.id, exc_info=error)
+                error = ToolError(f"The execution failed: {error}")
             run.error = error
             run.current.status = "error"
-        except Exception as error:
-            logger.exception("Execution %s failed", run.id)
-            run.error = ToolError(f"The execution failed: {error}")
-            run.current.status = "error"
-        finally:
-            for step in run.steps:
-                if step.status == "queued":
-                    step.status = "skipped"
-            await self._save_outputs(run, open_document)
-            await self._end_supervision(run)
-            self._under_way -= 1
-            self._evict_outputs(run)
-            await self._end_entry(run, tool, journaled)
-            run.record("done", {"status": run.outcome})
+        for step in run.steps:
+            if step.status == "queued":
+                step.status = "skipped"
 
     async def _take_turn(
         self, run: Run, step: Step, open_document: OpenDocument | None, timeout: float | None
-    ) -> None:
-        """Run a step within its turn, and again if the supervisor asks for it."""
-        supervisor = self._supervisors.get(run.id)
+    ) -> bool:
+        """Run a step within a turn, and again if the supervisor asks for it.
+
+        Returns:
+            Whether it is done; False if the run has another kernel now, whose turn it needs.
+        """
+        supervisor, kernel_id = self._supervisors.get(run.id), run.kernel_id
         if supervisor is None:
             await self._runner.run(run, step, open_document, timeout)
-            return
+            return True
         while True:
             await supervisor.before_step(run, step)
+            if run.kernel_id != kernel_id:
+                return False
             await self._runner.run(run, step, open_document, timeout)
-            if not await supervisor.after_step(run, step):
-                return
-            step.outputs, step.statuses, step.execution = OutputBuffer(), StatusLog(), None
-            step.status, step.started = "queued", False
+            if not await supervisor.after_step(run, step) or run.cancelled:
+                return True
+            step.run_again()
             run.record("outputs", {"cell": step.cell, "count": 0, "rewritten": 0})
 
     async def _end_supervision(self, run: Run) -> None:
@@ -332,12 +361,15 @@ class Executions:
             try:
                 await self._journal.record(run.caller, run.path, tool, summary, kind="run")
             except ToolError as error:
-                warning = f"This run is not in the notebook's history: {error.message}"
-                run.current.warning = " ".join(filter(None, (run.current.warning, warning)))
+                _warn(run, f"This run is not in the notebook's history: {error.message}")
         else:
             self._background.spawn(
                 self._journal.done(entry, summary=summary), f"The journal entry of run {run.id}"
             )
+
+
+def _warn(run: Run, warning: str) -> None:
+    run.current.warning = " ".join(filter(None, (run.current.warning, warning)))
 
 
 def _cells_of(run: Run) -> str:

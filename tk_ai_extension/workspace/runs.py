@@ -17,6 +17,7 @@ from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.executions import Execution, RunStatus, StatusEvent
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import OutputBuffer, json_size, stream_text
+from tk_ai_extension.workspace.staleness import Incarnation
 
 MAX_EVENTS = 2_000
 """Maximum events of an execution that are kept for replay. A reset replaces older ones."""
@@ -99,9 +100,17 @@ class Step:
     """Whether the kernel has started it. Before that, an interrupt would hit somebody else's code."""
     outputs: OutputBuffer = field(default_factory=OutputBuffer)
     execution: Execution | None = None
+    incarnation: Incarnation | None = None
+    """The kernel that has taken its code; None before that."""
     statuses: StatusLog = field(default_factory=StatusLog)
     warning: str | None = None
     """A note for readers of its outputs: why they are missing here or in the notebook."""
+
+    def run_again(self) -> None:
+        """Wait for another run, without what came of this one."""
+        self.status, self.started = "queued", False
+        self.execution = self.incarnation = None
+        self.outputs, self.statuses = OutputBuffer(), StatusLog()
 
     def drop_outputs(self) -> None:
         """Drop the outputs to free memory."""
@@ -159,7 +168,6 @@ class Run:
         """Whether cells run only with the source that their steps have."""
         self.error: ToolError | None = None
         """Why the run could not be carried out; None if it could."""
-        self.created = time.time()
         self.done = False
         self.cancelled = False
         self.stopped = ""
@@ -171,6 +179,7 @@ class Run:
         self.cursors: dict[str, Cursor] = {}
         """What each caller has received, by identity."""
         self.task: asyncio.Task[None] | None = None
+        """Runs the steps. To cancel it ends the run without an interrupt."""
         self.kept = 0
         """Approximate characters of output that are kept once it has ended; 0 when dropped."""
         self.followers = 0
@@ -289,7 +298,9 @@ class RunSupervisor(Protocol):
     """Supervises the kernel of one run. `Executions` calls its methods."""
 
     async def before_step(self, run: Run, step: Step) -> None:
-        """Prepare the kernel before the step's code is sent; may assign another kernel to the run.
+        """Prepare the kernel before the step's code is sent.
+
+        It may assign another kernel to the run. It is then called again, within that kernel's turn.
 
         Raises:
             ToolError: The step cannot run. The run ends.

@@ -15,6 +15,13 @@ CellState = Literal["fresh", "edited", "stale", "never", "running", "error"]
 ``stale``: a cell that it depends on was edited or ran later; ``error``: the last run failed."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Incarnation:
+    """A kernel from its start to its end or restart, which ends its variables."""
+
+    kernel_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class RunRecord:
     """The last run of a cell in its notebook's current kernel.
@@ -38,25 +45,38 @@ class RunRecords:
     def __init__(self) -> None:
         self._records: dict[str, dict[str, RunRecord]] = {}
         self._sequence = count(1)
+        self._incarnations: dict[str, Incarnation] = {}
 
     def of(self, path: str) -> dict[str, RunRecord]:
         """Return the records of a notebook by cell key."""
         return self._records.get(path, {})
 
-    def ran(self, path: str, cell: str, source_hash: str, kernel_id: str, *, ok: bool) -> None:
-        """Record a run of a cell."""
-        self._records.setdefault(path, {})[cell] = RunRecord(
-            source_hash, next(self._sequence), kernel_id, ok
-        )
+    def incarnation(self, kernel_id: str) -> Incarnation:
+        """Return a kernel's current incarnation. Ask for it when the kernel starts the code."""
+        return self._incarnations.setdefault(kernel_id, Incarnation(kernel_id))
 
-    def ran_elsewhere(self, kernel_id: str, snapshot: Snapshot, code: str) -> None:
+    def is_current(self, incarnation: Incarnation) -> bool:
+        """Return whether the kernel has neither ended nor been restarted since."""
+        return self._incarnations.get(incarnation.kernel_id) is incarnation
+
+    def ran(
+        self, path: str, cell: str, source_hash: str, incarnation: Incarnation, *, ok: bool
+    ) -> None:
+        """Record a run of a cell, unless its kernel has ended or was restarted since."""
+        if self.is_current(incarnation):
+            self._records.setdefault(path, {})[cell] = RunRecord(
+                source_hash, next(self._sequence), incarnation.kernel_id, ok
+            )
+
+    def ran_elsewhere(self, incarnation: Incarnation, snapshot: Snapshot, code: str) -> None:
         """Record code that another client ran, if it is the source of exactly one cell."""
         matching = [cell for cell in snapshot.cells if cell.type == "code" and cell.source == code]
         if len(matching) == 1:
-            self.ran(snapshot.path, matching[0].key, matching[0].hash, kernel_id, ok=True)
+            self.ran(snapshot.path, matching[0].key, matching[0].hash, incarnation, ok=True)
 
     def forget_kernel(self, kernel_id: str) -> None:
-        """Forget the runs of a kernel that has ended."""
+        """Forget the runs of a kernel that has ended or was restarted."""
+        self._incarnations.pop(kernel_id, None)
         for path, records in list(self._records.items()):
             kept = {
                 cell: record for cell, record in records.items() if record.kernel_id != kernel_id

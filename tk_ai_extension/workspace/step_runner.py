@@ -95,13 +95,8 @@ class StepRunner:
                 step.status = "ok"
                 step.execution = Execution("ok")
                 return
-            await writer.start()
             await self._execute(run, step, timeout, writer)
-        self._remember(run, cell, step)
-        execution = step.execution
-        if execution is not None:
-            places, count = execution.displays, len(execution.outputs)
-            self._displays.ran(run.kernel_id, document.path, cell, places, count)
+        self._remember(run, document.path, cell, step)
 
     async def _execute(
         self, run: Run, step: Step, timeout: float | None, writer: OutputWriter | None
@@ -150,6 +145,7 @@ class StepRunner:
                 step.started = True
                 if run.cancelled:
                     self._interrupts.start(run)
+                await self._begin(run, step, writer)
             case OutputsChanged(changes):
                 applied = [step.outputs.apply(change) for change in changes]
                 places = [place for place in applied if place is not None]
@@ -169,14 +165,25 @@ class StepRunner:
                 interrupted = run.cancelled and event.status == "error"
                 step.execution = replace(event, status="interrupted") if interrupted else event
                 step.outputs = OutputBuffer(event.outputs)
+                if event.execution_count is not None:  # The message of its start may be lost.
+                    await self._begin(run, step, writer)
 
-    def _remember(self, run: Run, cell: Cell, step: Step) -> None:
-        if (
-            run.path is not None
-            and step.execution is not None
-            and step.execution.execution_count is not None
-        ):
-            self._records.ran(run.path, cell.key, cell.hash, run.kernel_id, ok=step.status == "ok")
+    async def _begin(self, run: Run, step: Step, writer: OutputWriter | None) -> None:
+        """Clear the cell once the kernel has taken its code: one that did not run keeps its outputs."""
+        if step.incarnation is None:
+            step.incarnation = self._records.incarnation(run.kernel_id)
+            if writer is not None:
+                await _written(step, writer.start())
+
+    def _remember(self, run: Run, path: str, cell: Cell, step: Step) -> None:
+        """Record how the cell ended, unless the kernel that ran it has been restarted or has ended."""
+        execution, incarnation = step.execution, step.incarnation
+        if execution is None or incarnation is None or not self._records.is_current(incarnation):
+            return
+        places, count = execution.displays, len(execution.outputs)
+        self._displays.ran(run.kernel_id, path, cell, places, count)
+        if run.path is not None and execution.execution_count is not None:
+            self._records.ran(run.path, cell.key, cell.hash, incarnation, ok=step.status == "ok")
 
 
 async def _written(step: Step, write: Awaitable[None]) -> None:

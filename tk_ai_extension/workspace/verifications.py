@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from tk_ai_extension.model.cells import Cell
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.verification.fresh_kernel import display_update
 from tk_ai_extension.verification.report import NotebookReport
 from tk_ai_extension.verification.verifying import Verification
 from tk_ai_extension.workspace.fresh_kernels import FreshKernels, FreshKernelSupervisor
 from tk_ai_extension.workspace.runs import Run, Step
+
+logger = logging.getLogger(__name__)
 
 
 class VerificationRun:
@@ -63,6 +67,9 @@ class VerificationSupervisor(FreshKernelSupervisor):
             self._report.finished = await asyncio.to_thread(
                 verification.report, self._report.kernel, why
             )
+        except Exception as error:
+            logger.exception("The report of run %s could not be made", run.id)
+            run.error = run.error or ToolError(f"The report could not be made: {error}")
         finally:
             await super().on_end(run)
 

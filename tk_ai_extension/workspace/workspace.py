@@ -30,7 +30,7 @@ from tk_ai_extension.workspace.python_sessions import PythonSessions
 from tk_ai_extension.workspace.queue import FairQueue
 from tk_ai_extension.workspace.revisions import Revisions
 from tk_ai_extension.workspace.seen import Seen
-from tk_ai_extension.workspace.staleness import RunRecords
+from tk_ai_extension.workspace.staleness import Incarnation, RunRecords
 from tk_ai_extension.workspace.turn_credentials import TurnCredentials
 
 
@@ -288,7 +288,8 @@ class Workspace:
     def _on_kernel_event(self, event: KernelEvent) -> None:
         if event.kind == "ran" and not event.ours:
             self._tasks.spawn(
-                self._record_foreign_run(event), f"Finding the cell that ran in {event.kernel_id}"
+                self._record_foreign_run(event, self.runs.incarnation(event.kernel_id)),
+                f"Finding the cell that ran in {event.kernel_id}",
             )
         elif event.kind == "display":
             updates = self._foreign_updates.get(event.kernel_id)
@@ -314,11 +315,11 @@ class Workspace:
                 # The callers were notified: the next kernel does not replace a dead one.
                 self.notebooks.replace_kernel(event.kernel_id, None)
 
-    async def _record_foreign_run(self, event: KernelEvent) -> None:
+    async def _record_foreign_run(self, event: KernelEvent, incarnation: Incarnation) -> None:
         """Find the cell that a person ran in a shared kernel, to update its state."""
         for path in await self.sessions.paths_of(event.kernel_id):
             snapshot = await (await self.store.open(path)).read()
-            self.runs.ran_elsewhere(event.kernel_id, snapshot, event.code)
+            self.runs.ran_elsewhere(incarnation, snapshot, event.code)
 
     async def close(self) -> None:
         """Close all services. Kernels keep running; their owner shuts them down."""
