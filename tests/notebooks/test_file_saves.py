@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from tests.notebooks.conftest import file_bench
+from tests.notebooks.failing_calls import FailingCalls
 from tests.notebooks.forms import PLAIN
 from tk_ai_extension.model.errors import (
     Conflict,
@@ -220,34 +221,7 @@ async def test_a_folder_that_may_not_be_written(bench: DocumentBench) -> None:
     assert names(bench.root) == [document.path]
 
 
-class FailingCalls:
-    """The `os` module, whose n-th call of a function fails.
-
-    Args:
-        failing: The number of the call, from 0.
-
-    Attributes:
-        calls: The functions that were called.
-    """
-
-    NAMES = ("fsync", "link", "unlink", "rename", "write", "stat", "fchmod", "listxattr")
-
-    def __init__(self, failing: int) -> None:
-        self.calls: list[str] = []
-        self.failing = failing
-
-    def __getattr__(self, name: str) -> Any:
-        real = getattr(os, name)
-        if name not in self.NAMES:
-            return real
-
-        def call(*arguments: Any, **named: Any) -> Any:
-            self.calls.append(name)
-            if len(self.calls) == self.failing + 1:
-                raise OSError(errno.EINVAL, f"{name} failed")
-            return real(*arguments, **named)
-
-        return call
+CALLS = ("fsync", "link", "unlink", "rename", "write", "stat", "fchmod", "listxattr")
 
 
 @pytest.mark.parametrize("exchange", [True, False])
@@ -260,9 +234,9 @@ async def test_whatever_call_of_the_system_fails_an_error_means_that_nothing_cha
     document = await bench.open(notebook(code("0", "aaaa1111")))
     file = bench.root / document.path
     for number in itertools.count():
-        system = FailingCalls(number)
-        monkeypatch.setattr(temporary, "os", system)
-        monkeypatch.setattr(saving, "os", system)
+        system = FailingCalls(number, errno.EINVAL)
+        for module in (temporary, saving):
+            monkeypatch.setattr(module, "os", system.of(os, *CALLS))
         before = file.read_bytes()
         try:
             await document.apply([Replace("aaaa1111", f"{number} of them")])

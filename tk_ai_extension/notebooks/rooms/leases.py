@@ -36,6 +36,8 @@ class RoomLeases:
         self._name = name
         self._locks: dict[str, Path] = {}
         self._held: dict[Path, int] = {}
+        # Leased notebooks' names after a rename, by the name before.
+        self._renamed: dict[str, str] = {}
         self._is_open: Callable[[str], bool] = lambda path: path in self._locks
 
     def take_or_warn(self, path: str) -> None:
@@ -70,14 +72,15 @@ class RoomLeases:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             fd = _locked(lock)
-            if fd is None:
-                raise self._elsewhere(path, lock)
-            os.ftruncate(fd, 0)
-            os.write(fd, self._name().encode("utf-8", "replace"))
         except OSError as error:
             _log.warning("%s has no lease, so other servers may open it as well: %s", path, error)
             return
+        if fd is None:
+            raise self._elsewhere(path, lock)
         self._locks[path], self._held[lock] = lock, fd
+        with suppress(OSError):  # The lock counts; the address is for people.
+            os.ftruncate(fd, 0)
+            os.write(fd, self._name().encode("utf-8", "replace"))
 
     def check(self, path: str) -> None:
         """Raise if another server has the lease.
@@ -114,17 +117,17 @@ class RoomLeases:
     def release_with_rooms(self, server: Any) -> None:
         """Release a notebook's lease when jupyter-collaboration's server deletes its room."""
         delete = server.delete_room
-        self._is_open = lambda path: any(
-            getattr(getattr(room, "_document", None), "path", None) == path
-            for room in server.rooms.values()
-        )
+        self._is_open = lambda path: any(_path_of(room) == path for room in server.rooms.values())
 
         async def delete_room(*, name: str | None = None, room: Any = None) -> None:
             deleted = server.rooms.get(name) if room is None else room
-            document = getattr(deleted, "_document", None)
             await delete(name=name, room=room)
-            if document is not None:
-                self.release(document.path)
+            path = _path_of(deleted)
+            # The file id of a notebook does not follow a rename of its folder.
+            while path in self._renamed and path not in self._locks:
+                path = self._renamed.pop(path)
+            if path is not None:
+                self.release(path)
 
         server.delete_room = delete_room
 
@@ -132,7 +135,13 @@ class RoomLeases:
         """Move leases after a rename of a notebook or a folder."""
         for path in list(self._locks):
             place = moved(path, old, new)
-            if place is not None:
+            if place is None:
+                continue
+            self._renamed.pop(place, None)
+            self._renamed[path] = place
+            if self._lock_of(place) == self._locks[path]:  # A link: its file stays.
+                self._locks[place] = self._locks.pop(path)
+            else:
                 self.take_or_warn(place)
                 self.release(path)
 
@@ -157,19 +166,33 @@ class RoomLeases:
         )
 
 
+def _path_of(room: Any) -> str | None:
+    """Return the current path of a room's file; None for a room without a file.
+
+    The document's own path follows a rename only when the file's loader looks at the file.
+    """
+    try:
+        path: str = room._file.path  # noqa: SLF001
+    except AttributeError:
+        return None
+    except RuntimeError:  # The file's id was removed with the file.
+        path = room._document.path  # noqa: SLF001
+    return path
+
+
 def _locked(lock: Path) -> int | None:
     """Return a descriptor that holds a lock; None if another process holds it."""
     while True:
         fd = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
         try:
             file_locks.lock(fd, wait=False)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(fd), lock.stat()):
+                    return fd
         except BlockingIOError:
             os.close(fd)
             return None
-        except OSError:
+        except BaseException:
             os.close(fd)
             raise
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(fd), lock.stat()):
-                return fd
         os.close(fd)  # The previous holder removed the file in between.
