@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import DEADLINE, Nb
-from tests.kernels.guests import connect, run
+from tests.kernels.guests import connect, connection_info, run
 from tests.servers import StartServer, start_server
-from tk_ai_extension.kernels.sharing.share import Connection
 
 __all__ = ["start_server"]
 
@@ -144,7 +143,7 @@ c.ServerApp.jpserver_extensions["jupyter_server_ydoc"] = False
 async def run_as_person(connection_files: Path, code: str) -> None:
     """Run code in the only kernel as JupyterLab does, with a client that `nb` knows nothing of."""
     (file,) = connection_files.glob("kernel-*.json")  # noqa: ASYNC240 - a small folder
-    person = await connect(Connection.read(file).info())
+    person = await connect(connection_info(file))
     try:
         await run(person, code)
     finally:

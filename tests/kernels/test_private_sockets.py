@@ -16,13 +16,12 @@ import psutil
 import pytest
 
 from tests.kernels.conftest import TIMEOUTS
-from tests.kernels.guests import connect
+from tests.kernels.guests import connect, connection_info
 from tests.kernels.guests import run as run_as_guest
 from tests.kernels.test_persistent_kernels import left_by_a_host
 from tk_ai_extension.kernels import socket_folders
 from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
 from tk_ai_extension.kernels.service import JupyterKernels
-from tk_ai_extension.kernels.sharing.share import Connection
 from tk_ai_extension.kernels.socket_folders import supports_ipc
 from tk_ai_extension.model.errors import KernelStartFailed
 from tk_ai_extension.testing import faults
@@ -92,7 +91,7 @@ async def test_a_kernel_of_a_project_is_reached_by_its_owner_alone(
             assert len(list(folder.iterdir())) == 5, "a socket for each channel"
             for value in (1, 2):
                 # What another program knows is the connection file.
-                guests.append(await connect(Connection.read(file_of(deep)).info()))
+                guests.append(await connect(connection_info(file_of(deep))))
                 assert await run_as_guest(guests[-1], f"print({value})") == str(value)
     finally:
         for guest in guests:

@@ -12,8 +12,6 @@ from uuid import uuid4
 
 from jupyter_client.session import Session
 
-from tk_ai_extension.model.json_values import Json
-
 Channel = Literal["shell", "iopub", "stdin", "hb", "control"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
@@ -35,7 +33,6 @@ class Connection:
     Attributes:
         ports: The port of each channel; with the transport ``ipc`` the suffix of its socket's name.
         key: Signs the messages; never empty.
-        kernel_name: The name of the kernel's kernelspec.
     """
 
     transport: str
@@ -43,7 +40,6 @@ class Connection:
     ports: Mapping[Channel, int]
     key: bytes
     signature_scheme: str = "hmac-sha256"
-    kernel_name: str = ""
 
     @classmethod
     def read(cls, path: Path) -> Connection:
@@ -66,7 +62,6 @@ class Connection:
                 ports={channel: int(info[f"{channel}_port"]) for channel in CHANNELS},
                 key=str(info["key"]).encode(),
                 signature_scheme=str(info["signature_scheme"]),
-                kernel_name=str(info.get("kernel_name", "")),
             )
         except (KeyError, TypeError, ValueError) as problem:
             raise NoConnection(f"{path} is not a connection file: {problem!r}.") from None
@@ -84,17 +79,6 @@ class Connection:
     def session(self) -> Session:
         """Return a new session that signs with this kernel's key."""
         return Session(key=self.key, signature_scheme=self.signature_scheme)
-
-    def info(self) -> Json:
-        """Return it as jupyter_client's connection info, with the key as bytes."""
-        return {
-            "transport": self.transport,
-            "ip": self.ip,
-            "key": self.key,
-            "signature_scheme": self.signature_scheme,
-            "kernel_name": self.kernel_name,
-            **{f"{channel}_port": self.ports[channel] for channel in CHANNELS},
-        }
 
 
 @dataclass(frozen=True, slots=True)
