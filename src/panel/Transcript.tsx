@@ -149,6 +149,8 @@ function useFollowing(): {
   const content = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
   const top = useRef(0);
+  /** Whether it was hidden since the observers have looked. */
+  const hidden = useRef(false);
   const [atEnd, setAtEnd] = useState(true);
   const toEnd = useCallback(() => {
     follows.current = true;
@@ -160,17 +162,39 @@ function useFollowing(): {
   }, []);
   const onScroll = useCallback(() => {
     const node = view.current;
-    if (node !== null) {
-      const near = node.scrollHeight - node.scrollTop - node.clientHeight < NEAR;
-      // Only scrolling up ends following; content that grows below does not.
-      follows.current = near || (follows.current && node.scrollTop >= top.current);
-      top.current = node.scrollTop;
+    // A view that is not shown says nothing about where somebody reads.
+    if (node !== null && !(hidden.current ||= node.clientHeight === 0)) {
+      const { scrollTop } = node;
+      const below = node.scrollHeight - scrollTop - node.clientHeight;
+      // Scrolling up ends following, however little; content that grows below does not.
+      if (below < 1 || (below < NEAR && scrollTop > top.current)) {
+        follows.current = true;
+      } else if (scrollTop < top.current) {
+        follows.current = false;
+      }
+      top.current = scrollTop;
       setAtEnd(follows.current);
     }
   }, []);
   useLayoutEffect(toEnd, [toEnd]);
   useEffect(() => {
-    const settle = (): void => (follows.current ? toEnd() : onScroll());
+    const settle = (): void => {
+      const node = view.current;
+      const wasHidden = hidden.current;
+      hidden.current = node?.clientHeight === 0;
+      if (node === null || hidden.current) {
+        return;
+      }
+      if (follows.current) {
+        toEnd();
+        return;
+      }
+      if (wasHidden) {
+        // Some browsers forget it.
+        node.scrollTop = top.current;
+      }
+      onScroll();
+    };
     // Markdown and images get their size after React has rendered.
     const resized = new ResizeObserver(settle);
     // Content that shrinks and grows within one frame emits a scroll event as if scrolled up.

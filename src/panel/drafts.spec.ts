@@ -28,7 +28,7 @@ type End = (taken: boolean) => void;
 
 /** The chats of a server. */
 class Chatting {
-  private _news = 0;
+  private _begun = 0;
   readonly ids: string[] = [];
   readonly taken: string[] = [];
   readonly sending = new Set<End>();
@@ -39,7 +39,7 @@ class Chatting {
     chats: () => Promise.resolve([]),
     models: () => Promise.reject(CUT),
     chat: () => Promise.resolve({ events: [] }),
-    send: ({ chat = `new ${this._news++}`, message: text }: IMessage) =>
+    send: ({ chat = `new ${this._begun++}`, message: text }: IMessage) =>
       new Promise((resolve, reject) => {
         const end = (taken: boolean): void => {
           this.sending.delete(end);
