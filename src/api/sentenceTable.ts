@@ -277,6 +277,7 @@ export const SENTENCES: Readonly<Record<string, Make>> = {
   servers_forbidden: trans => trans.__('MCP servers of your own are switched off here.'),
   servers_owner: trans => trans.__('Only the user who runs this server can change its MCP servers.'),
   session_kernel: (trans, part) => trans.__("The `python` session's kernel %1. Its variables are lost.", part('what')),
+  session_kernel_kept: trans => trans.__('The `python` session has another kernel, without its variables: the one before ignored the interrupt, belongs to a notebook, too, and runs on.'),
   set_environment: trans => trans.__('Set environment variables'),
   shut_down_kernel: (trans, part) => trans.__('Shut down %1. Its variables are lost', part('kernel')),
   stopping: trans => trans.__('The server is stopping.'),

@@ -109,6 +109,10 @@ _NOTICES: Final = {
     "compacted": "{agent} has replaced the earlier messages by a summary.",
     "forgotten": "{agent} has lost the earlier messages of this chat.",
     "session_kernel": "The `python` session's kernel {what}. Its variables are lost.",
+    "session_kernel_kept": (
+        "The `python` session has another kernel, without its variables: the one before ignored the "
+        "interrupt, belongs to a notebook, too, and runs on."
+    ),
     "recovered": (
         "{path} was empty after an interrupted save. It was recovered from {copy}, Jupyter's copy "
         "beside it."

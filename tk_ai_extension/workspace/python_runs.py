@@ -21,6 +21,9 @@ from tk_ai_extension.workspace.tool_bridge import Answer
 
 logger = logging.getLogger(__name__)
 
+KILLED = "Its kernel was killed and replaced."
+RUNS_ON = "Its kernel is a notebook's, too, and runs on."
+
 
 @dataclass(eq=False)
 class PythonStep(Step):
@@ -61,17 +64,23 @@ class SessionSupervisor:
         self._sessions = sessions
         self._session = session
         self._call = call
+        self._has_replaced = False
 
     async def before_step(self, run: Run, step: Step) -> None:
-        """Ensure that the session has a live kernel, reset it on request, and set up its environment."""
+        """Ensure that the session has a live kernel, reset it on request, and set up its environment.
+
+        All of it within the turn of the session's kernel, which is assigned to the run first.
+        """
         session = self._session
-        if isinstance(step, PythonStep) and step.reset:
-            step.reset = False
-            await self._sessions.reset(session)
-        else:
-            await self._sessions.revive(session)
+        if run.kernel_id == session.kernel_id:
+            if isinstance(step, PythonStep) and step.reset:
+                step.reset = False
+                await self._sessions.reset(session)
+            else:
+                await self._sessions.revive(session)
+        if run.kernel_id == session.kernel_id:
+            await self._enter()
         run.kernel_id = session.kernel_id
-        await self._enter()
 
     async def after_step(self, run: Run, step: Step) -> bool:
         """Return whether to run the step again, which is so after the kernel crashed in it."""
@@ -87,12 +96,10 @@ class SessionSupervisor:
                 _end(step, replace(ended, status="interrupted", message=message))
             return False
         if ended.status == "timed_out" and INTERRUPT_IGNORED in ended.message:
-            await self._sessions.replace_stuck(session)
-            message = (
-                f"{ended.message.partition(INTERRUPT_IGNORED)[0]}The code ignored the interrupt. "
-                "Its kernel was killed and replaced."
-            )
-            _end(step, replace(ended, message=message))
+            is_killed = await self._sessions.replace_stuck(session)
+            known = ended.message.partition(INTERRUPT_IGNORED)[0]
+            outcome = KILLED if is_killed else RUNS_ON
+            _end(step, replace(ended, message=f"{known}The code ignored the interrupt. {outcome}"))
         if ended.status != "kernel_died" or session.stopped:
             return False
         session.died = True
@@ -105,9 +112,19 @@ class SessionSupervisor:
         return True
 
     async def on_interrupt_ignored(self, run: Run) -> None:
-        """Kill the kernel of a cancelled run that ignored the interrupt."""
-        logger.warning("Kernel %s ignored an interrupt and is killed", run.kernel_id)
-        await self._sessions.replace_stuck(self._session)
+        """Kill the kernel of a cancelled run that ignored the interrupt, or leave it to its notebook."""
+        if self._has_replaced:
+            return  # A second restart would end the code of the next run.
+        self._has_replaced = True
+        logger.warning("Kernel %s ignored an interrupt and is replaced", run.kernel_id)
+        try:
+            is_killed = await self._sessions.replace_stuck(self._session)
+        except BaseException:
+            self._has_replaced = False
+            raise
+        if not is_killed and run.task is not None:
+            run.current.warning = f"The code ignored the interrupt. {RUNS_ON}"
+            run.task.cancel()
 
     async def on_end(self, run: Run) -> None:  # noqa: ARG002 - the protocol's
         """Release the session."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tk_ai_extension.kernels.base import NO_NOTEBOOK, KernelEvent, Kernels, Sessions
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import (
     KernelBusy,
@@ -102,7 +103,8 @@ class PythonSessions:
     """The session kernels of a workspace: started, reused, replaced, and shut down when idle.
 
     At the limit, the least recently used session is closed. A session whose kernel is bound to a
-    notebook is not counted and not closed.
+    notebook is not counted and not closed, and such a kernel is never stopped or restarted here: a
+    session that ends or needs another kernel leaves it to the notebook.
 
     Args:
         kernels: Starts and stops kernels.
@@ -155,7 +157,7 @@ class PythonSessions:
             KernelspecNotFound: No Python kernel is installed.
             KernelStartFailed: The kernel did not start.
         """
-        bound = {session for session in self if await self._is_bound(session)}
+        bound = {session for session in self if await self._is_bound(session.kernel_id)}
         session, victim = self._sessions.pop(key, None), None
         if session is None:
             session, victim = PythonSession(key, key.folder), self._session_to_evict(bound)
@@ -171,7 +173,7 @@ class PythonSessions:
         except BaseException:
             self.release(session)
             if not session.kernel_id and not session.using:
-                self._sessions.pop(key, None)
+                self._remove(session)
             raise
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.create_task(self._sweep_periodically())
@@ -202,7 +204,7 @@ class PythonSessions:
         return session
 
     async def discard(self, session: PythonSession) -> None:
-        """Shut down the kernel of one call."""
+        """Shut down the kernel of one call, unless it is a notebook's."""
         self._single.discard(session)
         self.bridge.forget(session.id)
         await self._stop(session.kernel_id)
@@ -214,7 +216,7 @@ class PythonSessions:
     # -- replacing kernels
 
     async def reset(self, session: PythonSession) -> None:
-        """Give the session a new kernel.
+        """Give the session a new kernel; one that is a notebook's is kept for it.
 
         Raises:
             KernelBusy: Another reset is in progress.
@@ -224,7 +226,8 @@ class PythonSessions:
             raise reset_in_progress()
         session.resetting = True
         try:
-            await self._restart(session)
+            async with session.lock:
+                await self._restart(session)
             session.restarts = 0
         finally:
             session.resetting = False
@@ -236,6 +239,10 @@ class PythonSessions:
             KernelDied: The kernel crashed too often.
             KernelStartFailed: The kernel did not start.
         """
+        async with session.lock:
+            await self._revive(session)
+
+    async def _revive(self, session: PythonSession) -> None:
         if session.died:
             if session.restarts >= MAX_RESTARTS:
                 raise too_often()
@@ -248,13 +255,25 @@ class PythonSessions:
         # jupyter_client restarts a crashed kernel. If it does not, a new one is started.
         await self._answering(session)
 
-    async def replace_stuck(self, session: PythonSession) -> None:
-        """Kill and replace a kernel that ignores an interrupt."""
-        if session.key is None:
-            await self._stop(session.kernel_id)
-            return
-        await self._restart(session)
-        self._notify_owners(session, "ignored the interrupt, was killed and replaced")
+    async def replace_stuck(self, session: PythonSession) -> bool:
+        """Replace a kernel that ignores an interrupt; return whether it was killed.
+
+        A kernel that is a notebook's runs on.
+        """
+        session.using += 1  # Its run may end meanwhile, and the session would be closed.
+        try:
+            async with session.lock:
+                if session.key is None:
+                    return await self._stop(session.kernel_id)
+                is_killed = await self._restart(session)
+        finally:
+            self.release(session)
+        if is_killed:
+            self._notify_owners(session, "ignored the interrupt, was killed and replaced")
+        else:
+            for owner in session.owners:
+                self._notices.add(owner, Sentence("session_kernel_kept"))
+        return is_killed
 
     # -- starting and stopping
 
@@ -266,17 +285,23 @@ class PythonSessions:
             self._kernels, path, make_room=partial(self._close_idle, NO_FILES)
         )
         session.died = session.stopped = False
-        info = await self._kernels.info(kernel_id)
+        try:
+            info = await self._kernels.info(kernel_id)
+        except BaseException:
+            await self._stop(kernel_id)  # Nobody knows it yet.
+            raise
         session.is_isolated = info.sandboxed or info.remote
         return kernel_id
 
-    async def _restart(self, session: PythonSession) -> None:
-        if session.kernel_id in self._kernels.ids():
+    async def _restart(self, session: PythonSession) -> bool:
+        """Restart or replace the session's kernel; return whether the present one was ended."""
+        is_running = session.kernel_id in self._kernels.ids()
+        if is_running and not await self._is_bound(session.kernel_id):
             with suppress(KernelNotFound, KernelStartFailed, KernelDied, KernelBusy):
                 await self._kernels.restart(session.kernel_id)
                 session.died = session.stopped = False
-                return
-        await self._start_again(session)
+                return True
+        return await self._start_again(session)
 
     async def _answering(self, session: PythonSession) -> None:
         with suppress(KernelNotFound, KernelStartFailed):
@@ -285,15 +310,29 @@ class PythonSessions:
             return
         await self._start_again(session)
 
-    async def _start_again(self, session: PythonSession) -> None:
-        await self._stop(session.kernel_id)
+    async def _start_again(self, session: PythonSession) -> bool:
+        has_ended = await self._stop(session.kernel_id)
         session.kernel_id = await self._start(session)
+        return has_ended
 
-    async def _stop(self, kernel_id: str) -> None:
+    async def _stop(self, kernel_id: str) -> bool:
+        """Shut a kernel down, unless it is a notebook's; its tokens are not valid any more.
+
+        This is carried through if the caller is cancelled: nobody else may know the kernel.
+
+        Returns:
+            Whether it has ended.
+        """
         self.bridge.revoke(kernel_id)
+        return await run_to_completion(self._shut_down(kernel_id))
+
+    async def _shut_down(self, kernel_id: str) -> bool:
+        if await self._is_bound(kernel_id):
+            return False
         with suppress(KernelNotFound):
             if kernel_id in self._kernels.ids():
                 await self._kernels.shutdown(kernel_id)
+        return True
 
     # -- closing sessions
 
@@ -317,7 +356,9 @@ class PythonSessions:
         for session in self:
             is_idle = now - session.used >= self._idle_after
             has_ended = session.kernel_id not in self._kernels.ids()
-            if not session.using and (is_idle or has_ended) and not await self._is_bound(session):
+            if session.using or not (is_idle or has_ended):
+                continue
+            if not await self._is_bound(session.kernel_id):
                 await self._close_session(session, "was shut down because it was idle")
 
     async def _sweep_periodically(self) -> None:
@@ -332,19 +373,25 @@ class PythonSessions:
 
     async def _close_idle(self, event: str) -> None:
         for session in self:
-            if not session.using and not await self._is_bound(session):
+            if not session.using and not await self._is_bound(session.kernel_id):
                 await self._close_session(session, event)
 
     async def _close_session(self, session: PythonSession, event: str) -> None:
-        if session.key is None or session.using:
+        if session.using or not self._remove(session):
             return
-        self._sessions.pop(session.key, None)
         self.bridge.forget(session.id)
         await self._stop(session.kernel_id)
         self._notify_owners(session, event)
 
-    async def _is_bound(self, session: PythonSession) -> bool:
-        return bool(session.kernel_id and await self._bindings.paths_of(session.kernel_id))
+    def _remove(self, session: PythonSession) -> bool:
+        """Remove a session; return False if it was removed before: its key may have another one."""
+        if session.key is None or self._sessions.get(session.key) is not session:
+            return False
+        del self._sessions[session.key]
+        return True
+
+    async def _is_bound(self, kernel_id: str) -> bool:
+        return bool(kernel_id and await self._bindings.paths_of(kernel_id))
 
     def _notify_owners(self, session: PythonSession, event: str) -> None:
         for owner in session.owners:
@@ -359,7 +406,10 @@ class PythonSessions:
                 session.stopped = event.kind == "shutdown"
 
     async def close(self) -> None:
-        """Shut down the session kernels, which could not be found again after a restart."""
+        """Shut down the session kernels, which could not be found again after a restart.
+
+        Those that are notebooks', too, are found by these.
+        """
         if self._closing.is_set():
             return
         self._closing.set()
@@ -368,7 +418,7 @@ class PythonSessions:
             await asyncio.wait({self._sweeping})
         await self.bridge.close()
         kernel_ids = [session.kernel_id for session in (*self, *self._single) if session.kernel_id]
-        stopping = [asyncio.ensure_future(self._stop(kernel_id)) for kernel_id in kernel_ids]
+        stopping = [asyncio.ensure_future(self._shut_down(kernel_id)) for kernel_id in kernel_ids]
         if stopping:
             await asyncio.wait(stopping, timeout=CLOSE_WITHIN)
         for task in stopping:

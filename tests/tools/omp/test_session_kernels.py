@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from tests.harness import BOB
+from tests.harness import ALICE, BOB
 from tk_ai_extension.model.errors import KernelStartFailed, LimitReached
 from tk_ai_extension.workspace import executions
 from tk_ai_extension.workspace.python_sessions import PythonSessions
@@ -221,3 +221,34 @@ async def test_closing_shuts_session_kernels_down_and_leaves_those_of_notebooks(
     await run("1")
     await harness.workspace.python.close()
     assert harness.workspace.kernels.ids() == [used.kernel_id]
+
+
+@pytest.mark.proves("kernel:pool", "kernel:shared-live")
+async def test_a_notebook_keeps_the_kernel_of_a_session_that_is_reset_and_closed(harness, run):
+    harness.write("n.ipynb", "x")
+    own = await run("x = 'of the session'")
+    await harness.call("use_notebook", notebook="n.ipynb", kernel_id=own.kernel_id)
+    reset = await run("print('x' in dir())", reset=True)
+    assert reset.runs[0].output == "False"
+    await harness.workspace.python.close()
+    assert harness.workspace.kernels.ids() == [own.kernel_id]
+    result = await harness.call("execute_cell", notebook="n.ipynb", cell=0)
+    assert result.runs[0].output == "'of the session'"
+
+
+@pytest.mark.proves("kernel:pool", "exec:cancel")
+async def test_code_that_ignores_an_interrupt_runs_on_in_the_kernel_of_a_notebook(harness, run):
+    harness.write("n.ipynb", "1")
+    deaf = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(600)"
+    waiting = await run(deaf, wait=0)
+    await harness.call("use_notebook", notebook="n.ipynb", kernel_id=waiting.kernel_id)
+    found = harness.workspace.executions.get(ALICE, waiting.execution_id)
+    while not found.current.started:
+        await found.changed(found.version, 0.01)
+    assert await harness.workspace.executions.cancel(found, grace=0.5) == "ended"
+    ended = await harness.call("wait_execution", execution_id=waiting.execution_id)
+    assert ended.status == "interrupted"
+    assert "Its kernel is a notebook's, too, and runs on" in ended.as_text()
+    after = await run("'goes on'")
+    assert after.runs[0].output == "'goes on'"
+    assert set(harness.workspace.kernels.ids()) == {waiting.kernel_id, after.kernel_id}

@@ -10,11 +10,8 @@ from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.model.errors import (
-    ApprovalOutdated,
-    Conflict,
     FileMissing,
     InvalidArguments,
-    LimitReached,
     NotReadable,
 )
 from tk_ai_extension.model.json_values import Json
@@ -124,21 +121,18 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
     artifacts = await asyncio.to_thread(workspace.artifacts.folder_of, context.caller.user)
     call = PythonCallContext(context.caller, dict(plan.env), artifacts, _answers(context))
     if plan.key is None:
+        before = set[str]()
         session = await sessions.single(plan.folder)
         supervisor = SingleRunSupervisor(workspace.kernels, sessions, session, call)
     else:
         before = {one.kernel_id for one in sessions}
         session = await sessions.acquire(plan.key, context.caller)
-        if context.approval is not None and not resets:
-            try:
-                kernel_id = session.kernel_id
-                context.approval.check_kernel(kernel_id, started=kernel_id not in before)
-            except ApprovalOutdated:
-                sessions.release(session)
-                raise
         supervisor = SessionSupervisor(workspace.kernels, sessions, session, call)
     steps = [PythonStep(code=cell.code, reset=cell.reset) for cell in plan.cells]
     try:
+        if context.approval is not None and plan.key is not None and not resets:
+            kernel_id = session.kernel_id
+            context.approval.check_kernel(kernel_id, started=kernel_id not in before)
         run = workspace.executions.start(
             context.caller,
             session.kernel_id,
@@ -148,7 +142,7 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
             tool=tool,
             supervisor=supervisor,
         )
-    except (LimitReached, Conflict):
+    except BaseException:
         await supervisor.release()
         raise
     return _result(await follow(context, run, plan.wait), run, plan, session)
