@@ -8,6 +8,9 @@ import pytest
 from tests.harness import BOB
 from tk_ai_extension.model.errors import Conflict
 from tk_ai_extension.notebooks.rooms.room import LiveRoom
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.notebook_runs import run_notebook
+from tk_ai_extension.tools.registry import Registry
 
 
 @pytest.fixture
@@ -159,3 +162,22 @@ async def test_an_edit_that_another_programs_file_replaced_before_it_was_saved_i
     assert stored[-1] == "theirs = 1"
     assert len(stored) == 5
     assert live.source["cells"][0]["id"] == answer.changes[0].cell
+
+
+async def test_a_result_is_replaced_unless_somebody_has_it_open(harness, live):
+    """A room that only an agent has used stays open for a minute, and is nobody's."""
+    registry, context = Registry([run_notebook]), ToolContext(harness.workspace, harness.caller)
+    copied = {"notebook": "in.ipynb", "output": "out.ipynb"}
+    for text in ("print('first')", "print('second')"):
+        harness.write("in.ipynb", text)
+        await registry.call("run_notebook", copied, context)
+        read = await harness.call("read_cell", notebook="out.ipynb", cell=0)
+        assert (read.source, f"print('{read.output}')") == (text, text)
+    extension = harness.app.web_app.settings["jupyter_server_ydoc"]
+    file_id = harness.app.web_app.settings["file_id_manager"].get_id("out.ipynb")
+    room = extension.ywebsocket_server.rooms[f"json:notebook:{file_id}"]
+    person = object()
+    room.clients.add(person)
+    with pytest.raises(Conflict, match="open in a browser"):
+        await registry.call("run_notebook", copied, context)
+    room.clients.discard(person)

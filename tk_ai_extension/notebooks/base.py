@@ -199,6 +199,10 @@ class NotebookStore(Protocol):
         """Return whether a file or folder exists at a path."""
         ...
 
+    def is_open(self, path: str) -> bool:
+        """Return whether people have a notebook open, under any of its names."""
+        ...
+
     def subscribe(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call ``changed`` whenever the notebook changes; return a function that unsubscribes."""
         ...

@@ -276,6 +276,16 @@ class NotebookRouter:
         """See `NotebookStore.exists`."""
         return await self._store.exists(self._contain(path))
 
+    def is_open(self, path: str) -> bool:
+        """See `NotebookStore.is_open`; rooms that only agents keep open do not count."""
+        names = self._open_names(self._contain(path))
+        if self._live_rooms() is None:
+            return bool(names)
+        from tk_ai_extension.notebooks.rooms.names import open_notebooks
+
+        opened = open_notebooks(self._settings)
+        return any(opened[name] > 0 for name in names)
+
     def subscribe(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
         """See `NotebookStore.subscribe`."""
         path = self.contain(path)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.errors import Conflict, InvalidArguments, InvalidNotebook
+from tk_ai_extension.model.errors import Conflict, InvalidArguments
 from tk_ai_extension.model.operations import Operation, SetOutputs, expecting
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
 from tk_ai_extension.model.sentences import Sentence
@@ -164,7 +163,7 @@ async def run_notebook(
         )
     is_copy = target is not None and target != path
     if is_copy and target is not None:
-        await _check_target(context, target)
+        _check_target(context, target)
     source = source_of(parameters, snapshot.language) if parameters else ""
     return NotebookRunPlan(
         document,
@@ -185,14 +184,10 @@ def _notices(unknown: Sequence[str]) -> tuple[str, ...]:
     return (f"The cell with the tag `parameters` does not set {', '.join(unknown)}.",)
 
 
-async def _check_target(context: ToolContext, target: str) -> None:
+def _check_target(context: ToolContext, target: str) -> None:
     """Raise Conflict if a person has the file open that would be replaced."""
-    store = context.workspace.store
-    if not await store.exists(target):
-        return
-    with suppress(InvalidNotebook):
-        if (await (await store.open(target, read_only=True)).read()).live:
-            raise Conflict(
-                f"{target} is open in a browser, which would overwrite the result.",
-                hint="Close it there, or choose another name.",
-            )
+    if context.workspace.store.is_open(target):
+        raise Conflict(
+            f"{target} is open in a browser, which would overwrite the result.",
+            hint="Close it there, or choose another name.",
+        )
