@@ -6,7 +6,6 @@ import asyncio
 
 from tk_ai_extension.agent.transcripts import Chat, Transcripts
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import NothingToUndo, ToolError
 from tk_ai_extension.workspace.journal import JournalEntry, Touched
 from tk_ai_extension.workspace.net_changes import NetChange, net_changes
 from tk_ai_extension.workspace.undo_entries import TakenBack, undo_entries
@@ -56,7 +55,7 @@ class ChatChanges:
             onwards: Also undo what the chat changed after that turn.
 
         Raises:
-            NothingToUndo, or an error of the notebook.
+            NothingToUndo, or the error of the only notebook.
         """
         caller = caller_of(chat)
         if onwards:
@@ -68,23 +67,18 @@ class ChatChanges:
     async def undo_from(self, chat: Chat, turn: str) -> list[TakenBack]:
         """Undo what a turn and all later ones changed, as far as possible.
 
-        In each notebook all or none of it is undone, except cells that somebody edited since. An error of
-        one notebook is the reason why its changes stay.
+        In each notebook all or none of it is undone, except cells that somebody edited since.
         """
         entries = await self._onwards(chat, turn)
-        taken: list[TakenBack] = []
-        for path in dict.fromkeys(entry.path for entry in entries):
-            of_path = [entry for entry in entries if entry.path == path]
-            try:
-                taken += await undo_entries(
-                    self._workspace, caller_of(chat), of_path, of="of a turn and those after it"
-                )
-            except NothingToUndo:
-                continue
-            except ToolError as error:
-                stayed = dict.fromkeys(each.cell for one in of_path for each in one.changes)
-                taken.append(TakenBack(path, (), (error.message,), tuple(stayed)))
-        return taken
+        if not entries:
+            return []
+        return await undo_entries(
+            self._workspace,
+            caller_of(chat),
+            entries,
+            of="of a turn and those after it",
+            raises=False,
+        )
 
     async def _onwards(self, chat: Chat, turn: str) -> list[JournalEntry]:
         """Return the entries of a turn and of all later ones, newest first."""

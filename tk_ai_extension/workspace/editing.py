@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -275,7 +275,7 @@ async def undo(
     *,
     tool: str,
     summary: str,
-    left: Mapping[int, Sequence[Change]] | None = None,
+    cells: Collection[str] | None = None,
     shown: bool = True,
 ) -> JournaledEdit:
     """Apply operations that undo journal entries, and record what they have undone.
@@ -288,10 +288,11 @@ async def undo(
         caller: The caller.
         document: The notebook.
         operations: The operations, in order.
-        entries: The entries that are undone completely.
+        entries: The entries that are undone.
         tool: The tool's name.
         summary: The summary for the history.
-        left: The remaining changes of entries that are undone in part.
+        cells: The keys of the cells whose changes are undone; None for all. The entries' other changes
+            can be undone later.
         shown: See `apply`.
 
     Raises:
@@ -300,8 +301,7 @@ async def undo(
     """
 
     async def claim_and_apply() -> JournaledEdit:
-        claimed = [*entries, *(left or {})]
-        if not await workspace.journal.claim(claimed):
+        if not await workspace.journal.claim(entries):
             raise Conflict(
                 f"A change in {document.path} was undone meanwhile.",
                 hint="Nothing was changed. See notebook_history, then try again.",
@@ -320,22 +320,16 @@ async def undo(
         except BaseException as error:
             if isinstance(error, OutcomeUnknown):
                 error.settle = partial(settled, error)
-            await workspace.journal.release(claimed)
+            await workspace.journal.release(entries)
             raise
-        await record(applied.entry)
+        await workspace.journal.undone(entries, applied.entry, cells)
         _publish(workspace, caller, document.path, "taken_back", applied)
         return applied
-
-    async def record(entry: int) -> None:
-        try:
-            await workspace.journal.undone(entries, by=entry)
-        finally:
-            await workspace.journal.partly_undone(left or {})
 
     async def settled(error: OutcomeUnknown, changes: Sequence[Change] | None) -> None:
         await _settled(workspace, error.entry, summary, changes)
         if changes is not None:
-            await record(error.entry)
+            await workspace.journal.undone(entries, error.entry, cells)
 
     return await run_to_completion(claim_and_apply())
 

@@ -12,7 +12,7 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -235,23 +235,29 @@ class Journal:
             "The changes were not undone, but the history shows them so.",
         )
 
-    async def undone(self, entry_ids: Sequence[int], by: int) -> None:
-        """Record that another entry has undone these entries."""
-        await self._database.run(
-            lambda db: db.executemany(
-                "UPDATE entries SET state = 'undone', undone_by = ? WHERE id = ?",
-                [(by, entry_id) for entry_id in entry_ids],
-            ),
-            "The changes were undone, but the journal could not be updated.",
-        )
+    async def undone(
+        self, entry_ids: Sequence[int], by: int, cells: Collection[str] | None = None
+    ) -> None:
+        """Record that another entry has undone these entries.
 
-    async def partly_undone(self, left: Mapping[int, Sequence[Change]]) -> None:
-        """Record the remaining changes of entries that were undone in part, and release them."""
-        rows = [(encode_changes(changes)[0], entry_id) for entry_id, changes in left.items()]
+        Args:
+            entry_ids: The entries.
+            by: The other entry.
+            cells: The keys of the cells whose changes were undone; None for all. An entry with other
+                changes keeps these and is released.
+        """
 
         def update(db: sqlite3.Connection) -> None:
-            db.executemany("UPDATE changes SET data = ? WHERE entry = ?", rows)
+            left = {} if cells is None else _left(db, entry_ids, cells)
+            db.executemany(
+                "UPDATE changes SET data = ? WHERE entry = ?",
+                [(encode_changes(changes)[0], entry_id) for entry_id, changes in left.items()],
+            )
             db.execute(queries.RELEASE, (json.dumps(list(left)),))
+            db.executemany(
+                "UPDATE entries SET state = 'undone', undone_by = ? WHERE id = ?",
+                [(by, entry_id) for entry_id in entry_ids if entry_id not in left],
+            )
 
         await self._database.run(
             update,
@@ -434,6 +440,18 @@ def _interrupt_left_over(db: sqlite3.Connection) -> None:
         if not is_alive(owner):
             db.execute(queries.LEFT_OVER, (owner,))
     db.execute(queries.RELEASE_LEFT_OVER)
+
+
+def _left(
+    db: sqlite3.Connection, entry_ids: Sequence[int], cells: Collection[str]
+) -> dict[int, list[Change]]:
+    """Return the changes of entries beside those of these cells, as far as there are any."""
+    rows = db.execute(queries.CHANGES, (json.dumps(entry_ids),))
+    left = {
+        entry_id: [change for change in decode_changes(data) if change.cell not in cells]
+        for entry_id, data in rows
+    }
+    return {entry_id: changes for entry_id, changes in left.items() if changes}
 
 
 def _detach(db: sqlite3.Connection, path: str) -> None:

@@ -109,6 +109,8 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND :count = (
 )
 """
 
+CHANGES = "SELECT entry, data FROM changes WHERE entry IN (SELECT value FROM json_each(?))"
+
 RELEASE = """
 UPDATE entries SET state = 'done'
 WHERE id IN (SELECT value FROM json_each(?)) AND state = 'undone' AND undone_by IS NULL

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import NothingToUndo
+from tk_ai_extension.model.errors import NothingToUndo, ToolError
 from tk_ai_extension.model.large_notebooks import run_off_loop_if_large
-from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.workspace import editing, file_edits
@@ -43,8 +42,11 @@ async def undo_entries(
     *,
     cells: Collection[str] | None = None,
     of: str = "",
+    raises: bool = True,
 ) -> list[TakenBack]:
     """Undo journal entries, all or none in each notebook.
+
+    An error of one notebook is the reason why its changes stay.
 
     Args:
         workspace: The workspace.
@@ -52,25 +54,31 @@ async def undo_entries(
         entries: The entries, newest first, with their changes.
         cells: Undo only the changes of these cells, by key; None for all.
         of: The origin of the changes for the history, such as ``of a turn``.
+        raises: Whether the error is raised if there is only one notebook.
 
     Raises:
         NothingToUndo: There is no change that can be undone.
-        ToolError: A notebook refused the operations.
+        ToolError: The only notebook refused the operations.
     """
     by_path: defaultdict[str, list[JournalEntry]] = defaultdict(list)
-    others: dict[int, list[Change]] = {}
     for entry in entries:
         changes = tuple(change for change in entry.changes if cells is None or change.cell in cells)
         if changes:
             by_path[entry.path].append(replace(entry, changes=changes))
-        if cells is not None and len(changes) < len(entry.changes):
-            others[entry.id] = [each for each in entry.changes if each.cell not in cells]
     if not by_path:
         raise NothingToUndo(Sentence("nothing_to_undo"))
-    return [
-        await _undo_in_notebook(workspace, caller, path, of_path, others=others, of=of)
-        for path, of_path in by_path.items()
-    ]
+    taken: list[TakenBack] = []
+    for path, of_path in by_path.items():
+        try:
+            taken.append(
+                await _undo_in_notebook(workspace, caller, path, of_path, cells=cells, of=of)
+            )
+        except ToolError as error:
+            if raises and len(by_path) == 1:
+                raise
+            stayed = dict.fromkeys(each.cell for one in of_path for each in one.changes)
+            taken.append(TakenBack(path, (), (error.message,), tuple(stayed)))
+    return taken
 
 
 async def _undo_in_notebook(
@@ -79,7 +87,7 @@ async def _undo_in_notebook(
     path: str,
     entries: list[JournalEntry],
     *,
-    others: Mapping[int, Sequence[Change]],
+    cells: Collection[str] | None,
     of: str,
 ) -> TakenBack:
     if not path.lower().endswith(".ipynb"):
@@ -93,11 +101,15 @@ async def _undo_in_notebook(
     count = len(undo.entries)
     summary = f"undid {count} change{'' if count == 1 else 's'} {of}".rstrip()
     operations = anchored(snapshot, undo.operations)
-    # An entry that was undone in part stays open, so that its other cells can be undone later.
-    whole = [one for one in undo.entries if one not in others]
-    left = {one: others[one] for one in undo.entries if one in others}
     applied = await editing.undo(
-        workspace, caller, document, operations, whole, tool="undo", summary=summary, left=left
+        workspace,
+        caller,
+        document,
+        operations,
+        undo.entries,
+        tool="undo",
+        summary=summary,
+        cells=cells,
     )
     changed = dict.fromkeys(change.cell for change in applied.changes)
     return TakenBack(path, tuple(changed), undo.left, undo.stayed)
