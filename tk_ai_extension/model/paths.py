@@ -40,8 +40,8 @@ def has_link(root: Path, path: str) -> bool:
 def aliases(root: Path, path: str, names: Iterable[str]) -> list[str]:
     """Return the other names of a file among ``names``: the two names lead to it through links.
 
-    It costs one call of ``stat`` for each name. A hard link is not such a name: a save replaces the file
-    under one name only, so these are two notebooks.
+    It costs one call of ``stat`` for each name. A hard link is not such a name: an agent's edit replaces
+    the file under one name only, so these are two notebooks.
 
     Args:
         root: The folder that the paths are relative to.

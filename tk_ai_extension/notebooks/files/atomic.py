@@ -30,7 +30,9 @@ def replace_on_save(contents_manager: Any, tracks_inodes: Callable[[], bool]) ->
     """Have a contents manager for files replace a file at each save.
 
     Jupyter's way is kept if ``use_atomic_writing`` is off, if replacing a file would lose something (a
-    second hard link, a folder that is not writable), and if file ids are bound to inodes.
+    second hard link, a folder that is not writable), and if file ids are bound to inodes. A person's save
+    keeps hard links as it does without this package; an agent's edit always replaces the file, so that a
+    crash leaves the old or the new content, and the other hard link keeps the old content.
 
     Args:
         contents_manager: The manager; one with its own way of writing is not changed.
