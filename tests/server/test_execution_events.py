@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from getpass import getuser
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.outputs import Append, OutputBuffer, ReplaceOutput, StreamEdit
 from tk_ai_extension.server.execution_events import PIECE, Position
-from tk_ai_extension.server.handlers import streaming
+from tk_ai_extension.server.handlers import rest, streaming
 from tk_ai_extension.server.models import EXECUTION_EVENTS
 from tk_ai_extension.workspace.runs import MAX_EVENTS, Run, Step
 
@@ -209,3 +210,16 @@ async def test_streams_are_bounded_in_number_and_close_on_who_does_not_read(
             await asyncio.wait(services.streams)
             assert (await ask("GET", path, **headers)).code == 200
             assert (services.streams, dict(services.streaming_users)) == (set(), {})
+
+
+@pytest.mark.proves("threat:slow-reader")
+async def test_an_artifact_is_not_kept_for_who_does_not_read_it(
+    stalled: Any, extension: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = asyncio.Event()
+    monkeypatch.setattr(streaming, "STALLED", 0.3)
+    monkeypatch.setattr(rest.ArtifactHandler, "on_finish", lambda _: ended.set())
+    kept = await extension.workspace.artifacts.write(getuser(), "x" * 30_000_000)
+    await stalled(f"api/tk-ai/artifacts/{kept.id}")
+    async with asyncio.timeout(10):
+        await ended.wait()

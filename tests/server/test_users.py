@@ -14,7 +14,7 @@ from traitlets.config import Config
 
 from tests.server.conftest import Ask
 from tk_ai_extension.model.callers import owner
-from tk_ai_extension.server.users import is_shared
+from tk_ai_extension.server.users import is_shared, owner_name
 
 ACCEPT = "application/json, text/event-stream"
 TOKENS = {"token-of-ada": "ada", "token-of-bob": "bob"}
@@ -155,6 +155,19 @@ async def test_anothers_session_does_not_exist(ask: Ask, ada: Client, bob: Clien
 def test_where_all_share_one_token_there_is_one_user() -> None:
     assert is_shared(IdentityProvider(token="shared"))
     assert not is_shared(TwoUsers())
+
+
+@pytest.mark.parametrize("hub", [None, "ada"])
+@pytest.mark.parametrize("account", ["ada", "jovyan"])
+def test_one_name_is_that_of_who_runs_the_server(
+    monkeypatch: pytest.MonkeyPatch, hub: str | None, account: str
+) -> None:
+    if hub is None:
+        monkeypatch.delenv("JUPYTERHUB_USER", raising=False)
+    else:
+        monkeypatch.setenv("JUPYTERHUB_USER", hub)
+    assert owner_name(IdentityProvider(token="shared"), account) == account
+    assert owner_name(TwoUsers(), account) == (hub or account)
 
 
 def test_a_user_whom_the_system_does_not_know_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

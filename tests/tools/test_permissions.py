@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.harness import ALICE
-from tk_ai_extension.model.errors import PermissionDenied, PermissionRequired
+from tk_ai_extension.model.errors import DiskFull, PermissionDenied, PermissionRequired
 
 PLAN, ASK, EDIT = (replace(ALICE, mode=mode) for mode in ("plan", "ask", "edit"))
 
@@ -71,6 +71,18 @@ async def test_in_edit_mode_changing_runs_and_running_asks(harness, notebook):
             "edit_cells", caller=EDIT, notebook=notebook, operations=operations, run=True
         )
     assert harness.sources(notebook) == ["a = 1", "b"]
+
+
+@pytest.mark.proves("mcp:permission-required")
+async def test_a_refusal_that_cannot_be_recorded_is_still_answered(harness, notebook, monkeypatch):
+    async def full(*_args, **_options):
+        raise DiskFull("The disk is full.")
+
+    monkeypatch.setattr(harness.workspace.journal, "record", full)
+    with pytest.raises(PermissionRequired) as required:
+        await harness.call("insert_cell", caller=ASK, notebook=notebook, source="b")
+    (pending,) = harness.workspace.policy.pending(ASK.user)
+    assert required.value.details["permission_id"] == pending.id
 
 
 @pytest.mark.proves("ext:managers")

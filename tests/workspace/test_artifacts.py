@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import resource
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from itertools import pairwise
 from pathlib import Path
 
@@ -412,3 +414,21 @@ async def test_whatever_code_puts_into_the_folder_long_outputs_are_kept(
         await artifacts.read("ada", old.id)
     assert outside.read_text() == "kept"
     assert (folder / "plots" / "more").is_dir()
+
+
+async def test_a_folder_that_cannot_be_used_is_a_typed_error_where_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    assert not Artifacts(tmp_path / "file" / "artifacts").folder_of("ada").exists()
+    artifacts = Artifacts(tmp_path / "artifacts")
+    kept = await artifacts.write("ada", "text")
+
+    def refused(_path: Path) -> FileIO:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("tk_ai_extension.workspace.artifacts.open_regular", refused)
+    monkeypatch.setattr("tk_ai_extension.workspace.artifact_pages.open_regular", refused)
+    for read in (artifacts.read, artifacts.data):
+        with pytest.raises(NotReadable, match="Permission denied"):
+            await read("ada", kept.id)

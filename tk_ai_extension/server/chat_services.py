@@ -21,7 +21,7 @@ from tk_ai_extension.agent.user_servers import UserServers
 from tk_ai_extension.server.agents import find_models
 from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.composition import root_of, state_of
-from tk_ai_extension.server.users import owner_names
+from tk_ai_extension.server.users import owner_name
 from tk_ai_extension.tools.registry import Registry
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def build_chats(
         retries=app.chat_retries,
         request_timeout=app.chat_request_timeout,
     )
-    owners = owner_names(app.services.owner)
+    owners = frozenset({owner_name(managers.server.identity_provider, app.services.owner)})
     services = ChatServices(
         workspace=components.workspace,
         registry=registry,

@@ -44,13 +44,18 @@ def user_of_cells(provider: IdentityProvider, runs_server: str) -> str:
     return name
 
 
-def owner_names(runs_server: str) -> frozenset[str]:
-    """Return the names of the user who runs the server, also the one that JupyterHub gives.
+def owner_name(provider: IdentityProvider, runs_server: str) -> str:
+    """Return the name of the user who runs the server, as `username` returns it for their requests.
+
+    On JupyterHub another user may have the name that its container's account has.
 
     Args:
+        provider: The server's identity provider.
         runs_server: The name of that user in the system.
     """
-    return frozenset({runs_server, os.environ.get("JUPYTERHUB_USER") or runs_server})
+    if is_shared(provider):
+        return runs_server
+    return os.environ.get("JUPYTERHUB_USER") or runs_server
 
 
 def is_shared(provider: IdentityProvider) -> bool:

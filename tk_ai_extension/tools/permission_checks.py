@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from tk_ai_extension.model.errors import PermissionDenied, PermissionRequired
+from tk_ai_extension.model.errors import PermissionDenied, PermissionRequired, ToolError
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.plans import Plan
 from tk_ai_extension.workspace.permission_requests import Effect
 from tk_ai_extension.workspace.permissions import PermissionDecision
+
+logger = logging.getLogger(__name__)
 
 Concerns = Callable[[ToolContext, BaseModel], Awaitable[str | None]]
 """Returns the path of the one notebook that a call concerns, or None."""
@@ -129,15 +132,19 @@ class PermissionCheck:
                 approver=self._context.approver,
             )
         except (PermissionDenied, PermissionRequired) as refusal:
-            await workspace.journal.record(
-                caller,
-                proposal.notebook or "",
-                self._tool,
-                f"refused: {refusal.message}",
-                kind="refused",
-                state="failed",
-                note=refusal.code,
-            )
+            try:
+                await workspace.journal.record(
+                    caller,
+                    proposal.notebook or "",
+                    self._tool,
+                    f"refused: {refusal.message}",
+                    kind="refused",
+                    state="failed",
+                    note=refusal.code,
+                )
+            except ToolError as error:
+                # The caller needs the refusal, with the request's id.
+                logger.warning("The refusal of %s was not recorded: %s", self._tool, error.message)
             raise
 
     async def of_plan(self, plan: Plan) -> Proposal:

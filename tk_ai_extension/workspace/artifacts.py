@@ -193,9 +193,13 @@ class Artifacts:
         return await self._reading(artifact_id, whole)
 
     def folder_of(self, user: str) -> Path:
-        """Create and return the folder of a user's artifacts, for code that runs for that user."""
+        """Return the folder of a user's artifacts, for code that runs for that user.
+
+        It is created if possible; if not, code that writes there fails.
+        """
         folder = self._user_folder(user)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
 
     def _user_folder(self, user: str) -> Path:
@@ -222,11 +226,16 @@ class Artifacts:
 
         Raises:
             ArtifactNotFound: The file does not exist, or was pruned meanwhile.
+            NotReadable: The system refuses to read it.
         """
         try:
             return await asyncio.to_thread(read)
         except FileNotFoundError:
             raise ArtifactNotFound(f"No artifact `{artifact_id}`.") from None
+        except OSError as error:
+            raise NotReadable(
+                f"The artifact `{artifact_id}` cannot be read: {error.strerror or error}."
+            ) from error
 
     def _written(self, path: Path, size: int) -> None:
         """Enforce the limits after a file was written. Called in a worker thread."""

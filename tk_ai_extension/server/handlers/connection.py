@@ -11,7 +11,7 @@ from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.handler import RouteError, TkAIHandler
 from tk_ai_extension.server.handlers.operations import operation
-from tk_ai_extension.server.users import owner_names, username
+from tk_ai_extension.server.users import owner_name, username
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chat_setup import ChatSetupInfo
@@ -41,7 +41,7 @@ class OwnerHandler(TkAIHandler):
 
     def is_owner(self) -> bool:
         """Whether the request is of the user who runs the server."""
-        return username(self) in owner_names(self.services.owner)
+        return username(self) == owner_name(self.identity_provider, self.services.owner)
 
 
 class ConnectionHandler(OwnerHandler):

@@ -169,7 +169,7 @@ async def _frames(run: Run, position: Position) -> AsyncIterator[str]:
             yield f"id: {position}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
 
 
-class ArtifactHandler(TkAIHandler):
+class ArtifactHandler(StreamingHandler):
     """An output that was too long to show."""
 
     @operation("read", "get_artifact", media=("*/*",))
@@ -186,7 +186,7 @@ class ArtifactHandler(TkAIHandler):
         try:
             for start in range(0, len(data), PIECE):
                 self.send(data[start : start + PIECE])
-                await self.flush()
+                await self.send_out()
         except StreamClosedError:
             return
         self.finish(set_content_type=mime)

@@ -80,7 +80,7 @@ class StreamingHandler(TkAIHandler):
                 Sentence("streams_many", count=MAX_STREAMS), hint=Sentence("streams_many_hint")
             )
 
-    async def _flush(self) -> None:
+    async def send_out(self) -> None:
         """Flush the written data.
 
         Raises:
@@ -104,7 +104,7 @@ class StreamingHandler(TkAIHandler):
     async def _stream(self, frames: AsyncIterator[str]) -> None:
         following = asyncio.ensure_future(anext(frames, None))
         try:
-            await self._flush()
+            await self.send_out()
             while True:
                 await asyncio.wait((following,), timeout=HEARTBEAT)
                 if not following.done():
@@ -114,7 +114,7 @@ class StreamingHandler(TkAIHandler):
                 else:
                     self.send(frame)
                     following = asyncio.ensure_future(anext(frames, None))
-                await self._flush()
+                await self.send_out()
         except StreamClosedError:
             # Treat it like any other disconnect.
             raise asyncio.CancelledError from None
