@@ -19,16 +19,21 @@ function contextOf(...models: object[]): {
   context: NotebookContext;
   store: AppStore;
   activate: (place: number) => void;
+  edited: () => void;
 } {
   const owner = {};
   const signal = (): Signal<object, unknown> => new Signal(owner);
   const cells = Object.assign(models, { changed: signal() });
-  const content = { activeCellIndex: 0, activeCell: null, widgets: [], model: { cells } };
-  const panel = { isDisposed: false, context: { path: 'plan.ipynb' }, content };
+  const model = { cells, contentChanged: signal() };
+  const modelChanged = signal();
+  const content = { activeCellIndex: 0, activeCell: null, widgets: [], model, modelChanged };
+  const about = { path: 'plan.ipynb', pathChanged: signal(), ready: Promise.resolve() };
+  const panel = { isDisposed: false, context: about, content };
   const activeCellChanged = signal();
+  const currentChanged = signal();
   const notebooks = {
     currentWidget: panel,
-    currentChanged: signal(),
+    currentChanged,
     activeCellChanged,
     selectionChanged: signal()
   };
@@ -45,7 +50,8 @@ function contextOf(...models: object[]): {
     content.activeCellIndex = place;
     activeCellChanged.emit(null);
   };
-  return { context, store, activate };
+  currentChanged.emit(panel);
+  return { context, store, activate, edited: () => model.contentChanged.emit(undefined) };
 }
 
 describe('the subjects of suggested prompts', () => {
@@ -68,6 +74,23 @@ describe('the subjects of suggested prompts', () => {
     expect(context.promptSubjects.failed?.id).toBe('c');
     activate(0);
     expect(context.promptSubjects.failed?.id).toBe('b');
+  });
+
+  it('are those of the notebook as it is, whatever an agent or a person did to its cells', () => {
+    const cells = ['a', 'b', 'c'].map(id => cell(id, 'x'));
+    const { context, edited } = contextOf(...cells);
+    const fails = cells.map(() => false);
+    for (let step = 0; step < 200; step++) {
+      const place = Math.floor(Math.random() * cells.length);
+      fails[place] = Math.random() < 0.5;
+      const outputs = fails[place] ? ['stream', 'error'] : ['stream'];
+      const table = Math.random() < 0.5 ? 'sales' : 'costs';
+      Object.assign(cells[place] as object, cell('abc'.charAt(place), 'x', ...outputs));
+      Object.assign(cells[0] as object, { sharedModel: { source: `${table} = pd.read_csv('t')` } });
+      edited();
+      expect(context.promptSubjects.failed?.index ?? -1).toBe(fails.indexOf(true));
+      expect(context.promptSubjects.table).toBe(table);
+    }
   });
 
   it('are read again after a run, and the panel is rendered again', async () => {

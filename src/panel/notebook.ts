@@ -52,15 +52,23 @@ export class NotebookContext {
         store.update(state => ({ ...state, seen: this.seen }));
       });
     };
-    const modelChanged = ({ model }: Notebook): void => {
-      model?.cells.changed.connect(changed);
+    // Sources and outputs, by whatever changed them.
+    const edited = (): void => {
+      this._promptSubjects = undefined;
+    };
+    const connect = (content: Notebook | undefined): void => {
+      content?.model?.cells.changed.connect(changed);
+      content?.model?.contentChanged.connect(edited);
+    };
+    const modelChanged = (content: Notebook): void => {
+      connect(content);
       changed();
     };
     _notebooks?.currentChanged.connect((_, panel) => {
       // Connecting the same slot again has no effect.
       panel?.context.pathChanged.connect(changed);
       panel?.content.modelChanged.connect(modelChanged);
-      panel?.content.model?.cells.changed.connect(changed);
+      connect(panel?.content);
       changed();
       void panel?.context.ready.then(changed);
     });
