@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from tests.workspace.test_journal import NO_KEY, A, B, change, journal, made
 from tests.workspace.test_migrations import ANA, former
+from tk_ai_extension.workspace.change_encoding import encode_changes
 from tk_ai_extension.workspace.journal import Journal, Touched
 
 __all__ = ["journal"]
@@ -46,3 +50,20 @@ async def test_a_journal_of_an_earlier_version_has_it_too(tmp_path: Path) -> Non
     assert cells(await journal.touched(ANA)) == [(1, ("a1",))]
     assert set((await journal.written("one.ipynb"))[0]) == {"a1"}
     await journal.close()
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+async def test_a_number_that_json_has_no_form_for_does_not_keep_a_change_out(
+    journal: Journal, number: float
+) -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    output = {"output_type": "display_data", "data": {"application/json": [1, {"x": number}]}}
+    changes = [change(outputs=[output]), change(name="b", outputs=[{"metadata": {"y": number}}])]
+    json.loads(encode_changes(changes)[0], parse_constant=refuse)
+    entry = await made(journal, changes=changes)
+    (found,) = await journal.undoable(A, "n.ipynb")
+    assert found.id == entry
+    assert [each.before and each.before.source for each in found.changes] == ["", ""]
+    assert cells(await journal.touched(A)) == [(entry, ("318a", "b"))]

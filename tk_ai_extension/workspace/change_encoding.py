@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.outputs import summarise
@@ -16,7 +17,7 @@ MAX_OUTPUTS = 1_000_000
 
 
 def encode_changes(changes: Sequence[Change]) -> tuple[str, str]:
-    """Return the changes as JSON, and a note about the cells whose outputs were too large to store."""
+    """Return the changes as strict JSON, and a note about the cells whose outputs were too large to store."""
     left_out: dict[str, None] = {}
     items: list[Json] = []
     for change in changes:
@@ -45,7 +46,11 @@ def encode_changes(changes: Sequence[Change]) -> tuple[str, str]:
         note = (
             f"The outputs of {', '.join(f'@{cell}' for cell in left_out)} were too large to keep."
         )
-    return json.dumps(items, separators=(",", ":")), note
+    try:
+        return json.dumps(items, separators=(",", ":"), allow_nan=False), note
+    except ValueError:
+        # NaN and infinity, which Python's parser takes. SQLite parses the text, and refuses them.
+        return json.dumps(encodable(items), separators=(",", ":")), note
 
 
 def decode_changes(data: str) -> tuple[Change, ...]:
