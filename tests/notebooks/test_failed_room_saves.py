@@ -18,8 +18,9 @@ from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError
 
 from tests.notebooks.conftest import room_bench, running_server
+from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import DiskFull, NotebookNotFound, ReadOnly
-from tk_ai_extension.model.operations import Replace
+from tk_ai_extension.model.operations import Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.notebooks.rooms import room as room_module
 from tk_ai_extension.testing.document_bench import (
@@ -331,3 +332,43 @@ async def test_nothing_is_lost_however_saves_fail_and_rooms_close(
     await stored_within_deadline(bench, disk, document.path, text)
     await work.close_tab()
     assert stored(bench, document.path)[1] == text
+
+
+PUT = {
+    "insert": Insert(CellContent("code", "new"), 0),
+    "move": Move("aaaa1111", 1),
+    "retype": Replace("aaaa1111", "a", "markdown"),
+    "edit": Replace("aaaa1111", "mine"),
+}
+
+
+@pytest.mark.parametrize("typed", [True, False])
+@pytest.mark.parametrize("kind", PUT)
+async def test_the_revert_of_an_edit_takes_away_nothing_of_others(
+    bench: DocumentBench, app: ServerApp, disk: Disk, kind: str, typed: bool
+) -> None:
+    """A person types in the cell while the save of the agent's edit fails."""
+    document = await bench.open(notebook(code("a", "aaaa1111"), code("b", "bbbb2222")))
+    await document.read()
+    place = {"insert": 0, "move": 1}.get(kind, 0)
+    save = disk.save
+
+    async def typed_meanwhile(model: Any, path: str = "") -> Any:
+        if typed and disk.attempts == 0:
+            text = room_of(app, document.path)._document.ycells[place]["source"]
+            text.insert(len(text), " typed")
+        return await save(model, path)
+
+    app.contents_manager.save = typed_meanwhile
+    disk.full = True
+    expected = nullcontext() if typed and kind != "edit" else pytest.raises(DiskFull)
+    with expected:
+        await document.apply([PUT[kind]])
+    cells = [(cell.type, cell.source) for cell in (await document.read()).cells]
+    before = [("code", "a"), ("code", "b")]
+    if not typed:
+        assert cells == before
+    else:
+        assert cells[place][1].endswith(" typed")
+        assert (cells == [("code", "a typed"), ("code", "b")]) == (kind == "edit")
+    disk.full = False

@@ -75,7 +75,7 @@ class NotebookRouter:
         self._subscriptions = ChangeSubscriptions(
             event_logger, self._on_rename, self._on_room_opened
         )
-        warn = warn or _log.warning
+        self._warn = warn = warn or _log.warning
         self._store = _make_store(root, contents_manager, self._subscriptions.notify, warn)
         self._watcher = None
         if isinstance(self._store, NotebookFiles):
@@ -188,7 +188,7 @@ class NotebookRouter:
                 return document
         from tk_ai_extension.notebooks.rooms.document import RoomDocument
 
-        return RoomDocument(document, rooms)
+        return RoomDocument(document, rooms, self._warn)
 
     def _live_rooms(self) -> Rooms | None:
         """Return jupyter-collaboration's rooms if it is enabled (it may load after this extension)."""

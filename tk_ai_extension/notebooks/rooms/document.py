@@ -52,12 +52,14 @@ class RoomDocument(SessionDocument):
     Args:
         kept: The document of the stored notebook: its file.
         rooms: The server's rooms.
+        warn: Called with warnings for callers.
     """
 
     kind = "room"
 
-    def __init__(self, kept: StoredDocument, rooms: Rooms) -> None:
+    def __init__(self, kept: StoredDocument, rooms: Rooms, warn: Callable[[str], None]) -> None:
         super().__init__(kept.session)
+        self._warn = warn
         self._kept = kept  # Keeps the notebook's session alive.
         self._rooms = rooms
 
@@ -88,18 +90,26 @@ class RoomDocument(SessionDocument):
             edit = pulled.edited(operations)
             if not edit.steps:
                 return Applied(pulled.snapshot, ())
-            undo = self._apply_steps(room, edit)
+            undo, put = self._apply_steps(room, edit)
             # Before the next await, after which others may have changed the document.
             snapshot, reloads = room.notebook.snapshot(self.path), room.reloads
+            document = room.notebook.document
+            made = _contents(document, put)
             try:
                 if await room.save() != reloads:
                     # Another program's file replaced the edit before it was saved.
                     return None
             except FileChanged:
                 return None
-            except ToolError:
-                undo.undo()
-                raise
+            except ToolError as error:
+                if made == _contents(document, put):
+                    undo.undo()
+                    raise
+                # The revert would take away what others did to these cells meanwhile.
+                self._warn(
+                    f"{self.path} was changed, but is not saved: {error.message} "
+                    "Do not repeat the change. Fix the cause; it is saved with the next edit."
+                )
             finally:
                 # Delete it now: if a traceback kept it alive and the garbage collector freed it during
                 # another transaction, the document would break.
@@ -129,8 +139,13 @@ class RoomDocument(SessionDocument):
         """See `SessionDocument.is_current`."""
         return isinstance(sink, RoomOutputSink) and self._rooms.is_room_of(sink.room, self.path)
 
-    def _apply_steps(self, room: LiveRoom, edit: EditTransaction) -> UndoManager:
-        """Apply the edit's steps in one transaction; the undo manager reverts only them."""
+    def _apply_steps(self, room: LiveRoom, edit: EditTransaction) -> tuple[UndoManager, set[str]]:
+        """Apply the edit's steps in one transaction; the undo manager reverts only them.
+
+        Returns:
+            The undo manager, and the shared ids of the cells that were put into the document: a revert
+            takes them away with all that is in them. Other changes are parts of texts.
+        """
         document = room.notebook.document
         # A unique origin: undo must not revert outputs and other edits.
         origin = f"{ORIGIN} {uuid.uuid4().hex}"
@@ -138,19 +153,26 @@ class RoomDocument(SessionDocument):
         undo.include_origin(origin)
         running = {sink.shared_id for sink in room.writing}
         with document.ydoc.transaction(origin=origin):
-            for step in edit.steps:
-                _apply_step(document, step, running)
-        return undo
+            put = {_apply_step(document, step, running) for step in edit.steps}
+        return undo, put - {""}
 
 
-def _apply_step(document: Any, step: EditStep, running: Collection[str | None]) -> None:
+def _contents(document: Any, ids: Collection[str]) -> list[Json]:
+    """Return the cells with these shared ids, as they are now."""
+    return [cast("Json", whole(cell.to_py())) for cell in document.ycells if str(cell["id"]) in ids]
+
+
+def _apply_step(document: Any, step: EditStep, running: Collection[str | None]) -> str:
+    """Apply a step; return the shared id of the cell that it puts into the document, or an empty string."""
     cells = document.ycells
+    place = step.to if step.kind == "move" else step.index
     match step.kind:
         case "insert":
             assert step.after is not None
             cells.insert(step.index, _shared_cell(document, step.after))
         case "delete":
             del cells[step.index]
+            return ""
         case "move":
             # Yjs 13 has no move: replace the cell by a copy with the same id.
             stored = cast("Json", whole(cells[step.index].to_py()))
@@ -162,6 +184,9 @@ def _apply_step(document: Any, step: EditStep, running: Collection[str | None]) 
             assert step.before is not None
             assert step.after is not None
             _set(document, step.index, step.before, step.after, running)
+            if step.after.type == step.before.type:
+                return ""
+    return str(cells[place]["id"])
 
 
 def _shared_cell(document: Any, content: CellContent, shared_id: str | None = None) -> Any:

@@ -197,7 +197,7 @@ class LiveRoom:
                 return
             if room.clients:  # A page came during the save.
                 return
-            # Whoever comes now waits for the lock, and opens a new room.
+            # A page that comes now waits for the lock, and opens a new room.
             await run_to_completion(self._delete(room))
         # The lock stays: others may wait for it, and with another one two tasks could open a room.
         self._closed()
