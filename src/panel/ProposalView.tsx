@@ -8,6 +8,10 @@ import { visible } from '../common/visible';
 import { CodeLines } from './CodeLines';
 import { useServices } from './services';
 
+/** Matches letters that are written from right to left, and change the order of what is between them. */
+const FROM_THE_RIGHT =
+  /[\p{sc=Adlm}\p{sc=Arab}\p{sc=Hebr}\p{sc=Nkoo}\p{sc=Rohg}\p{sc=Syrc}\p{sc=Thaa}]/u;
+
 /** All steps of a proposed call. Nothing is collapsed, and code is verbatim. */
 export function ProposalView({ proposal }: { proposal: Proposal }): JSX.Element {
   const { trans } = useServices();
@@ -54,6 +58,13 @@ function Step({ step, notebook }: IStepProps): JSX.Element {
       )}
       {lines.length > 0 && (
         <CodeLines lines={lines} mime={context.mimeOf(notebook, typeOf(step))} whole />
+      )}
+      {lines.some(({ text }) => FROM_THE_RIGHT.test(text)) && (
+        <div className="tk-Notice">
+          {trans.__(
+            'Some letters are written from right to left: what is between them may be in another order than it looks.'
+          )}
+        </div>
       )}
     </div>
   );

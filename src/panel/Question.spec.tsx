@@ -42,6 +42,22 @@ describe('an approval request', () => {
     return stage;
   };
 
+  it.each([
+    ['["a", 10, 20, "b"]', false],
+    ['["é", 10, 20, "ж", "字"]', false],
+    ['["א", 10, 20, "ב"]', true],
+    ['["ا", 10, 20, "b"]', true]
+  ])('says where the order may be another than it looks: %s', async (text, isSaid) => {
+    const stage = new Stage();
+    await stage.say('Run it.');
+    const [step] = PROPOSAL.steps;
+    const steps = [
+      { ...(step as (typeof PROPOSAL.steps)[0]), lines: [{ mark: '+', text } as const] }
+    ];
+    await stage.happens(CALL, { ...ASKS, proposal: { ...PROPOSAL, steps } });
+    expect(within(question()).queryByText(/from right to left/) !== null).toBe(isSaid);
+  });
+
   it('shows the whole proposal, and takes no focus', async () => {
     await ask();
     expect(within(question()).getByText('Insert and run a code cell at the end')).toBeTruthy();

@@ -114,12 +114,16 @@ const SCENES: Record<string, () => Promise<[Stage, ...Payload[][]]>> = {
   'a stopped turn': async () => [await after(STOPPED)],
   'a failed turn': async () => [await after({ kind: 'error', error: ERROR }, FAILED)],
   'an approval request': async () => [
-    await after(CALL, ASKED),
+    await after(CALL, ASKED).then(stage => {
+      expect(screen.getByRole('group', { name: 'Change a.ipynb?' })).toBeTruthy();
+      return stage;
+    }),
     [{ kind: 'permission_resolved', call: 'k', id: 'q', answer: 'once', message: '' } as never]
   ],
   'approval requests of agents': async () => {
     const stage = await after(DONE);
     await stage.waiting(request('1', { answers: ['once', 'deny'] }), request('2'));
+    expect(screen.getAllByRole('group', { name: /claude-code/ })).toHaveLength(2);
     return [stage];
   },
   'what is not attached, and an error': async () => {

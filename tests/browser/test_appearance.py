@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx2
 import pytest
 from playwright.async_api import expect
 
@@ -21,8 +22,12 @@ THEMES = {
     "dark": "JupyterLab Dark",
     "contrast": "JupyterLab Dark High Contrast",
 }
+ASKS = "c.TkAIExtensionApp.mode_cap = 'ask'\n"
 NARROW, WIDE = 260, 800
 """Pixels."""
+
+NOTEBOOK = "sales_of_each_representative_by_region_and_month_with_all_corrections.ipynb"
+"""A name that is longer than the panel is wide, without a place where it could be broken."""
 
 PLOT = """\
 %matplotlib inline
@@ -69,7 +74,12 @@ CUT = """
     if (style.display !== 'inline' && !scrolls && !dotted && node.scrollWidth > node.clientWidth + 1) {
       found.push(`${name}: ${node.scrollWidth} in ${node.clientWidth}`);
     }
-    const { left, right, width } = node.getBoundingClientRect();
+    const { left, right, width, top, bottom } = node.getBoundingClientRect();
+    if (node.matches('button, select, textarea, input') &&
+        !node.closest('.tk-Log, .tk-Asked, .tk-Chips, .tk-Completions, .tk-History-list') &&
+        (top < edges.top - 1 || bottom > Math.min(edges.bottom, innerHeight) + 1)) {
+      found.push(`${name}: from ${top} down to ${bottom}`);
+    }
     if (node.matches('button, select, textarea, summary, input') &&
         (width < 12 || left < edges.left - 1 || right > edges.right + 1)) {
       found.push(`${name}: from ${left} to ${right}`);
@@ -92,7 +102,48 @@ CUT = """
   return found;
 }
 """
-"""What is wider than the place that it has."""
+"""What is wider than the place that it has, or beyond the panel's edges."""
+
+RUNNING = """
+() => document.querySelector('.tk-Log > *').insertAdjacentHTML(
+  'afterbegin', '<span class="tk-Status tk-mod-running"></span>')
+"""
+"""Shows the dot of a call that runs."""
+
+SEEN = """
+() => {
+  const panel = document.querySelector('.tk-Panel:not(.lm-mod-hidden)');
+  const background = node => getComputedStyle(node).backgroundColor;
+  const differs = node => background(node) !== background(panel);
+  const outlined = node => getComputedStyle(node).outlineStyle === 'solid';
+  const all = selector => [...panel.querySelectorAll(selector)];
+  return {
+    running: all('.tk-Status.tk-mod-running').map(differs),
+    chosen: all('.tk-Completion').map(node => [node.ariaSelected === 'true', outlined(node)]),
+    triangles: all('.tk-Call summary').slice(0, 1).map(summary => {
+      const { clipPath, backgroundColor, borderTopWidth } = getComputedStyle(summary, '::before');
+      const isSeen = backgroundColor !== background(panel);
+      return [clipPath !== 'none', isSeen, borderTopWidth];
+    })
+  };
+}
+"""
+"""What is to be told apart by more than a background."""
+
+FILES = """
+box => {
+  const files = new DataTransfer();
+  const picture = [137, 80, 78, 71, 13, 10, 26, 10];
+  for (let number = 0; number < 12; number++) {
+    const name = `plot_of_all_representatives_of_the_region_${number}.png`;
+    files.items.add(new File([new Uint8Array(picture)], name, { type: 'image/png' }));
+  }
+  const name = 'a_report_with_a_name_that_is_longer_than_the_panel_is_wide.pdf';
+  files.items.add(new File(['%PDF'], name, { type: 'application/pdf' }));
+  box.dispatchEvent(new ClipboardEvent('paste', { clipboardData: files, bubbles: true }));
+}
+"""
+"""Pastes pictures, and a file that cannot be attached."""
 
 ANIMATED = """
 () => document.getAnimations().filter(each => each.effect.target.closest('.tk-Panel')).length
@@ -101,7 +152,7 @@ ANIMATED = """
 
 async def with_everything(lab: Lab, model: ScriptedModel) -> None:
     """A chat with all that a panel shows at once."""
-    write_notebook(lab.server.root / "sales.ipynb", "prices = [3, 4, 5]", "prices")
+    write_notebook(lab.server.root / NOTEBOOK, "prices = [3, 4, 5]", "prices")
     insert = ToolUse("insert_cell", {"source": "total = sum(prices)", "index": 1})
     model.add(
         Answer.of("First I would add a cell with the sum, then plot it."),
@@ -115,7 +166,7 @@ async def with_everything(lab: Lab, model: ScriptedModel) -> None:
             "Now the mean.", ToolUse("insert_and_execute_cell", {"source": PLOT, "index": 2})
         ),
     )
-    await lab.open("sales.ipynb")
+    await lab.open(NOTEBOOK)
     await lab.show_panel()
     await lab.mode.select_option("plan")
     await lab.say("How would you go about it?")
@@ -133,7 +184,7 @@ async def with_everything(lab: Lab, model: ScriptedModel) -> None:
     await lab.log.locator("details").evaluate_all(open_all)
     await lab.mode.select_option("ask")
     await lab.say("And the mean?")
-    question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
+    question = lab.panel.get_by_role("group", name=f"Run this in {NOTEBOOK}?")
     await expect(question).to_be_visible()
     await lab.say("Then save it.")
     await expect(lab.log.get_by_text("Queued")).to_be_visible()
@@ -177,10 +228,17 @@ async def test_every_state_is_right_in_every_theme_narrow_and_wide_zoomed_and_at
     lab: Lab, model: ScriptedModel
 ) -> None:
     await with_everything(lab, model)
-    await lab.page.wait_for_function(f"() => ({ANIMATED.strip()})() > 0")
+    await lab.page.evaluate(RUNNING)
+    await lab.page.wait_for_function(f"() => ({ANIMATED.strip()})() > 1")
     await lab.page.emulate_media(reduced_motion="reduce")
     assert await lab.page.evaluate(ANIMATED) == 0
-    await lab.page.emulate_media(reduced_motion="no-preference")
+    await lab.page.emulate_media(reduced_motion="no-preference", forced_colors="active")
+    seen = await lab.page.evaluate(SEEN)
+    assert seen["running"] == [True]
+    assert [True, True] in seen["chosen"]
+    assert all(is_chosen == is_outlined for is_chosen, is_outlined in seen["chosen"])
+    assert seen["triangles"] == [[True, True, "0px"]]
+    await lab.page.emulate_media(forced_colors="none")
     for theme in THEMES:
         await looks_right(lab, theme)
 
@@ -201,6 +259,29 @@ async def test_every_state_is_right_in_every_theme_narrow_and_wide_zoomed_and_at
     await looks_right(lab, last, "history")
     await lab.panel.get_by_role("button", name="New chat").last.click()
     await looks_right(lab, last, "empty")
+
+
+async def test_the_bar_stays_in_a_small_window_whatever_is_asked_attached_and_written(
+    open_lab: OpenLab, model: ScriptedModel
+) -> None:
+    lab = await open_lab(model, config=ASKS)
+    write_notebook(lab.server.root / NOTEBOOK, "prices = [3, 4, 5]")
+    await lab.open(NOTEBOOK)
+    await lab.show_panel()
+    await lab.command("application:toggle-left-area")
+    await lab.page.set_viewport_size({"width": 640, "height": 400})
+    await resize(lab, NARROW)
+    async with httpx2.AsyncClient(headers=lab.server.headers, timeout=60) as http:
+        address = f"{lab.server.url}api/tk-ai/tools/insert_and_execute_cell?caller=agent"
+        asked = await http.post(address, json={"notebook": NOTEBOOK, "source": PLOT, "index": 1})
+    assert asked.json()["error"]["code"] == "permission_required"
+    await expect(lab.panel.get_by_role("group", name=f"Run this in {NOTEBOOK}?")).to_be_visible()
+    assert await lab.page.evaluate(CUT) == []
+    await lab.message_box.evaluate(FILES)
+    await expect(lab.panel.get_by_role("button", name="Dismiss")).to_be_visible()
+    await lab.message_box.fill("\n".join("One more line." for _ in range(12)))
+    await expect(lab.panel.get_by_role("button", name="Send")).to_be_enabled()
+    assert await lab.page.evaluate(CUT) == []
 
 
 async def test_the_panel_is_wide_enough_for_a_diff_when_it_is_shown_first(
