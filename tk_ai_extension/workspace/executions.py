@@ -280,7 +280,7 @@ class Executions:
                 await end()
             except (Exception, asyncio.CancelledError) as error:
                 logger.exception("The end of run %s failed", run.id)
-                _warn(run, f"The end of this run failed: {error or type(error).__name__}")
+                _warn(run, f"The end of this run failed: {str(error) or type(error).__name__}")
         self._under_way -= 1
         self._evict_outputs(run)
         run.record("done", {"status": run.outcome})
