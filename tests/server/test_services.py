@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
+
+import pytest
 
 from tk_ai_extension.server.services import InterfaceSettings, Services
 
@@ -23,3 +26,38 @@ async def test_the_workspace_is_put_together_once(extension: Any) -> None:
     await extension.services.ready()
     assert extension.services.workspace is workspace
     assert extension.workspace is workspace
+
+
+@pytest.mark.proves("edit:history")
+async def test_what_happens_to_notebooks_while_an_import_fails_is_handled_once_it_works(
+    extension: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, handled = extension.services, list[str]()
+
+    class Recorded:
+        @property
+        def workspace(self) -> Any:
+            return self
+
+        @property
+        def sessions(self) -> Any:
+            return SimpleNamespace(renamed=lambda *_: None)
+
+        async def renamed(self, old: str, new: str) -> None:
+            handled.append(f"{old} -> {new}")
+
+        async def deleted(self, path: str) -> None:
+            handled.append(path)
+
+    services = Services(known.managers, lambda: cast("Any", Recorded()), known, SETTINGS)
+
+    async def fail(*_: Any) -> None:
+        raise ImportError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(services, "_import", fail)
+        await services.renamed("a.ipynb", "b.ipynb")
+        await services.deleted("b.ipynb")
+    assert handled == []
+    await services.deleted("c.ipynb")
+    assert handled == ["a.ipynb -> b.ipynb", "b.ipynb", "c.ipynb"]

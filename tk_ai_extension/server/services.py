@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tornado.web import HTTPError
 
@@ -102,6 +101,8 @@ class Services:
         self._chats = Lazy(self._load_chats, "tk-ai chat imports")
         self._code = Lazy(self._load_code, "tk-ai code imports")
         self._commands = Lazy(self._load_commands, "tk-ai command imports")
+        # Events of notebooks from before the workspace could be built, in order.
+        self._missed: list[Callable[[Workspace], Coroutine[Any, Any, None]]] = []
         self._preparing: asyncio.Task[None] | None = None
         # Concurrent imports of modules with cycles may see partially initialized modules.
         self._importing = asyncio.Lock()
@@ -150,26 +151,29 @@ class Services:
 
     async def renamed(self, old: str, new: str) -> None:
         """Handle the rename of a notebook or of a folder above notebooks."""
-        # Without awaiting if there is a workspace: the next cell of a run uses the new path.
-        await self._if_not_ready()
-        if not self._closing:
-            self.workspace.sessions.renamed(old, new)
-            await self.workspace.renamed(old, new)
+        await self._publish(partial(_renamed, old=old, new=new))
         chats = await self._chats.settled()
         if chats is not None and not self._closing:
             await chats.renamed(old, new)
 
     async def deleted(self, path: str) -> None:
         """Handle the deletion of a notebook or of a folder above notebooks."""
-        await self._if_not_ready()
-        if not self._closing:
-            await self.workspace.deleted(path)
+        await self._publish(lambda workspace: workspace.deleted(path))
 
-    async def _if_not_ready(self) -> None:
-        """Build the workspace, if there is none yet and it can be built."""
+    async def _publish(self, event: Callable[[Workspace], Coroutine[Any, Any, None]]) -> None:
+        """Have the workspace handle an event; once it is built, if it cannot be built now."""
+        # Without awaiting if there is a workspace: the next cell of a run uses the new path.
         if "_components" not in vars(self):
-            with suppress(HTTPError):
+            try:
                 await self.ready()
+            except HTTPError:
+                return  # The server is stopping.
+            except Exception:
+                logger.exception("The workspace cannot be built now")
+                self._missed.append(event)
+                return
+        if not self._closing:
+            await event(self.workspace)
 
     def prepare(self) -> None:
         """Start the imports for the first call in the background."""
@@ -333,6 +337,8 @@ class Services:
     async def _load(self) -> Workspace:
         await self._import("tk_ai_extension.server.composition")
         self._check_open()
+        while self._missed:
+            await self._missed.pop(0)(self.workspace)
         return self.workspace
 
     async def _load_tools(self) -> Registry:
@@ -386,3 +392,9 @@ class Services:
 
         async with self._importing:
             await asyncio.to_thread(work)
+
+
+async def _renamed(workspace: Workspace, old: str, new: str) -> None:
+    # Without awaiting: the next cell of a run uses the new path.
+    workspace.sessions.renamed(old, new)
+    await workspace.renamed(old, new)
