@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from tk_ai_extension.model.diffs import STEPS, DiffBudget, line_diff
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.handler import TkAIHandler
@@ -17,6 +16,7 @@ from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
+    from tk_ai_extension.model.diffs import DiffBudget
     from tk_ai_extension.model.operations import Change
     from tk_ai_extension.server.models import (
         ChangedCell,
@@ -104,6 +104,8 @@ async def _notebook(handler: TkAIHandler, named: str | None) -> str:
 
 
 def _described(entries: Sequence[JournalEntry], user: str) -> list[ChangeInfo]:
+    from tk_ai_extension.model.diffs import STEPS, DiffBudget
+
     budget = DiffBudget(10 * STEPS)
     return [
         {
@@ -121,6 +123,8 @@ def _described(entries: Sequence[JournalEntry], user: str) -> list[ChangeInfo]:
 
 
 def _cell(change: Change, budget: DiffBudget) -> ChangedCell:
+    from tk_ai_extension.model.diffs import line_diff
+
     before = change.before.source if change.before else ""
     after = change.after.source if change.after else ""
     diff = line_diff(before, after, budget)
