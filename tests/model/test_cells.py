@@ -20,7 +20,7 @@ def notebook(*ids: str | None) -> Snapshot:
     )
 
 
-NB = notebook("318aaaaa", "77b0aaaa", "77b1aaaa", "cell_0", "12345678", "7a")
+NB = notebook("318aaaaa", "77b0aaaa", "77b1aaaa", "fourth00", "12345678", "7a")
 
 
 @pytest.mark.proves("edit:resolve")
@@ -28,7 +28,7 @@ NB = notebook("318aaaaa", "77b0aaaa", "77b1aaaa", "cell_0", "12345678", "7a")
     ("address", "index"),
     [
         ("318aaaaa", 0),
-        ("cell_0", 3),
+        ("fourth00", 3),
         ("cell-1", 1),
         (2, 2),
         (-1, 5),
