@@ -59,8 +59,7 @@ export class CellMark implements IDisposable {
       return;
     }
     this._cell.node.removeEventListener('pointerenter', this._updateLabel);
-    this._review?.dispose();
-    this._review = null;
+    this._close();
     this._bar.dispose();
     if (!this._cell.isDisposed) {
       this._cell.removeClass('tk-mod-changed');
@@ -92,10 +91,7 @@ export class CellMark implements IDisposable {
         trans: this._trans,
         onKeep: mark => void this._activity.keep([mark]),
         onUndo: mark => this._activity.undo([mark]),
-        onClose: () => {
-          this._close();
-          this._bar.node.focus({ preventScroll: true });
-        }
+        onClose: () => this._close()
       });
       putInto(this._cell, this._review, 'below-input');
     } catch (error) {
@@ -105,6 +101,10 @@ export class CellMark implements IDisposable {
   }
 
   private _close(): void {
+    // Before the review is disposed: React removes what has the focus first.
+    if (this._review?.node.contains(document.activeElement) === true) {
+      this._bar.node.focus({ preventScroll: true });
+    }
     this._review?.dispose();
     this._review = null;
     this._bar.node.setAttribute('aria-expanded', 'false');

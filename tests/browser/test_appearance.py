@@ -128,7 +128,7 @@ SEEN = """
   };
 }
 """
-"""What is to be told apart by more than a background."""
+"""What has to differ by more than a background."""
 
 FILES = """
 box => {
