@@ -5,7 +5,7 @@ import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import { useLayoutEffect, useRef } from 'react';
 import type { JSX, ReactNode } from 'react';
 
-import { ApiError } from '../api/client';
+import { notifyOnError } from '../api/notifyOnError';
 import { leftNote } from '../changes/pending';
 import { Decisions } from '../common/Decisions';
 import { useRested } from '../common/rested';
@@ -137,18 +137,13 @@ export class ReviewItem extends ReactWidget {
   }
 
   private async _undo(marks: readonly IMark[]): Promise<void> {
-    try {
+    const undo = async (): Promise<void> => {
       const left = await this._activity.undo(marks);
       if (left > 0) {
         Notification.warning(leftNote(left, this._trans));
       }
-    } catch (error) {
-      if (!(error instanceof ApiError)) {
-        throw error;
-      }
-      const { message, hint } = error.problem;
-      Notification.error(`${message} ${hint}`.trim());
-    }
+    };
+    await notifyOnError(undo(), this._trans);
   }
 }
 

@@ -6,6 +6,7 @@ import { Widget } from '@lumino/widgets';
 
 import { ApiError, requestJson } from '../api/client';
 import type { SentenceInfo } from '../api/events';
+import { notifyOnError } from '../api/notifyOnError';
 import { say, sayProblem } from '../api/sentences';
 import { numberOf } from '../common/position';
 
@@ -60,7 +61,7 @@ export async function verify(
       callback: (event: MouseEvent): void => {
         // It stays until the kernel has ended.
         event.preventDefault();
-        void call('interrupt_kernel', { execution_id });
+        void notifyOnError(call('interrupt_kernel', { execution_id }), trans);
       }
     };
     while (found.verification.status === 'running') {

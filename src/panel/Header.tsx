@@ -2,8 +2,8 @@ import { addIcon, historyIcon, settingsIcon } from '@jupyterlab/ui-components';
 import { useState } from 'react';
 import type { JSX } from 'react';
 
+import { notifyOnError } from '../api/notifyOnError';
 import { useChat, useSelector, useServices } from './services';
-import { notifyOnError } from './notifyOnError';
 import { ToolButton } from './ToolButton';
 
 interface IProps {
@@ -30,7 +30,7 @@ export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.El
           onDone={name => {
             setRenaming(null);
             if (name !== null) {
-              void notifyOnError(chats.rename(id, name));
+              void notifyOnError(chats.rename(id, name), trans);
             }
           }}
         />
@@ -68,7 +68,9 @@ export function TitleBox(props: {
 }): JSX.Element {
   const { trans } = useServices();
   const [title, setTitle] = useState(props.title);
-  const take = (): void => props.onDone(title.trim() === '' ? null : title);
+  // The title may have changed since. What nobody has changed here is not sent.
+  const [before] = useState(props.title);
+  const take = (): void => props.onDone(['', before].includes(title.trim()) ? null : title);
   return (
     <input
       className="tk-TitleBox"

@@ -5,8 +5,8 @@ import { useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { ChatInfo } from '../api/events';
+import { notifyOnError } from '../api/notifyOnError';
 import { useChat, useSelector, useServices } from './services';
-import { notifyOnError } from './notifyOnError';
 import { TitleBox } from './Header';
 import { save as saveAs } from './download';
 import { ToolButton } from './ToolButton';
@@ -89,14 +89,15 @@ function Entry({ chat, isCurrent, onRemoved }: IEntryProps): JSX.Element {
       ),
       buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Delete') })]
     });
-    if (answer.button.accept && (await notifyOnError(chats.remove(chat.id)))) {
+    if (answer.button.accept && (await notifyOnError(chats.remove(chat.id), trans))) {
       onRemoved(chat.id);
     }
   };
   const save = async (format: 'markdown' | 'notebook'): Promise<void> => {
     const kind = format === 'markdown' ? 'md' : 'ipynb';
     const exported = chats.api.export(chat.id, format);
-    await notifyOnError(exported.then(file => saveAs(file, `${chat.title || 'chat'}.${kind}`)));
+    const saved = exported.then(file => saveAs(file, `${chat.title || 'chat'}.${kind}`));
+    await notifyOnError(saved, trans);
   };
   if (renaming) {
     return (
@@ -106,7 +107,7 @@ function Entry({ chat, isCurrent, onRemoved }: IEntryProps): JSX.Element {
           onDone={title => {
             setRenaming(false);
             if (title !== null) {
-              void notifyOnError(chats.rename(chat.id, title));
+              void notifyOnError(chats.rename(chat.id, title), trans);
             }
           }}
         />

@@ -2,6 +2,7 @@ import type { JSX } from 'react';
 
 import type { ErrorInfo } from '../api/events';
 import { UNREACHABLE } from '../api/client';
+import { notifyOnError } from '../api/notifyOnError';
 import { sayProblem } from '../api/sentences';
 import { Button } from './Button';
 import { useServices } from './services';
@@ -21,14 +22,10 @@ export function Problem({ problem, onRetry, onContinue, onDismiss }: IProps): JS
   const { chats, commands, trans } = useServices();
   const [message, hint] = sayProblem(problem, trans);
   const trust = async (): Promise<void> => {
-    try {
-      await chats.api.trustFolder();
-    } catch {
-      // The next message shows the error again.
-      return;
+    if (await notifyOnError(chats.api.trustFolder(), trans)) {
+      await chats.refresh();
+      (onRetry ?? onDismiss)?.();
     }
-    await chats.refresh();
-    (onRetry ?? onDismiss)?.();
   };
   return (
     <div className="tk-Problem" role="alert">

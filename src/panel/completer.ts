@@ -12,7 +12,34 @@ export interface ICompleter extends ICompletions {
   onKey(event: KeyboardEvent): boolean;
 }
 
-const NOTHING: ICompletions & { key: string } = { key: '', options: [], notice: '' };
+/** What was found so far. */
+interface IFound extends ICompletions {
+  /** Identifies the word. */
+  key: string;
+  /** Identifies the search, which finds more and more. */
+  search: object | null;
+  chosen: IOption | null;
+}
+
+const NOTHING: IFound = { key: '', search: null, options: [], notice: '', chosen: null };
+
+/** Return all that was found. The chosen completion stays the chosen one, wherever it is then. */
+export function withMore(
+  before: IFound,
+  { options, ...found }: Pick<IFound, 'key' | 'search' | 'options' | 'notice'>
+): IFound {
+  const chosen = before.key === found.key ? before.chosen : null;
+  const kind = (option: IOption): unknown => option.attached?.attachment.kind;
+  const same = options.find(
+    option => chosen?.label === option.label && kind(chosen) === kind(option)
+  );
+  const stays = same ?? (before.search === found.search ? chosen : null);
+  return {
+    ...found,
+    options: same !== undefined || stays === null ? options : [...options, stays],
+    chosen: stays ?? options[0] ?? null
+  };
+}
 
 /** Provide completions for a `@` or `/` before the cursor. */
 export function useCompleter(
@@ -23,18 +50,18 @@ export function useCompleter(
   const { notebook, trans } = useServices();
   const seen = useSelector(state => state.seen);
   const [found, setFound] = useState(NOTHING);
-  const [at, setAt] = useState({ key: '', place: 0 });
   const [dismissed, setDismissed] = useState('');
   const partial = prefixAt(text, cursor);
   const key = partial === null ? '' : `${partial.start} ${partial.sign}${partial.word}`;
   useEffect(() => {
     let wanted = true;
+    const search = {};
     const completed = prefixAt(text, cursor);
     if (completed !== null) {
       void contextParts().then(({ complete }) =>
         complete(completed, notebook, trans, completions => {
           if (wanted) {
-            setFound({ key, ...completions });
+            setFound(before => withMore(before, { key, search, ...completions }));
           }
         })
       );
@@ -45,10 +72,10 @@ export function useCompleter(
     // The key depends on text and cursor, and the cells on `seen`.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [key, notebook, seen, trans]);
-  const { options, notice } =
+  const { options, notice, chosen } =
     partial === null || key === dismissed || found.key !== key ? NOTHING : found;
-  const active = at.key === key ? at.place : 0;
-  const setActive = (place: number): void => setAt({ key, place });
+  const active = Math.max(0, chosen === null ? 0 : options.indexOf(chosen));
+  const setActive = (place: number): void => setFound({ ...found, chosen: options[place] ?? null });
 
   const onKey = (event: KeyboardEvent): boolean => {
     const option = options[active];

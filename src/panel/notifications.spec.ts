@@ -21,6 +21,8 @@ class Desktop {
 }
 
 const asked = new Signal<object, ReturnType<typeof request>>({});
+const ended = new Signal<object, { request: { id: string } }>({});
+const happened = new Signal<object, object>({});
 const beside = jest.fn();
 const focus = jest.fn();
 let hidden: boolean;
@@ -37,8 +39,8 @@ function actionsOf({ options }: Notification.INotification): string[] {
 
 beforeAll(() => {
   const services = {
-    chats: { happened: new Signal<object, object>({}) },
-    questions: { asked },
+    chats: { happened },
+    questions: { asked, ended },
     store: createStore(),
     trans: nullTranslator.load('tk-ai-extension')
   } as unknown as IPanelServices;
@@ -56,6 +58,35 @@ beforeEach(() => {
 });
 
 describe('a notification', () => {
+  it('goes with its request, wherever that was answered', () => {
+    Desktop.permission = 'granted';
+    const event = (kind: string, id: string): object => ({ chat: null, event: { kind, id } });
+    const ids = ['p', 'q', 'r', 's'];
+    for (let round = 0; round < 20; round++) {
+      const pending = new Set<string>();
+      for (let step = 0; step < 12; step++) {
+        const id = ids[Math.floor(Math.random() * ids.length)] ?? '';
+        const isOwn = id < 'r';
+        if (!pending.delete(id)) {
+          pending.add(id);
+          if (isOwn) {
+            happened.emit(event('permission', id));
+          } else {
+            asked.emit(request(id));
+          }
+        } else if (isOwn) {
+          happened.emit(event('permission_settled', id));
+        } else {
+          ended.emit({ request: { id } });
+        }
+        expect(Notification.manager.notifications).toHaveLength(pending.size);
+        const open = Desktop.shown.filter(note => note.close.mock.calls.length === 0);
+        expect(open).toHaveLength(pending.size);
+      }
+      pending.forEach(id => ended.emit({ request: { id } }));
+    }
+  });
+
   it('stays until it is seen where the window is hidden', () => {
     expect(ask().options.autoClose).toBe(false);
     Notification.dismiss();

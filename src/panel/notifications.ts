@@ -15,7 +15,13 @@ export function notify(
   const { chats, questions, store, trans } = services;
   const preferences = (): IPreferences => store.state.preferences;
   const began = new Map<string, number>();
-  const notifyIfUnseen = (message: string, chat: ChatModel | null): void => {
+  /** The toasts and desktop notes of pending requests, by the requests' ids. */
+  const pending = new Map<string, () => void>();
+  const settled = (id: string): void => {
+    pending.get(id)?.();
+    pending.delete(id);
+  };
+  const notifyIfUnseen = (message: string, chat: ChatModel | null, id = ''): void => {
     if (preferences().notify && (!manager.isSeen(chat) || document.hidden)) {
       const show = (): unknown => (chat === null ? manager.beside() : manager.withChat(chat));
       const actions = [{ label: trans.__('Show'), callback: () => void show() }];
@@ -29,7 +35,9 @@ export function notify(
         });
       }
       // It stays while the page is hidden, or nobody would see it.
-      Notification.info(message, { autoClose: document.hidden ? false : 10_000, actions });
+      const autoClose = document.hidden ? false : 10_000;
+      const toast = Notification.info(message, { autoClose, actions });
+      let close = (): void => undefined;
       if (document.hidden && own?.permission === 'granted') {
         const note = new own(message);
         note.onclick = () => {
@@ -37,17 +45,27 @@ export function notify(
           show();
           note.close();
         };
+        close = () => note.close();
+      }
+      if (id !== '') {
+        pending.set(id, () => {
+          Notification.dismiss(toast);
+          close();
+        });
       }
     }
   };
-  questions.asked.connect((_, { author, caller }) => {
-    notifyIfUnseen(trans.__('%1 needs your approval.', shortName(caller ?? author)), null);
+  questions.asked.connect((_, { id, author, caller }) => {
+    notifyIfUnseen(trans.__('%1 needs your approval.', shortName(caller ?? author)), null, id);
   });
+  questions.ended.connect((_, { request }) => settled(request.id));
   chats.happened.connect((_, { chat, event }: IHappened) => {
     if (event.kind === 'began') {
       began.set(event.turn, event.time);
     } else if (event.kind === 'permission') {
-      notifyIfUnseen(trans.__('Claude needs your approval.'), chat);
+      notifyIfUnseen(trans.__('Claude needs your approval.'), chat, event.id);
+    } else if (event.kind === 'permission_settled') {
+      settled(event.id);
     } else if (event.kind === 'done') {
       const start = began.get(event.turn) ?? event.time;
       began.delete(event.turn);
