@@ -7,7 +7,7 @@ import json
 import random
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from tk_ai_extension.model.errors import (
     PermissionNotFound,
     PermissionRequired,
 )
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.notebook_runs import run_notebook, run_plan
 from tk_ai_extension.workspace import file_edits
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.permissions import PermissionPolicy
@@ -216,21 +218,41 @@ async def test_entries_and_approvals_are_of_the_notebook_and_not_of_its_name(
 async def test_nothing_of_a_deleted_notebook_is_undone_in_the_next_one_of_its_name(
     harness: ToolHarness, jp_fetch: Any
 ) -> None:
-    for replacement in ("created", "renamed"):
+    for replacement in ("created", "renamed", "written over", "run"):
         path = f"{replacement}.ipynb"
-        harness.write(path, "1", "secret = 2")
+        harness.write(path, "1", "2", "secret = 3")
         harness.write("draft.ipynb", "3", "4")
         await harness.call("read_notebook", notebook=path)
-        await harness.call("delete_cell", notebook=path, cell=1)
-        await jp_fetch("api", "contents", path, method="DELETE")
+        await harness.call("delete_cell", notebook=path, cell=2)
+        if replacement in ("created", "renamed"):
+            await jp_fetch("api", "contents", path, method="DELETE")
         if replacement == "created":
             harness.write(path, "3", "4")
+        elif replacement == "written over":  # As git does.
+            notebook = json.loads((harness.root / "draft.ipynb").read_text())
+            for number, cell in enumerate(notebook["cells"]):
+                cell["id"] = f"other-{number}"
+            (harness.root / path).write_text(json.dumps(notebook))
+        elif replacement == "run":
+            await run_into(harness, "draft.ipynb", path)
         else:
             body = json.dumps({"path": path})
             await jp_fetch("api", "contents", "draft.ipynb", method="PATCH", body=body)
-        with pytest.raises(NothingToUndo):
+        with pytest.raises((NothingToUndo, Conflict)):
             await harness.call("undo", notebook=path)
         assert harness.sources(path) == ["3", "4"]
+
+
+async def run_into(harness: ToolHarness, path: str, output: str) -> None:
+    """Runs a notebook into a file that is there, which the proposal says."""
+    context = ToolContext(harness.workspace, harness.caller)
+    plan = await run_notebook.function(context, path, output=output, wait=60)
+    assert plan.proposal().steps[0].title == f"Replace {output} by a notebook with 2 cells"
+    result = await run_plan(context, plan, "run_notebook")
+    assert result.status == "ok"
+    create = replace(plan, replaces=False)
+    with pytest.raises(Conflict):
+        await run_plan(context, create, "run_notebook")
 
 
 @pytest.mark.proves("perm:agent-files")

@@ -59,6 +59,10 @@ _STEPS: Final = {
         "{count} changes, and run the changed code",
     ),
     "create": ("Create {path} with {count} cell", "Create {path} with {count} cells"),
+    "replace_notebook": (
+        "Replace {path} by a notebook with {count} cell",
+        "Replace {path} by a notebook with {count} cells",
+    ),
     "create_for_kernel": (
         "Create {path} for {kernel} with {count} cell",
         "Create {path} for {kernel} with {count} cells",

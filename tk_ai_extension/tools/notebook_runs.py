@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import Conflict, InvalidArguments
 from tk_ai_extension.model.operations import Operation, SetOutputs, expecting
@@ -33,6 +34,7 @@ class NotebookRunPlan:
         document: The notebook.
         snapshot: The notebook as it was read.
         output: The path of the copy to run instead; None to run the notebook in place.
+        replaces: Whether there is a file at that path, which is replaced.
         parameters: The source of the cell that sets parameters; empty for none.
         notices: What the caller has to know.
         kernel_name: The kernelspec; None for the notebook's.
@@ -44,6 +46,7 @@ class NotebookRunPlan:
     document: NotebookDocument
     snapshot: Snapshot
     output: str | None = None
+    replaces: bool = False
     parameters: str = ""
     notices: tuple[str, ...] = ()
     kernel_name: str | None = None
@@ -61,7 +64,8 @@ class NotebookRunPlan:
         steps: list[ProposalStep] = []
         cells = runnable(self.snapshot)
         if self.output is not None:
-            title = Sentence("create", path=self.output, count=len(self.snapshot.cells))
+            said = "replace_notebook" if self.replaces else "create"
+            title = Sentence(said, path=self.output, count=len(self.snapshot.cells))
             steps.append(ProposalStep("create", title))
         if self.parameters:
             title = Sentence("insert_new", type="code")
@@ -115,7 +119,7 @@ async def _prepared(context: ToolContext, plan: NotebookRunPlan, tool: str) -> S
     document, snapshot = plan.document, plan.snapshot
     operations: list[Operation] = []
     if plan.output is not None:
-        document = await workspace.store.copy(document, plan.output)
+        document = await run_to_completion(_copied(context, plan, plan.output))
         snapshot = await document.read()
         operations += [
             SetOutputs(cell.key)
@@ -134,6 +138,24 @@ async def _prepared(context: ToolContext, plan: NotebookRunPlan, tool: str) -> S
         workspace, context.caller, document, operations, tool=tool, shown=False
     )
     return applied.snapshot
+
+
+async def _copied(context: ToolContext, plan: NotebookRunPlan, output: str) -> NotebookDocument:
+    """Write the copy; what belongs to a notebook that it replaces is forgotten.
+
+    Raises:
+        Conflict: A file has appeared at the path, or a person has opened it.
+    """
+    workspace = context.workspace
+    replaces = await _is_replaced(context, output)
+    if replaces and not plan.replaces:
+        raise Conflict(
+            f"{output} was created meanwhile.", hint="Choose another name, or run again."
+        )
+    copy = await workspace.store.copy(plan.document, output)
+    if replaces:
+        await workspace.deleted(output)
+    return copy
 
 
 @tool("EXECUTE", carry_out=run_plan)
@@ -162,13 +184,13 @@ async def run_notebook(
             hint="Name the file for the result with --output.",
         )
     is_copy = target is not None and target != path
-    if is_copy and target is not None:
-        _check_target(context, target)
+    replaces = is_copy and target is not None and await _is_replaced(context, target)
     source = source_of(parameters, snapshot.language) if parameters else ""
     return NotebookRunPlan(
         document,
         snapshot,
         target if is_copy else None,
+        replaces,
         source,
         _notices(unknown_parameters(snapshot, parameters or {})),
         kernel_name,
@@ -184,10 +206,15 @@ def _notices(unknown: Sequence[str]) -> tuple[str, ...]:
     return (f"The cell with the tag `parameters` does not set {', '.join(unknown)}.",)
 
 
-def _check_target(context: ToolContext, target: str) -> None:
-    """Raise Conflict if a person has the file open that would be replaced."""
+async def _is_replaced(context: ToolContext, target: str) -> bool:
+    """Return whether there is a file that would be replaced.
+
+    Raises:
+        Conflict: A person has it open.
+    """
     if context.workspace.store.is_open(target):
         raise Conflict(
             f"{target} is open in a browser, which would overwrite the result.",
             hint="Close it there, or choose another name.",
         )
+    return await context.workspace.store.exists(target)
