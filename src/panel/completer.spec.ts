@@ -27,7 +27,7 @@ describe('the chosen completion', () => {
         const place = random(lists.length);
         arrived[place] = lists[place] ?? [];
         if (Math.random() < 0.2) {
-          // The notebook has changed: all are found anew.
+          // The notebook has changed: all are searched again.
           search = {};
           arrived[0] = options('cell', lists[0]?.length ?? 0);
         }
