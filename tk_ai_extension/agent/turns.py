@@ -229,6 +229,10 @@ class Turn:
                 self._call(call, tool, arguments, registry or self.registry, approver)
             )
         except CallStopped as stopped:
+            if call in self._known and self._known[call].is_set() and call not in self._answered:
+                # It was stopped before it began.
+                self._answered.add(call)
+                self._publish_stopped(call, tool, time.monotonic(), stopped)
             return error_content(stopped)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -311,10 +315,7 @@ class Turn:
             content, structured = error_content(error), {"error": error.as_dict()}
         except asyncio.CancelledError:
             self._cancelled_call = call
-            stopped = CallStopped(self.why_stopped)
-            self._publish_result(
-                call, tool, began, error_content(stopped), structured={"error": stopped.as_dict()}
-            )
+            self._publish_stopped(call, tool, began, CallStopped(self.why_stopped))
             raise
         try:
             if result is None or registry.get(tool).effect != "READ":
@@ -353,6 +354,10 @@ class Turn:
             budget = DiffBudget()
             for change in entry.changes:
                 self.publish(_changed(call, entry.path, change, entry.id, budget))
+
+    def _publish_stopped(self, call: str, tool: str, began: float, stopped: CallStopped) -> None:
+        content = error_content(stopped)
+        self._publish_result(call, tool, began, content, structured={"error": stopped.as_dict()})
 
     def _publish_result(
         self,
