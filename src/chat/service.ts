@@ -70,7 +70,7 @@ export class Chats implements IChats {
       quietly(this.api.chats()),
       quietly(this.api.models())
     ]);
-    if (isNewest()) {
+    if ((chats ?? models) !== null && isNewest()) {
       this._store.update(state => ({
         ...state,
         chats: chats ?? state.chats,

@@ -62,11 +62,16 @@ export function History({ chat: key }: IProps): JSX.Element {
           />
         ))}
       </ul>
-      <p className="tk-Empty" role="status">
+      {found.length === 0 && (
+        <p className="tk-Empty" aria-hidden="true">
+          {trans.__('No chats.')}
+        </p>
+      )}
+      <div className="tk-Announced" role="status">
         {found.length === 0
           ? trans.__('No chats.')
           : query !== '' && trans._n('%1 chat', '%1 chats', found.length)}
-      </p>
+      </div>
     </div>
   );
 }

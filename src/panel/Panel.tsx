@@ -1,4 +1,4 @@
-import { Suspense, useMemo } from 'react';
+import { Suspense, useEffect, useMemo } from 'react';
 import type { JSX } from 'react';
 
 import type { AppStore, IPanelState } from '../state/app';
@@ -6,7 +6,7 @@ import { AgentRequests } from './AgentRequests';
 import { Composer } from './Composer';
 import type { PanelController } from './controller';
 import { Header } from './Header';
-import { History } from './later';
+import { approvalParts, History } from './later';
 import { type IPanelServices, ServicesProvider, useSelector, useServices } from './services';
 import { Transcript } from './Transcript';
 
@@ -41,6 +41,7 @@ interface IColumnProps {
 
 function Column({ panel }: IColumnProps): JSX.Element {
   const { controller, trans } = useServices();
+  useEffect(() => void approvalParts(), []);
   return (
     <section className="tk-Chat" aria-label={trans.__('Chat with Claude')}>
       <Header

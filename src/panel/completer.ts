@@ -75,7 +75,8 @@ export function useCompleter(
   const { options, notice, chosen } =
     partial === null || key === dismissed || found.key !== key ? NOTHING : found;
   const active = Math.max(0, chosen === null ? 0 : options.indexOf(chosen));
-  const setActive = (place: number): void => setFound({ ...found, chosen: options[place] ?? null });
+  const setActive = (place: number): void =>
+    setFound(now => ({ ...now, chosen: options[place] ?? null }));
 
   const onKey = (event: KeyboardEvent): boolean => {
     const option = options[active];

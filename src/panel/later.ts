@@ -14,6 +14,12 @@ export async function insist<M>(load: () => Promise<M>, tries = 0): Promise<M> {
   }
 }
 
+/** Return a function that loads a chunk once, however often it is called. */
+function once<M>(load: () => Promise<M>): () => Promise<M> {
+  let loading: Promise<M> | undefined;
+  return () => (loading ??= insist(load));
+}
+
 /** Return the components of a chunk. They suspend until it is loaded. */
 function parts<M, K extends keyof M>(load: () => Promise<M>, ...names: K[]): Pick<M, K> {
   const loaded = names.map(name => {
@@ -24,8 +30,7 @@ function parts<M, K extends keyof M>(load: () => Promise<M>, ...names: K[]): Pic
 }
 
 /** Load what the composer needs for completions and the model's context. */
-export const contextParts = (): Promise<typeof import('./contextParts')> =>
-  insist(() => import(/* webpackChunkName: "context" */ './contextParts'));
+export const contextParts = once(() => import(/* webpackChunkName: "context" */ './contextParts'));
 
 export const { Completions, ContextMeter, VariablePreview } = parts(
   contextParts,
@@ -43,11 +48,12 @@ export const { CallDetails, RestoredNote, RestoreQuestion, TodoList, TurnEnd } =
   'TurnEnd'
 );
 
-export const { AgentRequest, Question } = parts(
-  () => import(/* webpackChunkName: "approval" */ './AgentRequest'),
-  'AgentRequest',
-  'Question'
+/** Load approval cards; with the panel, since a server that was upgraded meanwhile has other chunks. */
+export const approvalParts = once(
+  () => import(/* webpackChunkName: "approval" */ './AgentRequest')
 );
+
+export const { AgentRequest, Question } = parts(approvalParts, 'AgentRequest', 'Question');
 
 export const { History } = parts(
   () => import(/* webpackChunkName: "history" */ './History'),

@@ -1,4 +1,4 @@
-/** Browser APIs that jsdom lacks. */
+/** Browser APIs that jsdom lacks, and random numbers that can be repeated. */
 
 class Observer {
   observe(): void {
@@ -29,3 +29,12 @@ if (typeof window !== 'undefined') {
   });
   Element.prototype.scrollIntoView = () => undefined;
 }
+
+// Mulberry32. What a search draws in a file is repeated by `jlpm jest --seed NUMBER FILE`.
+let state = jest.getSeed();
+Math.random = () => {
+  state = (state + 0x6d2b79f5) | 0;
+  let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+  mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+  return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+};

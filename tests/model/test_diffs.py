@@ -19,6 +19,8 @@ from tk_ai_extension.model.proposals import diff_lines
 from tk_ai_extension.notebooks.textdiff import text_edits
 
 ROWS = 2_000
+LONG = 3.0
+"""Seconds of CPU time, ten times what they take."""
 
 
 def assignments(at: int) -> tuple[str, str]:
@@ -55,13 +57,13 @@ def test_no_text_takes_long(
     before, after = ("\n".join(side) for side in zip(*map(row, range(ROWS)), strict=True))
     began = time.process_time()
     diff(before, after)
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < LONG
 
 
 def test_one_line_of_repeated_characters_does_not_take_long() -> None:
     began = time.process_time()
     text_edits("ab" * 999, "ba" * 333 + "abc" * 333)
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < LONG
 
 
 def patched(before: str, diff: str) -> str:

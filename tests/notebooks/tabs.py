@@ -85,6 +85,9 @@ class OpenedInPage:
     async def exists(self, path: str) -> bool:
         return await self._store.exists(path)
 
+    def is_open(self, path: str) -> bool:
+        return self._store.is_open(path)
+
     def subscribe(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
         return self._store.subscribe(path, changed)
 

@@ -230,7 +230,7 @@ async def test_a_room_whose_file_is_read_only_is_not_kept_for_ever(
     assert room.room_id not in server_of(app).rooms
 
 
-@pytest.mark.parametrize("ended_by", ["the last tab closes", "the server stops", "a rename"])
+@pytest.mark.parametrize("ended_by", ["the package", "its last page", "the server", "a rename"])
 async def test_what_was_read_only_for_a_while_is_saved_in_the_end(
     bench: DocumentBench, app: ServerApp, disk: Disk, ended_by: str
 ) -> None:
@@ -240,9 +240,11 @@ async def test_what_was_read_only_for_a_while_is_saved_in_the_end(
     room = room_of(app, path)
     attempts = disk.attempts
     disk.full = False
-    if ended_by == "the last tab closes":
+    if ended_by == "the package":
         await asyncio.wait([room.cleaner], timeout=DEADLINE)
-    elif ended_by == "the server stops":
+    elif ended_by == "its last page":
+        await server_of(app).delete_room(room=room)  # As jupyter-collaboration does.
+    elif ended_by == "the server":
         store: Any = bench.store
         await store.close()
     else:

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 HUGE = 10**400
 NUMBERS: list[Any] = [
     2**53 + 1,
+    2**60 + 1,
     -(2**53),
     2**63 - 1,
     2**63,

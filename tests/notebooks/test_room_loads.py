@@ -74,6 +74,8 @@ async def test_a_notebook_with_any_number_is_opened_reloaded_changed_and_saved_i
         await room.settle(document.path)
         file = room.root / document.path
         assert sources(strict(file.read_bytes())["cells"]) == ["b", "mine"]
+        if place in {"notebook", "cell", "field"} and isinstance(value, int) and abs(value) < 2**62:
+            assert str(value) in file.read_text()
         file.write_bytes(with_value(place, other, "theirs", "b"))
         os.utime(file)
         await document.apply([Insert(CellContent("code", "c"))])

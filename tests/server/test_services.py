@@ -49,7 +49,14 @@ async def test_what_happens_to_notebooks_while_an_import_fails_is_handled_once_i
         async def deleted(self, path: str) -> None:
             handled.append(path)
 
-    services = Services(known.managers, lambda: cast("Any", Recorded()), known, SETTINGS)
+    failures = [OSError("full"), OSError("full")]
+
+    def build() -> Any:
+        if failures:
+            raise failures.pop()
+        return Recorded()
+
+    services = Services(known.managers, build, known, SETTINGS)
 
     async def fail(*_: Any) -> None:
         raise ImportError
@@ -58,6 +65,9 @@ async def test_what_happens_to_notebooks_while_an_import_fails_is_handled_once_i
         patch.setattr(services, "_import", fail)
         await services.renamed("a.ipynb", "b.ipynb")
         await services.deleted("b.ipynb")
+    for _ in tuple(failures):
+        with pytest.raises(OSError, match="full"):
+            await services.ready()
     assert handled == []
     await services.deleted("c.ipynb")
     assert handled == ["a.ipynb -> b.ipynb", "b.ipynb", "c.ipynb"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.workspace.list_notebook import ListNotebook
 from tests.workspace.test_undo_plan import code, edits, entry, new_cells, undo
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.operations import Delete, Insert, Move, Operation
+from tk_ai_extension.model.operations import Delete, Insert, Move, Operation, Replace
 from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes
 from tk_ai_extension.workspace.undo_plan import plan_undo
 
@@ -116,6 +116,19 @@ def test_all_cells_come_back_into_a_notebook_that_was_left_without_cells(ids: bo
     notebook.apply([Insert(code("", "eeee"), index=0)])
     notebook.apply(plan_undo([entry(1, changes)], notebook.snapshot()).operations)
     assert [cell for cell in notebook.cells if cell.source] == before
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_a_cell_comes_back_with_the_edits_of_those_that_stayed(ids: bool) -> None:
+    """Cells without ids are recognised by their sources, which are undone before."""
+    notebook = ListNotebook([code(name, name * 4 if ids else None) for name in "ab"], ids=ids)
+    first, second = (cell.key for cell in notebook.snapshot().cells)
+    deleted = entry(1, notebook.apply([Delete(second)]))
+    edited = entry(2, notebook.apply([Replace(first, "changed")]))
+    undone = plan_undo([edited, deleted], notebook.snapshot())
+    notebook.apply(undone.operations)
+    assert undone.left == ()
+    assert [cell.source for cell in notebook.cells] == ["a", "b"]
 
 
 @pytest.mark.parametrize("ids", [True, False])

@@ -119,6 +119,7 @@ class ExecutionListener:
         self._count: int | None = None
         self._prompt: str | None = None
         self._questions = 0
+        self._interrupt_is_due = self._is_interrupting = False
         self._received = 0
         self._received_at = 0.0
         self._held_back = False
@@ -215,7 +216,8 @@ class ExecutionListener:
             return
         self._questions += 1
         if self._questions > MAX_QUESTIONS + 1:
-            return  # the interrupt is under way
+            self._interrupt_soon()  # The code has caught the interrupt, or asks without waiting.
+            return
         prompt = self._prompt = str(content.get("prompt", ""))
         self._publish(InputRequested(prompt))
         what = "answered with an empty line" if self._request.allow_stdin else "refused"
@@ -393,10 +395,20 @@ class ExecutionListener:
         )
 
     def _interrupt_soon(self) -> None:
-        async def interrupt() -> None:
-            await self._interrupt()
+        """Interrupt the kernel, one interrupt after the other."""
 
-        self._tasks.spawn(interrupt(), "Interrupting a kernel")
+        async def interrupt() -> None:
+            try:
+                while self._interrupt_is_due:
+                    self._interrupt_is_due = False
+                    await self._interrupt()
+            finally:
+                self._is_interrupting = False
+
+        self._interrupt_is_due = True
+        if not self._is_interrupting:
+            self._is_interrupting = True
+            self._tasks.spawn(interrupt(), "Interrupting a kernel")
 
     def _after(self, delay: float, action: Callable[[], None]) -> None:
         self._timers.append(self._loop.call_later(delay, action))

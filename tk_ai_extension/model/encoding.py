@@ -21,8 +21,10 @@ MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 Catch them only around that code and raise a typed error. Anywhere else they are bugs.
 """
 
-_UNSAFE = 1 << 53
+UNSAFE = 1 << 53
 """The first integer that has a neighbour with the same number in JavaScript."""
+UNSHAREABLE = 1 << 63
+"""The first integer that a shared document cannot have."""
 
 _ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _ESCAPE_BYTES = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -60,25 +62,29 @@ def encodable(value: Any) -> Any:
     return value
 
 
-def shareable(value: Any) -> Any:
-    """Return a JSON value with its numbers as JavaScript has them, for a document shared with pages.
+def shareable(value: Any, limit: int = UNSHAREABLE) -> Any:
+    """Return a JSON value with numbers that a document shared with pages can have.
 
-    pycrdt panics for an integer of more than 64 bits, and pages get one of more than 53 bits as a
-    BigInt, which JSON.stringify refuses. Such an integer becomes a float, as in any notebook that
-    JupyterLab saves; one beyond the floats becomes a string. NaN and infinity become null, because
-    jupyter-ydoc cannot save them.
+    Integers from the limit on become floats; those beyond the floats become strings. NaN and infinity
+    become null, because jupyter-ydoc cannot save them.
 
-    >>> shareable([2**64, 10**400 == int(shareable(10**400)), float("nan"), 7, True])
-    [1.8446744073709552e+19, True, None, 7, True]
+    Args:
+        value: The value.
+        limit: The first integer that is converted. pycrdt panics for one of more than 64 bits. Pages get
+            one of more than 53 bits as a BigInt, which JSON.stringify refuses: with `UNSAFE` it is
+            rounded, as in any notebook that JupyterLab saves.
+
+    >>> shareable([2**64, 10**400 == int(shareable(10**400)), float("nan"), 2**60, True])
+    [1.8446744073709552e+19, True, None, 1152921504606846976, True]
     """
     if isinstance(value, int):
-        return _as_float(value) if abs(value) >= _UNSAFE else value
+        return _as_float(value) if abs(value) >= limit else value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: shareable(item) for key, item in cast("dict[Any, Any]", value).items()}
+        return {key: shareable(item, limit) for key, item in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
-        return [shareable(item) for item in cast("Sequence[Any]", value)]
+        return [shareable(item, limit) for item in cast("Sequence[Any]", value)]
     return value
 
 

@@ -337,9 +337,11 @@ class Services:
     async def _load(self) -> Workspace:
         await self._import("tk_ai_extension.server.composition")
         self._check_open()
+        workspace = self.workspace
         while self._missed:
-            await self._missed.pop(0)(self.workspace)
-        return self.workspace
+            await self._missed[0](workspace)
+            del self._missed[0]
+        return workspace
 
     async def _load_tools(self) -> Registry:
         await self._import("tk_ai_extension.tools.registry", then=self.registries.prepare)

@@ -207,6 +207,11 @@ display({'text/plain': 'bad \\udcff byte'}, raw=True)
         assert outcome.status in {"interrupted", "error"}
         assert outcome.execution.prompt == "? "
 
+    @pytest.mark.proves("fault:stdin", "exec:stdin")
+    async def test_code_that_asks_on_after_each_interrupt_ends(self, bench: ExecutorBench) -> None:
+        code = "for _ in range(14):\n    try:\n        input('? ')\n    except BaseException:\n        pass"
+        assert (await run(bench, code)).execution.prompt == "? "
+
 
 class FloodConformance:
     """A flood of output."""

@@ -247,15 +247,14 @@ def frame_of(value):
     parts = ["shape %s" % (shape_of(value) or "")]
     dtypes = getattr(value, "dtypes", None)
     if hasattr(dtypes, "items"):
-        lines = ["%s: %s" % item for item in itertools.islice(dtypes.items(), MAX_TYPES)]
-        lines += ["... and %d more columns" % (len(dtypes) - MAX_TYPES)] * (len(dtypes) > MAX_TYPES)
-        parts.append("\n".join(lines))
+        types = ["%s: %s" % item for item in dtypes.items()]
+        more = ["... and %d more columns" % (len(types) - MAX_TYPES)] * (len(types) > MAX_TYPES)
+        parts.append("\n".join(types[:MAX_TYPES] + more))
     else:
         parts.append("dtype %s" % (dtypes,))
     head = value.head(MAX_ROWS)
     wide = {"max_cols": MAX_COLUMNS} if hasattr(head, "columns") else {}
     parts.append(head.to_string(**wide))
-    parts += ["... and %d more rows" % (len(value) - MAX_ROWS)] * (len(value) > MAX_ROWS)
     return "\n".join(parts)
 
 

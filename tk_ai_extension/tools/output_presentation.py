@@ -25,6 +25,9 @@ MAX_IMAGES = 20
 PIECE = 500
 """Characters that the text of one cell may have although that of many others follows, if they are left."""
 
+BRIEF = 120
+"""Characters that each text may have: what stands for a longer one is about as long."""
+
 
 @dataclass(slots=True)
 class Allowance:
@@ -42,7 +45,7 @@ class Allowance:
 
     def share(self, cells: int) -> int:
         """Return the characters that the text of the next of these cells may have."""
-        return max(self.text // max(cells, 1), min(PIECE, self.text))
+        return max(self.text // max(cells, 1), min(PIECE, self.text), BRIEF)
 
     def fitting(self, values: Sequence[T]) -> list[T]:
         """Return the JSON values that fit, in order, and pay for them."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
@@ -51,34 +52,39 @@ def read_page(
     """
     data = BufferedReader(open_regular(path))
     with TextIOWrapper(data, encoding="utf-8", errors="replace", newline="\n") as file:
-        return page_of(file, offset=offset, limit=limit, pattern=pattern, max_chars=max_chars)
+        pieces = ((piece, pattern is None or pattern.found_in(piece)) for piece in _pieces(file))
+        return _page(
+            pieces, offset=offset, limit=limit, numbered=pattern is not None, max_chars=max_chars
+        )
 
 
 def page_of(
-    file: IO[str],
-    *,
-    offset: int,
-    limit: int,
-    pattern: Pattern | None = None,
-    max_chars: int = PAGE,
+    text: str, *, offset: int, limit: int, pattern: Pattern | None = None, max_chars: int = PAGE
 ) -> ArtifactPage:
-    """Return a page of a text, which is read to its end.
+    """Return a page of a text. A pattern is searched in whole lines, also if they are shown as several.
 
     Raises:
         InvalidArguments: The search takes too long.
     """
+    pieces = _found_pieces(text, pattern)
+    return _page(
+        pieces, offset=offset, limit=limit, numbered=pattern is not None, max_chars=max_chars
+    )
+
+
+def _page(
+    pieces: Iterable[tuple[str, bool]], *, offset: int, limit: int, numbered: bool, max_chars: int
+) -> ArtifactPage:
+    """Return a page of lines, each with whether it is to be shown; all of them are read."""
     shown: list[str] = []
     size = matches = total = 0
     next_offset: int | None = None
-    for number, line in enumerate(_lines(file)):
+    for number, (line, is_wanted) in enumerate(pieces):
         total = number + 1
-        if pattern is not None:
-            if not pattern.found_in(line):
-                continue
-            matches += 1
-        if number < offset or next_offset is not None:
+        matches += is_wanted
+        if not is_wanted or number < offset or next_offset is not None:
             continue
-        text = line if pattern is None else f"{number}: {line}"
+        text = f"{number}: {line}" if numbered else line
         if shown and (len(shown) == limit or size + len(text) > max_chars):
             next_offset = number
             continue
@@ -89,11 +95,11 @@ def page_of(
         offset=offset,
         next_offset=next_offset,
         total_lines=total,
-        matches=None if pattern is None else matches,
+        matches=matches if numbered else None,
     )
 
 
-def _lines(file: IO[str]) -> Iterator[str]:
+def _pieces(file: IO[str]) -> Iterator[str]:
     """Yield the lines of a text without line ends; lines longer than `LINE` are split."""
     cut = False
     while piece := file.readline(LINE):
@@ -102,3 +108,17 @@ def _lines(file: IO[str]) -> Iterator[str]:
             continue
         cut = not piece.endswith("\n")
         yield piece.removesuffix("\n")
+
+
+def _found_pieces(text: str, pattern: Pattern | None) -> Iterator[tuple[str, bool]]:
+    """Yield the lines as `_pieces`, each with whether it matches; at least one of a line that does."""
+    for line in io.StringIO(text, newline=None):
+        whole = line.removesuffix("\n")
+        pieces = [whole[at : at + LINE] for at in range(0, len(whole), LINE)] or [""]
+        if pattern is None or len(pieces) == 1 or not pattern.found_in(whole):
+            is_found = pattern is None or (len(pieces) == 1 and pattern.found_in(whole))
+            yield from ((piece, is_found) for piece in pieces)
+            continue
+        found = [pattern.found_in(piece) for piece in pieces]
+        found[0] = found[0] or not any(found)
+        yield from zip(pieces, found, strict=True)

@@ -255,7 +255,8 @@ class Journal:
             )
             db.execute(queries.RELEASE, (json.dumps(list(left)),))
             db.executemany(
-                "UPDATE entries SET state = 'undone', undone_by = ? WHERE id = ?",
+                "UPDATE entries SET state = 'undone', undone_by = ? "
+                "WHERE id = ? AND undone_by IS NULL",
                 [(by, entry_id) for entry_id in entry_ids if entry_id not in left],
             )
 

@@ -21,6 +21,7 @@ from tk_ai_extension.model.errors import (
     KernelspecNotFound,
     KernelStartFailed,
     LimitReached,
+    SaveFailed,
     ToolError,
     is_out_of_files,
 )
@@ -327,8 +328,10 @@ class PythonSessions:
         return await run_to_completion(self._shut_down(kernel_id))
 
     async def _shut_down(self, kernel_id: str) -> bool:
-        if await self._is_bound(kernel_id):
-            return False
+        # Where the notebooks of a kernel cannot be read, it is one of a session only.
+        with suppress(SaveFailed):
+            if await self._is_bound(kernel_id):
+                return False
         with suppress(KernelNotFound):
             if kernel_id in self._kernels.ids():
                 await self._kernels.shutdown(kernel_id)

@@ -65,7 +65,7 @@ async def undo_entries(
         changes = tuple(change for change in entry.changes if cells is None or change.cell in cells)
         if changes:
             by_path[entry.path].append(replace(entry, changes=changes))
-    if not by_path:
+    if not by_path and raises:
         raise NothingToUndo(Sentence("nothing_to_undo"))
     taken: list[TakenBack] = []
     for path, of_path in by_path.items():
@@ -76,8 +76,8 @@ async def undo_entries(
         except ToolError as error:
             if raises and len(by_path) == 1:
                 raise
-            stayed = dict.fromkeys(each.cell for one in of_path for each in one.changes)
-            taken.append(TakenBack(path, (), (error.message,), tuple(stayed)))
+            reasons = () if isinstance(error, NothingToUndo) else (error.message,)
+            taken.append(TakenBack(path, (), reasons))
     return taken
 
 

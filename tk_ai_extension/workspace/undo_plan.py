@@ -230,7 +230,9 @@ class _Target:
         content = _required(change.before)
         if content.id is not None and self._by_id.get(content.id):
             return "another cell has its id now"
-        if change.witnesses and not self._is_blank and self._marks.isdisjoint(change.witnesses):
+        # A later change of a cell without an id, which was undone just now, had altered its mark.
+        marks = self._marks.union(row.mark for row in self._rows)
+        if change.witnesses and not self._is_blank and marks.isdisjoint(change.witnesses):
             return "no cell of that notebook is left"
         cell_id = content.id if self._has_ids else None
         row = _Row(None, cell_id, content.type, "", 0, None)

@@ -239,11 +239,14 @@ async def test_a_notebook_keeps_the_kernel_of_a_session_that_is_reset_and_closed
 @pytest.mark.proves("kernel:pool", "exec:cancel")
 async def test_code_that_ignores_an_interrupt_runs_on_in_the_kernel_of_a_notebook(harness, run):
     harness.write("n.ipynb", "1")
-    deaf = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(600)"
+    deaf = (
+        "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "print('deaf', flush=True)\ntime.sleep(600)"
+    )
     waiting = await run(deaf, wait=0)
     await harness.call("use_notebook", notebook="n.ipynb", kernel_id=waiting.kernel_id)
     found = harness.workspace.executions.get(ALICE, waiting.execution_id)
-    while not found.current.started:
+    while not len(found.current.outputs):
         await found.changed(found.version, 0.01)
     assert await harness.workspace.executions.cancel(found, grace=0.5) == "ended"
     ended = await harness.call("wait_execution", execution_id=waiting.execution_id)

@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from tornado.web import HTTPError
 
 from tk_ai_extension.model.background import BackgroundTasks, log_failure
-from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.managers import manager_error
 from tk_ai_extension.notebooks.rooms.extension import find_collaboration, notebook_room
 from tk_ai_extension.notebooks.rooms.leases import RoomLeases
@@ -152,30 +151,34 @@ class Rooms:
 
         The others are not saved again: what is written to them afterwards is written to this one as well.
         """
+        self._forget_closed()
         others = [
             live
             for live in self._live.values()
             if live.path != path and live.unsaved and self._is_superseded(live.path)
         ]
+        for live in others:
+            live.owed = live.notebook.changes
         if others:
             self._opening.spawn(self._hand_over(others, path), f"save of other rooms of {path}")
 
     async def _hand_over(self, others: list[LiveRoom], path: str) -> None:
         for live in others:
-            with suppress(FileChanged):
-                await live.save()
+            await live.save_in_time()
         room = self.find(path)
         if room is not None:
             await room.refresh()
 
     def retry(self) -> None:
         """Save what could not be saved, for example because a notebook was renamed meanwhile."""
+        self._forget_closed()
         for live in self._live.values():
             if live.unsaved:
                 live.save_soon()
 
     async def close(self) -> None:
         """Save unsaved changes and leave the rooms to jupyter-collaboration."""
+        await self._opening.join()
         for live in list(self._live.values()):
             await live.save_in_time()
             live.detach()

@@ -151,7 +151,7 @@ class RoomDocument(SessionDocument):
         origin = f"{ORIGIN} {uuid.uuid4().hex}"
         undo = UndoManager(scopes=[document.ycells], capture_timeout_millis=0)
         undo.include_origin(origin)
-        running = {sink.shared_id for sink in room.writing}
+        running = {sink.shared_id for sink in room.writing if sink.has_begun}
         with document.ydoc.transaction(origin=origin):
             put = {_apply_step(document, step, running) for step in edit.steps}
         return undo, put - {""}

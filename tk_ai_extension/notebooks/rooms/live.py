@@ -323,6 +323,11 @@ class RoomRun(Protocol):
 
     shared_id: str | None
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the cell has the run's outputs; before, it has those of its last run."""
+        ...
+
     def restore(self) -> None:
         """Write the run's outputs again after the room's content was replaced."""
         ...

@@ -48,6 +48,8 @@ class LiveRoom:
         notebook: The notebook in the room.
         old_format: Whether the file has an old format, which the room has converted; None if unknown.
         writing: The runs whose outputs are being written.
+        owed: The count of changes up to which the content has to be saved, though people have opened
+            the notebook under another name.
         reloads: How often another program's file replaced the room's content, and with it changes that
             were not saved.
     """
@@ -86,6 +88,8 @@ class LiveRoom:
         self._reload = room._on_outofband_change
         # The room's save calls this attribute; the file's watcher calls what was subscribed.
         room._on_outofband_change = self._on_reload
+        self._stop = room.stop
+        room.stop = self._save_and_stop
         room._file.observe(room.room_id, self._on_reload, room._on_filepath_change)
         self._pins = 0
         self._pin = Pin(notebook_room(file_id))
@@ -94,6 +98,7 @@ class LiveRoom:
         self._is_due = False
         # Counts of `LiveNotebook.changes`: up to which one a save was requested, and was made.
         self._requested = self._saved = 0
+        self.owed = 0
         tasks = BackgroundTasks(_log)
         self._schedule = Schedule(self.save_in_time, "save of a room", tasks, delay=SAVE_DELAY)
 
@@ -112,7 +117,7 @@ class LiveRoom:
 
         Another save of this one would replace what they type there; see `Rooms.hand_over`.
         """
-        return self._is_superseded(self.path)
+        return self._saved >= self.owed and self._is_superseded(self.path)
 
     async def wait_until_loaded(self) -> None:
         """Wait until the room is loaded and no reload is under way."""
@@ -208,6 +213,12 @@ class LiveRoom:
         loader = self._extension.file_loaders[self.file_id]
         if loader.number_of_subscriptions == 0:
             await self._extension.file_loaders.remove(self.file_id)
+
+    async def _save_and_stop(self) -> None:
+        """Stop the room; jupyter-collaboration deletes it without a save when its last page has gone."""
+        if self.unsaved:
+            await self._is_saved_at_last()
+        await self._stop()
 
     # --- saving
 
@@ -319,7 +330,8 @@ class LiveRoom:
 
     def _retry(self) -> None:
         """Save again after a delay that doubles with each failure; keep the room open until then."""
-        if self._requested > self._saved:
+        rooms = self._extension.ywebsocket_server.rooms
+        if self._requested > self._saved and rooms.get(self.room.room_id) is self.room:
             self._schedule.delay = min(self._schedule.delay * 2, MAX_DELAY)
             self._set_due()
 

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 from pycrdt import Array, Map, Text
 
 from tk_ai_extension.model.cells import Cell
-from tk_ai_extension.model.encoding import encodable, encodable_text, shareable
+from tk_ai_extension.model.encoding import (
+    UNSAFE,
+    UNSHAREABLE,
+    encodable,
+    encodable_text,
+    shareable,
+)
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import (
     Append,
@@ -113,7 +119,7 @@ class PlacedOutputs:
             if output is None or _kind(there) != _kind(output):
                 return False
             if output["output_type"] != "stream":
-                if whole(_plain(there)) != whole(as_shared(output)):
+                if whole(_plain(there)) != whole(as_shared(output, UNSAFE)):
                     return False
                 continue
             own = encodable_text(stream_text(output)).encode("utf-8")[-placed.own :]
@@ -195,7 +201,7 @@ class PlacedOutputs:
         later = [whole(_plain(outputs[each])) for each in range(place + 1, len(outputs))]
         mine = [each for each in self._placed if each and _is_at(outputs, each)]
         del outputs[place:]
-        outputs.extend([shared_output(each) for each in (output, *later)])
+        outputs.extend([shared_output(output, UNSAFE), *map(shared_output, later)])
         for each in mine:
             if each.place >= place:
                 each.item = _item(outputs, each.place)
@@ -247,7 +253,7 @@ def _append(outputs: Array[Any], output: Json) -> _Placed:
         before = len(text)
         text.insert(before, encodable_text(stream_text(output)))
     else:
-        outputs.append(shared_output(output))
+        outputs.append(shared_output(output, UNSAFE))
     place = len(outputs) - 1
     size = _size(outputs, place)
     return _Placed(place, _item(outputs, place), size, size - before)
@@ -283,20 +289,29 @@ class RoomOutputSink(OutputSink):
         self._run: RunningOutputs | None = None
         room.writing.append(self)
 
+    @property
+    def has_begun(self) -> bool:
+        """See `RoomRun`."""
+        return self._run is not None
+
     async def begin(self, run: RunningOutputs) -> None:
         """See `OutputSink.begin`; includes outputs from before the notebook was in this room."""
         self._run = run
         await self.room.wait_until_loaded()
+        self._locate_again(run)
         self._write_all(run)
+
+    def _locate_again(self, run: RunningOutputs) -> None:
+        """Find a cell without an id, which has a new one in the document after a reload."""
+        if self._index() is None and (cell := run.find(self._snapshot())) is not None:
+            self.shared_id = self.room.notebook.shared_id(cell.index)
 
     def restore(self) -> None:
         """See `RoomRun.restore`."""
         run = self._run
         if run is None:
             return
-        if self._index() is None and (cell := run.find(self._snapshot())) is not None:
-            # A cell without an id has a new one in the document.
-            self.shared_id = self.room.notebook.shared_id(cell.index)
+        self._locate_again(run)
         if (index := self._index()) is None:
             return
         cell = self.room.notebook.shared(index)
@@ -397,14 +412,19 @@ def distrust(cell: Any) -> None:
         metadata["trusted"] = False
 
 
-def as_shared(value: Any) -> Any:
-    """Return a JSON value in the form that it has in a shared document; everything enters it so."""
-    return shareable(encodable(value))
+def as_shared(value: Any, limit: int = UNSHAREABLE) -> Any:
+    """Return a JSON value in the form that it has in a shared document; everything enters it so.
+
+    Args:
+        value: The value.
+        limit: See `shareable`. What a kernel sends is new: in it, `UNSAFE` integers are rounded for pages.
+    """
+    return shareable(encodable(value), limit)
 
 
-def shared_output(output: Json) -> Map[Any]:
+def shared_output(output: Json, limit: int = UNSHAREABLE) -> Map[Any]:
     """Return an output as JupyterLab shares it: a stream's text is a shared text that can grow."""
-    shared = cast("Json", as_shared(output))
+    shared = cast("Json", as_shared(output, limit))
     if shared.get("output_type") == "stream":
         shared = {**shared, "text": Text(stream_text(shared))}
     return Map(shared)

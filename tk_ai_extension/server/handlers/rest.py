@@ -27,7 +27,7 @@ FEATURES = ("call_mode",)
 
 ACTIONS: Mapping[str, Action] = {"READ": "read", "WRITE": "write", "EXECUTE": "execute"}
 """Required action for a tool, by its effect."""
-PIECE = 1 << 20
+PIECE = 1 << 16
 """Chunk size of an artifact, in bytes."""
 
 HEALTH = 5.0

@@ -250,6 +250,11 @@ class SayingKernels:
         """Return the notebooks of a kernel."""
         return [path for path, bound in self._bound.items() if bound == kernel_id]
 
+    def renamed(self, old: str, new: str) -> None:
+        """Update the path of a notebook."""
+        if old in self._bound:
+            self._bound[new] = self._bound.pop(old)
+
 
 def _cut(outputs: tuple[Json, ...], count: int | None) -> Execution:
     return Execution(

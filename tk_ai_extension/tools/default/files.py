@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
-import io
 from typing import Annotated
 
 from pydantic import BaseModel, Field
@@ -102,8 +101,7 @@ async def read_file(
         raise NotReadable(f"{path} is a notebook.", hint="Use read_notebook.")
     text = await context.workspace.files.read_text(path)
     pattern = None if grep is None else Pattern(grep)
-    lines = io.StringIO(text, newline=None)
-    page = await asyncio.to_thread(page_of, lines, offset=offset, limit=limit, pattern=pattern)
+    page = await asyncio.to_thread(page_of, text, offset=offset, limit=limit, pattern=pattern)
     return _page(path, page)
 
 

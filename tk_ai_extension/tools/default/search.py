@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import NotebookNotFound, ToolError
+from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.output_presentation import digested
 from tk_ai_extension.tools.registry import tool
@@ -79,29 +80,33 @@ async def search_cells(
                 unread.append(f"`{path}`")
             continue
         for cell in snapshot.cells:
-            if where == "source":
-                text = cell.source
-            else:
-                text = (
-                    (await digested(await document.outputs(cell.key))).text
-                    if cell.outputs.count
-                    else ""
-                )
+            text = await _searched_text(document, cell, where)
             found = await asyncio.to_thread(_matches, snapshot, cell, text, wanted, where)
-            if (
-                where == "source"
-                and found
-                and "\n" not in cell.source
-                and len(cell.source) <= MAX_LINE
-            ):
+            if where == "source" and found and _is_shown_whole(cell):
                 editing.mark_seen(workspace, caller, snapshot, [cell])
             matches += found
             if len(matches) > limit:
-                return SearchResult(matches=matches[:limit], truncated=True)
+                break
+        if len(matches) > limit:
+            break
     notices = [] if walk is None else walk.left_out
     if unread:
         notices.append(f"Notebooks that cannot be read were left out: {some_of(unread)}.")
-    return SearchResult(matches=matches, notices=notices)
+    return SearchResult(matches=matches[:limit], truncated=len(matches) > limit, notices=notices)
+
+
+async def _searched_text(
+    document: NotebookDocument, cell: Cell, where: Literal["source", "outputs"]
+) -> str:
+    if where == "source":
+        return cell.source
+    if not cell.outputs.count:
+        return ""
+    return (await digested(await document.outputs(cell.key))).text
+
+
+def _is_shown_whole(cell: Cell) -> bool:
+    return "\n" not in cell.source and len(cell.source) <= MAX_LINE
 
 
 def _matches(
