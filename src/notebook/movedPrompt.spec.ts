@@ -24,8 +24,14 @@ import { putInto } from './cells';
 
 const trans = nullTranslator.load('tk-ai-extension');
 
+/** Wait for Lumino's messages, which are processed in an animation frame, and for React. */
 const settled = (): Promise<void> =>
-  act(() => new Promise<void>(resolve => setTimeout(resolve, 10)));
+  act(
+    () =>
+      new Promise<void>(resolve =>
+        requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(resolve)))
+      )
+  );
 
 describe('the prompt of a cell', () => {
   let notebook: Notebook;
