@@ -240,18 +240,7 @@ class KernelService(ABC, Generic[Tracked]):
         A launch that was cancelled halfway would leave a kernel that is in no list. If the caller is
         cancelled, the launch is completed and its kernel discarded.
         """
-        task = asyncio.create_task(launch, name="The start of a kernel")
-        self._starts.keep(task)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            self._starts.spawn(self._discard_late(task), "Discarding a kernel")
-            raise
-
-    async def _discard_late(self, launch: asyncio.Task[str]) -> None:
-        await asyncio.wait({launch})
-        if not launch.cancelled() and launch.exception() is None:
-            await self._discard(launch.result())
+        return await self._starts.complete(launch, "The start of a kernel", self._discard)
 
     async def _discarded(self, kernel_id: str) -> None:
         """Discard a kernel; completed even if the caller is cancelled."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -46,6 +46,28 @@ class BackgroundTasks:
         """Keep a reference to a task until it has ended. The code that awaits it handles a failure."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def complete(
+        self, work: Coroutine[Any, Any, T], name: str, undo: Callable[[T], Awaitable[None]]
+    ) -> T:
+        """Await work that is completed, and then undone, if the caller is cancelled.
+
+        Work that is cancelled halfway would leave something that nobody knows.
+        """
+        task = asyncio.create_task(work, name=name)
+        self.keep(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self.spawn(self._undo(task, undo), f"The undo of: {name}")
+            raise
+
+    async def _undo(self, task: asyncio.Task[T], undo: Callable[[T], Awaitable[None]]) -> None:
+        await asyncio.wait({task})
+        if task.cancelled() or task.exception() is not None:
+            log_failure(task, self._logger)
+        else:
+            await undo(task.result())
 
     async def join(self) -> None:
         """Wait until all tasks have ended, including those that start in the meantime."""

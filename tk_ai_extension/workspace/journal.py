@@ -7,7 +7,6 @@ not recorded: undo compares before it writes (see `workspace.undo_plan`).
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import sqlite3
@@ -148,13 +147,13 @@ class Journal:
         """
         turn = turn or caller.turn
         row: _Written = (path, tool, turn, kind, "intended", _storable(summary), "")
-        inserting = asyncio.create_task(self._insert(caller, row))
-        try:
-            return await asyncio.shield(inserting)
-        except asyncio.CancelledError:
+
+        async def withdraw(entry: int) -> None:
             if kind != "run":  # A run does not wait for its entry.
-                self._tasks.spawn(self._withdraw(inserting), "The entry of a cancelled call")
-            raise
+                await self.failed(entry, "The call was cancelled before it changed anything.")
+
+        inserting = self._insert(caller, row)
+        return await self._tasks.complete(inserting, "The entry of a call", withdraw)
 
     async def record(
         self,
@@ -213,9 +212,6 @@ class Journal:
             ),
             "The failure was not recorded in the journal.",
         )
-
-    async def _withdraw(self, inserting: asyncio.Task[int]) -> None:
-        await self.failed(await inserting, "The call was cancelled before it changed anything.")
 
     async def claim(self, entry_ids: Sequence[int]) -> bool:
         """Mark entries as undone before their undo is applied, all or none of them.

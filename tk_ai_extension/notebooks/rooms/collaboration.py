@@ -7,7 +7,6 @@ Only this module and `room` use its private attributes; here for the room of a d
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -15,7 +14,7 @@ from typing import Any
 
 from tornado.web import HTTPError
 
-from tk_ai_extension.model.background import BackgroundTasks, log_failure
+from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.notebooks.managers import manager_error
 from tk_ai_extension.notebooks.rooms.extension import find_collaboration, notebook_room
 from tk_ai_extension.notebooks.rooms.leases import RoomLeases
@@ -96,14 +95,8 @@ class Rooms:
         """
         if self._leases is not None:
             self._leases.take(path)
-        opening = asyncio.create_task(self._open(path), name=f"room of {path}")
-        self._opening.keep(opening)
         try:
-            try:
-                live = await asyncio.shield(opening)
-            except asyncio.CancelledError:
-                opening.add_done_callback(_leave)
-                raise
+            live = await self._opening.complete(self._open(path), f"room of {path}", _leave)
             try:
                 with readable(path):
                     await live.wait_until_loaded()
@@ -208,9 +201,6 @@ class Rooms:
                 self._live.pop(room_id).detach()
 
 
-def _leave(opening: asyncio.Task[LiveRoom]) -> None:
+async def _leave(live: LiveRoom) -> None:
     """Release a room that nobody waits for any more."""
-    if opening.cancelled() or opening.exception() is not None:
-        log_failure(opening, _log)
-    else:
-        opening.result().unpin()
+    live.unpin()
