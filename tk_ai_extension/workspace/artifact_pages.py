@@ -115,8 +115,8 @@ def _found_pieces(text: str, pattern: Pattern | None) -> Iterator[tuple[str, boo
     for line in io.StringIO(text, newline=None):
         whole = line.removesuffix("\n")
         pieces = [whole[at : at + LINE] for at in range(0, len(whole), LINE)] or [""]
-        if pattern is None or len(pieces) == 1 or not pattern.found_in(whole):
-            is_found = pattern is None or (len(pieces) == 1 and pattern.found_in(whole))
+        is_found = pattern is None or pattern.found_in(whole)
+        if pattern is None or len(pieces) == 1 or not is_found:
             yield from ((piece, is_found) for piece in pieces)
             continue
         found = [pattern.found_in(piece) for piece in pieces]
