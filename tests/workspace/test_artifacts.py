@@ -8,10 +8,11 @@ import os
 import re
 import resource
 import stat
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,9 @@ from tk_ai_extension.model.errors import (
     LimitReached,
     NotReadable,
 )
-from tk_ai_extension.workspace.artifact_pages import LINE
+from tk_ai_extension.workspace.artifact_pages import LINE, page_of
 from tk_ai_extension.workspace.artifacts import Artifacts
+from tk_ai_extension.workspace.patterns import Pattern
 
 pytestmark = pytest.mark.proves("out:artifact")
 
@@ -432,3 +434,19 @@ async def test_a_folder_that_cannot_be_used_is_a_typed_error_where_it_is_needed(
     for read in (artifacts.read, artifacts.data):
         with pytest.raises(NotReadable, match="Permission denied"):
             await read("ada", kept.id)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2 * LINE + 3), st.sampled_from(["", "a", "ab", "b"]))),
+    st.sampled_from(["ab", "^a", "b$", "x.*ab"]),
+)
+def test_a_pattern_is_found_in_whole_lines(parts: list[tuple[int, str]], pattern: str) -> None:
+    """Also where a long line is shown as several: a match may be across a cut."""
+    lines = ["x" * length + end for length, end in parts]
+    text = "".join(f"{line}\n" for line in lines)
+    page = page_of(text, offset=0, limit=5_000, pattern=Pattern(pattern), max_chars=10**9)
+    starts = list(accumulate((max(-(-len(line) // LINE), 1) for line in lines), initial=0))
+    shown = [int(line.partition(":")[0]) for line in page.text.splitlines()]
+    found = {bisect_right(starts, number) - 1 for number in shown}
+    assert found == {place for place, line in enumerate(lines) if re.search(pattern, line)}
+    assert page.total_lines == starts[-1]
