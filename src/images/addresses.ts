@@ -40,9 +40,11 @@ export function loadsInMathematics(name: string, value: string): boolean {
   return name === 'src' || (!/^(href|title|data-.*)$/.test(name) && loadsByStyle(value));
 }
 
-/** Return whether a style loads something. Escapes with a backslash count, since they can hide it. */
+/** What loads in a style beside `url(…)`. Escapes with a backslash count, since they can hide it. */
+const LOADS_OTHERWISE = /src\(|image\(|image-set|@import|\\/i;
+
 function loadsByStyle(style: string): boolean {
-  return /url\(|src\(|image\(|image-set|@import|\\/i.test(style);
+  return /url\(/i.test(style) || LOADS_OTHERWISE.test(style);
 }
 
 /**
@@ -55,18 +57,22 @@ export function isFromServer(name: string, value: string, base: URL, page: strin
   if (isCommand(name)) {
     return false;
   }
-  if (name === 'style' && /\\|image(?:-set)?\(|src\(|@import/i.test(value)) {
-    // Only plain `url(…)` is parsed.
+  if (name === 'style' && LOADS_OTHERWISE.test(value)) {
     return false;
   }
   return addressesIn(name, value).every(address => isServerAddress(address, base, page));
 }
 
-/** Return the addresses in the value of an attribute. */
+/**
+ * Return the addresses in the value of an attribute.
+ *
+ * In a style, each `url(` has one, also within a string: an address that begins in a string must not
+ * hide the one after it.
+ */
 export function addressesIn(name: string, value: string): string[] {
   if (name === 'style') {
-    const quoted = /(?:url|src|image|image-set)\(\s*(?:"([^"]*)"|'([^']*)'|([^)]*))/gi;
-    return [...value.matchAll(quoted)].map(([, one, two, three]) =>
+    const loads = /(?:url|src|image|image-set)\((?=\s*(?:"([^"]*)|'([^']*)|([^()"']*)))/gi;
+    return [...value.matchAll(loads)].map(([, one, two, three]) =>
       (one ?? two ?? three ?? '').trim()
     );
   }
