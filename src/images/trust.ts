@@ -19,16 +19,43 @@ export function followDistrust(panel: NotebookPanel): void {
     for (const cell of panel.content.model?.cells ?? []) {
       if (cell.type === 'code' && !FOLLOWED.has(cell)) {
         FOLLOWED.add(cell);
-        // Emitted before the outputs of the same transaction are applied.
-        cell.sharedModel.metadataChanged.connect((_, { key }) => {
-          if (key === 'trusted' && cell.getMetadata('trusted') !== true) {
-            distrust(cell);
-          }
-        });
+        followCell(cell as ICodeCellModel);
       }
     }
   };
   onCellModels(panel, follow);
+}
+
+function followCell(cell: ICodeCellModel): void {
+  // A cell that the person runs is trusted meanwhile.
+  let isRunByOthers = false;
+  const look = (): void => {
+    if (cell.executionState === 'running') {
+      isRunByOthers = !cell.trusted;
+    } else if (cell.executionCount !== null) {
+      isRunByOthers = false;
+    }
+  };
+  // Emitted before the outputs of the same transaction are applied.
+  cell.sharedModel.metadataChanged.connect((_, { key }) => {
+    if (key === 'trusted' && cell.getMetadata('trusted') !== true) {
+      distrust(cell);
+      look();
+    }
+  });
+  cell.sharedModel.changed.connect(look);
+  cell.stateChanged.connect((_, { name }) => {
+    if (name !== 'trusted' || !cell.trusted || !isRunByOthers) {
+      return;
+    }
+    isRunByOthers = cell.executionState !== 'running' && cell.outputs.length === 0;
+    if (isRunByOthers) {
+      // JupyterLab trusts a cell whose outputs are cleared, but outputs of the run may be on their way.
+      cell.deleteMetadata('trusted');
+      distrust(cell);
+    }
+  });
+  look();
 }
 
 /**

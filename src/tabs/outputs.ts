@@ -140,7 +140,8 @@ function applyChanges(cell: YCodeCell, changes: readonly OutputChange[]): void {
 /**
  * Remove the trust of a cell, since outputs of an agent do not inherit it.
  *
- * Open views follow (`src/images/trust.ts`).
+ * Each write does this, since JupyterLab trusts a cell whose outputs a person clears. Open views
+ * follow (`src/images/trust.ts`).
  */
 export function distrust(cell: YCodeCell): void {
   if (cell.getMetadata('trusted') === true) {
@@ -207,7 +208,7 @@ export function setOutputs(
 }
 
 function applyRequest(cell: YCodeCell, request: IOutputs): void {
-  if (request.start || request.whole !== undefined) {
+  if (request.start || request.whole !== undefined || request.changes !== undefined) {
     distrust(cell);
   }
   if (request.start) {

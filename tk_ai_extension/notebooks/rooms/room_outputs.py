@@ -330,6 +330,7 @@ class RoomOutputSink(OutputSink):
             run.commit_pending()
             return
         with self._transaction():
+            distrust(self.room.notebook.shared(index))
             outputs = self._outputs(index)
             if not self._placed.check(run, self._item(index), outputs):
                 run.hide()
@@ -405,7 +406,8 @@ class RoomOutputSink(OutputSink):
 def distrust(cell: Any) -> None:
     """Mark a cell as not trusted: an agent's outputs must not inherit a person's trust.
 
-    Open pages read this as well (`src/images/trust.ts`).
+    Each write does this, since JupyterLab trusts a cell whose outputs a person clears. Open pages read
+    the mark before the outputs of the same transaction (`src/images/trust.ts`).
     """
     metadata: Any = cell.get("metadata")
     if isinstance(metadata, Map) and metadata.get("trusted"):
