@@ -50,13 +50,12 @@ function Column({ panel }: IColumnProps): JSX.Element {
         onHistory={() => controller.showHistory(!panel.showsHistory)}
         onNew={() => controller.open(null)}
       />
-      {panel.showsHistory ? (
+      {panel.showsHistory && (
         <Suspense fallback={<div className="tk-History" />}>
           <History chat={panel.chat} />
         </Suspense>
-      ) : (
-        <Transcript key={panel.generation} chat={panel.chat} />
       )}
+      <Transcript key={panel.generation} chat={panel.chat} hidden={panel.showsHistory} />
       <AgentRequests chat={panel.chat} />
       <Composer key={`box ${panel.generation}`} panel={panel} />
     </section>

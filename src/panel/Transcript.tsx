@@ -26,10 +26,12 @@ const NEAR = 40;
 interface IProps {
   /** The chat's key in the store. */
   chat: string;
+  /** Whether something else has its place: where somebody reads and what they unfolded stay. */
+  hidden: boolean;
 }
 
 /** The turns of a chat. The view scrolls with new content only while it is at the end. */
-export function Transcript({ chat }: IProps): JSX.Element {
+export function Transcript({ chat, hidden }: IProps): JSX.Element {
   const { controller, trans } = useServices();
   const preferences = useSelector(state => state.preferences);
   const turns = useChat(chat, ({ turns }) => turns);
@@ -43,7 +45,7 @@ export function Transcript({ chat }: IProps): JSX.Element {
   const read = loaded ? shown : 0;
   const isLive = useRested(read, 0) === read && loaded;
   return (
-    <div className="tk-Transcript">
+    <div className="tk-Transcript" hidden={hidden}>
       <div
         ref={view}
         className={isBusy({ turns }) ? 'tk-Log tk-mod-busy' : 'tk-Log'}

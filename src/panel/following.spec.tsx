@@ -113,4 +113,18 @@ describe('the view of a chat', () => {
     }
     window.ResizeObserver = ResizeObserver;
   });
+
+  it('stays as it was while the history has its place', async () => {
+    const stage = new Stage({}, 'c');
+    stage.past = story(MESSAGE, { kind: 'began' }, DONE);
+    await stage.settle();
+    const log = screen.getByRole('log');
+    fireEvent.click(screen.getByRole('button', { name: 'History' }));
+    await stage.settle();
+    expect(screen.queryByRole('log')).toBeNull();
+    expect(screen.getByRole('region', { name: 'History' })).toBeTruthy();
+    fireEvent.click(screen.getByRole('button', { name: 'History' }));
+    await stage.settle();
+    expect(screen.getByRole('log')).toBe(log);
+  });
 });
