@@ -1,9 +1,10 @@
 /** What a request for code says of a cell and its notebook. */
 
-import type { Cell, ICodeCellModel } from '@jupyterlab/cells';
-import type * as nbformat from '@jupyterlab/nbformat';
+import type { Cell } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import { UUID } from '@lumino/coreutils';
+
+import { lastErrorOf } from './cellOutputs';
 
 /** Maximum number of cells above, and of characters of their sources; the server uses fewer. */
 const MAX_ABOVE = 30;
@@ -54,18 +55,12 @@ function languageName({ context }: NotebookPanel, mimetype: string): string {
 
 /** Return the error in a cell's outputs as text; empty for none. */
 export function errorText({ model }: Cell): string {
-  if (model.type !== 'code') {
+  const error = lastErrorOf(model);
+  if (error === null) {
     return '';
   }
-  const { outputs } = model as ICodeCellModel;
-  for (let place = outputs.length - 1; place >= 0; place--) {
-    const output = outputs.get(place).toJSON() as Partial<nbformat.IError>;
-    if (output.output_type === 'error') {
-      const { ename = '', evalue = '', traceback = [] } = output;
-      const text = [...traceback, `${ename}: ${evalue}`].join('\n');
-      // eslint-disable-next-line no-control-regex
-      return text.replace(/\x1b\[[\d;]*m/g, '').slice(-MAX_CHARACTERS);
-    }
-  }
-  return '';
+  const { ename = '', evalue = '', traceback = [] } = error;
+  const text = [...traceback, `${ename}: ${evalue}`].join('\n');
+  // eslint-disable-next-line no-control-regex
+  return text.replace(/\x1b\[[\d;]*m/g, '').slice(-MAX_CHARACTERS);
 }

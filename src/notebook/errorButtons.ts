@@ -4,7 +4,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 import { Widget } from '@lumino/widgets';
 
-import { errorOf, outputsOf, type CellTask } from './cellTasks';
+import { outputsOf } from './cellOutputs';
+import type { CellTask } from './cellTasks';
 import { onCells, putInto } from './cells';
 
 /** Sends a task about a cell to Claude. */
@@ -26,7 +27,7 @@ export function addErrorButtons(
       }
     }
     for (const cell of cells) {
-      const outputs = outputsOf(cell);
+      const outputs = outputsOf(cell.model);
       if (outputs !== null && !shown.has(cell)) {
         shown.set(cell, new ErrorButtons(cell, outputs, task => ask(task, panel, cell), trans));
       }
@@ -34,17 +35,27 @@ export function addErrorButtons(
   });
 }
 
+type Outputs = ICodeCellModel['outputs'];
+type OutputsChange = Parameters<Parameters<Outputs['changed']['connect']>[0]>[1];
+
+function countErrors(outputs: readonly { type: string }[]): number {
+  return outputs.filter(({ type }) => type === 'error').length;
+}
+
 /** The buttons of one cell, shown while its outputs have an error. */
 class ErrorButtons implements IDisposable {
   constructor(
     private readonly _cell: Cell,
-    private readonly _outputs: ICodeCellModel['outputs'],
+    private readonly _outputs: Outputs,
     private readonly _ask: (task: CellTask) => void,
     private readonly _trans: TranslationBundle
   ) {
-    _outputs.changed.connect(this._update);
+    _outputs.changed.connect(this._onChanged);
     // The outputs may live on in another view.
     _cell.disposed.connect(() => this.dispose());
+    for (let place = 0; place < _outputs.length; place++) {
+      this._errors += countErrors([_outputs.get(place)]);
+    }
     this._update();
   }
 
@@ -55,11 +66,17 @@ class ErrorButtons implements IDisposable {
   dispose(): void {
     this._disposed = true;
     this._buttons?.dispose();
-    this._outputs.changed.disconnect(this._update);
+    this._outputs.changed.disconnect(this._onChanged);
   }
 
-  private readonly _update = (): void => {
-    const wanted = errorOf(this._cell) !== null;
+  /** Look at the changed outputs only: a cell may have a hundred thousand. */
+  private readonly _onChanged = (_: object, { newValues, oldValues }: OutputsChange): void => {
+    this._errors += countErrors(newValues) - countErrors(oldValues);
+    this._update();
+  };
+
+  private _update(): void {
+    const wanted = this._errors > 0;
     if (wanted && this._buttons === null) {
       this._buttons = this._createButtons();
       putInto(this._cell, this._buttons, 'end');
@@ -67,7 +84,7 @@ class ErrorButtons implements IDisposable {
       this._buttons?.dispose();
       this._buttons = null;
     }
-  };
+  }
 
   private _createButtons(): Widget {
     const widget = new Widget();
@@ -88,6 +105,8 @@ class ErrorButtons implements IDisposable {
     return widget;
   }
 
+  /** The number of errors among the outputs. */
+  private _errors = 0;
   private _buttons: Widget | null = null;
   private _disposed = false;
 }
