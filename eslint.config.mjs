@@ -3,6 +3,20 @@ import { defineConfig } from 'eslint/config';
 import hooks from 'eslint-plugin-react-hooks';
 import tseslint from 'typescript-eslint';
 
+/** Refuses the id of a cell's model: a rule of its own, since one config replaces another's selectors. */
+const keys = {
+  create: context => {
+    const refuse = node =>
+      context.report({ node, message: 'The server may not know this id: use notebook/keys.' });
+    return {
+      "MemberExpression[object.property.name='model'][property.name='id']": refuse,
+      "VariableDeclarator[init.property.name='model'] > ObjectPattern > Property[key.name='id']":
+        refuse,
+      "CallExpression[callee.property.name='getId']": refuse
+    };
+  }
+};
+
 export default defineConfig(
   { ignores: ['**/*', '!src', '!src/**'] },
   eslint.configs.recommended,
@@ -56,5 +70,12 @@ export default defineConfig(
         ].map(selector => ({ selector, message: 'It is English: use sayProblem.' }))
       ]
     }
+  },
+  {
+    // Tabs have names of their own for cells; pictures are those of cells in the page.
+    files: ['src/**'],
+    ignores: ['src/notebook/keys.ts', 'src/{tabs,images,lab,testing}/**', '**/*.spec.ts*'],
+    plugins: { cells: { rules: { keys } } },
+    rules: { 'cells/keys': 'error' }
   }
 );

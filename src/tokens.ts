@@ -6,7 +6,7 @@ export interface IOpenChatOptions {
   notebook: string;
   /** The text of the message box. Default: the present text. */
   message?: string;
-  /** Ids of the cells that the message is about. */
+  /** Ids of the cells that the message is about, as their models have them. */
   cells?: readonly string[];
   /** Whether the message is sent immediately. */
   send?: boolean;

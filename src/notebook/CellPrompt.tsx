@@ -61,6 +61,8 @@ export function openPrompt(opening: IOpening): void {
 /** Show a prompt in a cell, or in the widget that replaces it when the cell is moved. */
 function show(opening: IOpening, cell: Cell, state: IPromptState): void {
   const { panel, typed, path, settings, put, toChat, trans } = opening;
+  // In this page the id leads to the widget that replaces one.
+  // eslint-disable-next-line cells/keys
   const { id } = cell.model;
   const propose: Propose = (about, signal) => {
     const body = { ...codeContext(panel, cell, path), ...about, error: errorText(cell) };
@@ -87,6 +89,7 @@ function show(opening: IOpening, cell: Cell, state: IPromptState): void {
       if (panel.isDisposed) {
         return;
       }
+      // eslint-disable-next-line cells/keys
       const next = panel.content.widgets.find(each => each.model.id === id && !each.readOnly);
       if (next !== undefined) {
         show(opening, next, made.state);

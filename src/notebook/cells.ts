@@ -3,18 +3,7 @@ import type { CellList, NotebookPanel } from '@jupyterlab/notebook';
 import type { Widget } from '@lumino/widgets';
 
 import { insertIntoCell } from '../lab/cellLayout';
-import { placeOf } from './marks';
-
-/** Return a function that finds the present cells of a notebook by their keys. */
-export function cellsOf({
-  content: { widgets }
-}: NotebookPanel): (key: string) => Cell | undefined {
-  const ids = widgets.map(cell => cell.model.id);
-  return key => widgets[placeOf(key, ids)];
-}
-
-/** Return the cell of a notebook with this key; undefined if it is gone. */
-export const cellOf = (panel: NotebookPanel, key: string): Cell | undefined => cellsOf(panel)(key);
+import { cellOf } from './keys';
 
 /** Activate a cell and scroll to it. Call this for actions of the person only. */
 export async function goTo(panel: NotebookPanel, key: string): Promise<void> {

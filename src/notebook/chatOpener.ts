@@ -3,6 +3,7 @@ import type { INotebookTracker } from '@jupyterlab/notebook';
 
 import type { IChatOpener, IOpenChatOptions } from '../tokens';
 import { serverPath } from './drives';
+import { cellsOf, keysFor } from './keys';
 
 const ASK = 'tk-ai:ask';
 const SHOW = 'tk-ai:show-panel';
@@ -43,9 +44,9 @@ export class ChatOpener implements IChatOpener {
       this._app.shell.activateById(panel.id);
     }
     const { content } = panel;
-    const places = wanted.map(id => content.widgets.findIndex(cell => cell.model.id === id));
-    const [first] = places;
-    if (first === undefined || first < 0 || places.includes(content.activeCellIndex)) {
+    const cells = keysFor(panel, wanted).map(cellsOf(panel));
+    const first = cells[0] === undefined ? -1 : content.widgets.indexOf(cells[0]);
+    if (first < 0 || cells.includes(content.widgets[content.activeCellIndex])) {
       return;
     }
     content.deselectAll();

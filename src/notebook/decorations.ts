@@ -5,7 +5,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { setPrompt } from '../lab/prompts';
 import type { NotebookActivity } from './activity';
 import { CellMark } from './CellMark';
-import { cellsOf, onCells } from './cells';
+import { onCells } from './cells';
+import { cellsOf } from './keys';
 import type { IMark } from './marks';
 
 /** Mark the cells of a notebook that agents changed. */

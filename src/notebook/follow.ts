@@ -3,7 +3,7 @@
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 
 import type { IActivities } from './activities';
-import { cellOf } from './cells';
+import { cellOf } from './keys';
 
 /** What a person does in a notebook that ends following. Scrolling by a program is none of it. */
 const ACTS = ['wheel', 'touchmove', 'pointerdown', 'keydown'] as const;

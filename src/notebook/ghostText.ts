@@ -7,6 +7,7 @@ import {
   type IInlineCompletionList,
   InlineCompletionTriggerKind
 } from '@jupyterlab/completer';
+import type { ICellModel } from '@jupyterlab/cells';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { ServerConnection } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -51,7 +52,7 @@ export class GhostText {
     const prefix = Array.from(text).slice(0, offset).join('');
     const suffix = text.slice(prefix.length);
     const isAsked = triggerKind === InlineCompletionTriggerKind.Invoke;
-    const rest = this._rest(cell.model.id, prefix, suffix);
+    const rest = this._rest(cell.model, prefix, suffix);
     if (!isAsked && (rest !== '' || Date.now() < this._pausedUntil)) {
       return itemsOf(rest);
     }
@@ -76,7 +77,7 @@ export class GhostText {
         asking.signal
       );
       this._pausedUntil = 0;
-      this._known = { cell: cell.model.id, prefix, suffix, text: found.text };
+      this._known = { cell: cell.model, prefix, suffix, text: found.text };
       // JupyterLab would show it at the cursor, wherever that is by now.
       const cursor = cell.editor?.getOffsetAt(cell.editor.getCursorPosition());
       return itemsOf(cursor === undefined || cursor === prefix.length ? found.text : '');
@@ -91,7 +92,7 @@ export class GhostText {
   }
 
   /** Return what is left of the last completion, if the person types the same; empty for nothing. */
-  private _rest(cell: string, prefix: string, suffix: string): string {
+  private _rest(cell: ICellModel, prefix: string, suffix: string): string {
     const { _known: known } = this;
     const isSame = known?.cell === cell && known.suffix === suffix;
     return isSame && (known.prefix + known.text).startsWith(prefix)
@@ -119,7 +120,7 @@ export class GhostText {
   }
 
   private _asking: AbortController | null = null;
-  private _known: { cell: string; prefix: string; suffix: string; text: string } | null = null;
+  private _known: { cell: ICellModel; prefix: string; suffix: string; text: string } | null = null;
   private _pausedUntil = 0;
   private _reported = '';
 }

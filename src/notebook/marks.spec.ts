@@ -1,5 +1,6 @@
 import { keeping, keepingAll, NOTHING_KEPT } from '../state/keptChanges';
-import { marksOf, placeOf, undoing } from './marks';
+import { marksOf, undoing } from './marks';
+import { placeOf } from './keys';
 import type { ChangedCell, ChangeInfo } from '../api/events';
 
 type Done = [cell: string, action?: ChangedCell['action'], diff?: string];

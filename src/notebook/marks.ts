@@ -58,12 +58,3 @@ export function marksOf(changes: readonly ChangeInfo[], kept: IKept): Map<string
 export function undoing(marks: Iterable<IMark>): IUndo {
   return undoOf([...marks].flatMap(({ steps }) => steps));
 }
-
-/** Return the index of a cell among cells with these ids; -1 if it is not there. */
-export function placeOf(cell: string, ids: readonly string[]): number {
-  const place = ids.indexOf(cell);
-  const number = /^cell-(\d+)$/.exec(cell)?.[1];
-  return place >= 0 || number === undefined || Number(number) >= ids.length
-    ? place
-    : Number(number);
-}

@@ -65,6 +65,31 @@ describe('the review of a notebook', () => {
   });
 });
 
+it('goes to the next changed cell of a notebook without ids', async () => {
+  const visited: number[] = [];
+  const widgets = ['r1', 'r2', 'r3'].map(id => ({ model: { id }, node: { focus: jest.fn() } }));
+  const content = {
+    ...{ widgets, model: { nbformat: 4, nbformatMinor: 4 }, activeCellIndex: 1 },
+    scrollToItem: (place: number) => Promise.resolve(void visited.push(place))
+  };
+  const marks = ['cell-0', 'cell-2', 'gone'].map(
+    cell => [cell, { cell, yours: false, deleted: false } as IMark] as const
+  );
+  const activity = { changed: new Signal<object, void>({}), marks: new Map(marks) };
+  const trans = nullTranslator.load('');
+  const item = new ReviewItem({ content } as never, activity as never, trans);
+  await act(async () => {
+    Widget.attach(item, document.body);
+    await item.renderPromise;
+  });
+  for (const place of [2, 0, 2]) {
+    fireEvent.click(screen.getByTitle('Go to the next changed cell'));
+    expect(content.activeCellIndex).toBe(place);
+  }
+  expect(visited).toEqual([2, 0, 2]);
+  act(() => item.dispose());
+});
+
 describe('what a toolbar announces', () => {
   const marks = new Map<string, IMark>();
   const running: { cell: string; author: string }[] = [];

@@ -11,6 +11,7 @@ import { Decisions } from '../common/Decisions';
 import { useRested } from '../common/rested';
 import type { NotebookActivity } from './activity';
 import { focusOn, goTo } from './cells';
+import { cellsOf } from './keys';
 import type { IMark } from './marks';
 
 /**
@@ -127,12 +128,14 @@ export class ReviewItem extends ReactWidget {
   /** Go to the next changed cell below the active one, or to the first one. */
   private async _next(marks: readonly IMark[]): Promise<void> {
     const { widgets, activeCellIndex } = this._panel.content;
-    const changed = new Set(marks.filter(mark => !mark.deleted).map(mark => mark.cell));
-    const cells = widgets.map(cell => cell.model.id).filter(id => changed.has(id));
-    const later = widgets.slice(activeCellIndex + 1).map(cell => cell.model.id);
-    const next = later.find(id => changed.has(id)) ?? cells[0];
+    const cellOf = cellsOf(this._panel);
+    const changed = new Map(
+      marks.filter(mark => !mark.deleted).map(mark => [cellOf(mark.cell), mark.cell])
+    );
+    const cells = widgets.filter(cell => changed.has(cell));
+    const next = cells.find(cell => widgets.indexOf(cell) > activeCellIndex) ?? cells[0];
     if (next !== undefined) {
-      await goTo(this._panel, next);
+      await goTo(this._panel, changed.get(next) ?? '');
     }
   }
 

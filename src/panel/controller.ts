@@ -212,7 +212,7 @@ export class PanelController {
       const message =
         about === null
           ? this._toMessage()({ ...BLANK, text })
-          : messageAbout(text, about, this._options);
+          : messageAbout(text, this._services.notebook.named(about), this._options);
       await this._send(chat => chat.send(message));
     }
   }

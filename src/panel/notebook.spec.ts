@@ -4,13 +4,18 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
 
 import { type AppStore, createStore } from '../state/app';
+import { BLANK, messageAbout, messageOf } from '../state/compose';
 import { NotebookContext } from './notebook';
+import { cellResults } from './pointing';
 
 const trans = nullTranslator.load('tk-ai-extension');
 
 /** A code cell with outputs of these types. */
 function cell(id: string, source: string, ...outputs: string[]): object {
-  const made = { length: outputs.length, get: (place: number) => ({ type: outputs[place] }) };
+  const made = {
+    length: outputs.length,
+    get: (place: number) => ({ type: outputs[place], toJSON: () => ({}) })
+  };
   return { id, type: 'code', sharedModel: { source }, outputs: made };
 }
 
@@ -20,6 +25,7 @@ function contextOf(...models: object[]): {
   store: AppStore;
   activate: (place: number) => void;
   edited: () => void;
+  panel: { content: { model: object } };
 } {
   const owner = {};
   const signal = (): Signal<object, unknown> => new Signal(owner);
@@ -35,7 +41,8 @@ function contextOf(...models: object[]): {
     currentWidget: panel,
     currentChanged,
     activeCellChanged,
-    selectionChanged: signal()
+    selectionChanged: signal(),
+    find: (wanted: (each: object) => boolean) => [panel].find(wanted)
   };
   const store = createStore();
   const contents = { driveName: () => '', localPath: (path: string) => path };
@@ -51,7 +58,7 @@ function contextOf(...models: object[]): {
     activeCellChanged.emit(null);
   };
   currentChanged.emit(panel);
-  return { context, store, activate, edited: () => model.contentChanged.emit(undefined) };
+  return { context, store, activate, edited: () => model.contentChanged.emit(undefined), panel };
 }
 
 describe('the subjects of suggested prompts', () => {
@@ -105,6 +112,36 @@ describe('the subjects of suggested prompts', () => {
     expect(store.state.seen).toEqual({ notebook: 'plan.ipynb', cell: null, selected: [] });
     expect(store.state.seen).not.toBe(seen);
   });
+});
+
+it('names the cells of a notebook without stored ids as the server does', () => {
+  const models = ['r1', 'r2', 'r3'].map(id => ({
+    ...cell(id, '1 / 0', 'error'),
+    executionCount: null
+  }));
+  const { context, panel, activate } = contextOf(...models);
+  const widgets = models.map(model => ({ model }));
+  Object.assign(panel.content.model, { nbformat: 4, nbformatMinor: 4 });
+  Object.assign(panel.content, { widgets, activeCell: widgets[1], isSelectedOrActive: () => true });
+  activate(1);
+  const { seen } = context;
+  const options = { mode: 'ask', model: '', activeCell: true } as const;
+  expect(messageOf(BLANK, seen, options)).toMatchObject({
+    active_cell: 'cell-1',
+    selected_cells: ['cell-0', 'cell-1', 'cell-2']
+  });
+  const about = context.named({ notebook: 'plan.ipynb', cells: ['r3', 'cell-0'] });
+  expect(messageAbout('Fix it.', about, options)).toMatchObject({ active_cell: 'cell-2' });
+  const found = [
+    ...context.attachableOf({ notebook: 'plan.ipynb', cells: ['r2', 'cell-2'] }),
+    ...cellResults(context, trans).map(each => each.attached)
+  ];
+  expect(found.map(each => (each?.attachment as { cell?: string }).cell)).toEqual(
+    ['1', '2', '0', '0', '1', '1', '2', '2'].map(place => `cell-${place}`)
+  );
+  expect(context.promptSubjects.failed?.id).toBe('cell-1');
+  expect(context.unrun(['cell-1', 'r1'])).toEqual(['cell-1']);
+  expect(context.cells.map(({ id }) => id)).toEqual(['cell-0', 'cell-1', 'cell-2']);
 });
 
 describe('code without a notebook', () => {

@@ -13,8 +13,10 @@ import type { Contents } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Widget } from '@lumino/widgets';
 
-import { cellOf, goTo } from '../notebook/cells';
+import { goTo } from '../notebook/cells';
+import { outputsOf } from '../notebook/cellOutputs';
 import { serverPath } from '../notebook/drives';
+import { cellOf, keyOf, keysFor, keysIn, keysOf } from '../notebook/keys';
 import { cellName } from '../common/position';
 import type { AppStore } from '../state/app';
 import type { IAbout, IAttached, ICellName, ISeen } from '../state/compose';
@@ -26,6 +28,12 @@ export interface IPromptSubjects {
   failed: ICellName | null;
   /** The variable of a table; null for none. */
   table: string | null;
+}
+
+/** A cell's model, and its name for the server. */
+export interface IKeyed {
+  key: string;
+  model: ICellModel;
 }
 
 /** An open notebook, and its path on the server. */
@@ -95,32 +103,35 @@ export class NotebookContext {
   get promptSubjects(): IPromptSubjects {
     if (this._promptSubjects === undefined) {
       this._promptSubjects = {
-        failed: failedOf(this.models, this._current?.panel.content.activeCellIndex ?? -1),
-        table: tableOf(this.models.map(cell => cell.sharedModel.source))
+        failed: failedOf(this.keyed, this._current?.panel.content.activeCellIndex ?? -1),
+        table: tableOf(this.keyed.map(({ model }) => model.sharedModel.source))
       };
     }
     return this._promptSubjects;
   }
 
-  private _look({ panel: { content }, path }: IOpen): ISeen {
+  private _look({ panel, path }: IOpen): ISeen {
+    const { content } = panel;
     const active = content.activeCell;
     const selected = content.widgets.filter(cell => content.isSelectedOrActive(cell));
     return {
       notebook: path,
-      cell:
-        active && nameOf(content.activeCellIndex, active.model.id, active.model.sharedModel.source),
-      selected: selected.length > 1 ? selected.map(cell => cell.model.id) : []
+      cell: active && nameOf(content.activeCellIndex, keyOf(panel, active), active.model),
+      selected: selected.length > 1 ? selected.map(cell => keyOf(panel, cell)) : []
     };
   }
 
   /** The cells of the current notebook. */
   get cells(): ICellName[] {
-    return this.models.map((cell, index) => nameOf(index, cell.id, cell.sharedModel.source));
+    return this.keyed.map(({ key, model }, index) => nameOf(index, key, model));
   }
 
   /** The cell models of the current notebook. Their widgets may be created later. */
-  get models(): readonly ICellModel[] {
-    return [...(this._current?.panel.content.model?.cells ?? [])];
+  get keyed(): readonly IKeyed[] {
+    const model = this._current?.panel.content.model ?? null;
+    const models = [...(model?.cells ?? [])];
+    const keys = keysOf(model, models);
+    return models.map((each, index) => ({ key: keys[index] ?? each.id, model: each }));
   }
 
   /** The editor of the active cell; null if it has none yet. */
@@ -142,23 +153,29 @@ export class NotebookContext {
    * Return dragged cells as attachments.
    *
    * @param source - The notebook widget from which they were dragged.
-   * @param ids - The ids of the cells.
+   * @param names - The ids or keys of the cells.
    */
-  attachable(source: unknown, ids: readonly string[]): IAttached[] {
+  attachable(source: unknown, names: readonly string[]): IAttached[] {
     const panel = this._notebooks?.find(each => each.content === source);
     const path = panel === undefined ? null : this._pathOf(panel);
-    const cells = panel?.content.widgets ?? [];
-    return cells.flatMap((cell, index) =>
-      path !== null && ids.includes(cell.model.id)
-        ? [this._attached(path, index, cell.model.id)]
-        : []
-    );
+    const wanted = keysFor(panel, names);
+    return path === null || panel === undefined
+      ? []
+      : keysIn(panel).flatMap((key, index) =>
+          wanted.includes(key) ? [this._attached(path, index, key)] : []
+        );
+  }
+
+  /** Return what a message is about with the keys of its cells, which may be named by their ids. */
+  named({ notebook, cells }: IAbout): IAbout {
+    const panel = this._notebooks?.find(each => this._pathOf(each) === notebook);
+    return { notebook, cells: keysFor(panel, cells) };
   }
 
   /**
    * Return cells of an open notebook as attachments.
    *
-   * @param about - The notebook's path, and the ids of the cells.
+   * @param about - The notebook's path, and the ids or keys of the cells.
    */
   attachableOf({ notebook, cells }: IAbout): IAttached[] {
     const panel = this._notebooks?.find(each => this._pathOf(each) === notebook);
@@ -171,16 +188,16 @@ export class NotebookContext {
   }
 
   /** Return those of some cells of the current notebook that have code and were not run. */
-  unrun(ids: readonly string[]): string[] {
-    return this.models
+  unrun(keys: readonly string[]): string[] {
+    return this.keyed
       .filter(
-        cell =>
-          ids.includes(cell.id) &&
-          cell.type === 'code' &&
-          cell.sharedModel.source.trim() !== '' &&
-          (cell as ICodeCellModel).executionCount === null
+        ({ key, model }) =>
+          keys.includes(key) &&
+          model.type === 'code' &&
+          model.sharedModel.source.trim() !== '' &&
+          (model as ICodeCellModel).executionCount === null
       )
-      .map(({ id }) => id);
+      .map(({ key }) => key);
   }
 
   /** Insert code as a new cell below the active one, without running it. */
@@ -268,19 +285,19 @@ export class NotebookContext {
   private _frame = 0;
 }
 
-function nameOf(index: number, id: string, source: string): ICellName {
-  const line = source.split('\n').find(each => each.trim() !== '') ?? '';
+function nameOf(index: number, id: string, { sharedModel }: ICellModel): ICellName {
+  const line = sharedModel.source.split('\n').find(each => each.trim() !== '') ?? '';
   return { id, index, line: line.slice(0, 80) };
 }
 
-function failedOf(cells: readonly ICellModel[], active: number): ICellName | null {
-  const failed = cells.flatMap((cell, index) =>
-    hasError(cell) ? [nameOf(index, cell.id, cell.sharedModel.source)] : []
+function failedOf(cells: readonly IKeyed[], active: number): ICellName | null {
+  const failed = cells.flatMap(({ key, model }, index) =>
+    hasError(model) ? [nameOf(index, key, model)] : []
   );
   return failed.find(({ index }) => index === active) ?? failed[0] ?? null;
 }
 
 function hasError(model: ICellModel): boolean {
-  const outputs = model.type === 'code' ? (model as ICodeCellModel).outputs : null;
+  const outputs = outputsOf(model);
   return outputs !== null && outputs.length > 0 && outputs.get(outputs.length - 1).type === 'error';
 }

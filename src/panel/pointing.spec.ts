@@ -11,12 +11,13 @@ interface IMade {
 }
 
 /** A cell with these outputs. */
-function cell(id: string, source: string, ...outputs: IMade[]): object {
+function cell(key: string, source: string, ...outputs: IMade[]): object {
   const get = (place: number): object => {
     const output = outputs[place] as IMade;
     return { ...output, toJSON: () => output };
   };
-  return { id, type: 'code', sharedModel: { source }, outputs: { length: outputs.length, get } };
+  const made = { length: outputs.length, get };
+  return { key, model: { type: 'code', sharedModel: { source }, outputs: made } };
 }
 
 /** An editor whose selection goes from one line and column to another. */
@@ -34,17 +35,17 @@ function editor(source: string, ...[from, to]: [[number, number], [number, numbe
 function notebook(some: object): NotebookContext {
   const contents = { driveName: () => '', localPath: (path: string) => path };
   const seen = { notebook: 'a.ipynb', cell: { id: 'b', index: 1, line: '' }, selected: [] };
-  return { seen, contents, models: [], front: null, activeEditor: null, ...some } as never;
+  return { seen, contents, keyed: [], front: null, activeEditor: null, ...some } as never;
 }
 
 it('offers the outputs and the last error of each cell', () => {
-  const models = [
+  const keyed = [
     cell('a', 'quiet = 1'),
     cell('b', 'print(1)\nrow["x"]', { type: 'stream' }, { type: 'error', ename: 'KeyError' }),
-    { id: 'c', type: 'markdown', sharedModel: { source: 'Text' } },
+    { key: 'c', model: { type: 'markdown', sharedModel: { source: 'Text' } } },
     cell('d', 'print(2)', { type: 'stream' })
   ];
-  const found = cellResults(notebook({ models }), trans);
+  const found = cellResults(notebook({ keyed }), trans);
   expect(found.map(({ label, note, text }) => [label, note, text])).toEqual([
     ['Error of cell 2: KeyError', 'print(1)', '@error-2 '],
     ['Output of cell 2', 'print(1)', '@output-2 '],

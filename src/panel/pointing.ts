@@ -1,12 +1,11 @@
 /** What a person can point at in the notebook and the file that they see. */
 
-import type { ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { CodeEditor } from '@jupyterlab/codeeditor';
-import type { IError } from '@jupyterlab/nbformat';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Widget } from '@lumino/widgets';
 
 import type { SelectionAttachment } from '../api/contextModels';
+import { lastErrorOf, outputsOf } from '../notebook/cellOutputs';
 import { serverPath } from '../notebook/drives';
 import { cellName, numberOf } from '../common/position';
 import type { IAttached } from '../state/compose';
@@ -25,12 +24,11 @@ interface IFileWidget {
 /** Return the outputs and errors of the cells. */
 export function cellResults(notebook: NotebookContext, trans: TranslationBundle): IOption[] {
   const path = notebook.seen?.notebook;
-  return notebook.models.flatMap((model, index) => {
-    const error = errorOf(model);
-    if (path === undefined || !hasOutputs(model)) {
+  return notebook.keyed.flatMap(({ key, model }, index) => {
+    if (path === undefined || (outputsOf(model)?.length ?? 0) === 0) {
       return [];
     }
-    const { id } = model;
+    const error = lastErrorOf(model);
     const number = numberOf(index);
     const named = (label: string, text: string, attached: IAttached): IOption => ({
       label,
@@ -43,12 +41,12 @@ export function cellResults(notebook: NotebookContext, trans: TranslationBundle)
       named(output, `@output-${number} `, {
         label: output,
         notebook: path,
-        attachment: { kind: 'output', cell: id }
+        attachment: { kind: 'output', cell: key }
       })
     ];
     if (error !== null) {
-      const label = trans.__('Error of cell %1: %2', number, error.ename);
-      const attachment = { kind: 'error', cell: id } as const;
+      const label = trans.__('Error of cell %1: %2', number, error.ename ?? 'error');
+      const attachment = { kind: 'error', cell: key } as const;
       options.unshift(named(label, `@error-${number} `, { label, notebook: path, attachment }));
     }
     return options;
@@ -102,23 +100,4 @@ function selectionOf(
 function isFile(widget: Widget | null): widget is Widget & IFileWidget {
   const content = (widget as Partial<IFileWidget> | null)?.content;
   return typeof content === 'object' && 'editor' in content;
-}
-
-function outputsOf(model: ICellModel): ICodeCellModel['outputs'] | null {
-  return model.type === 'code' ? (model as ICodeCellModel).outputs : null;
-}
-
-function hasOutputs(model: ICellModel): boolean {
-  return (outputsOf(model)?.length ?? 0) > 0;
-}
-
-function errorOf(model: ICellModel): IError | null {
-  const outputs = outputsOf(model);
-  for (let place = (outputs?.length ?? 0) - 1; place >= 0; place--) {
-    const output = outputs?.get(place);
-    if (output?.type === 'error') {
-      return output.toJSON() as IError;
-    }
-  }
-  return null;
 }

@@ -5,6 +5,7 @@ import type { ITurn } from './chat';
 
 /** A cell as it is shown to a person. */
 export interface ICellName {
+  /** Its key on the server. */
   id: string;
   index: number;
   /** The first line of its source. */
@@ -16,7 +17,7 @@ export interface ISeen {
   /** The notebook's path. */
   notebook: string;
   cell: ICellName | null;
-  /** Ids of the selected cells, if more than one is selected. */
+  /** Keys of the selected cells, if more than one is selected. */
   selected: readonly string[];
 }
 
@@ -68,7 +69,7 @@ export type Compose = {
 export interface IAbout {
   /** The notebook's path. */
   notebook: string;
-  /** The cells' ids, the main one first. */
+  /** The cells' keys, the main one first. */
   cells: readonly string[];
 }
 

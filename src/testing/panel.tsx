@@ -240,7 +240,7 @@ export class Stage {
         notebook: 'a.ipynb',
         attachment: { kind: 'cell', cell: id }
       }),
-      models: [],
+      keyed: [],
       front: null,
       activeEditor: null,
       contents: {
@@ -250,6 +250,7 @@ export class Stage {
       sourceOf: () => 'print(1)',
       unrun: () => this.unrun,
       attachableOf: () => [],
+      named: about => about,
       mimeOf: () => null,
       reveal: (_, cell) => Promise.resolve(void this.revealed.push(cell))
     };
