@@ -171,7 +171,7 @@ export class NotebookActivity implements IDisposable {
         break;
       case 'changed':
         if (!this._changes.some(change => change.entry === event.entry)) {
-          await this._refresh(path, isOver);
+          await this._refresh(path, isOver, event.entry);
         }
         break;
       case 'taken_back':
@@ -185,9 +185,16 @@ export class NotebookActivity implements IDisposable {
     }
   }
 
-  private async _refresh(path: string, isOver: () => boolean): Promise<void> {
+  /**
+   * Read the changes.
+   *
+   * @param since - The entry up to which they are read again, since older ones are known; default: all.
+   */
+  private async _refresh(path: string, isOver: () => boolean, since = 0): Promise<void> {
     const isNewest = this._reads();
-    const changes = await this._routes.changes(path);
+    const { all } = await this._reviews.load(path);
+    const known = this._changes.filter(({ entry }) => entry < since);
+    const changes = await this._routes.changes(path, all, known);
     // Read last: the person may keep something while the server answers.
     await this._reviews.load(path);
     if (!isOver() && isNewest()) {

@@ -1,16 +1,39 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
 import { requestJson, undo } from '../api/client';
-import type { ChangeInfo, TakenBack } from '../api/events';
+import type { ChangeInfo, ChangeList, TakenBack } from '../api/events';
 
 /** The routes of changes by agents in notebooks. Paths are those on the server, without a drive. */
 export class ChangesApi {
   constructor(private readonly _settings: ServerConnection.ISettings) {}
 
-  /** Return the changes that are not undone, from the newest. */
-  async changes(notebook: string): Promise<ChangeInfo[]> {
-    const path = routeOf(notebook);
-    return (await requestJson<{ changes: ChangeInfo[] }>(this._settings, 'GET', path)).changes;
+  /**
+   * Return the changes that are not undone, from the newest.
+   *
+   * @param kept - The oldest ones may be missing if the person has kept all changes up to this time.
+   * @param known - The oldest ones, which are not read again.
+   */
+  async changes(
+    notebook: string,
+    kept = 0,
+    known: readonly ChangeInfo[] = []
+  ): Promise<ChangeInfo[]> {
+    const found: ChangeInfo[] = [];
+    for (;;) {
+      const before = found.at(-1)?.entry;
+      const path = routeOf(notebook, before);
+      const page = await requestJson<ChangeList>(this._settings, 'GET', path);
+      // A server that was not restarted after an upgrade sends the newest ones again.
+      const older = page.changes.filter(({ entry }) => before === undefined || entry < before);
+      found.push(...older);
+      const last = older.at(-1);
+      if (!page.more || last === undefined || last.time <= kept) {
+        return found;
+      }
+      if (last.entry <= (known[0]?.entry ?? -1)) {
+        return [...found, ...known.filter(({ entry }) => entry < last.entry)];
+      }
+    }
   }
 
   /** Undo entries of the journal in these cells. */
@@ -19,6 +42,7 @@ export class ChangesApi {
   }
 }
 
-function routeOf(notebook: string): string {
-  return `changes?notebook=${encodeURIComponent(notebook)}`;
+function routeOf(notebook: string, before?: number): string {
+  const path = `changes?notebook=${encodeURIComponent(notebook)}`;
+  return before === undefined ? path : `${path}&before=${before}`;
 }

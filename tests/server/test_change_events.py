@@ -225,6 +225,39 @@ async def test_any_standing_change_can_be_undone_however_many_follow(
     assert (await person.listed(notebook))[1] == {"changes": [], "more": False}
 
 
+async def test_all_standing_changes_are_listed_page_by_page_whatever_is_undone_meanwhile(
+    person: Person, call: Call, notebook: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tk_ai_extension.server.handlers.changes.MAX_CHANGES", 3)
+    for number in range(8):
+        await call("insert_cell", notebook=notebook, source=f"{number}", index=0)
+    (newest, *_) = [each["entry"] for each in await person.changes(notebook)]
+    choice = Random(8)
+    standing = set(range(newest - 7, newest + 1))
+    while standing:
+        listed: list[int] = []
+        expected, page = set(standing), f"{notebook}&before={newest + 1}"
+        more = True
+        while more:
+            status, answer = await person.listed(page)
+            entries = [each["entry"] for each in answer["changes"]]
+            assert status == 200
+            listed += entries
+            more = answer["more"]
+            page = f"{notebook}&before={listed[-1]}"
+            if more and choice.random() < 0.5:
+                gone = choice.choice(sorted(standing))
+                await person.undo(notebook=notebook, entries=[gone])
+                standing.discard(gone)
+                expected -= {gone} - set(listed)
+        assert listed == sorted(expected, reverse=True)
+        gone = choice.choice(sorted(standing or {newest}))
+        await person.undo(notebook=notebook, entries=[gone])
+        standing.discard(gone)
+    for wrong in ("", "x", "-1", "1.0", "9" * 20):
+        assert (await person.listed(f"{notebook}&before={wrong}"))[0] == 400
+
+
 class Cells:
     """Asks which cells hold what was written through tools."""
 

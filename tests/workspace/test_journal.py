@@ -81,6 +81,15 @@ async def test_an_intent_becomes_what_happened(journal: Journal) -> None:
     assert undoable.changes == (change("y"),)
 
 
+async def test_all_named_changes_are_found_however_many_there_are(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tk_ai_extension.workspace.journal.MAX_ENTRIES", 3)
+    entries = [await made(journal) for _ in range(5)]
+    assert ids(await journal.standing("n.ipynb", 5, "ada", entries=entries)) == entries[::-1]
+    assert ids(await journal.standing("n.ipynb", 2, "ada", before=entries[3])) == entries[2:0:-1]
+
+
 async def test_a_failed_entry_has_its_error_and_cannot_be_undone(journal: Journal) -> None:
     entry_id = await journal.intend(A, "n.ipynb", "edit_cell", "edit @318a")
     await journal.failed(entry_id, "Cell @318a has changed since you read it.")

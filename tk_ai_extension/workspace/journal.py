@@ -277,7 +277,13 @@ class Journal:
         return await self._database.read(select)
 
     async def standing(
-        self, path: str, limit: int, reader: str, *, entries: Collection[int] | None = None
+        self,
+        path: str,
+        limit: int,
+        reader: str,
+        *,
+        entries: Collection[int] | None = None,
+        before: int | None = None,
     ) -> list[JournalEntry]:
         """Return the changes of all users to a notebook that were not undone, newest first.
 
@@ -286,9 +292,10 @@ class Journal:
             limit: Maximum entries.
             reader: The user who reads; session keys of other users are left out.
             entries: Return only the entries of these numbers.
+            before: Return only entries before this one.
         """
         ids = None if entries is None else json.dumps(sorted(entries))
-        wanted = {"path": path, "ids": ids, "limit": _bounded(limit)}
+        wanted = {"path": path, "ids": ids, "before": before, "limit": limit}
 
         def select(db: sqlite3.Connection) -> list[JournalEntry]:
             rows = db.execute(queries.STANDING, wanted)

@@ -136,6 +136,7 @@ SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summar
 FROM entries JOIN changes ON entry = id
 WHERE path = :path AND kind = 'change' AND state = 'done'
   AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))
+  AND (:before IS NULL OR id < :before)
 ORDER BY id DESC LIMIT :limit
 """
 

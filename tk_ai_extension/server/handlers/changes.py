@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.handler import TkAIHandler
-from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation
+from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation, query
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username
 
@@ -34,14 +35,20 @@ MAX_CHANGES = 100
 MAX_DIFF = 20_000
 """Maximum length of a diff, in characters."""
 
+_NUMBER = re.compile(r"\d{1,15}", re.ASCII)
+_BEFORE = query(
+    "before", "Only changes before the entry with this number", type="integer", minimum=0
+)
+
 
 class ChangesHandler(StreamingHandler):
     """The changes to a notebook that were not undone, and its activity."""
 
-    @operation("read", "list_changes", NOTEBOOK, streams="Activity")
+    @operation("read", "list_changes", NOTEBOOK, _BEFORE, streams="Activity")
     async def get(self) -> ChangeList | None:
         """List what was changed in a notebook through tools and stands, the newest first.
 
+        If there are ``more``, ``?before=`` the last entry has the next ones.
         As server-sent events: running executions, then new activity.
         """
         path = await _notebook(self, self.get_query_argument("notebook", None))
@@ -50,7 +57,14 @@ class ChangesHandler(StreamingHandler):
             await self.stream(_frames(workspace.activity.follow(path)))
             return None
         user = username(self)
-        entries = await workspace.journal.standing(path, MAX_CHANGES + 1, user)
+        before = self.get_query_argument("before", None)
+        if before is not None and _NUMBER.fullmatch(before) is None:
+            raise InvalidArguments(
+                Sentence("connection_field", field="before"), hint=Sentence("events_after_hint")
+            )
+        entries = await workspace.journal.standing(
+            path, MAX_CHANGES + 1, user, before=None if before is None else int(before)
+        )
         # In a thread: each change has a diff.
         shown = await asyncio.to_thread(_described, entries[:MAX_CHANGES], user)
         return {"changes": shown, "more": len(entries) > MAX_CHANGES}
