@@ -22,6 +22,7 @@ const verification = {
       }
     }
   ],
+  left_out: 7,
   hidden_state: [
     {
       cell: 'b',
@@ -44,7 +45,8 @@ describe('the result of a run from the top', () => {
     const english = nullTranslator.load('tk-ai-extension');
     const trans = {
       ...english,
-      __: (text: string, ...values: unknown[]) => `<${english.__(text, ...values)}>`
+      __: (text: string, ...values: unknown[]) => `<${english.__(text, ...values)}>`,
+      _n: english._n.bind(english)
     };
     void verify({} as never, 'n.ipynb', {} as never, trans);
     await new Promise(resolve => setTimeout(resolve));
@@ -54,5 +56,8 @@ describe('the result of a run from the top', () => {
       '<Cell 2 uses `x`, which no cell defines.>',
       'Of a server without codes.'
     ]);
+    expect(document.querySelector('.tk-Verification p')?.textContent).toBe(
+      '7 more cells fail or have other outputs.'
+    );
   });
 });

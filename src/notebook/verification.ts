@@ -10,11 +10,11 @@ import { notifyOnError } from '../api/notifyOnError';
 import { say, sayProblem } from '../api/sentences';
 import { numberOf } from '../common/position';
 
-/** A cell that fails, differs, or was not run. */
+/** A cell that fails or differs. */
 export interface ICellProblem {
   cell: string;
   index: number;
-  status: 'differs' | 'failed' | 'not_run';
+  status: 'differs' | 'failed';
   message: string;
   sentence?: SentenceInfo;
   diff?: string;
@@ -29,6 +29,8 @@ export interface IVerified {
     number: number;
     total: number;
     problems: ICellProblem[];
+    /** The number of further cells that fail or differ. */
+    left_out: number;
     hidden_state: { cell: string; index: number; message: string; sentence?: SentenceInfo }[];
   };
 }
@@ -87,7 +89,7 @@ export async function verify(
 /** Show the result: a note if all is well, else a dialog with the cells. */
 function show(
   panel: NotebookPanel,
-  { status, total, problems, hidden_state }: IVerified['verification'],
+  { status, total, problems, left_out, hidden_state }: IVerified['verification'],
   trans: TranslationBundle
 ): void {
   if (status === 'interrupted') {
@@ -143,6 +145,15 @@ function show(
         : trans.__('Cell %1 has other outputs: %2', position, what),
       diff
     );
+  }
+  if (left_out > 0) {
+    const more = document.createElement('p');
+    more.textContent = trans._n(
+      '%1 more cell fails or has other outputs.',
+      '%1 more cells fail or have other outputs.',
+      left_out
+    );
+    body.node.append(more);
   }
   for (const { cell, index, message, sentence } of hidden_state) {
     add(cell, index, say(message, sentence, trans));

@@ -251,14 +251,21 @@ def test_a_difference_has_a_diff_of_what_was_compared() -> None:
     (found,) = compare_outputs(
         [stream("a\nb at 0x12345\n")], [stream("a\nc at 0x99999\n")], Rules()
     )
-    assert found.lines() == ["@@ -1,2 +1,2 @@", " a", "-b at 0xADDRESS", "+c at 0xADDRESS"]
+    assert list(found.diff) == ["@@ -1,2 +1,2 @@", " a", "-b at 0xADDRESS", "+c at 0xADDRESS"]
 
 
 def test_a_difference_of_json_has_a_diff_in_no_language() -> None:
     before = [display(application_json={"a": 1, "b": [1, 2], "c": 3})]
     after = [display(application_json={"a": 2, "b": [1], "d": 4})]
     (found,) = compare_outputs(before, after, Rules())
-    assert found.lines() == ["-$.a: 1", "+$.a: 2", "-len($.b): 2", "+len($.b): 1", "-$.c", "+$.d"]
+    assert list(found.diff) == [
+        "-$.a: 1",
+        "+$.a: 2",
+        "-len($.b): 2",
+        "+len($.b): 1",
+        "-$.c",
+        "+$.d",
+    ]
 
 
 @pytest.mark.parametrize("name", DIFFERENT)

@@ -13,6 +13,8 @@ from typing import Any, Final, Self
 
 MAX_PARAMETER = 500
 """Characters of a parameter that are sent."""
+MAX_DEPTH = 8
+"""Sentences within one another; a deeper one is only text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ _NOTICES: Final = {
     "attached_variable_gone": "The variable {name} does not exist any more.",
     "compacted": "{agent} has replaced the earlier messages by a summary.",
     "forgotten": "{agent} has lost the earlier messages of this chat.",
+    "forgotten_partly": "{agent} has lost a message before this one, whose answer ended early.",
     "session_kernel": "The `python` session's kernel {what}. Its variables are lost.",
     "session_kernel_kept": (
         "The `python` session has another kernel, without its variables: the one before ignored the "
@@ -305,6 +308,7 @@ _VERIFICATION: Final = {
     "output_missing": "{what} is missing",
     "output_detail": "{what}: {detail}",
     "output_details": "{what}: {detail} and {more} more",
+    "outputs_more": ("{count} more output differs", "{count} more outputs differ"),
     "exception_differs": "the exception differs",
     "exception_elsewhere": "the exception has another place",
     "differences_two": "{first}; {second}",
@@ -356,9 +360,10 @@ class Sentence(str):
         parameters: What stands in it; each is in the English text.
     """
 
-    __slots__ = ("code", "parameters")
+    __slots__ = ("code", "depth", "parameters")
 
     code: str
+    depth: int
     parameters: Mapping[str, str | int]
 
     def __new__(cls, code: str, /, **parameters: str | int) -> Self:
@@ -372,7 +377,13 @@ class Sentence(str):
     def known(cls, text: str, code: str, parameters: Mapping[str, str | int]) -> Self:
         """Return a sentence whose text is known: another server's, which may be of another version."""
         made = super().__new__(cls, text)
-        made.code, made.parameters = code, parameters
+        made.code = code
+        made.parameters = {
+            name: str(part) if isinstance(part, Sentence) and part.depth == MAX_DEPTH else part
+            for name, part in parameters.items()
+        }
+        inner = (part.depth for part in made.parameters.values() if isinstance(part, Sentence))
+        made.depth = max(inner, default=0) + 1
         return made
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:

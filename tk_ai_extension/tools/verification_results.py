@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from functools import reduce
 from typing import Literal
 
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.sentences import Sentence, sentence_info
+from tk_ai_extension.model.sentences import sentence_info
 from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.verification.comparing import MAX_DIFF
 from tk_ai_extension.verification.report import CellReport, NotebookReport
 from tk_ai_extension.workspace.runs import Run
 from tk_ai_extension.workspace.verifications import VerificationRun
 
 MAX_CELLS = 6
 """Maximum cells whose problems a text shows; the others are in the whole report."""
+MAX_PROBLEMS = 50
+"""Maximum cells in `problems`."""
 LINES = 10
 """Maximum lines of a diff or traceback that a text shows."""
+MAX_LINES = 40
+"""Maximum lines that a text shows of one cell."""
 
 
 class CellProblem(BaseModel):
-    """A cell that fails, differs, or was not run."""
+    """A cell that fails or differs."""
 
     cell: str
     index: int
-    status: Literal["differs", "failed", "not_run"]
+    status: Literal["differs", "failed"]
     message: str
     sentence: Json | None = None
     """Code and parameters of the message, for a front end that translates it."""
@@ -56,6 +61,8 @@ class VerificationSummary(BaseModel):
     number: int
     """The cell that runs now, counted from 1; the last one at the end."""
     problems: list[CellProblem] = Field(default_factory=list[CellProblem])
+    left_out: int = 0
+    """The number of cells that fail or differ beyond those in `problems`."""
     hidden_state: list[HiddenState] = Field(default_factory=list[HiddenState])
     artifact: str | None = None
     """The whole report, if the text is shortened."""
@@ -70,21 +77,31 @@ async def summarize(context: ToolContext, run: Run, report: VerificationRun) -> 
     finished = report.finished
     # Agents read the English text only.
     said = _sentence if context.caller.interface == "rest" else _no_sentence
+    summary, whole = await asyncio.to_thread(_rendered, finished, said)
+    summary.total, summary.number = total, number
+    if run.cancelled:
+        summary.status = "interrupted"
+    if whole is not None:
+        summary.text, summary.artifact = await _shortened(context, summary.text, whole)
+    return summary
+
+
+def _rendered(
+    finished: NotebookReport, said: Callable[[str], Json | None]
+) -> tuple[VerificationSummary, str | None]:
+    """Return the summary of a report, and the whole report as text if the summary's is shorter."""
     bad = [cell for cell in finished.cells if cell.is_bad]
     lines = [finished.summary]
     for cell in bad[:MAX_CELLS]:
-        lines += cell.as_lines(LINES)
+        lines += _cell_lines(cell)
     lines += [finding.message for finding in finished.findings[:MAX_CELLS]]
-    whole = "\n".join(finished.as_lines(1_000_000)) + "\n"
-    text, artifact = "\n".join(lines), None
-    if len(bad) > MAX_CELLS or len(finished.findings) > MAX_CELLS or len(text) + 50 < len(whole):
-        text, artifact = await _shortened(context, text, whole)
-    return VerificationSummary(
-        status="interrupted" if run.cancelled else finished.status,
-        text=text,
-        total=total,
-        number=number,
-        problems=[_problem(cell, said) for cell in finished.cells if cell.is_bad],
+    summary = VerificationSummary(
+        status=finished.status,
+        text="\n".join(lines),
+        total=0,
+        number=0,
+        problems=[_problem(cell, said) for cell in bad[:MAX_PROBLEMS]],
+        left_out=max(len(bad) - MAX_PROBLEMS, 0),
         hidden_state=[
             HiddenState(
                 kind=each.kind,
@@ -95,13 +112,17 @@ async def summarize(context: ToolContext, run: Run, report: VerificationRun) -> 
             )
             for each in finished.findings
         ],
-        artifact=artifact,
     )
+    whole = "\n".join(finished.as_lines(MAX_DIFF)) + "\n"
+    is_whole = max(len(bad), len(finished.findings)) <= MAX_CELLS
+    return summary, None if is_whole and len(summary.text) + 50 >= len(whole) else whole
 
 
-def finished_report(run: Run) -> NotebookReport | None:
-    """Return the whole report of a run that has verified a notebook; None for any other."""
-    return run.report.finished if isinstance(run.report, VerificationRun) else None
+def _cell_lines(cell: CellReport) -> list[str]:
+    lines = list(cell.as_lines(LINES))
+    if len(lines) > MAX_LINES:
+        lines[MAX_LINES:] = [f"  [{len(lines) - MAX_LINES} more lines]"]
+    return lines
 
 
 def _position(run: Run) -> int:
@@ -117,13 +138,8 @@ def _no_sentence(_message: str) -> None:
     return None
 
 
-def _two(first: str, second: str) -> str:
-    return Sentence("differences_two", first=first, second=second)
-
-
 def _problem(cell: CellReport, said: Callable[[str], Json | None]) -> CellProblem:
-    messages = [cell.message] if cell.status == "failed" else [d.message for d in cell.differences]
-    message = reduce(_two, messages)
+    message = cell.problem
     shown = [line.removeprefix("  ") for line in cell.as_lines(LINES) if line.startswith("  ")]
     return CellProblem(
         cell=cell.cell,

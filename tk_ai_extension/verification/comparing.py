@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from tk_ai_extension.kernels.terminal import TerminalText
 from tk_ai_extension.model.diffs import unified
@@ -23,10 +23,18 @@ from tk_ai_extension.verification.values import (
     table_differences,
 )
 
-Kind = Literal["text", "table", "data", "image", "error", "missing", "new"]
+Kind = Literal["text", "table", "data", "image", "error", "missing", "new", "more"]
 
 MAX_LISTED = 20
 """Maximum values of one output that are named."""
+MAX_DIFFERENCES = 100
+"""Maximum outputs of one cell that are named; the others are counted."""
+MAX_DIFF = 1_000_000
+"""Maximum characters of the diffs of one cell."""
+MAX_LINE = 2_000
+"""Maximum characters of one line of a diff."""
+MAX_NAME = 100
+"""Maximum characters of a MIME type or of a stream's name."""
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp")
 VIEWS = ("application/vnd.jupyter.widget-view+json",)
@@ -48,15 +56,27 @@ _PLACES = (
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One output that differs.
+    """One output that differs, or the number of further ones, which are not named.
 
     Attributes:
-        kind: What was compared.
+        kind: What was compared; ``more`` for further outputs.
         what: The stream, the MIME type, or ``error``.
         message: How it differs, in one line.
-        stored: The stored output as text, if it is one.
-        new: The new output as text.
+        diff: The lines of a unified diff without its header; none where there are no texts.
+        left_out: Number of further lines of the diff.
+        count: Number of outputs.
     """
+
+    kind: Kind
+    what: str
+    message: Sentence
+    diff: tuple[str, ...] = ()
+    left_out: int = 0
+    count: int = 1
+
+
+class _Found(NamedTuple):
+    """One output that differs, with its texts."""
 
     kind: Kind
     what: str
@@ -64,11 +84,25 @@ class Difference:
     stored: str = ""
     new: str = ""
 
-    def lines(self) -> list[str]:
-        """Return a unified diff without its header, or nothing where there are no texts."""
+    def lines(self) -> Iterator[str]:
         if self.kind == "data":
-            return self.new.splitlines()
-        return list(_diff(self.stored, self.new)) if self.stored or self.new else []
+            yield from self.new.splitlines()
+        elif self.stored or self.new:
+            yield from _diff(self.stored, self.new)
+
+    def rendered(self, room: int) -> Difference:
+        """Return it with its diff, which has at most ``room`` characters."""
+        lines = self.lines()
+        shown: list[str] = []
+        left_out = 0
+        for line in lines:
+            shown.append(line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 3]}...")
+            room -= len(shown[-1]) + 1
+            if room < 0:
+                shown.pop()
+                left_out = 1 + sum(1 for _ in lines)
+                break
+        return Difference(self.kind, self.what, self.message, tuple(shown), left_out)
 
 
 def compare_outputs(
@@ -77,7 +111,8 @@ def compare_outputs(
     r"""Return the differences between the stored and the new outputs of a cell.
 
     The parts of a stream are joined, wherever other outputs stand between them; displays and errors are
-    compared in order. Execution counts and metadata are ignored.
+    compared in order. Execution counts and metadata are ignored. The last difference counts those beyond
+    `MAX_DIFFERENCES`; the texts are dropped, and the diffs bounded.
 
     >>> before = [{"output_type": "stream", "name": "stdout", "text": "a at 0x7f3200\n"}]
     >>> after = [{"output_type": "stream", "name": "stdout", "text": "a at 0x7f9900\n"}]
@@ -89,14 +124,23 @@ def compare_outputs(
         new: The outputs of the new run.
         rules: What is ignored.
     """
+    differing = _differing(stored, new, rules)
     found: list[Difference] = []
+    room = MAX_DIFF
+    for each in islice(differing, MAX_DIFFERENCES):
+        found.append(each.rendered(room))
+        room -= sum(len(line) + 1 for line in found[-1].diff)
+    if more := sum(1 for _ in differing):
+        found.append(Difference("more", "", Sentence("outputs_more", count=more), count=more))
+    return tuple(found)
+
+
+def _differing(stored: Sequence[Json], new: Sequence[Json], rules: Rules) -> Iterator[_Found]:
     streams = _streams(stored), _streams(new)
     for name in dict.fromkeys((*streams[0], *streams[1])):
-        found += _texts(name, streams[0].get(name, ""), streams[1].get(name, ""), rules)
-    displays = _displays(stored), _displays(new)
-    for before, after in zip_longest(*displays):
-        found += _outputs(before, after, rules)
-    return tuple(found)
+        yield from _texts(name, streams[0].get(name, ""), streams[1].get(name, ""), rules)
+    for before, after in zip_longest(_displays(stored), _displays(new)):
+        yield from _outputs(before, after, rules)
 
 
 def _streams(outputs: Sequence[Json]) -> dict[str, str]:
@@ -118,24 +162,25 @@ def count_displays(outputs: Sequence[Json]) -> int:
     return len(_displays(outputs))
 
 
-def _texts(what: str, stored: str, new: str, rules: Rules) -> Iterator[Difference]:
+def _texts(what: str, stored: str, new: str, rules: Rules) -> Iterator[_Found]:
     before, after = rules.text(stored), rules.text(new)
     if before == after:
         return
     if not before or not after:
         yield _alone(what, before or None, after or None)
         return
-    yield Difference("text", what, Sentence("output_differs", what=what), before, after)
+    yield _Found("text", what, Sentence("output_differs", what=what[:MAX_NAME]), before, after)
 
 
-def _alone(what: str, stored: str | None, new: str | None) -> Difference:
+def _alone(what: str, stored: str | None, new: str | None) -> _Found:
     """Return the difference of an output that only one side has."""
+    what = what[:MAX_NAME]
     if stored is None:
-        return Difference("new", what, Sentence("output_new", what=what), "", new or "")
-    return Difference("missing", what, Sentence("output_missing", what=what), stored, "")
+        return _Found("new", what, Sentence("output_new", what=what), "", new or "")
+    return _Found("missing", what, Sentence("output_missing", what=what), stored, "")
 
 
-def _outputs(stored: Json | None, new: Json | None, rules: Rules) -> Iterator[Difference]:
+def _outputs(stored: Json | None, new: Json | None, rules: Rules) -> Iterator[_Found]:
     """Yield the differences of two displays or errors; None where one side has none."""
     if stored is None or new is None:
         output = stored or new or {}
@@ -176,16 +221,16 @@ def _as_text(output: Json) -> str:
     return sanitise(_joined(plain)) or f"[{', '.join(bundle)}]"
 
 
-def _errors(stored: Json, new: Json, rules: Rules) -> Iterator[Difference]:
+def _errors(stored: Json, new: Json, rules: Rules) -> Iterator[_Found]:
     lines = [_without_places(rules.text(error_line(each))) for each in (stored, new)]
     if lines[0] != lines[1]:
-        yield Difference("error", "error", Sentence("exception_differs"), lines[0], lines[1])
+        yield _Found("error", "error", Sentence("exception_differs"), lines[0], lines[1])
         return
     frames = [_FRAME.findall(sanitise("\n".join(traceback_of(each)))) for each in (stored, new)]
     # Older versions of IPython name the frames in other ways: these are not compared.
     if frames[0] and frames[1] and frames[0] != frames[1]:
         texts = ["\n".join(f"line {line}" for line in each) for each in frames]
-        yield Difference("error", "error", Sentence("exception_elsewhere"), texts[0], texts[1])
+        yield _Found("error", "error", Sentence("exception_elsewhere"), texts[0], texts[1])
 
 
 def _without_places(text: str) -> str:
@@ -193,7 +238,7 @@ def _without_places(text: str) -> str:
     return _PLACES[1].sub("Cell", _PLACES[0].sub(r"\1", text))
 
 
-def _bundles(stored: Json, new: Json, rules: Rules) -> Iterator[Difference]:
+def _bundles(stored: Json, new: Json, rules: Rules) -> Iterator[_Found]:
     is_table = False
     for mime in _richest_first({**stored, **new}):
         if mime == "text/plain" and is_table:
@@ -226,11 +271,12 @@ def _without_line_ends(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()).rstrip()
 
 
-def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[Difference]:
+def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[_Found]:
+    what = mime[:MAX_NAME]
     if mime in IMAGES:
         pair = ["".join(_joined(each).split()) for each in (stored, new)]
         if (how := image_difference(pair[0], pair[1], rules)) is not None:
-            yield Difference("image", mime, Sentence("output_detail", what=mime, detail=how))
+            yield _Found("image", what, Sentence("output_detail", what=what, detail=how))
         return
     if mime == "application/json" or mime.endswith("+json"):
         # A display's JSON has generated ids, as its HTML has.
@@ -240,8 +286,8 @@ def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[Differen
         if found:
             lines = [line for each in found[:MAX_LISTED] for line in as_diff(each)]
             lines += ["..."] * (len(found) > MAX_LISTED)
-            message = Sentence("output_detail", what=mime, detail=found[0])
-            yield Difference("data", mime, message, "", "\n".join(lines))
+            message = Sentence("output_detail", what=what, detail=found[0])
+            yield _Found("data", what, message, "", "\n".join(lines))
         return
     texts = _joined(stored), _joined(new)
     if mime == "text/html" and _is_table(*texts):
@@ -252,7 +298,7 @@ def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[Differen
     if mime in _SOURCES:
         before, after = (_without_line_ends(each) for each in (before, after))
     if before != after:
-        yield Difference("text", mime, Sentence("output_differs", what=mime), before, after)
+        yield _Found("text", what, Sentence("output_differs", what=what), before, after)
 
 
 def _is_table(*values: Any) -> bool:
@@ -260,7 +306,7 @@ def _is_table(*values: Any) -> bool:
     return all(_TABLE.search(text) and not _NO_TEXT.search(text) for text in texts)
 
 
-def _tables(stored: str, new: str, rules: Rules) -> Iterator[Difference]:
+def _tables(stored: str, new: str, rules: Rules) -> Iterator[_Found]:
     rows = [rules.text(html_text(each)).splitlines() for each in (stored, new)]
     found = table_differences(rows[0], rows[1], rules)
     if found:
@@ -270,7 +316,7 @@ def _tables(stored: str, new: str, rules: Rules) -> Iterator[Difference]:
             if more
             else Sentence("output_detail", what=what, detail=found[0])
         )
-        yield Difference("table", "text/html", message, "\n".join(rows[0]), "\n".join(rows[1]))
+        yield _Found("table", "text/html", message, "\n".join(rows[0]), "\n".join(rows[1]))
 
 
 def _joined(value: Any) -> str:

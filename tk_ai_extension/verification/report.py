@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import reduce
 from typing import Any, Literal
 from xml.sax.saxutils import escape, quoteattr
 
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.verification.comparing import Difference
 from tk_ai_extension.verification.hidden_state import Finding
 
@@ -22,6 +24,8 @@ DIFF_LINES = 40
 """Maximum lines of the diff of one output in a text."""
 WIDTH = 200
 """Maximum characters of a line of a diff."""
+NAMED = 3
+"""Maximum differences of a cell that one sentence names; the others are counted."""
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -55,6 +59,16 @@ class CellReport:
         """Whether the cell keeps the notebook from being verified."""
         return self.status in ("differs", "failed")
 
+    @property
+    def problem(self) -> str:
+        """Why it failed, or how it differs: one sentence."""
+        if self.status == "failed" or not self.differences:
+            return self.message
+        named = [each.message for each in self.differences[:NAMED]]
+        if more := sum(each.count for each in self.differences[NAMED:]):
+            named.append(Sentence("outputs_more", count=more))
+        return reduce(_two, named)
+
     def as_lines(self, limit: int = DIFF_LINES) -> Iterator[str]:
         """Yield the cell's part of a report as text.
 
@@ -67,7 +81,8 @@ class CellReport:
             yield from (f"  {line}" for line in _shortened(self.traceback.splitlines(), limit))
         for difference in self.differences:
             yield f"{name}: {difference.message}"
-            yield from (f"  {line}" for line in _shortened(difference.lines(), limit))
+            shown = _shortened(difference.diff, limit, difference.left_out)
+            yield from (f"  {line}" for line in shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +158,15 @@ class NotebookReport:
         """Return the report as JSON values."""
         cells: list[dict[str, Any]] = []
         for cell in self.cells:
-            value = {key: item for key, item in asdict(cell).items() if item not in ("", ())}
+            fields = asdict(replace(cell, differences=()))
+            value = {key: item for key, item in fields.items() if item not in ("", ())}
             if cell.differences:
                 value["differences"] = [
                     {
                         "kind": each.kind,
                         "what": each.what,
                         "message": each.message,
-                        "diff": "\n".join(each.lines()),
+                        "diff": "\n".join((*each.diff, *_more(each.left_out))),
                     }
                     for each in cell.differences
                 ]
@@ -205,8 +221,7 @@ def _case(report: NotebookReport, cell: CellReport) -> str:
         case "failed":
             inside = f"<error message={_attribute(cell.message)}>{text}</error>"
         case "differs":
-            messages = "; ".join(each.message for each in cell.differences)
-            inside = f"<failure message={_attribute(messages)}>{text}</failure>"
+            inside = f"<failure message={_attribute(cell.problem)}>{text}</failure>"
         case "skipped" | "not_run":
             inside = f"<skipped message={_attribute(cell.message or cell.status)}/>"
         case _:
@@ -222,8 +237,16 @@ def _text(text: str) -> str:
     return escape(_NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
-def _shortened(lines: list[str], limit: int) -> Iterator[str]:
+def _two(first: str, second: str) -> str:
+    return Sentence("differences_two", first=first, second=second)
+
+
+def _shortened(lines: Sequence[str], limit: int, left_out: int = 0) -> Iterator[str]:
     for line in lines[:limit]:
         yield line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..."
-    if len(lines) > limit:
-        yield f"[{len(lines) - limit} more lines]"
+    yield from _more(max(len(lines) - limit, 0) + left_out)
+
+
+def _more(lines: int) -> Iterator[str]:
+    if lines:
+        yield f"[{lines} more lines]"

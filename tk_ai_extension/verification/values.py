@@ -109,7 +109,7 @@ def _members(
     markup: bool,
 ) -> Iterator[Sentence]:
     for key in (*stored, *(key for key in new if key not in stored)):
-        inside = f"{place}.{key}"
+        inside = f"{place}.{_cut(key)}"
         if key in _MASKED:
             continue
         if key not in new:
@@ -145,7 +145,10 @@ def _same_scalar(stored: Any, new: Any, rules: Rules, *, markup: bool) -> bool:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    return _cut(repr(value))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -22,7 +22,13 @@ from tk_ai_extension.verification.hidden_state import hidden_state
 from tk_ai_extension.verification.report import CellReport, NotebookReport
 from tk_ai_extension.verification.rules import Rules
 
-_MARKER = re.compile(r"^\s*#\s*(NBVAL_[A-Z_]+|PYTEST_VALIDATE_IGNORE_OUTPUT)\s*$", re.MULTILINE)
+_MARKER = re.compile(
+    r"^[^\S\n]*#[^\S\n]*(NBVAL_[A-Z_]+|PYTEST_VALIDATE_IGNORE_OUTPUT)[^\S\n]*$", re.MULTILINE
+)
+MAX_MESSAGE = 2_000
+"""Maximum characters of why a cell failed."""
+MAX_TRACEBACK = 100_000
+"""Maximum characters of a traceback in a report."""
 _BY_COMMENT: Mapping[str, str] = {
     "NBVAL_IGNORE_OUTPUT": "nbval-ignore-output",
     "PYTEST_VALIDATE_IGNORE_OUTPUT": "nbval-ignore-output",
@@ -205,12 +211,16 @@ def cell_report(
     )
     if execution.status not in ("ok", "error"):
         message = execution.message.partition(INTERRUPT_IGNORED)[0].strip() or execution.status
-        return report("failed", message=message)
+        return report("failed", message=_cut(message, MAX_MESSAGE))
     error = next((each for each in reversed(execution.outputs) if is_error(each)), None)
     is_expected = "raises-exception" in tags or any(map(is_error, stored))
     if execution.status == "error" and not is_expected:
         shown = error or {"ename": "error", **(execution.error or {})}
-        return report("failed", message=error_line(shown), traceback=short_traceback(shown))
+        return report(
+            "failed",
+            message=_cut(error_line(shown), MAX_MESSAGE),
+            traceback=_cut(short_traceback(shown), MAX_TRACEBACK),
+        )
     compares = has_outputs and "nbval-ignore-output" not in tags
     if rules.lax:
         compares = has_outputs and "nbval-check-output" in tags
@@ -218,6 +228,10 @@ def cell_report(
         return report("ignored" if has_outputs else "same")
     differences = compare_outputs(stored, _comparable(stored, execution), rules)
     return report("differs" if differences else "same", differences=differences)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def _comparable(stored: Sequence[Json], execution: Execution) -> Sequence[Json]:
