@@ -35,7 +35,7 @@ MAX_SERVERS = 20
 """Maximum number of MCP servers of a user."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:(?!\$\{)[^}])*))?\}")
 
 
 @dataclass(frozen=True, slots=True)

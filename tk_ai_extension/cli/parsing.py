@@ -183,7 +183,7 @@ def _help(tool: Tool, name: str, schema: Mapping[str, Any], positionals: Sequenc
     text = str(schema.get("description") or meaning(tool.name, name))
     text = in_command(text, tool, positionals)
     # As a phrase in a list, without links to the documentation.
-    text = re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", text).replace("%", "%%").replace("`", "")
+    text = re.sub(r"\[([^][]+)\]\([^()]*\)", r"\1", text).replace("%", "%%").replace("`", "")
     text = text[:1].lower() + text[1:].removesuffix(".")
     # Commands take paths from the shell's folder: see `Session.located`.
     text = text.replace("relative to the server's root", "relative to the current folder")

@@ -24,7 +24,7 @@ _ANSI = re.compile(
 )
 MAX_DEPTH = 100
 """Maximum nesting of a JSON output that is kept as JSON: the reader's parser has a limit too."""
-_CODE_OR_REFERENCE = re.compile(r"(`++)[^`\n]++\1|&(?:lt|gt|amp|quot|nbsp|#39);")
+_CODE_OR_REFERENCE = re.compile(r"(?<!`)(`++)[^`\n]++\1|&(?:lt|gt|amp|quot|nbsp|#39);")
 _PIECE = 1 << 18
 """Characters that are cleaned at once: `re` holds the GIL while it runs."""
 _LONGEST_ESCAPE = 1_000

@@ -54,7 +54,7 @@ def _names(text: str) -> Names | None:
     return Names(frozenset(visitor.defines), frozenset(visitor.uses), deferred)
 
 
-_MAGIC = re.compile(r"^([ \t]*)(?:[%!?]|\w+[\w.]*\?{1,2}\s*$)", re.MULTILINE)
+_MAGIC = re.compile(r"^([ \t]*)(?:[%!?]|\w[\w.]*\?{1,2}\s*$)", re.MULTILINE)
 _SHELL_ASSIGN = re.compile(r"^([ \t]*\w[\w, ]*=[ \t]*)[%!].*$", re.MULTILINE)
 _CONTINUED = re.compile(r"^[ \t]*(?:\w[\w, ]*=[ \t]*)?[%!](?:.*\\\n)+.*$", re.MULTILINE)
 

@@ -46,7 +46,7 @@ def describe(registry: Registry, base_url: str) -> Mapping[str, Any]:
     del schemas["Error"]["additionalProperties"]
     paths: Json = {}
     for pattern, handler in ROUTES:
-        path = "/" + re.sub(r"\([^)]*\)", "{id}", pattern).replace("\\", "")
+        path = "/" + re.sub(r"\([^()]*\)", "{id}", pattern).replace("\\", "")
         if handler is ToolHandler:
             for tool in registry:
                 paths[path.format(id=tool.name)] = {"post": _call(tool, schemas)}

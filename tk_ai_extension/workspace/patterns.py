@@ -18,7 +18,7 @@ MAX_PATTERN = 1_000
 SECONDS = 10.0
 """Maximum seconds of all searches with one pattern."""
 
-_CALL = re.compile(r"\\.|\[(?:\\.|[^\]])+\]|(\(\?(?:R|\d+|&\w+|P>\w+)\))", re.DOTALL)
+_CALL = re.compile(r"\\.|\[(?:\\.|[^\]])+(?:\]|\Z)|(\(\?(?:R|\d+|&\w+|P>\w+)\))", re.DOTALL)
 """Matches a recursive group in group 1; escapes and sets, which may look like one, without a group.
 
 ``re`` has no recursive groups. Endless ones take hundreds of megabytes before the timeout.
