@@ -12,7 +12,7 @@ import pytest
 
 from tests.agent.conftest import USER, Open, Talk
 from tests.agent.test_stop_turn import rest
-from tk_ai_extension.agent import chats, session, transcripts
+from tk_ai_extension.agent import session, transcripts
 from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.errors import DiskFull, LimitReached
 from tk_ai_extension.testing.scripted_model import Answer, Held, MessagesRequest
@@ -106,7 +106,7 @@ async def test_a_chat_takes_no_message_beyond_its_bytes(
     talk.model.add(Answer.of("x" * 3_000), Answer.of("Yes."))
     first = await talk.send("Write.")
     await rest(first)
-    monkeypatch.setattr(chats, "MAX_CHAT", 1_000)
+    monkeypatch.setattr(transcripts, "MAX_CHAT", 1_000)
     with pytest.raises(LimitReached, match="more than") as refused:
         await talk.send("And now?", chat=first.chat)
     assert "another chat" in refused.value.hint

@@ -14,7 +14,7 @@ import pytest
 
 from tests.agent.conftest import USER, Talk
 from tests.harness import ToolHarness
-from tk_ai_extension.agent import silence
+from tk_ai_extension.agent import session, silence
 from tk_ai_extension.agent.backend import ContentBlock, SessionConfig
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.events import Event
@@ -50,9 +50,9 @@ class Hanging(EchoBackend):
 
     async def start(self, config: SessionConfig) -> EchoSession:
         started = await super().start(config)
-        session = HangingSession(self, config.call, started._session, started._kept)
-        session.at, self.at = self.at, ""
-        return session
+        hanging = HangingSession(self, config.call, started._session, started._kept)
+        hanging.at, self.at = self.at, ""
+        return hanging
 
 
 class HangingSession(EchoSession):
@@ -171,6 +171,48 @@ async def one_that_hangs(open_talk: Open, at: str, act: str) -> None:
         assert answered[-1].data == {"end": "done", "text": "And now?"}
         await talk.close()
     assert echo.closed == (1 if act in ("delete", "close") else 2)
+
+
+@pytest.mark.proves("chat:one-end")
+@pytest.mark.parametrize("point", ["bind", "servers", "project", "start", "content"])
+async def test_a_stop_ends_a_turn_before_its_agent_answers(
+    open_talk: Open, harness: ToolHarness, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """Whatever is awaited then: the next message is answered."""
+    harness.write("a.ipynb", "a = 1")
+    hangs = asyncio.Event()
+
+    async def hang(*_: Any) -> Any:
+        hangs.set()
+        await asyncio.Event().wait()
+
+    echo = Hanging()
+    talk = open_talk(echo)
+    started: StartedTurn
+    for stops in (1, 2):
+        hangs.clear()
+        with monkeypatch.context() as patch:
+            match point:
+                case "bind":
+                    patch.setattr(harness.workspace, "kernel_of", hang)
+                case "servers":
+                    patch.setattr(talk.services.setup.servers, "enabled", hang)
+                case "project":
+                    patch.setattr(session, "find_instructions", hang)
+                case "start":
+                    patch.setattr(echo, "start", hang)
+                case _:
+                    patch.setattr(session, "content", hang)
+            started = await talk.send("Hello.", notebook="a.ipynb", chat=None)
+            queued = await talk.send("Again.", notebook="a.ipynb", chat=started.chat)
+            async with asyncio.timeout(WITHIN):
+                await hangs.wait()
+                for _ in range(stops):
+                    await talk.chats.stop(USER, started.chat)
+                assert ends([event async for event in started.events]) == ["stopped"]
+                assert ends([event async for event in queued.events]) == ["stopped"]
+        answered = await all_of(await talk.send("And now?", chat=started.chat))
+        assert answered[-1].data == {"end": "done", "text": "And now?"}
 
 
 @pytest.mark.proves("rest:steer", "chat:one-end")

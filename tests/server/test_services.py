@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -71,3 +72,31 @@ async def test_what_happens_to_notebooks_while_an_import_fails_is_handled_once_i
     assert handled == []
     await services.deleted("c.ipynb")
     assert handled == ["a.ipynb -> b.ipynb", "b.ipynb", "c.ipynb"]
+
+
+@pytest.mark.proves("rest:chat")
+async def test_a_rename_reaches_the_messages_that_wait_before_anything_is_awaited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    services = Services(cast("Any", None), cast("Any", None), cast("Any", None), SETTINGS)
+    handled = list[str]()
+
+    async def handle(*what: Any) -> None:
+        await asyncio.sleep(0)
+        handled.append(" -> ".join(what) if len(what) > 1 else "workspace")
+
+    chats = SimpleNamespace(
+        update_paths=lambda old, new: handled.append(f"at once {old} -> {new}"), renamed=handle
+    )
+
+    async def settled() -> Any:
+        return chats
+
+    monkeypatch.setattr(services, "_chats", SimpleNamespace(made=chats, settled=settled))
+    monkeypatch.setattr(services, "_publish", handle)
+    renaming = services.renamed("a", "b")
+    renaming.send(None)
+    assert handled == ["at once a -> b"]
+    renaming.close()
+    await services.renamed("a", "b")
+    assert handled[1:] == ["at once a -> b", "workspace", "a -> b"]

@@ -25,7 +25,7 @@ from tk_ai_extension.agent.events import (
     Used,
 )
 from tk_ai_extension.agent.models import ModelProvider
-from tk_ai_extension.model.agent_errors import InvalidTurnCredential
+from tk_ai_extension.model.agent_errors import AgentDied, InvalidTurnCredential
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.results import Image
@@ -116,6 +116,10 @@ class History:
 
     session: str | None = None
     position: str | None = None
+
+
+class HistoryMissing(AgentDied):
+    """The history that an agent should resume does not exist, or it cannot resume any."""
 
 
 ToolCall = Callable[[str, str, str, Mapping[str, Any]], Awaitable[types.CallToolResult]]
@@ -339,7 +343,8 @@ class AgentBackend(Protocol):
 
         Raises:
             AgentUnavailable: The agent is not installed on this machine, or does not start.
-            AgentDied: It ended while starting; it may start without the history.
+            HistoryMissing: The history does not exist any more; it may start without it.
+            AgentDied: It ended while starting; it may start with the same history later.
         """
         ...
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from weakref import WeakValueDictionary
 
 from tk_ai_extension.agent.chat_changes import ChatChanges, caller_of
@@ -21,7 +20,7 @@ from tk_ai_extension.agent.requests import AskingCell, ChatRequest, Message, Pla
 from tk_ai_extension.agent.sent_messages import SentMessages, StartedTurn
 from tk_ai_extension.agent.services import ChatServices
 from tk_ai_extension.agent.session import ChatSession
-from tk_ai_extension.agent.transcripts import MAX_CHAT, Chat, storable
+from tk_ai_extension.agent.transcripts import Chat, storable
 from tk_ai_extension.model.agent_errors import (
     AgentUnavailable,
     ChatElsewhere,
@@ -29,8 +28,7 @@ from tk_ai_extension.model.agent_errors import (
     PlanNotFound,
 )
 from tk_ai_extension.model.background import BackgroundTasks
-from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import InvalidArguments, LimitReached, PermissionDenied, ToolError
+from tk_ai_extension.model.errors import InvalidArguments, LimitReached, ToolError
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.undo_entries import TakenBack
 
@@ -66,8 +64,8 @@ class Chats:
         # Idle chats that are being released to other servers, old ones that are being removed.
         self._background = BackgroundTasks(logger)
         self._closing: asyncio.Task[None] | None = None
-        # Held while a turn is replaced.
-        self._replacing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # Held while messages are queued or turns are replaced.
+        self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def send(
         self, user: str, request: ChatRequest, *, asking: AskingCell | None = None
@@ -84,19 +82,20 @@ class Chats:
             LimitReached.
             InvalidArguments: the chat has no turn `request.replaces`.
         """
-        workspace = self._services.workspace
-        model = await self._services.model(request.model)
-        notebook = None if request.notebook is None else workspace.contain(request.notebook)
-        if notebook is not None:
-            await (await workspace.store.open(notebook)).read()
-        message = Message(await self._services.expanded(user, request), notebook, model, asking)
-        known = await self._known(user, request, notebook)
-        if known is not None and request.replaces is not None:
-            return await self._replace(known, request.replaces, message)
-        if known is not None:
-            return await self._send(known, message)
+        services = self._services
+        model = await services.model(request.model)
+        path = request.notebook
+        notebook = None if path is None else services.workspace.contain(path)
+        message = services.message(request, notebook, model, asking)
+        await services.check(message)
+        message.request = await services.expanded(user, request)
+        if (known := await self._known(user, message)) is not None:
+            async with self._queueing(known):
+                if request.replaces is not None:
+                    await self._replace(known, request.replaces, message)
+                return await self._send(known, message)
         title = storable(" ".join(request.message.split()))[:MAX_TITLE]
-        chat = await self._transcripts.create(user, secrets.token_hex(12), title, notebook)
+        chat = await self._transcripts.create(user, secrets.token_hex(12), title, message.notebook)
         try:
             begun = await self._send(chat, message)
         except ToolError:
@@ -115,26 +114,15 @@ class Chats:
             PermissionDenied: the server only allows the mode `plan`.
             NoModel, NotebookNotFound, LimitReached.
         """
-        services = self._services
         chat = await self.get(user, chat_id)
-        await self._logs.save(chat.id)
-        plan = await self._transcripts.plan(chat.id)
-        if plan is None or plan.turn != answer.plan:
-            raise PlanNotFound(Sentence("plan_missing"))
-        approved = answer.answer == "approve"
-        mode = answer.mode if approved else "plan"
-        if approved and services.workspace.policy.mode(Caller(user, mode=mode)) == "plan":
-            raise PermissionDenied(
-                "This server only allows the permission mode `plan`.",
-                hint="Ask its administrator to raise `mode_cap`.",
-            )
-        model = await self._services.model(answer.model, usual=str(plan.data["model"]))
-        if chat.notebook is not None:
-            await (await services.workspace.store.open(chat.notebook)).read()
-        request = ChatRequest.model_construct(message=answer.message, mode=mode)
-        message = Message(request, chat.notebook, model)
-        settled = PlanSettled(plan.turn, "approved" if approved else "rejected")
-        return await self._send(chat, message, settled)
+        async with self._queueing(chat):
+            await self._logs.save(chat.id)
+            plan = await self._transcripts.plan(chat.id)
+            if plan is None or plan.turn != answer.plan:
+                raise PlanNotFound(Sentence("plan_missing"))
+            chat = await self.get(user, chat_id)
+            message, settled = await self._services.answer_to_plan(chat, plan, answer)
+            return await self._send(chat, message, settled)
 
     async def list(self, user: str) -> list[tuple[Chat, bool]]:
         """List the user's chats, most recently used first, and whether each is busy."""
@@ -261,13 +249,10 @@ class Chats:
             InvalidArguments: the chat has no such turn, or it was already replaced or restored.
         """
         chat = await self.get(user, chat_id)
-        async with self._replacing.setdefault(chat.id, asyncio.Lock()):
-            session, replaced = await self._stop_from(chat, turn, chat.notebook)
-            try:
-                return await self._undo_from(chat, session, replaced)
-            finally:
-                if (live := self._live.get(chat.id)) is not None and not live.busy:
-                    self._on_idle(live)
+        async with self._queueing(chat):
+            replaced = await self._replaced(chat, turn)
+            session = await self._stop_all(chat, replaced)
+            return await self._undo_from(chat, session, replaced)
 
     async def steer(self, user: str, chat_id: str, turn: str) -> bool:
         """Give a queued message to the running turn; return whether the agent took it.
@@ -281,8 +266,12 @@ class Chats:
         live = self._live.get(chat.id)
         return live is not None and await live.steer(turn)
 
+    def update_paths(self, old: str, new: str) -> None:
+        """Update the paths of messages that are not answered, when a notebook or folder is renamed."""
+        self._services.renamed(old, new)
+
     async def renamed(self, old: str, new: str) -> None:
-        """Handle the rename of a notebook or of a folder above notebooks."""
+        """Update the stored paths after the rename of a notebook or of a folder above notebooks."""
         await self._transcripts.renamed(old, new)
 
     async def close(self) -> None:
@@ -291,37 +280,46 @@ class Chats:
             self._closing = asyncio.create_task(self._close(), name="tk-ai chats end")
         await asyncio.shield(self._closing)
 
-    async def _known(self, user: str, request: ChatRequest, notebook: str | None) -> Chat | None:
+    async def _known(self, user: str, message: Message) -> Chat | None:
         """Return the chat that a message belongs to; None for a new one."""
+        request = message.request
         if request.chat is not None:
             return await self.get(user, request.chat)
         chats = await self._transcripts.list(user) if request.latest else []
-        return next((chat for chat in chats if chat.notebook == notebook), None)
+        return next((chat for chat in chats if chat.notebook == message.notebook), None)
 
-    async def _replace(self, chat: Chat, turn: str, message: Message) -> StartedTurn:
-        """Send a message that replaces a turn and the turns after it.
+    @asynccontextmanager
+    async def _queueing(self, chat: Chat) -> AsyncGenerator[None]:
+        """Queue messages in a chat, or replace turns of it, while nobody else does.
 
-        They are stopped if the message can be sent.
+        What a restore or a replacement covers does not grow until it is published.
+        """
+        async with self._queues.setdefault(chat.id, asyncio.Lock()):
+            try:
+                yield
+            finally:
+                if (live := self._live.get(chat.id)) is not None and not live.busy:
+                    self._on_idle(live)
+
+    async def _replace(self, chat: Chat, turn: str, message: Message) -> None:
+        """Stop the turns that a message replaces, if it can be sent.
 
         Raises:
             InvalidArguments: the chat has no such turn, or it was already replaced.
             ChatNotFound, ChatElsewhere, LimitReached.
         """
         # Of two messages that replace one turn, the second fails.
-        async with self._replacing.setdefault(chat.id, asyncio.Lock()):
-            session, replaced = await self._stop_from(chat, turn, message.notebook)
-            if message.request.undo_replaced:
-                await self._undo_from(chat, session, replaced)
-            return await self._send(chat, replace(message, replaces=replaced))
+        message.replaces = await self._replaced(chat, turn)
+        await self._transcripts.check_size(chat.id)
+        session = await self._stop_all(chat, message.replaces)
+        if message.request.undo_replaced:
+            await self._undo_from(chat, session, message.replaces)
 
-    async def _stop_from(
-        self, chat: Chat, turn: str, notebook: str | None
-    ) -> tuple[ChatSession, tuple[str, ...]]:
-        """Stop a turn and those after it; return the chat's session and these turns.
+    async def _replaced(self, chat: Chat, turn: str) -> tuple[str, ...]:
+        """Return a turn and those after it.
 
         Raises:
             InvalidArguments: the chat has no such turn, or it was already replaced.
-            ChatNotFound, ChatElsewhere, LimitReached.
         """
         await self._logs.save(chat.id)
         turns = await self._transcripts.turns(chat.id)
@@ -330,11 +328,18 @@ class Chats:
                 f"The chat has no turn `{turn[:80]}` to replace.",
                 hint="Another message may have replaced it: reload the chat.",
             )
-        replaced = tuple(turns[turns.index(turn) :])
-        session = await self._open(chat, notebook)
-        for each in replaced:
+        return tuple(turns[turns.index(turn) :])
+
+    async def _stop_all(self, chat: Chat, turns: Sequence[str]) -> ChatSession:
+        """Stop turns, and return the chat's session.
+
+        Raises:
+            ChatNotFound, ChatElsewhere, LimitReached.
+        """
+        session = await self._open(chat)
+        for each in turns:
             await session.stop(each)
-        return session, replaced
+        return session
 
     async def _undo_from(
         self, chat: Chat, session: ChatSession, replaced: tuple[str, ...]
@@ -345,25 +350,18 @@ class Chats:
         await session.log.save()
         taken = await self.changes.undo_from(chat, replaced[0])
         # The session may have been released when its last turn was stopped.
-        session = await self._open(chat, chat.notebook)
+        session = await self._open(chat)
         session.restored(replaced, taken)
         return taken
 
     async def _send(
         self, chat: Chat, message: Message, answer: PlanSettled | None = None
     ) -> StartedTurn:
-        if await self._transcripts.size(chat.id) > MAX_CHAT:
-            raise LimitReached(
-                Sentence("chat_large", size=MAX_CHAT // 1_000_000), hint=Sentence("chat_large_hint")
-            )
-        session = await self._open(chat, message.notebook)
+        await self._transcripts.check_size(chat.id)
+        session = await self._open(chat, message)
         # No await from here on: an idle session may be released at any await.
         before = session.log.last
-        try:
-            turn = session.send(message, answer)
-        except ToolError:
-            self._on_idle(session)
-            raise
+        turn = session.send(message, answer)
         return StartedTurn(chat.id, turn, session.log.after(before, turn=turn))
 
     async def _remove_old(self, user: str) -> None:
@@ -383,16 +381,18 @@ class Chats:
             await self._until_ended(chat.id)
             # The agent's session may have received its id after the chat was read.
             chat = await self._transcripts.get(chat.user, chat.id)
+            sessions = await self._transcripts.sessions(chat)
             await self._transcripts.delete(chat)
             await self._logs.remove(chat.id)
-        if chat.session is not None:
-            await self._services.forget(chat.session)
+        for each in sessions:
+            await self._services.forget(each)
         self._services.workspace.forget(caller_of(chat))
 
-    async def _open(self, chat: Chat, notebook: str | None) -> ChatSession:
+    async def _open(self, chat: Chat, message: Message | None = None) -> ChatSession:
         """Return the session of a chat for a message that is sent without any await in between.
 
-        An idle session may be released later: call `_on_idle` if nothing is sent after all.
+        Called within `_queueing`: an idle session may be released later. Without a message the chat's
+        notebook stays as it is.
 
         Raises:
             ChatNotFound: it was deleted in the meantime.
@@ -403,7 +403,8 @@ class Chats:
             await self._until_ended(chat.id)
             chat = await self._transcripts.claim(chat)
             try:
-                await self._transcripts.used(chat.id, notebook)
+                if message is not None:
+                    await self._transcripts.used(chat.id, message.notebook)
                 live = await self._current(chat)
             except ToolError:
                 if not self._busy(chat.id):

@@ -315,13 +315,14 @@ class AskingCell:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class Message:
-    """A validated message.
+    """A validated message; see `ChatServices.message`.
 
     Attributes:
         request: The person's request.
-        notebook: The path below the root that it is about, or None.
+        notebook: The path below the root that it is about, or None. It follows renames until the
+            message is answered.
         model: The model that answers.
         asking: The running cell that sends it, or None.
         replaces: The turns that it replaces, in order.

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+from weakref import WeakSet
 
 from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.chat_setup import ChatSetup
-from tk_ai_extension.agent.requests import ChatRequest
-from tk_ai_extension.agent.transcripts import Transcripts
+from tk_ai_extension.agent.events import Event, PlanSettled
+from tk_ai_extension.agent.requests import AskingCell, ChatRequest, Message, PlanAnswer
+from tk_ai_extension.agent.transcripts import Chat, Transcripts
 from tk_ai_extension.model.agent_errors import NoModel
 from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.errors import PermissionDenied, ToolError
+from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
+
+logger = logging.getLogger(__name__)
 
 
 class AgentCatalog(Protocol):
@@ -82,6 +89,7 @@ class ChatServices:
         settings: Settings of chats.
         agents: Further agents.
         setup: The prompts and MCP servers of chats.
+        messages: The messages that are not answered yet, and others until they are collected.
     """
 
     workspace: Workspace
@@ -91,6 +99,7 @@ class ChatServices:
     settings: ChatSettings
     agents: AgentCatalog = field(default_factory=NoAgents)
     setup: ChatSetup = field(default_factory=ChatSetup)
+    messages: WeakSet[Message] = field(default_factory=WeakSet[Message])
 
     def agent_of(self, model: str) -> AgentBackend:
         """Return the agent that answers for a model."""
@@ -101,19 +110,80 @@ class ChatServices:
         return self.agents.owner(session) or self.backend
 
     async def forget(self, session: str) -> None:
-        """Remove all data of an agent's session."""
-        await self.owner_of(session).forget(session)
+        """Remove all data of an agent's session; log what fails, because nobody waits for it."""
+        try:
+            await self.owner_of(session).forget(session)
+        except (ToolError, OSError) as error:
+            logger.warning("Cannot remove the data of an agent's session: %s", error)
 
-    async def bind(self, caller: Caller, path: str) -> None:
+    def message(
+        self,
+        request: ChatRequest,
+        notebook: str | None,
+        model: str,
+        asking: AskingCell | None = None,
+    ) -> Message:
+        """Return a message whose notebook follows renames from now on."""
+        message = Message(request, notebook, model, asking)
+        self.messages.add(message)
+        return message
+
+    def renamed(self, old: str, new: str) -> None:
+        """Update the paths of messages that are not answered yet."""
+        for message in self.messages:
+            if message.notebook is not None:
+                message.notebook = moved(message.notebook, old, new) or message.notebook
+
+    async def bind(self, caller: Caller, message: Message) -> None:
         """Make a message's notebook the chat's current one, for its turn.
 
         Raises:
             NotebookNotFound, InvalidNotebook.
         """
-        document = await self.workspace.store.open(path)
-        await self.workspace.read(document)
-        kernel_id = await self.workspace.kernel_of(document.path)
-        self.workspace.notebooks.add(caller, None, document.path, kernel_id)
+        while (path := message.notebook) is not None:
+            try:
+                document = await self.workspace.store.open(path)
+                await self.workspace.read(document)
+                kernel_id = await self.workspace.kernel_of(document.path)
+            except ToolError:
+                if message.notebook == path:
+                    raise
+                continue
+            if message.notebook == path:
+                self.workspace.notebooks.add(caller, None, document.path, kernel_id)
+                return
+            # It was renamed meanwhile: another notebook may have that name now.
+
+    async def answer_to_plan(
+        self, chat: Chat, plan: Event, answer: PlanAnswer
+    ) -> tuple[Message, PlanSettled]:
+        """Return the message that answers a chat's plan, and what becomes of the plan.
+
+        Raises:
+            PermissionDenied: the server only allows the mode `plan`.
+            NoModel, NotebookNotFound.
+        """
+        approved = answer.answer == "approve"
+        mode = answer.mode if approved else "plan"
+        request = ChatRequest.model_construct(message=answer.message, mode=mode)
+        message = self.message(request, chat.notebook, "")
+        if approved and self.workspace.policy.mode(Caller(chat.user, mode=mode)) == "plan":
+            raise PermissionDenied(
+                "This server only allows the permission mode `plan`.",
+                hint="Ask its administrator to raise `mode_cap`.",
+            )
+        message.model = await self.model(answer.model, usual=str(plan.data["model"]))
+        await self.check(message)
+        return message, PlanSettled(plan.turn, "approved" if approved else "rejected")
+
+    async def check(self, message: Message) -> None:
+        """Check that a message's notebook can be read.
+
+        Raises:
+            NotANotebook, NotebookNotFound.
+        """
+        if message.notebook is not None:
+            await (await self.workspace.store.open(message.notebook)).read()
 
     async def expanded(self, user: str, request: ChatRequest) -> ChatRequest:
         """Return a message with the text of the prompt that it calls, if it calls one.

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import mcp_types as types
@@ -23,6 +22,7 @@ from tk_ai_extension.agent.backend import (
     TurnEnded,
     Working,
 )
+from tk_ai_extension.agent.chat_history import ChatHistory
 from tk_ai_extension.agent.closing import Closing
 from tk_ai_extension.agent.context import content, find_instructions, instructions
 from tk_ai_extension.agent.events import (
@@ -41,13 +41,14 @@ from tk_ai_extension.agent.external_tools import ExternalTools
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.requests import Message
 from tk_ai_extension.agent.services import ChatServices
-from tk_ai_extension.agent.silence import SilenceLimit
+from tk_ai_extension.agent.silence import SilenceLimit, until_stopped
 from tk_ai_extension.agent.transcripts import Chat
 from tk_ai_extension.agent.turn_queue import TurnQueue
 from tk_ai_extension.agent.turns import Turn
 from tk_ai_extension.mcp.descriptions import error_content
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
+    CallStopped,
     InvalidTurnCredential,
     PlanNotFound,
 )
@@ -94,10 +95,8 @@ class ChatSession:
         self.user = chat.user
         self.log = log
         self._services = services
-        self._session = chat.session
         self._plan = plan
-        # Turns to remove from the agent's history, until it has been started without them.
-        self._replaced = tuple(forgotten)
+        self._history = ChatHistory(services, chat, log, forgotten)
         self._on_idle = on_idle
         self._on_expired = on_expired
         self._waiting = TurnQueue()
@@ -205,7 +204,7 @@ class ChatSession:
 
     def restored(self, turns: Sequence[str], notebooks: Sequence[TakenBack]) -> None:
         """Forget turns whose changes were undone, and publish it; they do not run any more."""
-        self._replaced += tuple(turns)
+        self._history.leave_out(turns)
         if self._plan in turns:
             self._plan = None
         self.log.add(turns[0], Restored(list(notebooks)))
@@ -302,22 +301,23 @@ class ChatSession:
         turn.publish(Began())
         message = turn.message
         # If the previous message replaced turns and was never sent, those come first.
-        self._replaced += message.replaces
-        if message.notebook is not None:
-            await self._services.bind(turn.caller, message.notebook)
-        agent = await self._ready(turn)
-        is_command = message.request.command is not None
-        shown = () if is_command else await self._content(turn, turn.caller)
+        self._history.leave_out(message.replaces)
+        left_out = self._history.replaced
+        try:
+            agent, shown = await until_stopped(turn, self._prepare(turn))
+        except CallStopped:
+            return "stopped"
         if turn.stopped is not None:
             return "stopped"
         try:
-            if is_command:
+            if message.request.command is not None:
                 sending = agent.compact(model=message.model, credential=turn.begin())
             else:
                 sending = agent.send(shown, model=message.model, credential=turn.begin())
             silence = SilenceLimit(turn, self._services.settings.silence)
             await silence.limit(sending)
-            self._replaced = ()
+            # Others were restored meanwhile: the next turn begins without them.
+            self._history.replaced = self._history.replaced[len(left_out) :]
             ended = await self._listen(agent, turn, silence)
             if not agent.alive:
                 # It may still answer a message that the stopped turn has not taken.
@@ -333,6 +333,13 @@ class ChatSession:
         if ended.error is not None:
             raise ended.error
         return "done"
+
+    async def _prepare(self, turn: Turn) -> tuple[AgentSession, Sequence[ContentBlock]]:
+        """Return the agent and the message for it, once the turn's notebook is bound."""
+        await self._services.bind(turn.caller, turn.message)
+        agent = await self._ready(turn)
+        is_command = turn.message.request.command is not None
+        return agent, () if is_command else await self._content(turn, turn.caller)
 
     async def _content(self, turn: Turn, caller: Caller) -> Sequence[ContentBlock]:
         """Return the blocks of a turn's message; publish what of it could not be read."""
@@ -354,7 +361,7 @@ class ChatSession:
                 case TurnEnded():
                     return event
                 case Checkpoint():
-                    await self._remember(turn, event)
+                    await self._history.remember(turn, event)
                 case Working():
                     pass
                 case _:
@@ -368,17 +375,13 @@ class ChatSession:
         services = self._services
         backend = services.agent_of(turn.message.model)
         provider = await asyncio.create_task(_provider(backend), context=turn.context)
-        goes_on = self._agent is not None and self._agent.alive and not self._replaced
+        goes_on = self._agent is not None and self._agent.alive and not self._history.replaced
         servers = await services.setup.servers.enabled(self.user)
         goes_on = goes_on and self._external.configs == servers and self._external.alive
         if not (goes_on and self._provider == provider and self._backend is backend):
             await self._close_agent()
         if self._agent is None:
             self._provider, self._backend = provider, backend
-            if self._session is not None and self._services.owner_of(self._session) is not backend:
-                # The history is another agent's.
-                self._session = None
-                self._publish_forgotten(turn)
             self._external = await services.setup.start_servers(servers)
             for server, why in self._external.failures:
                 turn.notify(Sentence("server_not_started", server=server, why=why))
@@ -392,62 +395,12 @@ class ChatSession:
                 registry=self._services.registry,
                 call=self._call,
                 actions=TurnActions(self._turn_of),
-                history=await self._history(turn),
-                cost=await self._cost_so_far(),
+                history=History(),
+                cost=0.0,
                 further=self._external.described,
             )
-            try:
-                self._agent = await backend.start(config)
-            except AgentDied as error:
-                if config.history.session is None:
-                    raise
-                logger.warning("Cannot resume the history of a chat: %s", error.message)
-                self._agent = await backend.start(replace(config, history=History(), cost=0.0))
-                self._publish_forgotten(turn)
+            self._agent = await self._history.start(backend, turn, config)
         return self._agent
-
-    async def _cost_so_far(self) -> float | None:
-        """Return the cost of the agent's session so far, in US dollars; 0 for a new one."""
-        if self._session is None:
-            return 0.0
-        await self.log.save()
-        usage = await self._services.transcripts.usage(self.id)
-        # Older transcripts have the total in the field of the turn's cost.
-        return None if usage is None else usage.get("session_cost_usd", usage["cost_usd"])
-
-    async def _history(self, turn: Turn) -> History:
-        """Return the history to resume: up to the last turn before the replaced ones."""
-        if self._session is None or not self._replaced:
-            return History(self._session)
-        await self.log.save()
-        turns = await self._services.transcripts.turns(self.id)
-        kept = turns[: turns.index(turn.id)] if turn.id in turns else turns
-        kept = [each for each in kept if each not in self._replaced]
-        position = await self._services.transcripts.position(self.id, self._session, kept)
-        if position is not None:
-            return History(self._session, position)
-        if await self._services.transcripts.answered(self.id, kept):
-            # Written by a version without positions, or by a process that died during a turn.
-            self._publish_forgotten(turn)
-        return History()
-
-    def _publish_forgotten(self, turn: Turn) -> None:
-        turn.notify(Sentence("forgotten", agent=turn.caller.name))
-
-    async def _remember(self, turn: Turn, checkpoint: Checkpoint) -> None:
-        left, self._session = self._session, checkpoint.session
-        if left == self._session and checkpoint.position is None:
-            return
-        try:
-            await self._services.transcripts.session(
-                self.id, checkpoint.session, turn.id, checkpoint.position
-            )
-        except ToolError as error:
-            # Not fatal for the turn: a later restart reports the missing history.
-            logger.warning("Cannot save the position in a chat's history: %s", error.message)
-            return
-        if left is not None and left != self._session:
-            await self._services.forget(left)
 
     async def _close_agent(self) -> None:
         if self._turn is not None:

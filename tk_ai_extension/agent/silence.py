@@ -1,4 +1,4 @@
-"""How long the agent of a turn may be silent."""
+"""How long a turn waits: until it is stopped, or its agent is silent for too long."""
 
 from __future__ import annotations
 
@@ -8,10 +8,34 @@ from typing import Any, TypeVar
 
 from tk_ai_extension.agent.backend import STOP_TIMEOUT
 from tk_ai_extension.agent.turns import Turn
-from tk_ai_extension.model.agent_errors import AgentDied, ModelSilent
+from tk_ai_extension.model.agent_errors import AgentDied, CallStopped, ModelSilent
 from tk_ai_extension.model.sentences import Sentence
 
 T = TypeVar("T")
+
+
+async def until_stopped(turn: Turn, work: Coroutine[Any, Any, T]) -> T:
+    """Await what a turn requires before its agent answers. A stop of the turn cancels it.
+
+    Raises:
+        CallStopped: The turn was stopped.
+    """
+    limit = asyncio.timeout(None)
+
+    def end_if_stopped() -> None:
+        if turn.stopped is not None and not limit.expired():
+            limit.reschedule(turn.stopped)
+
+    try:
+        async with limit:
+            turn.on_change = end_if_stopped
+            return await work
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise CallStopped(turn.why_stopped) from None
+    finally:
+        turn.on_change = lambda: None
 
 
 class SilenceLimit:

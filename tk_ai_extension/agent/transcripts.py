@@ -18,6 +18,7 @@ from typing import Any
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.leases import ServerLease
 from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
+from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.sentences import Sentence
@@ -165,6 +166,17 @@ class Transcripts:
         rows = await self._rows("SELECT coalesce(sum(size), 0) FROM chats WHERE id = ?", chat_id)
         return int(rows[0][0])
 
+    async def check_size(self, chat_id: str) -> None:
+        """Check that a chat accepts messages.
+
+        Raises:
+            LimitReached: it is too large.
+        """
+        if await self.size(chat_id) > MAX_CHAT:
+            raise LimitReached(
+                Sentence("chat_large", size=MAX_CHAT // 1_000_000), hint=Sentence("chat_large_hint")
+            )
+
     async def get(self, user: str, chat_id: str) -> Chat:
         """Return one of a user's own chats.
 
@@ -211,14 +223,21 @@ class Transcripts:
 
         await self._database.run(update)
 
-    async def position(self, chat_id: str, session: str, turns: Sequence[str]) -> str | None:
-        """Return the session's last entry after the latest of these turns that has one."""
+    async def position(
+        self, chat_id: str, session: str, turns: Sequence[str]
+    ) -> tuple[str, str] | None:
+        """Return the latest of these turns that has a position, and it: the session's last entry then."""
         rows = await self._rows(
             "SELECT turn, position FROM positions WHERE chat = ? AND session = ?",
             *(chat_id, session),
         )
         found = dict[str, str](rows)
-        return next((found[turn] for turn in reversed(turns) if turn in found), None)
+        return next(((turn, found[turn]) for turn in reversed(turns) if turn in found), None)
+
+    async def sessions(self, chat: Chat) -> set[str]:
+        """Return all sessions of an agent with history of a chat."""
+        rows = await self._rows("SELECT DISTINCT session FROM positions WHERE chat = ?", chat.id)
+        return {row[0] for row in rows} | ({chat.session} if chat.session is not None else set())
 
     async def claim(self, chat: Chat) -> Chat:
         """Claim a chat for this server until it is released; return the chat.

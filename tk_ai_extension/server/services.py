@@ -151,6 +151,9 @@ class Services:
 
     async def renamed(self, old: str, new: str) -> None:
         """Handle the rename of a notebook or of a folder above notebooks."""
+        if (made := self._chats.made) is not None:
+            # Without awaiting: the next turn begins in the notebook that its message is about.
+            made.update_paths(old, new)
         await self._publish(partial(_renamed, old=old, new=new))
         chats = await self._chats.settled()
         if chats is not None and not self._closing:

@@ -41,6 +41,7 @@ import mcp_types as types
 from tk_ai_extension.agent.backend import (
     Checkpoint,
     ContentBlock,
+    HistoryMissing,
     SessionConfig,
     TextBlock,
     ToolCall,
@@ -85,7 +86,7 @@ class EchoBackend:
         """Start an echo."""
         history = config.history
         if history.session is not None and history.session not in self.kept:
-            raise AgentDied("The echo has no such session.")
+            raise HistoryMissing("The echo has no such session.")
         session = history.session or secrets.token_hex(8)
         kept = self.kept.setdefault(session, [])
         if history.position is not None:

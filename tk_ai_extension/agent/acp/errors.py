@@ -11,7 +11,8 @@ from tk_ai_extension.model.agent_errors import ModelBusy, ModelFailed, ModelUnau
 from tk_ai_extension.model.errors import ToolError
 
 AUTHENTICATION_REQUIRED = -32000
-"""Code of the protocol."""
+NOT_FOUND = -32002
+"""Codes of the protocol."""
 
 _STATUS = re.compile(r"\b(401|403|429|500|502|503|504|529)\b")
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from tk_ai_extension import __version__
 from tk_ai_extension.agent.acp.calls import mapping
 from tk_ai_extension.agent.acp.commands import AgentCommand
-from tk_ai_extension.agent.acp.errors import AUTHENTICATION_REQUIRED, words
-from tk_ai_extension.agent.acp.session import AcpSession
-from tk_ai_extension.agent.backend import SessionConfig
+from tk_ai_extension.agent.acp.errors import AUTHENTICATION_REQUIRED, NOT_FOUND, words
+from tk_ai_extension.agent.acp.session import INVALID_PARAMS, AcpSession
+from tk_ai_extension.agent.backend import HistoryMissing, SessionConfig
 from tk_ai_extension.agent.tool_server import build_tool_server
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable, NoModel
 
@@ -124,7 +124,7 @@ class Opening:
         name = history.session.removeprefix(prefix)
         resumes = mapping(self._capabilities.get("sessionCapabilities")).get("resume") is not None
         if history.position is not None or not (resumes or self._capabilities.get("loadSession")):
-            raise AgentDied(f"{self._command.title} cannot resume this history.")
+            raise HistoryMissing(f"{self._command.title} cannot resume this history.")
         method = "session/resume" if resumes else "session/load"
         opened = await self._with_login(method, {**settings, "sessionId": name})
         # What a loaded session repeats of its history comes before its name is known, and is dropped.
@@ -163,7 +163,9 @@ class Opening:
     def _refused(self, error: Exception, method: str) -> AgentDied | AgentUnavailable:
         said = self._session.redact(words(error))[:500]
         if method in ("session/load", "session/resume"):
-            return AgentDied(f"{self._command.title} cannot resume its session: {said}.")
+            is_missing = getattr(error, "code", None) in (INVALID_PARAMS, NOT_FOUND)
+            died = HistoryMissing if is_missing else AgentDied
+            return died(f"{self._command.title} cannot resume its session: {said}.")
         return AgentUnavailable(
             f"{self._command.title} refused to start: {said}.", hint=self._command.hint
         )

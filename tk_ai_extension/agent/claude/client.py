@@ -25,6 +25,8 @@ from tk_ai_extension.agent.backend import (
     STOP_TIMEOUT,
     AgentEvent,
     ContentBlock,
+    History,
+    HistoryMissing,
     SessionConfig,
     TextBlock,
 )
@@ -120,9 +122,12 @@ class ClaudeBackend:
             raise AgentUnavailable(Sentence("agent_silent", seconds=f"{START:.0f}")) from None
         except sdk.CLINotFoundError as error:
             raise AgentUnavailable(Sentence("agent_missing", why=str(error))) from error
-        except sdk.ClaudeSDKError as error:
-            said = provider.redact(str(error))
-            raise AgentDied(Sentence("agent_ended_starting", why=said)) from error
+        except Exception as error:
+            # The SDK has no exception class for a request that the process refuses.
+            said = Sentence("agent_ended_starting", why=provider.redact(str(error)))
+            if await asyncio.to_thread(_is_missing, self._config.folder, config.history):
+                raise HistoryMissing(said) from error
+            raise AgentDied(said) from error
         return ClaudeSession(client, config.model, turn, CostMeter(config.cost), provider.redact)
 
     async def forget(self, session: str) -> None:
@@ -198,8 +203,6 @@ class ClaudeSession:
         *,
         compacts: bool = False,
     ) -> None:
-        import claude_agent_sdk as sdk
-
         self._turn.token = credential.token
         self._translator = Translator(self._meter, self._redact, compacts=compacts)
         try:
@@ -207,7 +210,8 @@ class ClaudeSession:
                 await self._client.set_model(model)
                 self._model = model
             await self._client.query(message)
-        except sdk.ClaudeSDKError as error:
+        except Exception as error:
+            # As in `interrupt`.
             said = self._redact(str(error))
             raise AgentDied(Sentence("agent_ended_why", why=said)) from error
 
@@ -308,9 +312,23 @@ def _block(block: ContentBlock) -> Json:
     return {"type": "image", "source": source}
 
 
+def _files(folder: Path, session: str) -> list[Path]:
+    """Return the CLI's files and folders of a session."""
+    return [*(folder / "projects").glob(f"*/{glob.escape(session)}*")]
+
+
+def _is_missing(folder: Path, history: History) -> bool:
+    """Return whether the CLI's history does not exist, or has not the entry that it should end at."""
+    if history.session is None:
+        return False
+    paths = [path for path in _files(folder, history.session) if path.suffix == ".jsonl"]
+    position = (history.position or "").encode()
+    return not any(position in path.read_bytes() for path in paths)
+
+
 def _forget(folder: Path, session: str) -> None:
     # The SDK's `delete_session` uses the folder that the server's own environment names.
-    for path in (folder / "projects").glob(f"*/{glob.escape(session)}*"):
+    for path in _files(folder, session):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
