@@ -13,22 +13,33 @@ import { Refusal } from './protocol';
  *
  * Within a transaction the model's list of cells is not updated, so a copy is kept here. A source is
  * edited only where it differs, so that cursors stay.
+ *
+ * @param keyOf - Returns the name of a cell in the steps, which only one cell has. Default: its id.
  */
-export function applySteps(notebook: ISharedNotebook, steps: readonly Step[]): void {
+export function applySteps(
+  notebook: ISharedNotebook,
+  steps: readonly Step[],
+  keyOf: (cell: ISharedCell) => string = cell => cell.getId()
+): void {
   notebook.transact(() => {
     const cells: ISharedCell[] = [...notebook.cells];
     for (const step of steps) {
-      applyStep(notebook, cells, step);
+      applyStep(notebook, cells, step, keyOf);
     }
   }, false);
 }
 
-function applyStep(notebook: ISharedNotebook, cells: ISharedCell[], step: Step): void {
+function applyStep(
+  notebook: ISharedNotebook,
+  cells: ISharedCell[],
+  step: Step,
+  keyOf: (cell: ISharedCell) => string
+): void {
   if (step.do === 'insert') {
     cells.splice(step.index, 0, notebook.insertCell(step.index, step.cell));
     return;
   }
-  const index = cells.findIndex(cell => cell.getId() === step.id);
+  const index = cells.findIndex(each => keyOf(each) === step.id);
   const cell = cells[index];
   if (cell === undefined) {
     throw new Refusal('bad_request', `There is no cell ${step.id}.`);
@@ -39,7 +50,8 @@ function applyStep(notebook: ISharedNotebook, cells: ISharedCell[], step: Step):
       cells.splice(index, 1);
       break;
     case 'move': {
-      const copy = cell.toJSON();
+      // One that had the id of another cell is unique from now on.
+      const copy = { ...cell.toJSON(), id: step.id };
       notebook.deleteCell(index);
       cells.splice(index, 1);
       cells.splice(step.to, 0, notebook.insertCell(step.to, copy));

@@ -1,4 +1,4 @@
-import type { YCodeCell } from '@jupyter/ydoc';
+import type { ISharedCell, YCodeCell } from '@jupyter/ydoc';
 import type * as nbformat from '@jupyterlab/nbformat';
 import type { INotebookModel, NotebookPanel } from '@jupyterlab/notebook';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
@@ -112,8 +112,9 @@ export class OpenNotebook {
   private _changes(since: number): object {
     const { versions } = this;
     const model = this.context.model.sharedModel;
-    const changedCells = model.cells.filter(cell => versions.at(cell.getId()) > since);
-    changedCells.sort((a, b) => versions.at(a.getId()) - versions.at(b.getId()));
+    const at = (cell: ISharedCell): number => versions.at(versions.keyOf(cell));
+    const changedCells = model.cells.filter(cell => at(cell) > since);
+    changedCells.sort((a, b) => at(a) - at(b));
     const changed: Record<string, nbformat.ICell> = {};
     let size = 0;
     let version = versions.now;
@@ -129,14 +130,16 @@ export class OpenNotebook {
         break;
       }
       size += length;
-      changed[cell.getId()] = stored;
-      version = versions.at(cell.getId());
+      changed[versions.keyOf(cell)] = stored;
+      version = at(cell);
     }
     return {
       version: more ? version : versions.now,
       changed,
       more,
-      ...(versions.orderVersion > since && { order: model.cells.map(cell => cell.getId()) }),
+      ...(versions.orderVersion > since && {
+        order: model.cells.map(cell => versions.keyOf(cell))
+      }),
       ...(versions.metadataVersion > since && {
         metadata: model.metadata,
         nbformat: [model.nbformat, model.nbformat_minor]
@@ -147,7 +150,7 @@ export class OpenNotebook {
   private _apply(request: IApply): object {
     let applied = this._operations.has(request.op);
     if (!applied && this._isCurrent(request)) {
-      this._applySteps(request.steps);
+      this._applySteps(request.steps, cell => this.versions.keyOf(cell));
       this._remember(request.op);
       applied = true;
     }
@@ -198,9 +201,9 @@ export class OpenNotebook {
     }
   }
 
-  private _applySteps(steps: readonly Step[]): void {
+  private _applySteps(steps: readonly Step[], keyOf?: (cell: ISharedCell) => string): void {
     const active = this._panels().map(panel => panel.content.activeCell?.model.id);
-    applySteps(this.context.model.sharedModel, steps);
+    applySteps(this.context.model.sharedModel, steps, keyOf);
     this._keepActive(active);
   }
 
@@ -222,16 +225,18 @@ export class OpenNotebook {
   /** Keep the active cell, also if it was moved. */
   private _keepActive(active: (string | undefined)[]): void {
     this._panels().forEach((panel, number) => {
-      const index = panel.content.widgets.findIndex(cell => cell.model.id === active[number]);
-      if (index >= 0 && index !== panel.content.activeCellIndex) {
-        panel.content.activeCellIndex = index;
+      const { content } = panel;
+      const index = content.widgets.findIndex(cell => cell.model.id === active[number]);
+      // Another cell may have the same id.
+      if (index >= 0 && content.activeCell?.model.id !== active[number]) {
+        content.activeCellIndex = index;
       }
     });
   }
 
   private _outputs(request: IOutputs): object {
     const { cells, sharedModel } = this.context.model;
-    const shared = sharedModel.cells.find(each => each.getId() === request.cell);
+    const shared = sharedModel.cells.find(each => this.versions.keyOf(each) === request.cell);
     if (shared?.cell_type !== 'code') {
       this._written.delete(request.cell);
       return { gone: true };

@@ -5,6 +5,7 @@ import type {
   NotebookChange,
   YCodeCell
 } from '@jupyter/ydoc';
+import { UUID } from '@lumino/coreutils';
 import type { ISignal } from '@lumino/signaling';
 import { Signal } from '@lumino/signaling';
 
@@ -30,7 +31,9 @@ export function isOfSource(change: CellChange): boolean {
 /**
  * Numbers the changes of a notebook, so that only newer cells have to be sent.
  *
- * No two cells have the same version: an answer in parts can continue after any cell.
+ * No two cells have the same version: an answer in parts can continue after any cell. Nor have two the
+ * same key, which the server gets for their ids: a cell that is pasted after its cut was undone has the
+ * id of another one.
  */
 export class VersionCounter {
   constructor(private readonly _notebook: ISharedNotebook) {
@@ -53,14 +56,19 @@ export class VersionCounter {
     return this._ticked;
   }
 
+  /** Return the key of a cell: its id, unless another cell has that. It stays the same. */
+  keyOf(cell: ISharedCell): string {
+    return this._keys.get(cell) ?? cell.getId();
+  }
+
   /** Return the version of a cell's last change. */
-  at(id: string): number {
-    return this._cells.get(id)?.at ?? 0;
+  at(key: string): number {
+    return this._cells.get(key)?.at ?? 0;
   }
 
   /** Return whether a cell exists and has not changed since a version; `exact` includes outputs. */
-  isUnchangedSince(id: string, since: number, exact: boolean): boolean {
-    const known = this._cells.get(id);
+  isUnchangedSince(key: string, since: number, exact: boolean): boolean {
+    const known = this._cells.get(key);
     return known !== undefined && (exact ? known.at : known.sourceVersion) <= since;
   }
 
@@ -92,23 +100,22 @@ export class VersionCounter {
 
   /** Connect to the present cells, and disconnect from those that are gone. */
   private _follow(): void {
-    const cells = new Map<string, IKnown>();
-    for (const cell of this._notebook.cells) {
-      const id = cell.getId();
-      const known = this._cells.get(id);
-      if (known?.cell === cell) {
-        cells.set(id, known);
-        continue;
-      }
-      const at = this._next();
-      cells.set(id, { cell, at, sourceVersion: at, detach: this._listen(cell) });
-    }
-    for (const [id, known] of this._cells) {
-      if (cells.get(id)?.cell !== known.cell) {
-        known.detach();
+    const present = new Set(this._notebook.cells);
+    for (const [key, { cell, detach }] of this._cells) {
+      if (!present.has(cell)) {
+        detach();
+        this._cells.delete(key);
+        this._keys.delete(cell);
       }
     }
-    this._cells = cells;
+    for (const cell of present) {
+      if (!this._keys.has(cell)) {
+        const key = this._cells.has(cell.getId()) ? UUID.uuid4() : cell.getId();
+        const at = this._next();
+        this._cells.set(key, { cell, at, sourceVersion: at, detach: this._listen(cell) });
+        this._keys.set(cell, key);
+      }
+    }
   }
 
   private _listen(cell: ISharedCell): () => void {
@@ -128,7 +135,7 @@ export class VersionCounter {
   }
 
   private readonly _onCell = (cell: ISharedCell, change: CellChange): void => {
-    const known = this._cells.get(cell.getId());
+    const known = this._cells.get(this.keyOf(cell));
     if (known === undefined || !isStored(change)) {
       return;
     }
@@ -139,6 +146,7 @@ export class VersionCounter {
     this._ticked.emit();
   };
 
-  private _cells = new Map<string, IKnown>();
+  private readonly _cells = new Map<string, IKnown>();
+  private readonly _keys = new Map<ISharedCell, string>();
   private readonly _ticked = new Signal<this, void>(this);
 }
