@@ -1,5 +1,7 @@
 """Verifying a notebook: who may, and what a person is shown who approves it."""
 
+import gc
+from collections.abc import Container
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -8,11 +10,14 @@ import pytest
 
 from tests.harness import ALICE
 from tk_ai_extension.model.errors import LimitReached, PermissionDenied, PermissionRequired
+from tk_ai_extension.model.outputs import StreamBuffer, summarise
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.verification_results import summarize
 from tk_ai_extension.verification.comparing import Difference
 from tk_ai_extension.verification.hidden_state import Finding
 from tk_ai_extension.verification.report import CellReport, NotebookReport
+from tk_ai_extension.workspace import runs
+from tk_ai_extension.workspace.journal import Journal
 
 PLAN, ASK = (replace(ALICE, mode=mode) for mode in ("plan", "ask"))
 
@@ -80,3 +85,84 @@ async def test_what_it_found_is_sent_with_codes_to_front_ends_only(interface):
 
 def _text(message: Sentence) -> Difference:
     return Difference("text", "stdout", message)
+
+
+@pytest.mark.proves("verify:tool", "verify:compare")
+async def test_the_newest_content_of_each_display_is_compared_however_many_came(
+    harness, monkeypatch
+):
+    monkeypatch.setattr(runs, "MAX_STATUSES", 5)
+    harness.write(
+        "n.ipynb",
+        "from IPython.display import display\n"
+        "a, b = (display('first', display_id=True) for _ in 'ab')",
+        "a.update('second')\nfor number in range(50): b.update(number)",
+    )
+    await harness.call("execute_cells", notebook="n.ipynb", which="all")
+    assert (await harness.call("verify_notebook", notebook="n.ipynb")).status == "ok"
+
+
+@pytest.mark.proves("verify:tool")
+async def test_what_it_keeps_is_counted_and_dropped_with_the_outputs_of_runs(harness):
+    executions = harness.workspace.executions
+    harness.write("n.ipynb", *(f"print('{at}' * 50_000)" for at in range(3)), "print('same')")
+    await harness.call("execute_cells", notebook="n.ipynb", which="all")
+    path = harness.root / "n.ipynb"
+    path.write_text(path.read_text().replace("1" * 50_000, "changed").replace("2" * 50_000, "x"))
+    answer = await harness.call("verify_notebook", notebook="n.ipynb")
+    run = executions.get(ALICE, answer.execution_id)
+    verification = run.report.verification
+    # `nb verify --update` stores the outputs that differ.
+    sizes = [summarise(verification.ended[cell.key].outputs).size for cell in verification.cells]
+    assert sizes == [0, 50_001, 50_001, 0]
+    assert _characters(run) < run.kept + 10_000
+    executions._max_kept_output = 10
+    await harness.call("verify_notebook", notebook="n.ipynb")
+    assert run.kept == 0
+    assert _characters(run) < 10_000
+    again = await harness.call("wait_execution", execution_id=run.id)
+    assert "Cell 2 @" in again.verification.text
+    assert "more lines]" in again.verification.text
+
+
+def _characters(root: object) -> int:
+    """The characters of all texts that an object of this package leads to."""
+    seen: set[int] = set()
+    found, waiting = 0, [root]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, str):
+            found += len(each)
+        elif isinstance(each, Container | StreamBuffer) or _is_ours(each):
+            waiting += gc.get_referents(each)
+    return found
+
+
+def _is_ours(value: object) -> bool:
+    module = type(value).__module__
+    return module.startswith(
+        (
+            "tk_ai_extension.verification",
+            "tk_ai_extension.workspace.runs",
+            "tk_ai_extension.workspace.verifications",
+            "tk_ai_extension.model",
+        )
+    )
+
+
+@pytest.mark.proves("verify:tool")
+async def test_the_history_names_what_runs_before_it_runs(harness, monkeypatch):
+    harness.write("n.ipynb", "1")
+    intended: list[str] = []
+    intend = Journal.intend
+
+    def spy(self: Journal, caller: Any, path: str, tool: str, summary: str, **more: Any) -> Any:
+        intended.append(summary)
+        return intend(self, caller, path, tool, summary, **more)
+
+    monkeypatch.setattr(Journal, "intend", spy)
+    await harness.call("verify_notebook", notebook="n.ipynb")
+    assert intended[0].startswith("runs all code cells in a fresh kernel")

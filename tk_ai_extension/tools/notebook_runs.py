@@ -106,8 +106,8 @@ async def run_plan(context: ToolContext, plan: NotebookRunPlan, tool: str) -> Ex
             approval=context.approval,
             tool=tool,
             supervisor=NotebookRunSupervisor(workspace.fresh, report),
+            report=report,
         )
-    run.report = report
     result = await follow(context, run, plan.wait, total_cells=len(snapshot.cells))
     result.notices += plan.notices
     return result

@@ -100,15 +100,15 @@ async def verify(context: ToolContext, plan: VerificationPlan, tool: str) -> Exe
         run = workspace.executions.start(
             context.caller,
             kernel_id,
-            steps_of(report.verification.cells),
+            steps_of(report.verification),
             path=snapshot.path,
             timeout=plan.timeout,
             stop_on_error=False,
             approval=context.approval,
             tool=tool,
             supervisor=VerificationSupervisor(workspace.fresh, report),
+            report=report,
         )
-    run.report = report
     return await follow(context, run, plan.wait, total_cells=len(snapshot.cells))
 
 

@@ -6,14 +6,11 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Any
 
 from tk_ai_extension.kernels.base import NO_NOTEBOOK, Kernels
-from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import KernelNotFound, ToolError
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, StatusEvent
-from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.verification.report import CellReport, NotebookReport
 from tk_ai_extension.verification.verifying import Verification
 
@@ -45,14 +42,6 @@ async def shut_down(kernels: Kernels, kernel_id: str) -> None:
     with suppress(KernelNotFound):
         if kernel_id in kernels.ids():
             await kernels.shutdown(kernel_id)
-
-
-def display_update(event: StatusEvent) -> tuple[str, Json] | None:
-    """Return the display id and the new content, if an event updates a display of another cell."""
-    data: Any = event.data
-    if event.mime != OTHER_DISPLAY_MIME or not isinstance(data, dict):
-        return None
-    return data["display_id"], data["output"]  # pyright: ignore[reportUnknownVariableType]
 
 
 @asynccontextmanager
@@ -94,8 +83,8 @@ async def verify_alone(
     async with _fresh_kernel(kernels, name, snapshot.path) as kernel_id:
         used = (await kernels.info(kernel_id)).name
         for cell in verification.cells:
-            execution, updates = await _execute(kernels, kernel_id, cell, timeout)
-            on_cell(verification.record(cell, execution, updates))
+            execution = await _execute(kernels, kernel_id, cell, timeout, verification.observe)
+            on_cell(verification.record(cell, execution))
             if verification.stopped:
                 break
     verification.end()
@@ -103,15 +92,18 @@ async def verify_alone(
 
 
 async def _execute(
-    kernels: Kernels, kernel_id: str, cell: Cell, timeout: float | None
-) -> tuple[Execution, list[tuple[str, Json]]]:
-    """Run a cell; return how it ended, and the updates of displays of earlier cells."""
-    updates: list[tuple[str, Json]] = []
+    kernels: Kernels,
+    kernel_id: str,
+    cell: Cell,
+    timeout: float | None,
+    on_status: Callable[[StatusEvent], None],
+) -> Execution:
+    """Run a cell; return how it ended."""
     request = ExecutionRequest(cell.source, timeout=timeout)
     async with aclosing(kernels.executor(kernel_id).execute(kernel_id, request)) as events:
         async for event in events:
-            if isinstance(event, StatusEvent) and (update := display_update(event)) is not None:
-                updates.append(update)
+            if isinstance(event, StatusEvent):
+                on_status(event)
             elif isinstance(event, Execution):
-                return event, updates
+                return event
     raise ToolError("The executor ended without a result.")

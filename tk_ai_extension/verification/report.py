@@ -60,6 +60,19 @@ class CellReport:
         return self.status in ("differs", "failed")
 
     @property
+    def size(self) -> int:
+        """Approximate characters of its diffs and of its traceback."""
+        return len(self.traceback) + sum(len(line) for d in self.differences for line in d.diff)
+
+    def without_details(self) -> CellReport:
+        """Return it without its traceback and the lines of its diffs, which are counted."""
+        bare = tuple(
+            replace(each, diff=(), left_out=len(each.diff) + each.left_out)
+            for each in self.differences
+        )
+        return replace(self, traceback="", differences=bare)
+
+    @property
     def problem(self) -> str:
         """Why it failed, or how it differs: one sentence."""
         if self.status == "failed" or not self.differences:

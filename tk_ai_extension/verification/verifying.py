@@ -7,11 +7,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
+from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.digest import short_traceback
-from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution
+from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution, StatusEvent
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.verification.comparing import (
     compare_outputs,
     count_displays,
@@ -80,32 +83,47 @@ class Verification:
         self._ended: dict[str, Execution] = {}
         self._reports: dict[str, CellReport] = {}
         self._displays: dict[str, list[tuple[Cell, int]]] = {}
+        self._updates: dict[str, Json] = {}
         self._began = time.monotonic()
         self._seconds: float | None = None
 
     @property
     def ended(self) -> Mapping[str, Execution]:
-        """How the cells ended that have run, by key."""
+        """How the cells ended that have run, by key; outputs that nobody needs any more are dropped."""
         return self._ended
+
+    @property
+    def size(self) -> int:
+        """Approximate characters of outputs and of the report that are kept."""
+        outputs = sum(summarise(each.outputs).size for each in self._ended.values())
+        return outputs + sum(each.size for each in self._reports.values())
 
     @property
     def seconds(self) -> float:
         """Seconds since it began, up to its end."""
         return time.monotonic() - self._began if self._seconds is None else self._seconds
 
-    def record(
-        self, cell: Cell, execution: Execution, updates: Sequence[tuple[str, Json]] = ()
-    ) -> CellReport:
-        """Compare a cell that has run.
+    def observe(self, event: StatusEvent) -> None:
+        """Note the new content of an earlier cell's display; only the newest one is kept.
+
+        Args:
+            event: An event of the cell that runs now, before its `record`.
+        """
+        data: Any = event.data
+        if event.mime == OTHER_DISPLAY_MIME and data["display_id"] in self._displays:
+            self._updates[data["display_id"]] = data["output"]
+
+    def record(self, cell: Cell, execution: Execution) -> CellReport:
+        """Compare a cell that has run, and the earlier ones whose displays it has changed.
 
         Args:
             cell: The cell.
             execution: How it ended.
-            updates: New contents of displays of earlier cells, by display id.
 
         Raises:
             InvalidArguments: A sanitizer took too long.
         """
+        updates, self._updates = self._updates, {}
         changed: dict[str, Cell] = {}
         # A display with the id of an earlier one replaces that one, too.
         shared = [
@@ -113,7 +131,7 @@ class Verification:
             for display_id, places in execution.displays.items()
             if places and places[-1] < len(execution.outputs)
         ]
-        for display_id, output in (*updates, *shared):
+        for display_id, output in (*updates.items(), *shared):
             for earlier, at in self._displays.get(display_id, ()):
                 known = self._ended[earlier.key]
                 outputs = (*known.outputs[:at], output, *known.outputs[at + 1 :])
@@ -129,8 +147,19 @@ class Verification:
         return self._compare(cell)
 
     def end(self) -> None:
-        """Stop the clock."""
+        """Stop the clock, and drop what only a comparison needs. No cell may be recorded afterwards."""
         self._seconds = self.seconds
+        self._stored = dict[str, Sequence[Json]]()
+        self._displays, self._updates = {}, {}
+        for key, report in self._reports.items() if self._has_outputs else ():
+            if report.status != "differs":
+                # `nb verify --update` stores the others.
+                self._ended[key] = _without_outputs(self._ended[key])
+
+    def drop_outputs(self) -> None:
+        """Drop all outputs, and the diffs and tracebacks of the report, to free memory."""
+        self._ended = {key: _without_outputs(each) for key, each in self._ended.items()}
+        self._reports = {key: each.without_details() for key, each in self._reports.items()}
 
     def report(self, kernel: str, stopped: str = "") -> NotebookReport:
         """Return the report on the cells that have run so far.
@@ -228,6 +257,10 @@ def cell_report(
         return report("ignored" if has_outputs else "same")
     differences = compare_outputs(stored, _comparable(stored, execution), rules)
     return report("differs" if differences else "same", differences=differences)
+
+
+def _without_outputs(execution: Execution) -> Execution:
+    return replace(execution, outputs=(), pages=())
 
 
 def _cut(text: str, limit: int) -> str:

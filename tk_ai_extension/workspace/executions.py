@@ -26,7 +26,7 @@ from tk_ai_extension.workspace.interrupts import RunInterrupts
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.kernel_questions import KernelQuestions
 from tk_ai_extension.workspace.queue import FairQueue
-from tk_ai_extension.workspace.runs import Run, RunSupervisor, Step
+from tk_ai_extension.workspace.runs import Run, RunReport, RunSupervisor, Step
 from tk_ai_extension.workspace.staleness import RunRecords
 from tk_ai_extension.workspace.step_runner import StepRunner
 
@@ -112,6 +112,7 @@ class Executions:
         approval: Approval | None,
         tool: str = "",
         supervisor: RunSupervisor | None = None,
+        report: RunReport | None = None,
     ) -> Run:
         """Queue steps for a kernel and return the run at once.
 
@@ -129,6 +130,7 @@ class Executions:
             approval: The person's approval of the call, if one was needed.
             tool: The tool's name.
             supervisor: Supervises a kernel that belongs to no notebook.
+            report: What a reader gets instead of the outputs.
 
         Raises:
             LimitReached: Too many executions are active.
@@ -138,7 +140,14 @@ class Executions:
             approval.check_run(path, (step.code for step in steps))
         if self._under_way >= MAX_ACTIVE:
             raise LimitReached(f"{MAX_ACTIVE} executions are active.")
-        run = Run(caller, kernel_id, path, list(steps), is_source_pinned=approval is not None)
+        run = Run(
+            caller,
+            kernel_id,
+            path,
+            list(steps),
+            is_source_pinned=approval is not None,
+            report=report,
+        )
         self._runs[run.id] = run
         if supervisor is not None:
             self._supervisors[run.id] = supervisor
@@ -230,6 +239,8 @@ class Executions:
 
     def _evict_outputs(self, ended: Run) -> None:
         ended.kept = sum(summarise(step.outputs).size for step in ended.steps)
+        if ended.report is not None:
+            ended.kept += ended.report.size
         self._kept_output += ended.kept
         for run in self._runs.values():
             if self._kept_output <= self._max_kept_output:
@@ -237,6 +248,8 @@ class Executions:
             if run.kept and not run.followers and run is not ended:
                 for step in run.steps:
                     step.drop_outputs()
+                if run.report is not None:
+                    run.report.drop_outputs()
                 self._kept_output -= run.kept
                 run.kept = 0
 

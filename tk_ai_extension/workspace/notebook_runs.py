@@ -23,6 +23,14 @@ class NotebookRun:
         """What it runs, for the journal."""
         return "all code cells in a fresh kernel"
 
+    @property
+    def size(self) -> int:
+        """None: the steps keep all outputs."""
+        return 0
+
+    def drop_outputs(self) -> None:
+        """Do nothing: the steps keep all outputs."""
+
     def is_failure(self, step: Step) -> bool:
         """Return whether a step has failed that may not."""
         if step.status in ("ok", "skipped", "queued", "running"):

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -103,8 +103,16 @@ class Step:
     incarnation: Incarnation | None = None
     """The kernel that has taken its code; None before that."""
     statuses: StatusLog = field(default_factory=StatusLog)
+    on_status: Callable[[StatusEvent], None] | None = None
+    """Called with each status event: `statuses` keeps only the newest ones."""
     warning: str | None = None
     """A note for readers of its outputs: why they are missing here or in the notebook."""
+
+    def add_status(self, event: StatusEvent) -> None:
+        """Add a status event."""
+        self.statuses.append(event)
+        if self.on_status is not None:
+            self.on_status(event)
 
     def run_again(self) -> None:
         """Wait for another run, without what came of this one."""
@@ -134,6 +142,15 @@ class RunReport(Protocol):
         """What it runs, for the journal."""
         ...
 
+    @property
+    def size(self) -> int:
+        """Approximate characters of output that it keeps beside the steps, once the run has ended."""
+        ...
+
+    def drop_outputs(self) -> None:
+        """Drop these outputs to free memory."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
@@ -158,6 +175,7 @@ class Run:
         steps: list[Step],
         *,
         is_source_pinned: bool = False,
+        report: RunReport | None = None,
     ) -> None:
         self.id = secrets.token_hex(5)
         self.caller = caller
@@ -172,7 +190,7 @@ class Run:
         self.cancelled = False
         self.stopped = ""
         """Why no further step runs, set by its supervisor; empty as long as one may run."""
-        self.report: RunReport | None = None
+        self.report = report
         """What its outputs are for, if they are not for a reader; None if they are."""
         self.version = 0
         """Incremented by each event."""

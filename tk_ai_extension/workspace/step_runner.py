@@ -158,7 +158,7 @@ class StepRunner:
                 count = len(step.outputs)
                 run.record("outputs", {"cell": step.cell, "count": count, **rewritten})
             case StatusEvent():
-                step.statuses.append(event)
+                step.add_status(event)
             case InputRequested(prompt):
                 run.record("input", {"cell": step.cell, "prompt": prompt})
             case Execution():

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from dataclasses import replace
 
-from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.verification.fresh_kernel import display_update
 from tk_ai_extension.verification.report import NotebookReport
 from tk_ai_extension.verification.verifying import Verification
 from tk_ai_extension.workspace.fresh_kernels import FreshKernels, FreshKernelSupervisor
@@ -24,17 +22,31 @@ class VerificationRun:
         verification: The verification.
         kernel: The kernelspec that runs the cells.
         finished: The report; None until the run has ended.
+        size: Approximate characters of output that the verification and its report keep.
     """
 
     def __init__(self, verification: Verification, kernel: str) -> None:
         self.verification = verification
         self.kernel = kernel
         self.finished: NotebookReport | None = None
+        self.size = 0
 
     @property
     def subject(self) -> str:
         """What it runs, for the journal."""
         return "all code cells in a fresh kernel, to verify their outputs"
+
+    def finish(self, why: str) -> None:
+        """Make the report; the reason is why the cells that are left did not run."""
+        self.finished = self.verification.report(self.kernel, why)
+        self.size = self.verification.size
+
+    def drop_outputs(self) -> None:
+        """Drop the outputs, and the diffs and tracebacks of the report."""
+        self.verification.drop_outputs()
+        if self.finished is not None:
+            cells = tuple(cell.without_details() for cell in self.finished.cells)
+            self.finished = replace(self.finished, cells=cells)
 
 
 class VerificationSupervisor(FreshKernelSupervisor):
@@ -49,24 +61,16 @@ class VerificationSupervisor(FreshKernelSupervisor):
         await super().after_step(run, step)
         verification = self._report.verification
         if step.execution is not None and not run.cancelled:
-            updates = [display_update(event) for event in step.statuses.since(0)]
-            await asyncio.to_thread(
-                verification.record,
-                verification.cells[run.steps.index(step)],
-                step.execution,
-                [update for update in updates if update is not None],
-            )
+            cell = verification.cells[run.steps.index(step)]
+            await asyncio.to_thread(verification.record, cell, step.execution)
         return False
 
     async def on_end(self, run: Run) -> None:
         """Make the report, and shut the kernel down."""
-        verification = self._report.verification
-        verification.end()
+        self._report.verification.end()
         why = "interrupted" if run.cancelled else run.stopped
         try:
-            self._report.finished = await asyncio.to_thread(
-                verification.report, self._report.kernel, why
-            )
+            await asyncio.to_thread(self._report.finish, why)
         except Exception as error:
             logger.exception("The report of run %s could not be made", run.id)
             run.error = run.error or ToolError(f"The report could not be made: {error}")
@@ -74,6 +78,9 @@ class VerificationSupervisor(FreshKernelSupervisor):
             await super().on_end(run)
 
 
-def steps_of(cells: Sequence[Cell]) -> list[Step]:
-    """Return the steps that run cells without writing their outputs into the notebook."""
-    return [Step(index=cell.index, code=cell.source) for cell in cells]
+def steps_of(verification: Verification) -> list[Step]:
+    """Return the steps that run its cells without writing their outputs into the notebook."""
+    return [
+        Step(index=cell.index, code=cell.source, on_status=verification.observe)
+        for cell in verification.cells
+    ]

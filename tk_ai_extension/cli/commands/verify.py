@@ -207,12 +207,13 @@ async def _verify(
         seconds = report.verification.seconds
         await session.screen.progress(f"{path}: cell {number} of {total}, {seconds:.0f} s")
 
-    is_ended_early = await fresh_runs.follow(session, run, show)
-    finished = report.finished
-    if finished is None:
-        raise ToolError("The verification ended without a report.")
-    if update and not is_ended_early:
-        await _update(session, report)
+    with run.followed():  # It keeps its outputs.
+        is_ended_early = await fresh_runs.follow(session, run, show)
+        finished = report.finished
+        if finished is None:
+            raise ToolError("The verification ended without a report.")
+        if update and not is_ended_early:
+            await _update(session, report)
     return finished, is_ended_early
 
 
