@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import psutil
+
+from tk_ai_extension.testing.faults import LoopMeter
 
 Work = Callable[[], Awaitable[object]]
 Samples = Sequence[float]
 """Seconds."""
 
 SCALES = {"ms": 1_000.0, "s": 1.0}
-BEAT = 0.005
-"""Seconds between two beats of a `Heartbeat`."""
 WARM_UPS = 3
 """How often each work is done before it counts."""
 
@@ -148,64 +146,19 @@ async def interleaved(
     return taken
 
 
-class Heartbeat:
-    """Beats on the event loop while a block runs.
+class Heartbeat(LoopMeter):
+    """A meter of the event loop that watches the memory, too.
 
     Attributes:
-        stall: The longest time for which the loop was held, in seconds, to about `BEAT`.
-        stall_cpu: What the process computed in that time, in seconds: where it is far less, the
-            machine was busy with something else.
-        stall_loop_cpu: What the loop's own thread computed of that.
-        held: The most that the loop's thread computed from one beat to the next, in seconds: what
-            the loop would have been held for on a machine with nothing else to do.
         peak: The most memory that the process came to have over what it had, in bytes.
     """
 
     def __init__(self) -> None:
-        self.stall = 0.0
-        self.stall_cpu = 0.0
-        self.stall_loop_cpu = 0.0
-        self.held = 0.0
+        super().__init__()
         self.peak = 0
         self._process = psutil.Process()
-        self._before = 0
-        self._due = 0.0
-        self._cpu = (0.0, 0.0)
-        self._timer: asyncio.TimerHandle | None = None
-
-    async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
         self._before = self._process.memory_info().rss
-        self._next()
-        return self
-
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        # What held the loop until just now is noticed with the next beat.
-        await asyncio.sleep(BEAT)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._look()
-
-    def _next(self) -> None:
-        self._due = self._loop.time() + BEAT
-        self._cpu = time.process_time(), time.thread_time()
-        self._timer = self._loop.call_later(BEAT, self._beat)
-
-    def _beat(self) -> None:
-        self._look()
-        self._next()
 
     def _look(self) -> None:
-        late = self._loop.time() - self._due
-        process, thread = self._cpu
-        computed = time.thread_time() - thread
-        self.held = max(self.held, computed)
-        if late > self.stall:
-            self.stall, self.stall_loop_cpu = late, computed
-            self.stall_cpu = time.process_time() - process
+        super()._look()
         self.peak = max(self.peak, self._process.memory_info().rss - self._before)

@@ -137,7 +137,7 @@ async def stall(here: BenchmarkHarness, size: int, bound: float) -> Row:
     took: dict[str, float] = {}
 
     async def watch(what: str, tool: str, **arguments: Any) -> None:
-        async with Heartbeat() as beat:
+        with Heartbeat() as beat:
             took[what] = await seconds(lambda: here.call(tool, notebook=path.name, **arguments))
         worst[what], cpu[what] = beat.stall * 1_000, beat.stall_cpu * 1_000
 

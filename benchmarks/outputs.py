@@ -52,7 +52,7 @@ async def flood(
         drained.append(await client.execute(printing()) // LINE)
 
     async def execute() -> None:
-        async with Heartbeat() as beat:
+        with Heartbeat() as beat:
             await here.call("execute_cell", cell="0", wait=120)
         beats.append(beat)
 

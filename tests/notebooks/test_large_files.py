@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 import signal
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -26,6 +24,7 @@ from tk_ai_extension.notebooks.files.state import INLINE
 from tk_ai_extension.notebooks.files.store import NotebookFiles
 from tk_ai_extension.notebooks.reading import read_notebook
 from tk_ai_extension.testing.document_bench import DEADLINE, DocumentBench, sources, stream
+from tk_ai_extension.testing.faults import LoopMeter
 
 LONGEST_STALL = 0.2
 """Seconds that the loop may stand still, on a machine that runs other tests beside this one."""
@@ -64,48 +63,12 @@ def generate(file: Path, cells: int, size: int) -> None:
         opened.write('\n ],\n "metadata": {},\n "nbformat": 4,\n "nbformat_minor": 5\n}\n')
 
 
-class Stalls:
-    """How long the event loop stood still at the longest, because of this process.
-
-    Where other processes have the processor, ours uses none of its time: that is not counted.
-    """
-
-    def __init__(self) -> None:
-        self.longest = 0.0
-        self._last = (time.perf_counter(), time.process_time())
-
-    def start(self) -> None:
-        self._last = (time.perf_counter(), time.process_time())
-        self._handle = asyncio.get_running_loop().call_later(0.005, self._beat)
-
-    def _beat(self) -> None:
-        passed = time.perf_counter() - self._last[0], time.process_time() - self._last[1]
-        self.longest = max(self.longest, min(passed))
-        self.start()
-
-    def stop(self) -> None:
-        self._handle.cancel()
-
-
-@asynccontextmanager
-async def stalls() -> AsyncIterator[Stalls]:
-    """Watches the loop; the garbage collector leaves alone what pytest and other tests have made."""
-    watch = Stalls()
-    gc.freeze()
-    watch.start()
-    try:
-        yield watch
-    finally:
-        watch.stop()
-        gc.unfreeze()
-
-
 async def use(bench: DocumentBench, cells: int, size: int) -> float:
     """Lists, pages, edits and runs cells of a large notebook; returns the longest stall in seconds."""
     file = bench.root / "large.ipynb"
     await asyncio.to_thread(generate, file, cells, size)
     document = await bench.store.open("large.ipynb")
-    async with stalls() as watch:
+    with LoopMeter() as meter:
         snapshot = await document.read()
         assert len(snapshot.cells) == cells
         page = render(snapshot, range(cells // 2, cells // 2 + 50))
@@ -130,7 +93,7 @@ async def use(bench: DocumentBench, cells: int, size: int) -> float:
         again = await (await bench.store.open("large.ipynb")).read()
     assert sources(again.cells[:2]) == ["new", f"cell {cells - 1}"]
     assert again.by_key[key].source == "edited"
-    return watch.longest
+    return meter.longest
 
 
 @pytest.mark.proves("fault:huge-notebook")

@@ -3,12 +3,14 @@
 import pytest
 
 from tests.harness import ALICE
+from tk_ai_extension.model import cells
 from tk_ai_extension.model.errors import (
     CellNotFound,
     InvalidArguments,
     KernelspecNotFound,
     PermissionRequired,
 )
+from tk_ai_extension.model.names import names_of
 from tk_ai_extension.testing.faults import LoopMeter
 from tk_ai_extension.workspace.patterns import Pattern
 
@@ -54,11 +56,28 @@ async def test_an_answer_survives_an_output_that_is_too_large_to_keep(harness, n
     assert "the whole was not saved" in result.runs[0].output
 
 
-@pytest.mark.parametrize("source", ["s = " + " + ".join(['"ab"'] * 3_000), "\n" * 12_000, "x = \\"])
-async def test_no_source_breaks_the_list_of_cells(harness, source):
-    harness.write("n.ipynb", source)
+async def test_no_source_breaks_the_list_of_cells(harness, monkeypatch):
+    sources = [
+        "s = " + " + ".join(['"ab"'] * 3_000),
+        "\n" * 12_000 + "1 +",
+        "x = \\",
+        "%%writefile dump\n" + "0a" * 10_000,
+    ]
+    harness.write("n.ipynb", *sources, "y = 1")
+    # Only cells above one that has run are read for names.
+    runs = harness.workspace.runs
+    runs.ran("n.ipynb", "celle000", cells.source_hash("y = 1"), runs.incarnation("a"), ok=True)
+    read = []
+
+    def names(source):
+        read.append(source)
+        return names_of(source)
+
+    monkeypatch.setattr(cells, "names_of", names)
     with LoopMeter() as meter:
-        assert len((await harness.call("list_cells", notebook="n.ipynb")).cells) == 1
+        listed = (await harness.call("list_cells", notebook="n.ipynb")).cells
+    assert listed[-1].state == "fresh"
+    assert {*sources} <= {*read}
     assert meter.longest < 0.5
 
 

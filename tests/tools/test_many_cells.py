@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.harness import ToolHarness
-from tests.notebooks.test_large_files import LONGEST_STALL, stalls
+from tests.notebooks.test_large_files import LONGEST_STALL
+from tk_ai_extension.testing.faults import LoopMeter
 
 CELLS = 100_000
 
@@ -52,8 +53,7 @@ async def test_very_many_cells_are_listed_changed_and_undone_off_the_loop(
         ("undo", many),
     ]
     for tool, arguments in steps:
-        async with stalls() as watch:
+        with LoopMeter() as meter:
             await harness.call(tool, **arguments)
-            await asyncio.sleep(0)
-        longest[tool] = watch.longest
+        longest[tool] = meter.longest
     assert max(longest.values()) < LONGEST_STALL, longest

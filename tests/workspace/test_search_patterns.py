@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.testing.faults import LoopMeter
 from tk_ai_extension.workspace.patterns import MAX_PATTERN, Pattern
 
 CATASTROPHIC = "(a|aa)+$"
@@ -70,18 +71,6 @@ def test_the_bound_is_on_all_searches_together() -> None:
 
 @pytest.mark.proves("threat:exhaustion", "exec:no-block")
 async def test_the_event_loop_goes_on_while_a_pattern_searches() -> None:
-    loop = asyncio.get_running_loop()
-    longest, ended, last = 0.0, asyncio.Event(), loop.time()
-
-    def beat() -> None:
-        nonlocal longest, last
-        now = loop.time()
-        longest, last = max(longest, now - last), now
-        if not ended.is_set():
-            loop.call_later(0.01, beat)
-
-    beat()
-    with pytest.raises(InvalidArguments):
+    with LoopMeter() as meter, pytest.raises(InvalidArguments):
         await asyncio.to_thread(Pattern(CATASTROPHIC, seconds=1.0).found_in, BAIT)
-    ended.set()
-    assert longest < 0.5
+    assert meter.longest < 0.5

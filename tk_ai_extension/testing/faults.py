@@ -7,6 +7,7 @@ kernel, and a meter for blocked event loops. For plug-in authors, too.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import select
@@ -183,30 +184,60 @@ async def control_round_trip(client: AsyncKernelClient) -> None:
 
 
 class LoopMeter:
-    """Measures the longest time that the event loop was blocked, in seconds of its own CPU time.
+    """Measures how long the event loop was held while a block runs.
 
-    CPU time excludes the load of other processes.
+    What the process computed in that time bounds it: the load of other processes does not count, a thread
+    that holds the GIL does. Waiting for a file, a lock or a sleep is only in `stall`.
+
+    Attributes:
+        longest: The longest time for which this process held the loop, in seconds.
+        stall: The longest time for which the loop stood still, for any reason, in seconds.
+        stall_cpu: What the process computed in that time, in seconds.
+        stall_loop_cpu: What the loop's own thread computed of that.
+        held: The most that the loop's thread computed from one beat to the next, in seconds.
     """
 
     INTERVAL = 0.005
 
     def __init__(self) -> None:
         self.longest = 0.0
-        """Longest time between two ticks of the meter."""
-        self._last = 0.0
+        self.stall = 0.0
+        self.stall_cpu = 0.0
+        self.stall_loop_cpu = 0.0
+        self.held = 0.0
+        self._last = (0.0, 0.0, 0.0)
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
-        self._last = time.thread_time()
-        self._tick()
+        # A collection of what other tests have made stops all threads.
+        gc.freeze()
+        self._last = _clocks()
+        self._beat()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        # What held the loop since the last beat.
+        self._look()
+        gc.unfreeze()
 
-    def _tick(self) -> None:
-        now = time.thread_time()
-        self.longest = max(self.longest, now - self._last)
+    def _beat(self) -> None:
+        self._look()
+        self._timer = asyncio.get_running_loop().call_later(self.INTERVAL, self._beat)
+
+    def _look(self) -> None:
+        now = _clocks()
+        wall, process, thread = (
+            after - before for after, before in zip(now, self._last, strict=True)
+        )
         self._last = now
-        self._timer = asyncio.get_running_loop().call_later(self.INTERVAL, self._tick)
+        self.longest = max(self.longest, min(wall, process))
+        self.held = max(self.held, thread)
+        if wall - self.INTERVAL > self.stall:
+            self.stall = wall - self.INTERVAL
+            self.stall_cpu, self.stall_loop_cpu = process, thread
+
+
+def _clocks() -> tuple[float, float, float]:
+    return time.perf_counter(), time.process_time(), time.thread_time()
