@@ -1,6 +1,7 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import { BrowserStorage } from '../common/storage';
+import { isOnServer } from '../lab/drives';
 import type { AppStore } from '../state/app';
 import { IAppStore } from '../state/plugin';
 import { IReviews, Reviews } from './reviews';
@@ -12,8 +13,21 @@ const reviews: JupyterFrontEndPlugin<IReviews> = {
   autoStart: true,
   provides: IReviews,
   requires: [IAppStore],
-  activate: ({ serviceManager }: JupyterFrontEnd, store: AppStore): IReviews =>
-    new Reviews(new BrowserStorage(serviceManager.serverSettings.baseUrl), store)
+  activate: ({ serviceManager }: JupyterFrontEnd, store: AppStore): IReviews => {
+    const { contents, serverSettings } = serviceManager;
+    const reviews = new Reviews(new BrowserStorage(serverSettings.baseUrl), store);
+    contents.fileChanged.connect((_, { type, oldValue, newValue }) => {
+      const [old = null, path = null] = [oldValue, newValue].map(file =>
+        file?.path !== undefined && isOnServer(contents, file.path)
+          ? contents.localPath(file.path)
+          : null
+      );
+      if ((type === 'rename' || type === 'delete') && old !== null) {
+        void reviews.moved(old, path);
+      }
+    });
+    return reviews;
+  }
 };
 
 const plugins: JupyterFrontEndPlugin<unknown>[] = [reviews];

@@ -64,4 +64,54 @@ describe('Reviews', () => {
     expect([reviews.of('a.ipynb').all, reviews.of('b.ipynb').all]).toEqual([0, 2]);
     expect((await reviews.load('a.ipynb')).all).toBe(0);
   });
+
+  it('keeps what belongs to a notebook, not to its name', async () => {
+    let state = 11;
+    const below = (limit: number): number => (state = (state * 48_271) % 2_147_483_647) % limit;
+    const reviews = reviewsOf(store);
+    const free = (paths: string[]): string[] => paths.filter(path => !notebooks.has(path));
+    /** What was kept of each notebook. */
+    const notebooks = new Map<string, number>();
+    const rename = (old: string, path: string): void => {
+      notebooks.set(path, notebooks.get(old) ?? 0);
+      notebooks.delete(old);
+    };
+    for (let step = 1; step <= 250; step++) {
+      const path = ['a', 'b', 'd/a', 'd/b', 'e/a', 'e/b'][below(6)] ?? '';
+      const [target = path] = free(['b', 'd/a', 'a', 'e/b', 'd/b', 'e/a'].slice(below(4)));
+      const kind = below(6);
+      if (!notebooks.has(path)) {
+        notebooks.set(path, 0);
+      } else if (kind < 2) {
+        notebooks.set(path, step);
+        void reviews.keep(path, { all: step, cells: {} });
+      } else if (kind === 2) {
+        notebooks.delete(path);
+        void reviews.moved(path, null);
+      } else if (kind < 5 && target !== path) {
+        rename(path, target);
+        // By this page, by another one, or both, as this page does if the notebook is open.
+        const by = below(3);
+        void (by < 2 && reviews.moved(path, target));
+        void (by > 0 && reviews.renamed(path, target));
+      } else if (free(['e/a', 'e/b']).length === 2) {
+        void reviews.moved('d', 'e');
+        ['a', 'b']
+          .filter(name => notebooks.has(`d/${name}`))
+          .forEach(name => {
+            rename(`d/${name}`, `e/${name}`);
+            void (below(2) === 0 && reviews.renamed(`d/${name}`, `e/${name}`));
+          });
+      }
+      // A person does one thing at a time.
+      await new Promise(resolve => setTimeout(resolve));
+      if (below(3) === 0) {
+        for (const page of [reviews, reviewsOf(store)]) {
+          for (const [name, all] of notebooks) {
+            expect([step, name, (await page.load(name)).all]).toEqual([step, name, all]);
+          }
+        }
+      }
+    }
+  });
 });

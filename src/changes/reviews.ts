@@ -30,8 +30,10 @@ export interface IReviews {
   keep(path: string, more: IKept): Promise<void>;
   /** Emit that changes of a notebook were undone. */
   notifyUndone(path: string): void;
-  /** Handle a renamed notebook. */
+  /** Handle a renamed notebook. What was kept of another one of its new name is forgotten. */
   renamed(old: string, path: string): Promise<void>;
+  /** Handle a file or folder that this page has renamed or, if `path` is null, deleted. */
+  moved(old: string, path: string | null): Promise<void>;
 }
 
 export const IReviews = new Token<IReviews>(
@@ -61,7 +63,34 @@ export class Reviews implements IReviews {
     return this._store.state.kept[path] ?? NOTHING_KEPT;
   }
 
-  async load(path: string): Promise<IKept> {
+  load(path: string): Promise<IKept> {
+    return this._inOrder(() => this._load(path));
+  }
+
+  keep(path: string, more: IKept): Promise<void> {
+    this._set(path, mergeKept(this.of(path), more));
+    this._decided.emit({ path, kind: 'kept' });
+    return this._inOrder(async () => {
+      // Again, since the notebook may have been renamed meanwhile.
+      await this._replace(path, mergeKept(await this._load(path), more));
+    });
+  }
+
+  notifyUndone(path: string): void {
+    this._decided.emit({ path, kind: 'undone' });
+  }
+
+  renamed(old: string, path: string): Promise<void> {
+    const isMoved = pathAfter(old, ...this._lastMove) === path;
+    return isMoved ? this._inOrder(() => Promise.resolve()) : this.moved(old, path);
+  }
+
+  moved(old: string, path: string | null): Promise<void> {
+    this._lastMove = [old, path];
+    return this._inOrder(() => this._move(old, path));
+  }
+
+  private async _load(path: string): Promise<IKept> {
     const found = (await this._storage.fetch(keyOf(path))) as Partial<IKept> | undefined;
     // Include what was kept while the storage was read.
     const before = this.of(path);
@@ -76,30 +105,74 @@ export class Reviews implements IReviews {
     return kept;
   }
 
-  async keep(path: string, more: IKept): Promise<void> {
-    this._set(path, mergeKept(this.of(path), more));
-    this._decided.emit({ path, kind: 'kept' });
-    const kept = await this.load(path);
-    await this._storage.save(keyOf(path), kept as unknown as ReadonlyPartialJSONObject);
+  private async _move(old: string, path: string | null): Promise<void> {
+    const stored = await this._storage.entries(keyOf(''));
+    const names = [...stored.map(([name]) => name), ...Object.keys(this._store.state.kept)];
+    const kept = new Map<string, IKept>();
+    for (const name of names) {
+      const isReplaced = path !== null && pathAfter(name, path, null) === null;
+      if (isReplaced || pathAfter(name, old, null) === null) {
+        kept.set(name, NOTHING_KEPT);
+      }
+    }
+    for (const name of names) {
+      const target = pathAfter(name, old, path);
+      if (typeof target === 'string') {
+        kept.set(target, await this._load(name));
+      }
+    }
+    for (const [name, each] of kept) {
+      await this._replace(name, each);
+    }
   }
 
-  notifyUndone(path: string): void {
-    this._decided.emit({ path, kind: 'undone' });
+  /** Replace what was kept of a notebook. */
+  private async _replace(path: string, kept: IKept): Promise<void> {
+    const before = this.of(path);
+    if (JSONExt.deepEqual(kept as never, NOTHING_KEPT as never)) {
+      this._store.update(state => ({ ...state, kept: without(state.kept, path) }));
+      await this._storage.remove(keyOf(path));
+    } else {
+      this._set(path, kept);
+      await this._storage.save(keyOf(path), kept as unknown as ReadonlyPartialJSONObject);
+    }
+    if (!JSONExt.deepEqual(kept as never, before as never)) {
+      this._decided.emit({ path, kind: 'kept' });
+    }
   }
 
-  async renamed(old: string, path: string): Promise<void> {
-    await this.keep(path, await this.load(old));
-    this._store.update(state => ({ ...state, kept: without(state.kept, old) }));
-    await this._storage.remove(keyOf(old));
+  /** Read and write the storage one after the other: a name may change its notebook in between. */
+  private _inOrder<T>(change: () => Promise<T>): Promise<T> {
+    const changed = this._changes.then(change);
+    this._changes = changed.then(
+      () => undefined,
+      () => undefined
+    );
+    return changed;
   }
 
   private _set(path: string, kept: IKept): void {
     this._store.update(state => ({ ...state, kept: { ...state.kept, [path]: kept } }));
   }
 
+  private _changes = Promise.resolve();
+  /** The last rename or deletion by this page. Open notebooks are renamed with it. */
+  private _lastMove: [old: string, path: string | null] = ['', null];
   private readonly _decided = new Signal<this, IDecision>(this);
 }
 
 function keyOf(path: string): string {
   return `${KEY}:${path}`;
+}
+
+/**
+ * Return the path of a file after a file or folder was renamed; undefined if it is not concerned.
+ *
+ * @param to - Null if it was deleted, and then the result is null.
+ */
+function pathAfter(path: string, from: string, to: string | null): string | null | undefined {
+  if (path !== from && !path.startsWith(`${from}/`)) {
+    return undefined;
+  }
+  return to === null ? null : to + path.slice(from.length);
 }

@@ -192,6 +192,7 @@ export class NotebookActivity implements IDisposable {
    */
   private async _refresh(path: string, isOver: () => boolean, since = 0): Promise<void> {
     const isNewest = this._reads();
+    await this._renamed;
     const { all } = await this._reviews.load(path);
     const known = this._changes.filter(({ entry }) => entry < since);
     const changes = await this._routes.changes(path, all, known);
