@@ -20,11 +20,12 @@ from tk_ai_extension.agent.events import (
     TextDelta,
     ThinkingDelta,
     ToolAnswered,
+    ToolCalled,
 )
 from tk_ai_extension.agent.export import as_markdown
 from tk_ai_extension.agent.log import ChatLog, joined
 from tk_ai_extension.agent.transcripts import Chat, Transcripts
-from tk_ai_extension.model.errors import DiskFull
+from tk_ai_extension.model.errors import DiskFull, InvalidArguments
 
 
 @pytest.fixture
@@ -140,6 +141,31 @@ async def test_events_that_could_not_be_saved_are_skipped(transcripts: Transcrip
     chat.add("t", Done("done"))
     await chat.close()
     assert [(event.id, event.kind) for event in await following] == [(11, "done")]
+
+
+@pytest.mark.proves("chat:stored")
+async def test_values_that_are_nested_too_deeply_are_refused_before_anything_changes(
+    transcripts: Transcripts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is taken leaves memory and is stored without an error."""
+    monkeypatch.setattr(log, "MAX_KEPT", 1)
+    chat = ChatLog("chat", transcripts, 0)
+    taken = 0
+    for depth in range(50, 1_200, 25):
+        nested: list[Any] = []
+        for _ in range(depth):
+            nested = [nested]
+        try:
+            chat.add("t", ToolCalled("1", "insert_cell", {"source": nested}))
+        except InvalidArguments:
+            assert chat.last == taken
+        else:
+            taken += 1
+        assert len(chat._kept) == len(chat._weights) <= 1
+    assert 0 < taken < depth
+    assert await chat.save()
+    assert len(await transcripts.events("chat")) == taken
+    await chat.close()
 
 
 @pytest.mark.proves("chat:stored")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -250,6 +252,39 @@ def test_a_locked_keyring_is_replaced_by_the_file(tmp_path: Path) -> None:
     assert read(store).secret == KEY
     backend.locked = False
     assert store.save("vertex", {"CLOUD_ML_REGION": "global"}).place == "file"
+    assert backend.entries == {}
+
+
+@pytest.mark.proves("connect:keyring", "connect:address")
+@pytest.mark.parametrize("seed", range(8))
+def test_a_connection_that_is_not_saved_leaves_the_former_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Saves fail, or the process is killed in one; what was saved last is in force."""
+    randomness = random.Random(seed)
+    backend = FakeKeyring()
+    store = in_folder(tmp_path, lambda: backend)
+    saved: dict[str, str] | None = None
+    for number in range(12):
+        address = f"https://{randomness.choice('ab')}.example"
+        values = {"ANTHROPIC_BASE_URL": address, "ANTHROPIC_API_KEY": f"key-{number}"}
+        ends = randomness.choice(
+            [None, OSError(28, "No space left on device"), KeyboardInterrupt()]
+        )
+        with monkeypatch.context() as disk:
+            if ends is not None:
+                disk.setattr(os, "fsync", Mock(side_effect=ends))
+            try:
+                store.save("compatible", values)
+                saved = values
+            except (ReadOnly, KeyboardInterrupt):
+                pass
+        found = store.read()
+        assert (found and found.values) == saved
+        assert len(backend.entries) <= 2
+        if ends is None:
+            assert len(backend.entries) == 1
+    store.delete()
     assert backend.entries == {}
 
 

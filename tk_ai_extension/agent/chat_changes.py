@@ -84,7 +84,7 @@ class ChatChanges:
         """Return the entries of a turn and of all later ones, newest first."""
         journal, caller = self._workspace.journal, caller_of(chat)
         entries: list[JournalEntry] = []
-        # By turn: one query returns a bounded number of entries.
+        # By turn: one query returns all of a turn, and a bounded number of others.
         for each in await self._transcripts.onwards(chat.id, turn):
             entries += await journal.undoable(caller, None, turn=each)
         return sorted(entries, key=lambda entry: entry.id, reverse=True)

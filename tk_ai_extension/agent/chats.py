@@ -290,10 +290,7 @@ class Chats:
 
     @asynccontextmanager
     async def _queueing(self, chat: Chat) -> AsyncGenerator[None]:
-        """Queue messages in a chat, or replace turns of it, while nobody else does.
-
-        What a restore or a replacement covers does not grow until it is published.
-        """
+        """Queue messages in a chat, or replace turns of it: none is queued during a replacement."""
         async with self._queues.setdefault(chat.id, asyncio.Lock()):
             try:
                 yield
@@ -425,9 +422,10 @@ class Chats:
 
     async def _close(self) -> None:
         sessions, self._live = list(self._live.values()), {}
-        await asyncio.gather(
-            *(session.close("The server stopped.") for session in sessions), *self._ending.values()
-        )
+        for session in sessions:
+            self._background.spawn(session.close("The server stopped."), "Closing a chat")
+        for ending in self._ending.values():
+            self._background.follow(ending)
         await self._background.join()
         await self._logs.close()
         await self._transcripts.close()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, cast
 
 from tk_ai_extension.agent.events import Event, EventPayload
 from tk_ai_extension.agent.transcripts import Transcripts
-from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.errors import InvalidArguments, ToolError
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +48,7 @@ class ChatLog:
         self._transcripts = transcripts
         self.last = last
         self._kept: deque[Event] = deque()
+        self._weights: deque[int] = deque()
         self._weight = 0
         self._unsaved: list[Event] = []
         self._saving: asyncio.Task[bool] | None = None
@@ -58,10 +58,19 @@ class ChatLog:
         self._over = False
 
     def add(self, turn: str, what: EventPayload) -> Event:
-        """Add an event and wake the followers."""
+        """Add an event and wake the followers.
+
+        Raises:
+            InvalidArguments: It cannot be written: it is nested too deeply.
+        """
+        # Nothing changes before all that can fail.
+        try:
+            event = Event.of(self.last + 1, turn, time.time(), what)
+            weight = _weight(event)
+        except RecursionError:
+            raise InvalidArguments("The values are nested too deeply.") from None
         self.last += 1
-        event = Event.of(self.last, turn, time.time(), what)
-        self._keep(event)
+        self._keep(event, weight)
         self._unsaved.append(event)
         if event.kind not in _PIECES or len(self._unsaved) >= DELTAS:
             self._save_soon()
@@ -96,6 +105,7 @@ class ChatLog:
         """Continue after events that another server added to the transcript."""
         if last > self.last:
             self._kept.clear()
+            self._weights.clear()
             self._weight = 0
             self.last = last
             self._wake()
@@ -126,11 +136,13 @@ class ChatLog:
         self._wake()
         await self.save()
 
-    def _keep(self, event: Event) -> None:
+    def _keep(self, event: Event, weight: int) -> None:
         self._kept.append(event)
-        self._weight += _weight(event.data)
+        self._weights.append(weight)
+        self._weight += weight
         while len(self._kept) > MAX_KEPT or self._weight > MAX_WEIGHT:
-            self._weight -= _weight(self._kept.popleft().data)
+            self._kept.popleft()
+            self._weight -= self._weights.popleft()
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -172,27 +184,23 @@ class ChatLog:
 
     def _drop_oldest(self) -> None:
         """Drop unsaved events that exceed `MAX_WEIGHT`."""
-        weight = sum(_weight(event.data) for event in self._unsaved)
-        dropped = 0
+        weights = [_weight(event) for event in self._unsaved]
+        weight, dropped = sum(weights), 0
         while weight > MAX_WEIGHT:
-            weight -= _weight(self._unsaved[dropped].data)
+            weight -= weights[dropped]
             dropped += 1
         del self._unsaved[:dropped]
         if dropped:
             logger.error("%d events of a chat are lost: they cannot be saved.", dropped)
 
 
-def _weight(value: Any) -> int:
-    """Estimate the characters of a JSON value."""
-    match value:
-        case str():
-            return len(value)
-        case dict():
-            return sum(_weight(each) for each in cast("Json", value).values()) + 100
-        case list():
-            return sum(_weight(each) for each in cast("list[Any]", value))
-        case _:
-            return 8
+def _weight(event: Event) -> int:
+    """Return the characters of an event in the transcript, about.
+
+    Raises:
+        RecursionError: It is nested too deeply for the transcript.
+    """
+    return len(json.dumps(event.data)) + 100
 
 
 def joined(events: Sequence[Event]) -> list[Event]:

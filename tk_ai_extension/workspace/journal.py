@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 Kind = Literal["change", "run", "undo", "refused"]
 State = Literal["intended", "done", "failed", "undone", "interrupted", "unknown"]
 
+ALL = -1
+"""No limit, in SQLite."""
+
 MAX_ENTRIES = 1_000
 """Maximum entries in the result of a query."""
 
@@ -336,7 +339,7 @@ class Journal:
             path: Return only entries of this notebook.
             steps: Maximum entries.
             since: Return only entries after this checkpoint (an entry's id).
-            turn: Return only entries of this turn.
+            turn: Return only entries of this turn; without ``steps``, all of them.
         """
         if caller.key is None:
             return []
@@ -346,7 +349,7 @@ class Journal:
             "path": path,
             "since": since,
             "turn": turn,
-            "limit": _bounded(steps),
+            "limit": ALL if turn is not None and steps is None else _bounded(steps),
         }
 
         def select(db: sqlite3.Connection) -> list[JournalEntry]:

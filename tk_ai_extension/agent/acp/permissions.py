@@ -77,12 +77,21 @@ def _effect(call: ReportedCall) -> Effect:
     return "WRITE" if effect == "READ" and call.diffs else effect
 
 
-def outcome(options: Iterable[Mapping[str, Any]], *, allowed: bool) -> dict[str, Any]:
+def outcome(
+    options: Iterable[Mapping[str, Any]], *, allowed: bool, lasting: bool = False
+) -> dict[str, Any]:
     """Return the response to a permission request: only this call is allowed or rejected.
 
-    Lasting approvals are the policy's, not the agent's.
+    Lasting approvals are the policy's, not the agent's: what can only be allowed for ever is cancelled.
+
+    Args:
+        options: The options that the agent offers.
+        allowed: Whether the call is allowed.
+        lasting: Whether the agent may remember it, because the policy is asked again.
     """
-    kinds = ("allow_once", "allow_always") if allowed else ("reject_once", "reject_always")
+    kinds = ["allow_once" if allowed else "reject_once"]
+    if lasting or not allowed:
+        kinds.append("allow_always" if allowed else "reject_always")
     found = {
         str(option.get("kind")): str(option.get("optionId")) for option in reversed([*options])
     }

@@ -22,7 +22,7 @@ from tk_ai_extension.agent.acp.permissions import (
     notebooks_of,
     outcome,
 )
-from tk_ai_extension.agent.acp.process import AgentProcess
+from tk_ai_extension.agent.acp.process import GRACE, AgentProcess
 from tk_ai_extension.agent.acp.translator import TooMuchText, Translator, used
 from tk_ai_extension.agent.acp.transport import PipeTransport
 from tk_ai_extension.agent.backend import (
@@ -134,6 +134,7 @@ class AcpSession:
         self._prompting: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks(logger)
         self._ended: str | None = None
+        self._over = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
         self.closed = False
@@ -142,7 +143,7 @@ class AcpSession:
     @property
     def alive(self) -> bool:
         """Whether the process is running and its messages can be read, as far as is known."""
-        return self._ended is None and self.process.running
+        return not self._over.is_set() and self.process.running
 
     async def send(
         self,
@@ -260,7 +261,12 @@ class AcpSession:
                 )
             )
         except ConnectionError:
-            # `receive` reports the end of the agent.
+            # Its output ends as well, and says why, if the agent has ended.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GRACE):
+                    await self._over.wait()
+            if not self._over.is_set():
+                self._abandon("its connection was lost")
             self._turn = None
             return
         except RequestError as failed:
@@ -319,6 +325,7 @@ class AcpSession:
         if problem is not None and not self.closed:
             logger.warning("%s: %s", self._title, problem)
         self._turn = None
+        self._over.set()
         self._events.put_nowait(None)
 
     async def _handle(self, method: str, params: Any, is_notification: bool) -> Any:
@@ -396,7 +403,7 @@ class AcpSession:
             return outcome(options, allowed=False)
         if call.tool is not None:
             # The policy decides where the tool runs.
-            return outcome(options, allowed=True)
+            return outcome(options, allowed=True, lasting=True)
         if notebooks_of(call):
             return outcome(options, allowed=False)
         self._emit(*turn.translator.show(call), of=turn)

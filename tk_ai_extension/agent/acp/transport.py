@@ -8,6 +8,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
+from tk_ai_extension.model.encoding import encodable
+
 logger = logging.getLogger(__name__)
 
 MAX_PREAMBLE = 200
@@ -86,14 +88,23 @@ class PipeTransport:
 def _parsed(line: bytes) -> dict[str, Any] | None:
     """Return a JSON-RPC message, or None if it is none."""
     try:
-        found = json.loads(line)
+        # A browser cannot parse NaN, and a file cannot hold half a character.
+        found = encodable(json.loads(line))
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
         return None
     message = cast("dict[str, Any]", found)
     method, params = message.get("method"), message.get("params")
+    if not isinstance(message.get("id"), int | str | None):
+        return None
     if method is None:
-        return message if "result" in message or "error" in message else None
+        return message if _is_response(message) else None
     is_request = isinstance(method, str) and (params is None or isinstance(params, dict))
     return message if is_request else None
+
+
+def _is_response(message: dict[str, Any]) -> bool:
+    if "result" in message:
+        return True
+    return "error" in message and isinstance(message["error"], dict | None)

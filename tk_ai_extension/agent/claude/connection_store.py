@@ -29,12 +29,16 @@ logger = logging.getLogger(__name__)
 
 FILE = "connection.env"
 SERVICE = "tk-ai-extension"
-"""Name of the service in the keyring; the user name is the path of the file."""
+"""Name of the service in the keyring; the user name is the path of the file, and one of `_ENTRIES`."""
 
 _PROVIDER = "TK_AI_PROVIDER"
 _MODELS = "TK_AI_MODELS"
 _KEYRING = "TK_AI_KEYRING"
 """Name of the variable whose value is in the keyring."""
+_ENTRY = "TK_AI_KEYRING_ENTRY"
+"""Which of `_ENTRIES` it is in: the first one if omitted."""
+_ENTRIES = ("", "#2")
+"""Endings of the user names in the keyring: the entry of the present file is never overwritten."""
 
 _HEAD = "# Written by the panel (Connect a model). Delete this file to disconnect.\n"
 _VALUE = re.compile(r"[!-&(-~]{1,8000}")
@@ -132,7 +136,7 @@ class ConnectionStore:
         values = {name: value for name, value in found.items() if name in STORABLE}
         in_keyring = found.get(_KEYRING, "")
         if in_keyring in CREDENTIALS:
-            values[in_keyring] = self._from_keyring(values.get(ADDRESS, ""))
+            values[in_keyring] = self._from_keyring(found.get(_ENTRY, ""), values.get(ADDRESS, ""))
         models = tuple(name for name in found.get(_MODELS, "").split(",") if name)
         return Connection(
             found[_PROVIDER], values, models, "keyring" if in_keyring in CREDENTIALS else "file"
@@ -153,17 +157,22 @@ class ConnectionStore:
         self._make_folder()
         secret = next((name for name in CREDENTIALS if name in values), None)
         place: Place = "file"
-        if secret is not None and self._to_keyring(values[secret], values.get(ADDRESS, "")):
+        entry = self._free_entry()
+        if secret is not None and self._to_keyring(entry, values[secret], values.get(ADDRESS, "")):
             place = "keyring"
         lines = {n: v for n, v in values.items() if not (n == secret and place == "keyring")}
         lines[_PROVIDER] = provider
         if models:
             lines[_MODELS] = ",".join(name for name in models if is_storable(name))
         if place == "keyring" and secret is not None:
-            lines[_KEYRING] = secret
-        self._write(_HEAD + "".join(f"{name}='{value}'\n" for name, value in lines.items()))
-        if place == "file":
-            self._forget_in_keyring()
+            lines |= {_KEYRING: secret, _ENTRY: entry}
+        try:
+            self._write(_HEAD + "".join(f"{name}='{value}'\n" for name, value in lines.items()))
+        except ReadOnly:
+            if place == "keyring":
+                self._forget_in_keyring(entry)
+            raise
+        self._forget_in_keyring(*(each for each in _ENTRIES if place == "file" or each != entry))
         return Connection(provider, dict(values), models, place)
 
     def delete(self) -> None:
@@ -180,7 +189,7 @@ class ConnectionStore:
                 left.unlink(missing_ok=True)
         except OSError as error:
             raise self._unsaved(error) from error
-        self._forget_in_keyring()
+        self._forget_in_keyring(*_ENTRIES)
 
     def _make_folder(self) -> None:
         folder = self.file.parent
@@ -211,34 +220,43 @@ class ConnectionStore:
         why = error.strerror or type(error).__name__
         return ReadOnly(Sentence("connection_unsaved", file=str(self.file), why=why))
 
-    def _from_keyring(self, address: str) -> str:
+    def _free_entry(self) -> str:
+        """Return the entry of the keyring that the present file does not name."""
+        try:
+            used = secrets_file.read(self.file, refused_bits=OTHERS_READ).get(_ENTRY, "")
+        except SecretsFileError:
+            return _ENTRIES[1]
+        return next(entry for entry in reversed(_ENTRIES) if entry != used)
+
+    def _from_keyring(self, entry: str, address: str) -> str:
         backend = self.keyring()
         if backend is not None:
             with suppress(Exception):
-                found = json.loads(backend.get_password(SERVICE, str(self.file)) or "null")
+                found = json.loads(backend.get_password(SERVICE, f"{self.file}{entry}") or "null")
                 # Who can write the file cannot send the secret to another address.
                 if found is not None and found["address"] == address:
                     return str(found["secret"])
         raise SecretsFileError(Sentence("keys_unreadable", file=self.file.name, why="keyring"))
 
-    def _to_keyring(self, secret: str, address: str) -> bool:
+    def _to_keyring(self, name: str, secret: str, address: str) -> bool:
         backend = self.keyring()
         if backend is None:
             return False
         entry = json.dumps({"address": address, "secret": secret})
         try:
-            backend.set_password(SERVICE, str(self.file), entry)
-            return backend.get_password(SERVICE, str(self.file)) == entry
+            backend.set_password(SERVICE, f"{self.file}{name}", entry)
+            return backend.get_password(SERVICE, f"{self.file}{name}") == entry
         except Exception as error:  # noqa: BLE001 - a locked keyring: the file is used
             logger.warning("The keyring cannot be used: %s", type(error).__name__)
             return False
 
-    def _forget_in_keyring(self) -> None:
+    def _forget_in_keyring(self, *entries: str) -> None:
         backend = self.keyring()
         if backend is None:
             return
         try:
-            if backend.get_password(SERVICE, str(self.file)) is not None:
-                backend.delete_password(SERVICE, str(self.file))
+            for name in (f"{self.file}{entry}" for entry in entries):
+                if backend.get_password(SERVICE, name) is not None:
+                    backend.delete_password(SERVICE, name)
         except Exception as error:  # noqa: BLE001 - as above
             logger.warning("The keyring cannot be used: %s", type(error).__name__)
