@@ -5,7 +5,11 @@ from __future__ import annotations
 import base64
 import copy
 import io
+import json
 import random
+import re
+import struct
+import zlib
 from typing import Any
 
 import PIL.Image
@@ -49,6 +53,25 @@ def image(
     file = io.BytesIO()
     picture.save(file, kind)
     return base64.b64encode(file.getvalue()).decode()
+
+
+def animation(*colours: str) -> str:
+    first, *others = (PIL.Image.new("RGB", (8, 8), colour) for colour in colours)
+    file = io.BytesIO()
+    first.save(file, "GIF", save_all=True, append_images=others)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def _headed(width: int, height: int) -> str:
+    """A PNG whose header alone is valid: its size is known before it is decoded."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunk = struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
+    data = b"IDAT" + zlib.compress(b"")
+    pixels = struct.pack(">I", len(data) - 4) + data + struct.pack(">I", zlib.crc32(data))
+    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + chunk + pixels).decode()
+
+
+LARGE = _headed(10_000, 6_000)
 
 
 def table(*rows: tuple[object, ...], style: str = "") -> str:
@@ -206,6 +229,16 @@ DIFFERENT: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = {
         [display(image_png=image())],
         [display(image_png=image(*[(0, 0, 0)] * 160))],
         "image/png: 10.0% of the pixels differ",
+    ),
+    "an animated image": (
+        [display(image_gif=animation("red", "blue"))],
+        [display(image_gif=animation("red", "green"))],
+        "image/gif: the images differ, and one of them is animated",
+    ),
+    "an image that is too large": (
+        [display(image_png=image())],
+        [display(image_png=LARGE)],
+        "image/png: the images differ, and one of them is too large to compare its pixels",
     ),
     "the size of an image": (
         [display(image_png=image())],
@@ -393,3 +426,39 @@ def test_the_tolerance_of_a_table_is_relative(value: float, off: float) -> None:
     assert compare_outputs(before, after, Rules()) == ()
     far = [display(text_html=table(("a", repr(value + 1 + abs(value)))))]
     assert compare_outputs(before, far, Rules())
+
+
+INTEGERS = st.integers() | st.integers(-(10**400), 10**400)
+
+
+@given(INTEGERS, INTEGERS)
+@settings(max_examples=60)
+def test_integers_are_the_same_only_if_they_are_equal(one: int, other: int) -> None:
+    for shown in (lambda value: {"a": [value]}, lambda value: value):
+        before, after = ([display(application_json=shown(each))] for each in (one, other))
+        assert (compare_outputs(before, after, Rules()) == ()) == (one == other)
+    before, after = ([display(text_html=table((f"{each:,}",)))] for each in (one, other))
+    assert (compare_outputs(before, after, Rules()) == ()) == (one == other)
+    near = [display(text_html=table((f"{one + 1}",)))]
+    assert compare_outputs([display(text_html=table((f"{one}",)))], near, Rules())
+
+
+SCALARS = st.none() | st.booleans() | INTEGERS | st.floats() | st.text(max_size=5)
+
+
+@given(SCALARS, SCALARS)
+@settings(max_examples=100)
+def test_no_value_of_json_stops_the_comparison(one: Any, other: Any) -> None:
+    one, other = json.loads(json.dumps([one, other]))
+    before, after = ([display(application_json=each)] for each in (one, other))
+    found = compare_outputs(before, after, Rules())
+    assert bool(found) == bool(compare_outputs(after, before, Rules()))
+    assert found == () or one is not other
+
+
+@given(st.text(st.sampled_from("ab .\\d\t="), min_size=1).filter(lambda text: text == text.strip()))
+@settings(max_examples=60)
+def test_a_file_of_sanitizers_reads_the_same_with_either_line_end(name: str) -> None:
+    text = f"[one]\nregex: {re.escape(name)}\nreplace: NAME\n\n[two]\nregex: x\nreplace: y"
+    expected = (Sanitizer(re.escape(name), "NAME"), Sanitizer("x", "y"))
+    assert sanitizers_in(text) == sanitizers_in(text.replace("\n", "\r\n")) == expected

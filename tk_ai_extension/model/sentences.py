@@ -322,6 +322,8 @@ _VERIFICATION: Final = {
     "row_cells_changed": "row {row}: {stored} cells are now {new}",
     "table_cell_changed": "row {row}, column {column}: {stored} is now {new}",
     "image_broken": "the images differ, and one of them cannot be decoded",
+    "image_large": "the images differ, and one of them is too large to compare its pixels",
+    "image_animated": "the images differ, and one of them is animated",
     "image_resized": "{stored} pixels are now {new}",
     "image_changed": "{share} of the pixels differ",
     "hidden_order": "Cell {cell} [{run}] ran before cell {above} [{run_above}].",

@@ -8,7 +8,7 @@ from typing import Any
 
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.errors import Conflict, InvalidArguments
+from tk_ai_extension.model.errors import ApprovalOutdated, Conflict, InvalidArguments
 from tk_ai_extension.model.operations import Operation, SetOutputs, expecting
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
 from tk_ai_extension.model.sentences import Sentence
@@ -145,6 +145,7 @@ async def _copied(context: ToolContext, plan: NotebookRunPlan, output: str) -> N
 
     Raises:
         Conflict: A file has appeared at the path, or a person has opened it.
+        ApprovalOutdated: The notebook has changed since the person approved its code.
     """
     workspace = context.workspace
     replaces = await _is_replaced(context, output)
@@ -152,6 +153,10 @@ async def _copied(context: ToolContext, plan: NotebookRunPlan, output: str) -> N
         raise Conflict(
             f"{output} was created meanwhile.", hint="Choose another name, or run again."
         )
+    if context.approval is not None:
+        now = await plan.document.read()
+        if now.revision != plan.snapshot.revision:
+            raise ApprovalOutdated("The notebook changed before it ran.")
     copy = await workspace.store.copy(plan.document, output)
     if replaces:
         await workspace.deleted(output)

@@ -33,14 +33,15 @@ _ALWAYS: Final = frozenset(dir(builtins)) | {
 _HISTORY = re.compile(r"_+\Z|_\d+\Z|_i+\Z|_i\d+\Z|_[dio]h\Z")
 _CODE_MAGIC = re.compile(r"^([ \t]*)%(?:time|prun|memit|mprun)[ \t]+(?!-)", re.MULTILINE)
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)[ \t]*(.*)")
-_PYTHON_MAGICS = frozenset({"time", "capture", "prun", "memit", "mprun", "snakeviz", "tk"})
+_PYTHON_MAGICS = frozenset({"time", "capture", "prun", "memit", "mprun", "snakeviz"})
 _SILENT_MAGICS = frozenset(
     {
         *("bash", "sh", "script", "system", "cmd", "perl", "ruby", "html", "HTML", "svg", "SVG"),
         *("javascript", "js", "latex", "markdown", "writefile", "file", "timeit", "debug"),
+        "tk",
     }
 )
-"""Cell magics of IPython that define no names, unless ``--out``, ``--err`` or ``<<`` names some."""
+"""Cell magics that define no names, unless ``--out``, ``--err`` or ``<<`` names some."""
 _MAGIC_LINE = re.compile(
     r"^(?:(?:ls|ll|pwd|who(?:s)?|lsmagic|quickref|magic|hist|history)[ \t]*"
     r"|(?:pip|conda|mamba|micromamba|uv)[ \t]+(?:pip[ \t]+)?(?:install|uninstall|add|list|show)\b.*)$",

@@ -17,7 +17,7 @@ SECONDS = 5.0
 MAX_PATTERN = 2_000
 """Maximum characters of a pattern."""
 
-_PAIR = re.compile(r"^regex:[ ]?(.*)$\r?\n^replace:[ ]?(.*)$", re.MULTILINE)
+_PAIR = re.compile(r"^regex:[ ]?(.*)\n^replace:[ ]?(.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,9 @@ def sanitizers_in(text: str, name: str = "the file") -> tuple[Sanitizer, ...]:
     Raises:
         InvalidArguments: It has none, or a pattern is invalid.
     """
-    found = tuple(Sanitizer(pattern, new) for pattern, new in _PAIR.findall(text))
+    found = tuple(
+        Sanitizer(pattern, new) for pattern, new in _PAIR.findall(text.replace("\r\n", "\n"))
+    )
     if not found:
         raise InvalidArguments(
             f"{name} has no sanitizer.",

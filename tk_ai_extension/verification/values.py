@@ -29,11 +29,24 @@ _MASKED = ("model_id",)
 
 
 def close(stored: float, new: float, rules: Rules) -> bool:
-    """Return whether two numbers are equal within the tolerance; not-a-number equals itself.
+    """Return whether two numbers are equal, within the tolerance unless both are integers.
+
+    Not-a-number equals itself.
 
     >>> close(1.0, 1.000001, Rules()), close(1.0, 1.1, Rules()), close(math.nan, math.nan, Rules())
     (True, False, True)
+    >>> close(20260101, 20260131, Rules()), close(10**400, 1.0, Rules())
+    (False, False)
     """
+    if isinstance(stored, int) and isinstance(new, int):
+        return stored == new
+    try:
+        return _close(stored, new, rules)
+    except OverflowError:  # An integer beyond all floats.
+        return False
+
+
+def _close(stored: float, new: float, rules: Rules) -> bool:
     if math.isnan(stored) or math.isnan(new):
         return math.isnan(stored) and math.isnan(new)
     return math.isclose(stored, new, rel_tol=rules.relative, abs_tol=rules.absolute)
@@ -43,13 +56,14 @@ def number(text: str) -> float | None:
     """Return the number that a cell of a table shows; None for anything else.
 
     >>> number(" 1,234.50 "), number("12%"), number("1.2.3"), number("")
-    (1234.5, 12.0, None, None)
+    (1234.5, 12, None, None)
     """
     text = text.strip().replace("\N{MINUS SIGN}", "-")
     if not any(map(str.isdecimal, text)) or not _NUMBER.match(text):
         return None
     try:
-        return float(text.replace(",", "").rstrip("%"))
+        text = text.replace(",", "").rstrip("%")
+        return int(text) if text.lstrip("+-").isdecimal() else float(text)
     except ValueError:
         return None
 
@@ -196,8 +210,9 @@ def image_difference(stored: str, new: str, rules: Rules) -> Sentence | None:
     if stored == new:
         return None
     first, second = _decoded(stored), _decoded(new)
-    if first is None or second is None:
-        return Sentence("image_broken")
+    for each in (first, second):
+        if isinstance(each, Sentence):
+            return each
     if first.size != second.size:
         return Sentence("image_resized", stored=_size(first), new=_size(second))
     from PIL import Image, ImageChops  # Imported late: most notebooks need no decoding.
@@ -220,22 +235,19 @@ def _size(image: Any) -> str:
 
 
 def _decoded(data: str) -> Any:
-    """Return an image with red, green, blue and alpha; None if it is invalid or too large."""
+    """Return an image with red, green, blue and alpha; a sentence if pixels cannot be compared."""
     import PIL.Image
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
             with PIL.Image.open(io.BytesIO(base64.b64decode(data))) as picture:
+                if getattr(picture, "is_animated", False):
+                    return Sentence("image_animated")
                 if picture.size[0] * picture.size[1] > MAX_PIXELS:
-                    return None
+                    return Sentence("image_large")
                 return picture.convert("RGBA")
-    except (
-        binascii.Error,
-        ValueError,
-        OSError,
-        SyntaxError,
-        PIL.Image.DecompressionBombError,
-        PIL.Image.DecompressionBombWarning,
-    ):
-        return None
+    except (PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning):
+        return Sentence("image_large")
+    except (binascii.Error, ValueError, OSError, SyntaxError):
+        return Sentence("image_broken")
