@@ -30,6 +30,7 @@ CORPUS = (
     f"<object data='{AWAY}/object'></object><embed src='{AWAY}/embed'>",
     f"<style>@import url({AWAY}/style.css); body {{ background: url({AWAY}/css.png) }}</style>",
     f"<div style='background: url({AWAY}/inline.png)'>styled</div>",
+    f"<div style='font-family:\"url(\";background-image:url({AWAY}/hidden.png)'>styled</div>",
     f"<link rel=stylesheet href='{AWAY}/link.css'><base href='{AWAY}/'>",
     f"<meta http-equiv=refresh content='0; url={AWAY}/meta'>",
     f"<form action='{AWAY}/form'><button autofocus onfocus='window.pwned = 1'>go</button></form>",
