@@ -42,7 +42,8 @@ class Ran:
         return "\n".join(str(data["text/plain"]) for data in self.displays.values())
 
 
-Answer = Callable[[str], str]
+Answer = Callable[[str], str | None]
+"""Returns the answer to a prompt; None to leave it unanswered."""
 
 
 class Person:
@@ -115,7 +116,8 @@ class Person:
         while answer is not None:
             question: Any = await self._client.get_stdin_msg()
             ran.asked.append(question["content"]["prompt"])
-            self._client.input(answer(ran.asked[-1]))
+            if (given := answer(ran.asked[-1])) is not None:
+                self._client.input(given)
 
 
 @pytest.fixture

@@ -210,6 +210,47 @@ async def test_a_question_is_answered_below_the_cell_and_with_no_where_nobody_ca
     assert model.requests[-1].tool_results[0].is_error
 
 
+@pytest.mark.parametrize("elsewhere", ["approve", "stop"])
+async def test_a_request_that_is_settled_elsewhere_is_not_waited_for(
+    harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_root_dir: Path, elsewhere: str
+) -> None:
+    person = await harness.open(notebook)
+    model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("Added."))
+    asked = asyncio.Event()
+    running = asyncio.create_task(person.run("%tk Set x.", answer=lambda _: asked.set()))
+    async with asyncio.timeout(DEADLINE):
+        await asked.wait()
+        if elsewhere == "approve":
+            (waiting,) = (await harness.request("GET", "api/tk-ai/permissions"))["permissions"]
+            path = f"api/tk-ai/permissions/{waiting['id']}"
+            await harness.request("POST", path, {"answer": "once"})
+        else:
+            (chat,) = (await harness.request("GET", CHATS))["chats"]
+            await harness.request("POST", f"{CHATS}/{chat['id']}/stop", {})
+        ran = await running
+    assert "needs no answer any more" in ran.text
+    if elsewhere == "approve":
+        assert (ran.status, ran.text.splitlines()[-1]) == ("ok", "Added.")
+        assert cells_of(jp_root_dir, notebook)[-1].source == "x = 1"
+    else:
+        assert ran.traceback == ["tk: stopped."]
+    assert (await person.run("print(7)")).printed == "7\n"
+
+
+async def test_fix_is_not_about_the_error_of_a_question(
+    harness: NotebookHarness, model: ScriptedModel, notebook: str
+) -> None:
+    person = await harness.open(notebook)
+    await person.run("1 / 0")
+    for wrong in ("%tk --quickly fix", "%tk --mode root fix"):
+        assert (await person.run(wrong)).status == "error"
+    model.add(Answer.of("It divides by zero."))
+    assert (await person.run("%tk fix")).status == "ok"
+    sent = str(model.requests[0].body["messages"])
+    assert "ZeroDivisionError" in sent
+    assert "TkError" not in sent
+
+
 async def test_fix_sends_the_last_error_with_its_cell(
     harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_root_dir: Path
 ) -> None:

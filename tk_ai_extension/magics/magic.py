@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from tk_ai_extension.magics.asking import ask_unless_settled
 from tk_ai_extension.magics.screens import Screen, describe, screen_for
 from tk_ai_extension.magics.server_connection import ServerConnection, Stopped, TkError
 
@@ -90,6 +91,7 @@ class Magic:
     ) -> None:
         self._ipython = ipython
         self._connect = connect
+        self._error: BaseException | None = None
 
     def ask(self, text: str) -> None:
         """Ask Claude in this notebook's chat; print the usage if there is no message.
@@ -98,13 +100,16 @@ class Magic:
             TkError: Claude could not be asked or could not answer.
             Stopped: Somebody stopped the turn.
         """
+        # IPython records our own errors, too: they are not what is to be fixed.
+        if not isinstance(error_now := getattr(sys, "last_value", None), (TkError, Stopped)):
+            self._error = error_now
         command = Command.parse(text)
         if not command.message:
             sys.stdout.write(USAGE + "\n")
             return
         message, error = command.message, ""
         if message == "fix":
-            message, error = FIX, last_error(self._ipython)
+            message, error = FIX, error_text(self._ipython, self._error)
             if not error:
                 raise TkError("No error in this kernel.", "Describe what to fix: %tk MESSAGE.")
         with self._connect() as connection:
@@ -137,10 +142,11 @@ class Magic:
                 continue
             match event["kind"]:
                 case "permission":
-                    answer, message = _ask_user(event, screen)
-                    connection.send(
-                        {"permission": event["id"], "answer": answer, "message": message}
-                    )
+                    if answered := _ask_user(event, screen, connection):
+                        answer, message = answered
+                        connection.send(
+                            {"permission": event["id"], "answer": answer, "message": message}
+                        )
                 case "error":
                     failed = TkError.of(event["error"])
                 case "done":
@@ -167,19 +173,27 @@ def _show(event: Mapping[str, Any], screen: Screen) -> None:
                 screen.note(note)
 
 
-def _ask_user(event: Mapping[str, Any], screen: Screen) -> tuple[str, str]:
-    """Return the user's answer and the message after a `no`; deny where nobody can be asked."""
+def _ask_user(
+    event: Mapping[str, Any], screen: Screen, connection: ServerConnection
+) -> tuple[str, str] | None:
+    """Return the user's answer and the message after a `no`; deny where nobody can be asked.
+
+    None if no answer is needed any more.
+    """
     choices = {word: answer for word, answer in ANSWERS.items() if answer in event["answers"]}
     screen.note(f"Claude wants to run {event['tool']}")
     # Some clients show outputs only when the cell has ended: the prompt holds the proposal too.
     prompt = f"{_proposed(event['proposal'])}\n\n{event['tool']}: {', '.join(choices)}? "
     while True:
         try:
-            typed = input(prompt)
+            typed = ask_unless_settled(prompt, connection, event["id"])
         except (EOFError, RuntimeError):
             # ipykernel raises RuntimeError if the front end does not allow stdin.
             screen.note("This client cannot ask for approval. Use `--mode edit` or `--mode auto`.")
             return "deny", ""
+        if typed is None:
+            screen.note("This request needs no answer any more.")
+            return None
         first, _, rest = typed.strip().replace(",", " ").partition(" ")
         for word, answer in choices.items():
             if first.lower() in (word, word[0]) and (answer == "deny" or not rest.strip()):
@@ -202,9 +216,8 @@ def _proposed(proposal: Mapping[str, Any]) -> str:
     )
 
 
-def last_error(ipython: Any) -> str:
-    """Return the cell and the traceback of the last error in this kernel; empty if there is none."""
-    error: BaseException | None = getattr(sys, "last_value", None)
+def error_text(ipython: Any, error: BaseException | None) -> str:
+    """Return the cell and the traceback of an error in this kernel; empty if there is none."""
     if error is None:
         return ""
     trace = "".join(traceback.format_exception(error))[-MAX_ERROR:]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -70,6 +72,7 @@ class ServerConnection:
         self._credential = next(filter(None, map(environment.get, CREDENTIAL_VARIABLES)), "")
         self._socket = socket.socket(socket.AF_UNIX)
         self._received = b""
+        self._events: deque[dict[str, Any]] = deque()
         try:
             self._socket.connect(address)
         except OSError as error:
@@ -109,22 +112,63 @@ class ServerConnection:
         Raises:
             TkError: The server sent an error, or the connection is lost.
         """
-        while b"\n" not in self._received:
+        while not self._events:
             self._socket.settimeout(None if timeout is None else max(timeout, MIN_TIMEOUT))
             try:
-                received = self._socket.recv(1 << 16)
+                self._read()
             except TimeoutError:
                 return None
-            except OSError:
-                received = b""
-            if not received:
-                raise _connection_lost()
-            self._received += received
-        first, _, self._received = self._received.partition(b"\n")
-        event: dict[str, Any] = json.loads(first)
+        event = self._events.popleft()
         if "kind" not in event:
             raise TkError.of(event["error"])
         return event
+
+    def is_settled(self, permission: str, until: socket.socket | None = None) -> bool:
+        """Return whether a permission request needs no answer any more. Events are kept for `receive`.
+
+        Args:
+            permission: The request's id.
+            until: Wait until it is settled, or until this socket can be read; None to look only at what
+                has arrived.
+        """
+        looked = 0
+        while True:
+            for event in list(self._events)[looked:]:
+                looked += 1
+                if _settles(event, permission):
+                    return True
+            readable = select.select(
+                [self._socket, until] if until else [self._socket], [], [], None if until else 0
+            )[0]
+            if until in readable or not readable:
+                return False
+            try:
+                self._read()
+            except TkError:
+                return True
+
+    def _read(self) -> None:
+        """Read from the socket once.
+
+        Raises:
+            TkError: The connection is lost.
+            TimeoutError: Nothing arrives within the socket's timeout.
+        """
+        try:
+            received = self._socket.recv(1 << 16)
+        except TimeoutError:
+            raise
+        except OSError:
+            received = b""
+        if not received:
+            raise _connection_lost()
+        *lines, self._received = (self._received + received).split(b"\n")
+        self._events.extend(map(json.loads, lines))
+
+
+def _settles(event: Mapping[str, Any], permission: str) -> bool:
+    kind = event.get("kind")
+    return kind in (None, "done") or (kind == "permission_settled" and event["id"] == permission)
 
 
 def _connection_lost() -> TkError:
