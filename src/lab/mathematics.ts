@@ -1,5 +1,6 @@
 import type { IRenderMime } from '@jupyterlab/rendermime';
 
+import { untilItSucceeds } from '../common/once';
 import { report } from './features';
 import { replaceMethod } from './replacing';
 
@@ -37,7 +38,7 @@ export function filterMathematics(
   if (typesetter === null || own === undefined) {
     return;
   }
-  const prepare = async (): Promise<void> => {
+  const prepare = untilItSucceeds(async (): Promise<void> => {
     const { safe } = (await (typesetter as Partial<IMathJax>).mathDocument?.()) ?? {};
     const sanitize = safe?.sanitize.bind(safe);
     const by: ISafe['sanitize'] = (formula, document) => {
@@ -50,10 +51,9 @@ export function filterMathematics(
       });
     };
     report('images', safe !== undefined && replaceMethod(safe, 'sanitize', by));
-  };
-  let ready: Promise<void> | undefined;
+  });
   const typeset = async (node: HTMLElement): Promise<void> => {
-    await (ready ??= prepare());
+    await prepare();
     await own(node);
   };
   report('images', replaceMethod(typesetter, 'typeset', typeset));

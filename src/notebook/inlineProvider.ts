@@ -5,6 +5,7 @@ import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { chatIcon } from '../common/icon';
+import { untilItSucceeds } from '../common/once';
 import { serverPath } from './drives';
 import type { GhostText } from './ghostText';
 
@@ -19,13 +20,12 @@ export function inlineProvider(
   settings: Promise<ISettingRegistry.ISettings> | undefined,
   trans: TranslationBundle
 ): IInlineCompletionProvider {
-  let ghost: Promise<GhostText> | undefined;
-  const load = async (): Promise<GhostText> => {
+  const ghost = untilItSucceeds(async (): Promise<GhostText> => {
     const { GhostText } = await import(/* webpackChunkName: "notebook" */ './ghostText');
     const pathOf = ({ context }: NotebookPanel): string | null =>
       serverPath(contents, context.path);
     return new GhostText(serverSettings, pathOf, notebooks, trans);
-  };
+  });
   return {
     identifier: 'tk-ai-extension',
     name: 'Claude',
@@ -34,7 +34,7 @@ export function inlineProvider(
     fetch: async (request, context) =>
       context.triggerKind === InlineCompletionTriggerKind.Invoke ||
       (await settings)?.composite['completion'] === true
-        ? (await (ghost ??= load())).fetch(request, context)
+        ? (await ghost()).fetch(request, context)
         : { items: [] }
   };
 }
