@@ -10,7 +10,7 @@ import { lastErrorOf } from './cellOutputs';
 const MAX_ABOVE = 30;
 const MAX_CHARACTERS = 40_000;
 
-/** The name of this page: its newest request of a kind counts. */
+/** The name of this page: its newest completion counts, since it has one cursor. */
 const CLIENT = UUID.uuid4();
 
 /** Where code is wanted. */
@@ -26,8 +26,14 @@ export interface ICodeContext {
  * Return what surrounds a cell.
  *
  * @param notebook - The path of its notebook on the server.
+ * @param client - What asks: a newer request of it replaces the one before. Default: the page.
  */
-export function codeContext(panel: NotebookPanel, cell: Cell, notebook: string): ICodeContext {
+export function codeContext(
+  panel: NotebookPanel,
+  cell: Cell,
+  notebook: string,
+  client = CLIENT
+): ICodeContext {
   const { widgets, codeMimetype } = panel.content;
   const above: ICodeContext['above'] = [];
   let left = MAX_CHARACTERS;
@@ -41,7 +47,7 @@ export function codeContext(panel: NotebookPanel, cell: Cell, notebook: string):
     above.unshift({ type, source });
   }
   return {
-    ...{ client: CLIENT, notebook, cell_type: cell.model.type, above },
+    ...{ client, notebook, cell_type: cell.model.type, above },
     language: cell.model.type === 'code' ? languageName(panel, codeMimetype) : cell.model.type
   };
 }

@@ -20,7 +20,18 @@ import { applySteps } from '../tabs/applySteps';
 import type { Step } from '../tabs/protocol';
 import { code, notebook as content } from '../testing/notebooks';
 import { openPrompt } from './CellPrompt';
+import type { ICodeContext } from './codeApi';
 import { putInto } from './cells';
+
+const asked: ICodeContext[] = [];
+
+jest.mock('../api/client', () => ({
+  ...jest.requireActual<object>('../api/client'),
+  requestJson: (_: unknown, __: string, ___: string, body: ICodeContext) => {
+    asked.push(body);
+    return new Promise(() => undefined);
+  }
+}));
 
 const trans = nullTranslator.load('tk-ai-extension');
 
@@ -32,6 +43,8 @@ const settled = (): Promise<void> =>
         requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(resolve)))
       )
   );
+
+const context = { model: { sharedModel: { getMetadata: () => undefined } } };
 
 describe('the prompt of a cell', () => {
   let notebook: Notebook;
@@ -66,15 +79,15 @@ describe('the prompt of a cell', () => {
     cellOf(id)?.node.querySelector('.tk-Review textarea') ?? null;
 
   /** Open the prompt of a cell, and write into it. */
-  async function write(text: string): Promise<void> {
+  async function write(text: string, id = 'b'): Promise<void> {
     const typed = new Widget({ node: document.createElement('textarea') });
     openPrompt({
-      ...{ panel: { content: notebook } as never, cell: cellOf('b') as Cell, typed },
+      ...{ panel: { content: notebook, context } as never, cell: cellOf(id) as Cell, typed },
       ...{ mode: 'command', path: 'a.ipynb', settings: {} as never },
       ...{ put: putInto, toChat, trans }
     });
     await settled();
-    fireEvent.change(box() as HTMLTextAreaElement, { target: { value: text } });
+    fireEvent.change(box(id) as HTMLTextAreaElement, { target: { value: text } });
     await settled();
   }
 
@@ -108,6 +121,23 @@ describe('the prompt of a cell', () => {
       expect([box()?.selectionStart, box()?.selectionEnd]).toEqual([2, 4]);
       expect(document.activeElement).toBe(box());
     }
+  });
+
+  it('asks by a name of its own, which it keeps where its cell is moved', async () => {
+    await write('Sort it', 'b');
+    await write('Count it', 'a');
+    const send = async (id: string): Promise<void> => {
+      fireEvent.keyDown(box(id) as HTMLTextAreaElement, { key: 'Enter' });
+      await settled();
+    };
+    asked.length = 0;
+    await send('b');
+    await send('a');
+    await apply({ do: 'move', id: 'b', to: 0 });
+    await send('b');
+    const [first, other, moved] = asked.map(({ client }) => client);
+    expect(moved).toBe(first);
+    expect(other).not.toBe(first);
   });
 
   it('takes no focus when the person is elsewhere', async () => {

@@ -104,6 +104,8 @@ class CodeModels(Protocol):
 class CodeAssistant:
     """Answers requests for code. Of the requests of one client the newest of a kind counts.
 
+    A client is one place where code is wanted: the cursor of a page, or one prompt in a cell.
+
     Args:
         models: Finds the model.
         names: The variables of the kernels.
