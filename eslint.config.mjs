@@ -10,6 +10,7 @@ const keys = {
       context.report({ node, message: 'The server may not know this id: use notebook/keys.' });
     return {
       "MemberExpression[object.property.name='model'][property.name='id']": refuse,
+      "MemberExpression[object.name='model'][property.name='id']": refuse,
       "VariableDeclarator[init.property.name='model'] > ObjectPattern > Property[key.name='id']":
         refuse,
       "CallExpression[callee.property.name='getId']": refuse

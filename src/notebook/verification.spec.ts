@@ -1,5 +1,8 @@
+import { Notification } from '@jupyterlab/apputils';
+import type { NotebookPanel } from '@jupyterlab/notebook';
 import { nullTranslator } from '@jupyterlab/translation';
 
+import { ApiError } from '../api/client';
 import { loadSentences } from '../api/sentences';
 import { verify } from './verification';
 
@@ -34,21 +37,77 @@ const verification = {
   ]
 };
 
+type Answer = () => Promise<object>;
+
+let answers: Answer[] = [];
+
 jest.mock('../api/client', () => ({
   ...jest.requireActual<object>('../api/client'),
-  requestJson: () => Promise.resolve({ execution_id: '1', status: 'ok', verification })
+  requestJson: () => (answers.shift() as Answer)()
 }));
 
+const english = nullTranslator.load('tk-ai-extension');
+const answer = (found: object): Promise<object> =>
+  Promise.resolve({ execution_id: '1', status: 'ok', verification: found });
+const running: Answer = () => answer({ status: 'running', number: 1, total: 2 });
+const failing =
+  (status: number): Answer =>
+  () =>
+    Promise.reject(new ApiError({ code: 'unreachable', message: `E${status}` } as never, status));
+
+/** A notebook whose cell `a` was moved and whose cell `b` was deleted since. */
+function view(): { panel: NotebookPanel; focused: () => Element | null } {
+  const cells = ['x', 'c', 'a'].map(id => {
+    const node = document.body.appendChild(document.createElement('div'));
+    return { model: { id }, node: Object.assign(node, { tabIndex: 0, id }) };
+  });
+  const content = {
+    ...{ widgets: cells, model: null, activeCellIndex: 1 },
+    scrollToItem: () => Promise.resolve()
+  };
+  return { panel: { content } as never, focused: () => document.activeElement };
+}
+
 describe('the result of a run from the top', () => {
-  it('is shown in the language of the person', async () => {
+  let noted: [type: string, message: string, show: () => void][];
+
+  beforeEach(() => {
+    noted = [];
+    for (const type of ['warning', 'error', 'success', 'info'] as const) {
+      jest.spyOn(Notification, type).mockImplementation((...given: unknown[]) => {
+        const [message, options] = given as [string, Notification.IOptions<never>?];
+        const click = new MouseEvent('click');
+        noted.push([type, message, () => options?.actions?.[0]?.callback(click)]);
+        return '';
+      });
+    }
+  });
+
+  afterEach(() => {
+    jest.restoreAllMocks();
+    jest.useRealTimers();
+    document.body.replaceChildren();
+  });
+
+  it('is shown when the person asks for it, in their language, and leads to the cells', async () => {
     await loadSentences('de');
-    const english = nullTranslator.load('tk-ai-extension');
     const trans = {
       ...english,
       __: (text: string, ...values: unknown[]) => `<${english.__(text, ...values)}>`,
       _n: english._n.bind(english)
     };
-    void verify({} as never, 'n.ipynb', {} as never, trans);
+    answers = [() => answer(verification)];
+    const { panel, focused } = view();
+    const box = document.body.appendChild(document.createElement('textarea'));
+    box.focus();
+    await verify(panel, 'n.ipynb', {} as never, trans);
+    await new Promise(requestAnimationFrame);
+    expect(focused()).toBe(box);
+    expect(document.querySelector('.tk-Verification')).toBeNull();
+    expect(noted.map(each => each.slice(0, 2))).toEqual([
+      ['warning', '<It does not run from the top as it is stored>']
+    ]);
+    noted[0]?.[2]();
     await new Promise(resolve => setTimeout(resolve));
     const shown = [...document.querySelectorAll('.tk-Verification-cell')];
     expect(shown.map(({ textContent }) => textContent)).toEqual([
@@ -59,5 +118,33 @@ describe('the result of a run from the top', () => {
     expect(document.querySelector('.tk-Verification p')?.textContent).toBe(
       '7 more cells fail or have other outputs.'
     );
+    // The second one is deleted.
+    expect(shown.map(({ tagName }) => tagName)).toEqual(['BUTTON', 'DIV', 'BUTTON']);
+    (shown[1] as HTMLElement).click();
+    expect(panel.content.activeCellIndex).toBe(1);
+    (shown[0] as HTMLElement).click();
+    await new Promise(resolve => setTimeout(resolve));
+    expect([panel.content.activeCellIndex, focused()?.id]).toEqual([2, 'a']);
+  });
+
+  it('is reached over failed requests, and lost where a retry is pointless', async () => {
+    jest.useFakeTimers();
+    const dismiss = jest.spyOn(Notification, 'dismiss');
+    for (let run = 0; run < 20; run++) {
+      noted = [];
+      answers = [running];
+      for (let left = Math.floor(Math.random() * 8); left > 0; left--) {
+        const failed = failing([0, 502, 503, 403][Math.floor(Math.random() * 4)] as number);
+        answers.push(Math.random() < 0.5 ? running : failed);
+      }
+      const isKnown = Math.random() < 0.7;
+      answers.push(isKnown ? () => answer({ ...verification, problems: [] }) : failing(404));
+      dismiss.mockClear();
+      const done = verify(view().panel, 'n.ipynb', {} as never, english);
+      await jest.advanceTimersByTimeAsync(120_000);
+      await done;
+      expect(noted.map(([type]) => type)).toEqual([isKnown ? 'warning' : 'error']);
+      expect([answers.length, dismiss.mock.calls.length]).toEqual([0, 1]);
+    }
   });
 });

@@ -7,8 +7,11 @@ import { Widget } from '@lumino/widgets';
 import { ApiError, requestJson } from '../api/client';
 import type { SentenceInfo } from '../api/events';
 import { notifyOnError } from '../api/notifyOnError';
+import { delay } from '../api/retry';
 import { say, sayProblem } from '../api/sentences';
 import { numberOf } from '../common/position';
+import { goTo } from './cells';
+import { cellOf } from './keys';
 
 /** A cell that fails or differs. */
 export interface ICellProblem {
@@ -37,6 +40,8 @@ export interface IVerified {
 
 /** Milliseconds after which the note of a good end closes: by default it opens no toast at all. */
 const SHOWN = { autoClose: 8000 };
+/** Maximum number of retries to read the progress: about a minute. */
+const MAX_RETRIES = 15;
 /** Seconds of one request: the progress is shown that often. */
 const WAIT = 1;
 
@@ -73,10 +78,10 @@ export async function verify(
         message: trans.__('Running cell %1 of %2 in a new kernel…', number, total),
         actions: [stop]
       });
-      found = await call('wait_execution', { execution_id, wait: WAIT });
+      found = await insist(() => call('wait_execution', { execution_id, wait: WAIT }));
     }
     Notification.dismiss(shown);
-    show(panel, found.verification, trans);
+    notify(panel, found.verification, trans);
   } catch (error) {
     Notification.dismiss(shown);
     Notification.error(
@@ -86,12 +91,31 @@ export async function verify(
   }
 }
 
-/** Show the result: a note if all is well, else a dialog with the cells. */
-function show(
+/** Read the progress, again where that fails: the kernel runs on, and only this page can stop it. */
+async function insist<T>(read: () => Promise<T>): Promise<T> {
+  for (let tries = 0; ; tries++) {
+    try {
+      return await read();
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.isPermanent || tries === MAX_RETRIES) {
+        throw error;
+      }
+      await new Promise(resolve => setTimeout(resolve, delay(tries, Math.random())));
+    }
+  }
+}
+
+/**
+ * Notify the person of the result, with an action that shows the cells if not all is well.
+ *
+ * The run may end minutes later, while they write code: no dialog opens by itself.
+ */
+function notify(
   panel: NotebookPanel,
-  { status, total, problems, left_out, hidden_state }: IVerified['verification'],
+  verification: IVerified['verification'],
   trans: TranslationBundle
 ): void {
+  const { status, total, hidden_state } = verification;
   if (status === 'interrupted') {
     Notification.info(trans.__('The run from the top was stopped.'), SHOWN);
     return;
@@ -107,27 +131,49 @@ function show(
     );
     return;
   }
+  const title =
+    status === 'same'
+      ? trans.__('It runs from the top, with hidden state')
+      : trans.__('It does not run from the top as it is stored');
+  const callback = (event: MouseEvent): void => {
+    // The result can be shown again.
+    event.preventDefault();
+    show(panel, title, verification, trans);
+  };
+  Notification.warning(title, {
+    autoClose: false,
+    actions: [{ label: trans.__('Show'), callback }]
+  });
+}
+
+/** Show the cells that fail or differ. */
+function show(
+  panel: NotebookPanel,
+  title: string,
+  { problems, left_out, hidden_state }: IVerified['verification'],
+  trans: TranslationBundle
+): void {
   const body = new Widget();
   body.addClass('tk-Verification');
   const dialog = new Dialog({
-    title:
-      status === 'same'
-        ? trans.__('It runs from the top, with hidden state')
-        : trans.__('It does not run from the top as it is stored'),
+    title,
     body,
     buttons: [Dialog.okButton({ label: trans.__('Close') })]
   });
-  const add = (cell: string, index: number, text: string, diff = ''): void => {
-    const button = document.createElement('button');
-    button.type = 'button';
-    button.className = 'tk-Verification-cell';
-    button.textContent = text;
-    button.title = trans.__('Go to this cell');
-    button.addEventListener('click', () => {
-      dialog.resolve();
-      goTo(panel, cell, index);
-    });
-    body.node.append(button);
+  const add = (cell: string, text: string, diff = ''): void => {
+    const isThere = !panel.isDisposed && cellOf(panel, cell) !== undefined;
+    const line = document.createElement(isThere ? 'button' : 'div');
+    line.className = 'tk-Verification-cell';
+    line.textContent = text;
+    if (isThere) {
+      line.title = trans.__('Go to this cell');
+      line.addEventListener('click', () => {
+        dialog.resolve();
+        // The dialog gives the focus back before.
+        void result.then(() => goTo(panel, cell));
+      });
+    }
+    body.node.append(line);
     if (diff !== '') {
       const lines = document.createElement('pre');
       lines.textContent = diff;
@@ -139,7 +185,6 @@ function show(
     const what = say(message, sentence, trans);
     add(
       cell,
-      index,
       state === 'failed'
         ? trans.__('Cell %1 failed: %2', position, what)
         : trans.__('Cell %1 has other outputs: %2', position, what),
@@ -155,17 +200,8 @@ function show(
     );
     body.node.append(more);
   }
-  for (const { cell, index, message, sentence } of hidden_state) {
-    add(cell, index, say(message, sentence, trans));
+  for (const { cell, message, sentence } of hidden_state) {
+    add(cell, say(message, sentence, trans));
   }
-  void dialog.launch();
-}
-
-/** Select a cell and scroll to it, wherever it is now. */
-function goTo(panel: NotebookPanel, cell: string, index: number): void {
-  const { content } = panel;
-  const place = content.widgets.findIndex(({ model }) => model.id === cell);
-  content.activeCellIndex = place < 0 ? index : place;
-  void content.scrollToItem(content.activeCellIndex, 'smart');
-  content.activate();
+  const result = dialog.launch();
 }
