@@ -96,4 +96,26 @@ describe('unmovedIds', () => {
   ])('of %s and %s is %s', (before, after, stay) => {
     expect([...unmovedIds(before.split(' '), after.split(' '))].sort().join(' ')).toBe(stay);
   });
+
+  it('are as many as possible, whatever the order', () => {
+    for (let run = 0; run < 100; run++) {
+      const before = Array.from({ length: 12 }, (_, id) => `${id}`);
+      const after = before.toSorted(() => Math.random() - 0.5).slice(0, 9);
+      // The longest chain that ends with each, by trying all.
+      const lengths: number[] = [];
+      after.forEach((id, end) => {
+        const shorter = lengths.filter((_, place) => Number(after[place]) < Number(id));
+        lengths[end] = Math.max(0, ...shorter) + 1;
+      });
+      const stay = unmovedIds(before, after);
+      expect(stay.size).toBe(Math.max(...lengths));
+      const kept = after.filter(id => stay.has(id)).map(Number);
+      expect(kept).toEqual(kept.toSorted((a, b) => a - b));
+    }
+  });
+
+  it('are found at once among many cells', () => {
+    const ids = Array.from({ length: 80_000 }, (_, id) => `${id}`);
+    expect(unmovedIds(ids, ids).size).toBe(ids.length);
+  });
 });

@@ -63,6 +63,20 @@ interface IChain {
   before: IChain | null;
 }
 
+/** Return how many of the chains, which are sorted, end before a place. */
+function countBefore(chains: readonly IChain[], place: number): number {
+  let [from, to] = [0, chains.length];
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if ((chains[middle] as IChain).place < place) {
+      from = middle + 1;
+    } else {
+      to = middle;
+    }
+  }
+  return from;
+}
+
 /** Return the longest list of ids that have the same order before and after. */
 export function unmovedIds(before: readonly string[], after: readonly string[]): Set<string> {
   const places = new Map(before.map((id, place) => [id, place]));
@@ -73,10 +87,7 @@ export function unmovedIds(before: readonly string[], after: readonly string[]):
     if (place === undefined) {
       continue;
     }
-    let length = chains.findIndex(chain => chain.place > place);
-    if (length < 0) {
-      length = chains.length;
-    }
+    const length = countBefore(chains, place);
     chains[length] = { id, place, before: chains[length - 1] ?? null };
   }
   const found = new Set<string>();

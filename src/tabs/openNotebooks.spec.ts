@@ -5,6 +5,7 @@ import { Signal } from '@lumino/signaling';
 
 import type { Connection } from '../api/connection';
 import { forgetResults, report, works } from '../lab/features';
+import { OpenNotebook } from './openNotebook';
 import { OpenNotebooks } from './openNotebooks';
 
 const of = {};
@@ -88,9 +89,11 @@ describe('a notebook that is open', () => {
 
   it('is not, once the self-test has found another way to save', async () => {
     const { tabs } = await page();
+    const dispose = jest.spyOn(OpenNotebook.prototype, 'dispose');
     report('tabs', false);
     await Promise.resolve();
     expect(tabs()).toEqual([]);
+    expect(dispose).toHaveBeenCalledTimes(1);
     expect((await page()).tabs()).toEqual([]);
   });
 

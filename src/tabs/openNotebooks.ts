@@ -27,6 +27,7 @@ export class OpenNotebooks {
     _connection.received.connect((_, message) => this._onReceived(message));
     whenOff('tabs', () => {
       // From now on agents edit the files.
+      this._notebooks.forEach(each => each.dispose());
       this._notebooks = [];
       this._publishSoon();
     });
