@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.harness import ALICE
+from tk_ai_extension.cli.commands import verify
 from tk_ai_extension.model.errors import LimitReached, PermissionDenied, PermissionRequired
 from tk_ai_extension.model.outputs import StreamBuffer, summarise
 from tk_ai_extension.model.sentences import Sentence
@@ -166,3 +167,23 @@ async def test_the_history_names_what_runs_before_it_runs(harness, monkeypatch):
     monkeypatch.setattr(Journal, "intend", spy)
     await harness.call("verify_notebook", notebook="n.ipynb")
     assert intended[0].startswith("runs all code cells in a fresh kernel")
+
+
+@pytest.mark.proves("verify:update")
+async def test_an_update_keeps_what_somebody_has_run_meanwhile(harness):
+    harness.write("n.ipynb", "print('a')", "print('b')")
+    answer = await harness.call("verify_notebook", notebook="n.ipynb")
+    run = harness.workspace.executions.get(ALICE, answer.execution_id)
+    await harness.call("execute_cells", notebook="n.ipynb", cells="1")
+    theirs = harness.on_disk("n.ipynb").cells[1]
+    notes: list[str] = []
+    session: Any = SimpleNamespace(
+        context=SimpleNamespace(workspace=harness.workspace),
+        caller=ALICE,
+        terminal=SimpleNamespace(err=notes.append),
+    )
+    await verify._update(session, run.report)
+    mine, kept = harness.on_disk("n.ipynb").cells
+    assert mine.outputs[0].text == "a\n"
+    assert kept == theirs
+    assert notes == ["Cell 2 changed meanwhile: not updated.\n"]

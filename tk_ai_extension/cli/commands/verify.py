@@ -10,6 +10,7 @@ from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.parsing import WrongCall
 from tk_ai_extension.cli.session import Session, as_json
 from tk_ai_extension.cli.terminal import UnreadableFile, harmless
+from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     InvalidNotebook,
@@ -232,7 +233,7 @@ async def _update(session: Session, report: VerificationRun) -> None:
         execution, present = verification.ended.get(cell.cell), now.get(cell.cell)
         if execution is None or cell.status == "failed" or present is None:
             continue
-        if present.hash != verification.snapshot.by_key[cell.cell].hash:
+        if _state(present) != _state(verification.snapshot.by_key[cell.cell]):
             session.terminal.err(f"Cell {cell.index + 1} changed meanwhile: not updated.\n")
             continue
         stored = await document.outputs(cell.cell)
@@ -242,6 +243,11 @@ async def _update(session: Session, report: VerificationRun) -> None:
         if outputs != stored or count != present.execution_count:
             operations.append(SetOutputs(cell.cell, outputs, count, present.hash))
     await editing.apply(workspace, session.caller, document, operations, tool="nb verify")
+
+
+def _state(cell: Cell) -> tuple[Any, ...]:
+    """Return what changes when somebody edits or runs a cell."""
+    return cell.hash, cell.execution_count, cell.outputs
 
 
 def _counted(outputs: tuple[Json, ...], count: int | None) -> tuple[Json, ...]:
