@@ -13,6 +13,7 @@ from tk_ai_extension.agent.chat_changes import ChatChanges
 from tk_ai_extension.agent.export import as_markdown
 from tk_ai_extension.agent.transcripts import Chat
 from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.testing.echo_agent import EchoSession
 from tk_ai_extension.workspace.undo_entries import TakenBack
 
 __all__ = ["echo", "talk"]
@@ -145,3 +146,24 @@ async def test_a_restore_that_ended_after_its_undo_is_completed_by_the_next_one(
     assert harness.sources("a.ipynb") == ["a = 1"]
     assert len(of_kind(await talk.chats.events(USER, chat), "restored")) == 1
     assert (await talk.say("recall", chat=chat))[-1].data["text"] == ""
+
+
+@pytest.mark.proves("rest:steer")
+async def test_what_cannot_be_read_of_a_message_is_reported_once_however_often_it_is_given(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = await talk.send("wait")
+    await until(running, "text")
+    attached = [{"kind": "file", "path": "gone.txt"}]
+    queued = await talk.send("Faster.", chat=running.chat, attachments=attached)
+
+    async def refuse(*_: object) -> bool:
+        return False
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EchoSession, "steer", refuse)
+        for _ in range(3):
+            assert not await talk.chats.steer(USER, running.chat, queued.turn)
+    assert await talk.chats.steer(USER, running.chat, queued.turn)
+    notices = of_kind([event async for event in queued.events], "notice")
+    assert len(notices) == 1

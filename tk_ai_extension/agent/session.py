@@ -219,7 +219,8 @@ class ChatSession:
         queued = self._waiting.find(turn_id)
         if running is None or agent is None or queued is None or not running.can_answer(queued):
             return False
-        shown = await self._content(queued, running.caller)
+        services = self._services
+        shown = await content(services.workspace, services.registry, running.caller, queued.message)
         # Meanwhile it may have begun, or another caller has given it.
         is_queued = self._waiting.find(turn_id) is queued
         if self._turn is not running or not is_queued or running.stopped is not None:
@@ -227,12 +228,14 @@ class ChatSession:
         # It stays queued meanwhile, where `stop` finds it.
         with self._waiting.holding(queued):
             try:
-                taken = await agent.steer(shown)
+                taken = await agent.steer(shown.blocks)
             except AgentDied as error:
                 logger.info("%s", error.message)
                 taken = False
             if not taken or not self._waiting.take_all(turn_id):
                 return False
+        for notice in shown.notices:
+            queued.notify(notice)
         queued.publish(Steered(running.id))
         queued.publish(Done("done"))
         if not self.busy:
@@ -339,12 +342,12 @@ class ChatSession:
         await self._services.bind(turn.caller, turn.message)
         agent = await self._ready(turn)
         is_command = turn.message.request.command is not None
-        return agent, () if is_command else await self._content(turn, turn.caller)
+        return agent, () if is_command else await self._content(turn)
 
-    async def _content(self, turn: Turn, caller: Caller) -> Sequence[ContentBlock]:
+    async def _content(self, turn: Turn) -> Sequence[ContentBlock]:
         """Return the blocks of a turn's message; publish what of it could not be read."""
         services = self._services
-        shown = await content(services.workspace, services.registry, caller, turn.message)
+        shown = await content(services.workspace, services.registry, turn.caller, turn.message)
         for notice in shown.notices:
             turn.notify(notice)
         return shown.blocks
