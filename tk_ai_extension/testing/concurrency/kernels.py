@@ -123,6 +123,7 @@ class SayingKernels:
 
     async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:  # noqa: ARG002
         """Start a kernel."""
+        await asyncio.sleep(0)
         kernel_id = str(uuid4())
         self._kernels[kernel_id] = _Kernel()
         return kernel_id
@@ -138,6 +139,7 @@ class SayingKernels:
 
     async def info(self, kernel_id: str) -> KernelInfo:
         """Return information on a kernel."""
+        await asyncio.sleep(0)
         self._known(kernel_id)
         return KernelInfo(kernel_id, "python3", "python", "idle")
 
@@ -152,6 +154,7 @@ class SayingKernels:
 
     async def restart(self, kernel_id: str) -> None:
         """End running and queued executions, and reset the counter."""
+        await asyncio.sleep(0)
         kernel = self._known(kernel_id)
         kernel.restarts += 1
         kernel.counts = itertools.count(1)
@@ -166,8 +169,9 @@ class SayingKernels:
             await asyncio.sleep(0)
 
     async def shutdown(self, kernel_id: str) -> None:
-        """Shut down a kernel."""
-        self._known(kernel_id)
+        """Shut down a kernel: running and queued executions end."""
+        await asyncio.sleep(0)
+        self._known(kernel_id).restarts += 1
         del self._kernels[kernel_id]
 
     def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:  # noqa: ARG002
@@ -192,7 +196,7 @@ class SayingKernels:
         restarts = kernel.restarts
         async with kernel.lock:
             if kernel.restarts != restarts:
-                yield _cut((), None)
+                yield self._cut(kernel_id, (), None)
                 return
             count = next(kernel.counts)
             yield Started(count)
@@ -215,7 +219,7 @@ class SayingKernels:
                 [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
             )
             if kernel.restarts != restarts:
-                yield _cut(tuple(outputs), count)
+                yield self._cut(kernel_id, tuple(outputs), count)
                 return
             if ".fail(" in request.code:
                 error = {
@@ -230,6 +234,13 @@ class SayingKernels:
                 "error" if error else "ok", tuple(outputs), count, error, backend=self.name
             )
 
+    def _cut(self, kernel_id: str, outputs: tuple[Json, ...], count: int | None) -> Execution:
+        if kernel_id in self._kernels:
+            status, message = "kernel_restarted", "The kernel was restarted."
+        else:
+            status, message = "kernel_died", "The kernel was shut down."
+        return Execution(status, outputs, count, message=message, backend=self.name)
+
     # --- kernels.base.Sessions
 
     def lock(self, path: str) -> asyncio.Lock:
@@ -242,6 +253,7 @@ class SayingKernels:
 
     async def bind(self, path: str, kernel_id: str, *, replace: bool = False) -> str:
         """Bind a kernel to a notebook."""
+        await asyncio.sleep(0)
         if replace or self._bound.get(path) not in self._kernels:
             self._bound[path] = kernel_id
         return self._bound[path]
@@ -254,9 +266,3 @@ class SayingKernels:
         """Update the path of a notebook."""
         if old in self._bound:
             self._bound[new] = self._bound.pop(old)
-
-
-def _cut(outputs: tuple[Json, ...], count: int | None) -> Execution:
-    return Execution(
-        "kernel_restarted", outputs, count, message="The kernel was restarted.", backend="saying"
-    )
