@@ -26,9 +26,6 @@ INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python $(INDEX)
 # Hundreds of kernels and servers start from bytecode; without it each compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Pyright runs as installed; it need not ask a registry whether there is a newer one.
-export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
-
 say = @echo "== $(1)"
 
 .PHONY: help
@@ -104,10 +101,10 @@ demo: ## Show an agent's work in a real notebook, in a terminal
 
 # Two side by side, where make can keep apart what they print (GNU make 4).
 SIDE_BY_SIDE := $(if $(filter output-sync,$(.FEATURES)),--jobs=2 --output-sync=target)
-LINTERS := pyright eslint ruff
+LINTERS := eslint pyrefly ruff
 
 .PHONY: lint
-lint: $(VENV)/.all node_modules/.made ## Run ruff, import-linter, codespell, pyright, tsc, eslint, prettier
+lint: $(VENV)/.all node_modules/.made ## Run ruff, import-linter, codespell, pyrefly, tsc, eslint, prettier
 	@$(MAKE) --no-print-directory $(SIDE_BY_SIDE) $(LINTERS)
 
 .PHONY: ruff
@@ -118,10 +115,10 @@ ruff: $(VENV)/.all
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/codespell
 
-.PHONY: pyright
-pyright: $(VENV)/.all
-	$(call say,pyright)
-	@$(BIN)/pyright --pythonpath $(BIN)/python
+.PHONY: pyrefly
+pyrefly: $(VENV)/.all
+	$(call say,pyrefly)
+	@$(BIN)/pyrefly check --output-format min-text --summary=none
 
 .PHONY: eslint
 eslint: $(VENV)/.all node_modules/.made
@@ -139,29 +136,25 @@ format: $(VENV)/.all node_modules/.made ## Fix what ruff, eslint and prettier ca
 	@$(BIN)/ruff format
 	@$(JLPM) format
 
-# What runs beside the tests: two commands of about the same length. In a variable: `make -n` runs no line
-# that names make itself.
-BESIDE = --beside '$(MAKE) --no-print-directory pyright eslint' \
-	--beside '$(MAKE) --no-print-directory jest versions'
+# What runs beside the tests. In a variable: `make -n` runs no line that names make itself.
+BESIDE = --beside '$(MAKE) --no-print-directory eslint jest' \
+	--beside '$(MAKE) --no-print-directory versions'
 
 .PHONY: test
 test: setup ## Run every linter and test
-	@$(MAKE) --no-print-directory ruff
+	@$(MAKE) --no-print-directory ruff pyrefly
 	$(call say,pytest)
 	@$(BIN)/python scripts/tests.py $(BESIDE) $(TESTS) -n $(WORKERS) --dist worksteal
 
-# What a developer wants at each commit. `git` lists what has changed since the last one.
+# What a developer wants at each commit. Python is checked whole, with the callers of what changed; of
+# the panel, `tsc` checks everything and eslint what `git` lists as changed since the last commit.
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD; git ls-files --others --exclude-standard)
-CHANGED_PYTHON = $(filter %.py,$(CHANGED))
 CHANGED_SCRIPT = $(filter %.ts %.tsx,$(CHANGED))
 UNIT_TESTS = tests/model tests/workspace tests/testing tests/test_project.py tests/test_requirements.py
 
 .PHONY: check
-check: $(VENV)/.all node_modules/.made ## Run linters on what changed, unit tests and jest, in under a minute
-	@$(BIN)/ruff check --quiet --output-format concise
-	@$(BIN)/ruff format --check --quiet
-	@$(BIN)/lint-imports --no-logo
-	$(if $(CHANGED_PYTHON),@$(BIN)/pyright --pythonpath $(BIN)/python $(CHANGED_PYTHON))
+check: $(VENV)/.all node_modules/.made ## Run linters, unit tests and jest, in under a minute
+	@$(MAKE) --no-print-directory ruff pyrefly
 	$(if $(CHANGED_SCRIPT),@$(JLPM) tsc --project tsconfig.test.json --noEmit && $(JLPM) eslint $(CHANGED_SCRIPT) && $(JLPM) prettier --check $(CHANGED_SCRIPT))
 	@$(JLPM) jest --silent
 	@$(BIN)/python -m pytest $(UNIT_TESTS) -n 2 --dist worksteal -q

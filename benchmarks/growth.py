@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import statistics
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from contents import cell_id, printing, write, write_large
@@ -197,11 +198,11 @@ async def runners(here: BenchmarkHarness, callers: int) -> float:
     return await seconds(lambda: all_at_once(callers, run))
 
 
-async def all_at_once(count: int, work: Callable[[int], Awaitable[None]]) -> None:
+async def all_at_once(count: int, work: Callable[[int], Coroutine[Any, Any, None]]) -> None:
     """Does something so many times at once."""
     async with asyncio.TaskGroup() as group:
         for number in range(count):
-            group.create_task(work(number))  # pyright: ignore[reportArgumentType]
+            group.create_task(work(number))
 
 
 # -- the plots -------------------------------------------------------------------------------------

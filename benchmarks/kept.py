@@ -43,7 +43,7 @@ class KeptClient:
             "control_port",
             "hb_port",
         )
-        self._client.load_connection_info({name: info[name] for name in known})
+        self._client.load_connection_info({name: info[name] for name in known})  # pyrefly: ignore[bad-argument-type]
         self._client.start_channels(stdin=False, hb=False)
 
     async def answered(self) -> None:

@@ -68,12 +68,12 @@ class _Handler(RequestHandler):
 
 
 class _Models(RequestHandler):
-    def get(self) -> None:
+    def get(self) -> None:  # pyrefly: ignore[bad-override-mutable-attribute]
         self.finish({"object": "list", "data": [], "models": []})
 
 
 class _Responses(_Handler):
-    async def post(self) -> None:
+    async def post(self) -> None:  # pyrefly: ignore[bad-override-mutable-attribute]
         body = self.body()
         names: list[str] = []
         spaces: dict[str, str] = {}
@@ -148,7 +148,7 @@ def _directed_input(items: Sequence[Json], names: Sequence[str]) -> Directed:
 
 
 class _Gemini(_Handler):
-    async def post(self, model: str, method: str) -> None:
+    async def post(self, model: str, method: str) -> None:  # pyrefly: ignore[bad-override-mutable-attribute]
         body = self.body()
         if method == "countTokens":
             self.finish({"totalTokens": 10})

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def run(arguments: list[str], folder: Path, stdout: int | None = None) -> int:
 
 
 @contextmanager
-def beside(command: str, folder: Path) -> Iterator[Callable[[], int]]:
+def beside(command: str, folder: Path) -> Generator[Callable[[], int]]:
     """Run a command with a low priority.
 
     Returns:

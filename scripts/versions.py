@@ -27,7 +27,7 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -248,7 +248,7 @@ def _round(
 
 
 @contextmanager
-def _page(browser: Browser, url: str) -> Iterator[Page]:
+def _page(browser: Browser, url: str) -> Generator[Page]:
     """A page of JupyterLab with a notebook and the panel.
 
     Raises:
@@ -287,7 +287,7 @@ def _page(browser: Browser, url: str) -> Iterator[Page]:
 
 
 @contextmanager
-def _browser() -> Iterator[Browser]:
+def _browser() -> Generator[Browser]:
     """The browser of the tests."""
     expect.set_options(timeout=SHOWN * 1000)
     with sync_playwright() as playwright:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
@@ -26,7 +26,7 @@ class Cases:
         self._errors: list[BaseException] = []
 
     @contextmanager
-    def case(self, *what: object) -> Iterator[None]:
+    def case(self, *what: object) -> Generator[None]:
         """One case; what it is about is named where it fails."""
         self._count += 1
         try:

@@ -197,7 +197,7 @@ class CliStandIn(Transport):
             else:
                 self._incoming.put_nowait(message)
 
-    async def read_messages(self) -> AsyncIterator[Json]:  # type: ignore[override]  # as the SDK's own
+    async def read_messages(self) -> AsyncIterator[Json]:  # as the SDK's own
         """Give what the CLI says, until its end."""
         while (message := await self._outgoing.get()) is not None:
             if isinstance(message, Exception):

@@ -368,7 +368,7 @@ def run(request: dict[str, Any]) -> None:
             os._exit(0)
         theirs.close()
         Popen.preloaded, Popen.interpreter = Preloaded(ours), for_interpreter(os.environ)
-        subprocess.Popen = launcher.Popen = Popen  # type: ignore[misc]
+        subprocess.Popen = launcher.Popen = Popen
     os._exit(_exit_code(module))
 
 

@@ -7,7 +7,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,7 +110,7 @@ StartServer = Callable[..., Awaitable[ServerProcess]]
 
 
 @asynccontextmanager
-async def servers(folder: Path, *, pages: bool = False) -> AsyncIterator[StartServer]:
+async def servers(folder: Path, *, pages: bool = False) -> AsyncGenerator[StartServer]:
     """Starts ``jupyter server`` in folders of its own; arguments are its command line's.
 
     With ``pages`` they have JupyterLab and Jupyter Notebook, too.

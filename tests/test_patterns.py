@@ -35,7 +35,7 @@ CATEGORIES = {
     "CATEGORY_WORD": "x_0",
     "CATEGORY_NOT_WORD": " .",
 }
-OTHERS = frozenset("x0 .\n<")
+OTHERS: frozenset[str] = frozenset("x0 .\n<")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def patterns() -> Iterator[Found]:
         place = file.relative_to(PACKAGE).as_posix()
         for call in ast.walk(ast.parse(source)) if DIRECT_CALL.search(source) else ():
             if found := _of_call(call):
-                yield Found(f"{place}:{call.lineno}", *found)  # pyright: ignore[reportAttributeAccessIssue]
+                yield Found(f"{place}:{call.lineno}", *found)  # pyrefly: ignore[missing-attribute]
         if "re.compile(" in source:
             name = ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
             for variable, value in vars(importlib.import_module(name)).items():
@@ -119,7 +119,7 @@ def _of_value(value: Any) -> Iterator[tuple[re.Pattern[Any], frozenset[str]]]:
     With its method, if it is one.
     """
     if isinstance(value, dict):
-        value = tuple(value.values())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        value = tuple(value.values())
     many: Iterable[Any] = value if isinstance(value, tuple | list) else [value]
     for each in many:
         pattern = getattr(each, "__self__", each)
@@ -185,12 +185,12 @@ class Grammar:
                 return ""
 
 
-def _members(kind: str, value: Any) -> set[str]:
+def _members(kind: str, value: Any) -> set[str] | frozenset[str]:
     """Some characters that one place of a pattern takes."""
     if kind == "ANY":
         return {"x", " ", "."}
     if kind == "NOT_LITERAL":
-        return OTHERS - {chr(value)}  # pyright: ignore[reportReturnType]
+        return OTHERS - {chr(value)}
     members = {char for name, below in value for char in _of_class(str(name), below)}
     return ({*OTHERS} - members or {"é"}) if str(value[0][0]) == "NEGATE" else members
 

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux fork
 
 
 @contextmanager
-def forks() -> Iterator[list[int]]:
+def forks() -> Generator[list[int]]:
     """The ids of the processes that are forked meanwhile."""
     forked: list[int] = []
     before = preloaded.Preloaded.fork

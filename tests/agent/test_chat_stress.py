@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 import pytest
@@ -83,7 +83,7 @@ class Storm:
         async for event in begun.events:
             seen.append(event)
             if event.kind == "permission":
-                answer = self.random.choice(("once", "deny"))
+                answer: Literal["once", "deny"] = self.random.choice(("once", "deny"))
                 try:
                     policy.answer(USER, event.data["id"], answer)
                 except PermissionNotFound:

@@ -183,7 +183,7 @@ async def permissions(scene: Scene) -> None:
     scene.model.add(Answer.of(INSERT), Answer.of("Well."), Answer.of(INSERT), Answer.of("Done."))
     for message, answer in (("Add.", "deny"), ("Add it.", "once")):
         begun = await scene.send(message, notebook=name)
-        await answering(scene.talk, begun, answer)  # type: ignore[arg-type]
+        await answering(scene.talk, begun, answer)
 
 
 async def pictures(scene: Scene) -> None:

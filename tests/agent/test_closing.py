@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ class Address:
         await writer.drain()
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[str]:
+    async def running(self) -> AsyncGenerator[str]:
         """Its address."""
         server = await asyncio.start_server(self.serve, "127.0.0.1")
         try:

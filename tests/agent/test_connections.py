@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,7 +84,7 @@ class Web:
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[str]:
+    async def running(self) -> AsyncGenerator[str]:
         """Its address."""
         web = self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def contents(folder: Path) -> bytes:
 @asynccontextmanager
 async def talking(
     harness: ToolHarness, tmp_path: Path, model: ScriptedModel
-) -> AsyncIterator[Talk]:
+) -> AsyncGenerator[Talk]:
     """A talk whose key comes from the file in the root."""
     async with model.running():
         settings = ProviderSettings(

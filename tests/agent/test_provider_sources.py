@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import get_args
 
 import pytest
@@ -46,7 +47,7 @@ def values(source: str) -> st.SearchStrategy[dict[str, str]]:
     )
 
 
-def unnamed(values: dict[str, str]) -> dict[str, str]:
+def unnamed(values: Mapping[str, str]) -> dict[str, str]:
     """What a source says besides who asks."""
     return {name: value for name, value in values.items() if not is_identity(name)}
 

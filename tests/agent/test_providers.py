@@ -50,7 +50,7 @@ def models(
     """A models whose user has said nothing elsewhere."""
     of_user = root.parent / f"{root.name}-user"
     trusted = TrustedFolders(of_user / "trusted.json")
-    given = {"trusted": trusted, "user_file": of_user / "secrets.env", **more}
+    given: dict[str, Any] = {"trusted": trusted, "user_file": of_user / "secrets.env", **more}
     return ClaudeModels(settings, lambda: environment or {}, root, **given)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +112,7 @@ class Open:
 
 
 @contextmanager
-def gate(root: Path) -> Iterator[str]:
+def gate(root: Path) -> Generator[str]:
     """Code that runs until the block ends: it reads a pipe that nobody has opened to write.
 
     Args:

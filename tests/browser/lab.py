@@ -99,7 +99,8 @@ async def waits(page: Page) -> None:
 
 async def new_page(browser: Browser, **options: Any) -> Page:
     """A page in a context of its own that notes dialogs and waits where JupyterLab asks."""
-    context = await browser.new_context(**{"viewport": VIEWPORT, **options})
+    options.setdefault("viewport", VIEWPORT)
+    context = await browser.new_context(**options)
     await context.add_init_script(WATCH_DIALOGS)
     page = await context.new_page()
     page.set_default_timeout(DEADLINE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -192,7 +192,7 @@ class Network:
 
     @classmethod
     @asynccontextmanager
-    async def to(cls, url: str) -> AsyncIterator[Network]:
+    async def to(cls, url: str) -> AsyncGenerator[Network]:
         """A network to a server."""
         address = urlsplit(url)
         network = cls(address.hostname or "", address.port or 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -34,7 +34,7 @@ class OtherOrigin:
                 self.end_headers()
                 self.wfile.write(_DOT)
 
-            def log_message(self, *_: object) -> None:
+            def log_message(self, *_: object) -> None:  # pyrefly: ignore[bad-override]
                 """Says nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -43,7 +43,7 @@ class OtherOrigin:
         self.url = f"http://{self.host}"
 
     @contextmanager
-    def running(self) -> Iterator[OtherOrigin]:
+    def running(self) -> Generator[OtherOrigin]:
         """Answers until the block ends."""
         thread = threading.Thread(target=self._server.serve_forever)
         thread.start()

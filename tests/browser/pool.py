@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -383,7 +383,7 @@ class Pool:
 
 
 @asynccontextmanager
-async def pool(folder: Path) -> AsyncIterator[Pool]:
+async def pool(folder: Path) -> AsyncGenerator[Pool]:
     """A pool, closed at the end."""
     made = Pool(folder)
     try:

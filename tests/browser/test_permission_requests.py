@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -59,7 +59,7 @@ class Agent:
 
 
 @asynccontextmanager
-async def connected(lab: Lab, name: str = "claude-code", **options: Any) -> AsyncIterator[Agent]:
+async def connected(lab: Lab, name: str = "claude-code", **options: Any) -> AsyncGenerator[Agent]:
     """An agent at the lab's server; options are the client's."""
     async with httpx2.AsyncClient(headers=lab.server.headers, timeout=60) as http:
         transport = streamable_http_client(f"{lab.server.url}api/tk-ai/mcp", http_client=http)

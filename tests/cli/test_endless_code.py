@@ -96,7 +96,7 @@ class Stubborn:
             loop.call_later(0.01, passed.set_result, None)
             await passed
         status = "interrupted" if self.ended.is_set() else "running"
-        return ExecutionResult.model_construct(execution_id="run", status=status, notices=[])
+        return ExecutionResult.model_construct(execution_id="run", status=status, notices=[])  # pyrefly: ignore[missing-argument]
 
 
 @pytest.mark.proves("nb:pipe-is-the-notebook")

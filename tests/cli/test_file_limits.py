@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,7 +48,7 @@ async def test_a_binding_that_cannot_be_kept_is_typed_and_holds_meanwhile(tmp_pa
 
 
 @contextmanager
-def no_room(process: int) -> Iterator[None]:
+def no_room(process: int) -> Generator[None]:
     """A process that can write no file beyond a megabyte, as on a disk that is nearly full."""
     _, hard = resource.prlimit(process, resource.RLIMIT_FSIZE)
     before = resource.prlimit(process, resource.RLIMIT_FSIZE, (1 << 20, hard))

@@ -106,7 +106,7 @@ def test_a_command_says_that_its_input_is_too_long(
     monkeypatch.setattr(wire, "LONGEST_LINE", 100)
     here, there = socket.socketpair()
     with here, there:
-        client._send(here, {"answer": "x" * 100})  # pyright: ignore[reportPrivateUsage]
+        client._send(here, {"answer": "x" * 100})
         assert there.recv(1000) == b'{"too_long": true}\n'
 
 
@@ -281,7 +281,7 @@ async def test_a_defect_is_an_error_like_others(
     commands = CommandServer(context, cast("Any", None))
     try:
         for words in (["cells"], ["cells", "--json"]):
-            await commands._run(words, terminal, context.user)  # pyright: ignore[reportPrivateUsage]
+            await commands._run(words, terminal, context.user)
     finally:
         await context.workspace.close()
     output, ended, as_json, _ = terminal.frames

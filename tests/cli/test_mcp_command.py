@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from tests.cli.conftest import NB, Nb
 
 
 @asynccontextmanager
-async def connected(nb: Nb, *options: str, **abilities: Any) -> AsyncIterator[Client]:
+async def connected(nb: Nb, *options: str, **abilities: Any) -> AsyncGenerator[Client]:
     """The official client on `nb mcp`, started as an agent starts it."""
     parameters = StdioServerParameters(
         command=NB[0], args=[*NB[1:], "mcp", *options], env=nb.environment, cwd=nb.root

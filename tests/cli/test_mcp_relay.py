@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tk_ai_extension.cli import stdio
-from tk_ai_extension.cli.stdio import _Relay  # pyright: ignore[reportPrivateUsage]
+from tk_ai_extension.cli.stdio import _Relay
 
 pytestmark = pytest.mark.proves("nb:collaborate", "nb:mcp")
 
@@ -27,7 +27,7 @@ class Servers:
             end.settimeout(5)
         self.here = [here for here, _ in ends]
         self.relay = _Relay(self.here[0], "")
-        self.relay._selector.register(self.here[0], 1)  # pyright: ignore[reportPrivateUsage]
+        self.relay._selector.register(self.here[0], 1)
         self.written: list[bytes] = []
         monkeypatch.setattr(stdio, "_write", lambda _file, data: self.written.append(data))
         monkeypatch.setattr(stdio, "server_at", lambda _: self)
@@ -37,12 +37,12 @@ class Servers:
 
     def says(self, message: dict[str, Any]) -> None:
         """The client says something."""
-        self.relay._from_client(json.dumps(message).encode() + b"\n")  # pyright: ignore[reportPrivateUsage]
+        self.relay._from_client(json.dumps(message).encode() + b"\n")
 
     def answers(self, number: int, message: dict[str, Any]) -> None:
         """A server says something."""
         (self.first, self.second)[number].sendall(json.dumps(message).encode() + b"\n")
-        assert self.relay._from_server(self.here[number])  # pyright: ignore[reportPrivateUsage]
+        assert self.relay._from_server(self.here[number])
 
     def shown(self) -> list[dict[str, Any]]:
         """What the client gets."""
@@ -131,11 +131,11 @@ def test_long_lines_come_whole_in_whatever_pieces(servers: Servers) -> None:
     sent = "".join(f"{line}\n" for line in lines).encode()
     taken: list[bytes] = []
     for start in range(0, len(sent), 1000):
-        taken += servers.relay._lines(servers.second, sent[start : start + 1000])  # pyright: ignore[reportPrivateUsage]
+        taken += servers.relay._lines(servers.second, sent[start : start + 1000])
     assert b"".join(taken) == sent
     assert len(taken) == 3
-    assert servers.relay._lines(servers.second, b"rest") == []  # pyright: ignore[reportPrivateUsage]
-    assert servers.relay._lines(servers.second, b"") == [b"rest\n"]  # pyright: ignore[reportPrivateUsage]
+    assert servers.relay._lines(servers.second, b"rest") == []
+    assert servers.relay._lines(servers.second, b"") == [b"rest\n"]
 
 
 def test_a_request_goes_to_one_server_and_a_notification_to_all(servers: Servers) -> None:
@@ -149,4 +149,4 @@ def test_a_request_goes_to_one_server_and_a_notification_to_all(servers: Servers
     servers.answers(1, {"id": 1, "result": {"content": []}})
     assert servers.shown() == [{"id": 1, "result": {"content": []}}]
     # A call is sent on once: where the second server says the same, the client gets the error.
-    assert not servers.relay._requests  # pyright: ignore[reportPrivateUsage]
+    assert not servers.relay._requests

@@ -112,7 +112,7 @@ class Spy(Session):
     async def run(self, tool: str, **arguments: Any) -> Any:
         return await self._call_for(self.caller, tool, arguments)
 
-    async def _call_for(self, _caller: Caller, tool: str, arguments: Any) -> Result:
+    async def _call_for(self, _caller: Caller, tool: str, arguments: Any) -> Result:  # pyrefly: ignore[bad-override-param-name]
         self._calls.append((tool, dict(arguments)))
         return Answer()
 

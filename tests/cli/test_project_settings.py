@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -138,7 +138,7 @@ def test_a_disk_that_is_full_is_reported_and_nothing_is_shared(nb: Nb, disk: Pat
 
 
 @contextmanager
-def read_only(folder: Path) -> Iterator[None]:
+def read_only(folder: Path) -> Generator[None]:
     """A folder that cannot be written, not even by root."""
     _mounted("--bind", str(folder), str(folder))
     try:

@@ -98,7 +98,7 @@ async def test_vs_code_launches_the_command_itself_with_a_key_of_its_own(
     finally:
         for client in clients:
             client.stop_channels()
-        if relay.returncode is None:
+        if relay.returncode is None:  # pyrefly: ignore[unnecessary-comparison]
             relay.kill()
             await relay.communicate()
     assert "42" in (await asyncio.to_thread(nb, "run", "X")).out

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -38,7 +38,7 @@ SETUP = {
 
 
 @contextmanager
-def completing(nb: Nb, shell: str) -> Iterator[Callable[[str], list[str]]]:
+def completing(nb: Nb, shell: str) -> Generator[Callable[[str], list[str]]]:
     """A shell; what is typed in it gives the words of the command line after Tab, as it would be run."""
     argv, setup = SETUP[shell]
     (nb.root / "bin").mkdir(exist_ok=True)

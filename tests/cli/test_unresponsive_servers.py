@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,7 +77,7 @@ async def stub(tmp_path: Path) -> AsyncIterator[Stub]:
 
 
 @asynccontextmanager
-async def listens(made: Stub) -> AsyncIterator[None]:
+async def listens(made: Stub) -> AsyncGenerator[None]:
     """Has a stub listen, and say so."""
     listening = await asyncio.start_server(made.handle, "127.0.0.1", 0)
     made.port = listening.sockets[0].getsockname()[1]

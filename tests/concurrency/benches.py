@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, chdir
 from functools import partial
 from pathlib import Path
@@ -101,7 +101,7 @@ async def light_bench(
     person: Person | None = None,
     program: Person | None = None,
     faults: Sequence[Fault] = (),
-) -> AsyncIterator[ConcurrencyBench]:
+) -> AsyncGenerator[ConcurrencyBench]:
     """A workspace over a store, without a kernel's process."""
     kernels = SayingKernels()
     workspace = Workspace(
@@ -140,7 +140,7 @@ async def light_bench(
 
 
 @asynccontextmanager
-async def file_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
+async def file_bench(folder: Path) -> AsyncGenerator[ConcurrencyBench]:
     root = folder / "root"
     root.mkdir()
     store = NotebookRouter(root, partial(notebook_path, root))
@@ -149,7 +149,7 @@ async def file_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
 
 
 @asynccontextmanager
-async def contents_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
+async def contents_bench(folder: Path) -> AsyncGenerator[ConcurrencyBench]:
     from tests.notebooks.test_contents_manager import PairedManager
 
     root = folder / "root"
@@ -167,7 +167,7 @@ async def contents_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
 
 
 @asynccontextmanager
-async def room_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
+async def room_bench(folder: Path) -> AsyncGenerator[ConcurrencyBench]:
     async with running_server(folder) as app:
         root = Path(app.root_dir)
         store = NotebookRouter(
@@ -185,7 +185,7 @@ async def room_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
 
 
 @asynccontextmanager
-async def tab_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
+async def tab_bench(folder: Path) -> AsyncGenerator[ConcurrencyBench]:
     async with listening_server(folder) as (app, address):
         (extension,) = app.extension_manager.extension_apps["tk_ai_extension"]
         found: Any = extension
@@ -234,7 +234,7 @@ async def restart_busy(kernels: Any, path: str, random: Random) -> None:
 @asynccontextmanager
 async def served_bench(
     documents: str, executor: str, folder: Path
-) -> AsyncIterator[ConcurrencyBench]:
+) -> AsyncGenerator[ConcurrencyBench]:
     """A server that listens, with real kernels and callers over MCP and REST.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -69,7 +69,7 @@ def answer_of(data: dict[str, Any]) -> Answer:
 
 
 @asynccontextmanager
-async def sessions_at(address: str, token: str) -> AsyncIterator[list[Session]]:
+async def sessions_at(address: str, token: str) -> AsyncGenerator[list[Session]]:
     """Two sessions over MCP and two over REST, at a server's address."""
     headers = {"Authorization": f"token {token}"}
     async with (
@@ -88,7 +88,7 @@ async def sessions_at(address: str, token: str) -> AsyncIterator[list[Session]]:
 @asynccontextmanager
 async def _connected(
     address: str, headers: Mapping[str, str], mode: Any
-) -> AsyncIterator[tuple[Client, Any]]:
+) -> AsyncGenerator[tuple[Client, Any]]:
     """A client, and what gives its session's id."""
     found: list[str] = []
 

@@ -9,7 +9,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -169,7 +169,7 @@ class Hub:
         await self.api("DELETE", f"users/{user}/server")
 
     @asynccontextmanager
-    async def idle_culler(self, seconds: int) -> AsyncIterator[Log]:
+    async def idle_culler(self, seconds: int) -> AsyncGenerator[Log]:
         """Runs the idle culler, which looks once a second, and yields its log.
 
         Args:
@@ -219,7 +219,7 @@ async def running_hub(
     pages: bool = False,
     environment: dict[str, str] | None = None,
     arguments: Sequence[str] = (),
-) -> AsyncIterator[Hub]:
+) -> AsyncGenerator[Hub]:
     """A JupyterHub with servers of its users, which are not started yet.
 
     Args:

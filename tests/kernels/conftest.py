@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +77,7 @@ class Server:
 @asynccontextmanager
 async def running_server(
     folder: Path, *, nbmodel: bool = False, gateway: Gateway | None = None, url: str = ""
-) -> AsyncIterator[Server]:
+) -> AsyncGenerator[Server]:
     """A Jupyter Server in this process, with kernelspecs and files of its own.
 
     Args:

@@ -9,7 +9,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,7 +132,7 @@ ENTERPRISE_GATEWAY = Program(
 @asynccontextmanager
 async def running_gateway(
     folder: Path, config: str = "", program: Program = JUPYTER_SERVER
-) -> AsyncIterator[Gateway]:
+) -> AsyncGenerator[Gateway]:
     """Starts a gateway with the kernelspecs ``python3`` and ``bash``; ``config`` is added to its own."""
     token = secrets.token_hex()
     for name in ("root", "config"):

@@ -407,7 +407,7 @@ async def test_a_gateways_kernel_is_refused_by_name(server: Server, kernel_id: s
         def get_kernel(self, _: str) -> Manager:
             return Manager()
 
-    kernels = JupyterKernels(Gateway())  # pyright: ignore[reportArgumentType]
+    kernels = JupyterKernels(Gateway())  # pyrefly: ignore[bad-argument-type]
     with pytest.raises(KernelUnsupported, match="gateway"):
         kernels.executor(kernel_id)
     await kernels.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.request import Request, urlopen
@@ -40,7 +40,7 @@ async def request(server: ServerProcess, method: str, path: str, body: Any = Non
 
 
 @asynccontextmanager
-async def sent(server: ServerProcess, kernel_id: str, code: str) -> AsyncIterator[tuple[Any, str]]:
+async def sent(server: ServerProcess, kernel_id: str, code: str) -> AsyncGenerator[tuple[Any, str]]:
     """A WebSocket to a kernel over which code was sent, and the request's id."""
     socket = await websocket_connect(
         HTTPRequest(

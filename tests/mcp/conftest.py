@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -29,7 +29,7 @@ def era(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def jp_server_config(jp_server_config: Config, monkeypatch: pytest.MonkeyPatch) -> Config:
-    monkeypatch.setitem(toolsets.TOOLSETS, "probes", "tests.mcp.probes")  # type: ignore[arg-type]
+    monkeypatch.setitem(toolsets.TOOLSETS, "probes", "tests.mcp.probes")
     jp_server_config.ServerApp.jpserver_extensions = {
         "jupyter_server_nbmodel": True,
         "tk_ai_extension": True,
@@ -74,7 +74,7 @@ def connect(address: str, jp_auth_header: dict[str, str], era: str, probe: Probe
         headers: dict[str, str] | None = None,
         http: Mapping[str, Any] | None = None,
         **options: Any,
-    ) -> AsyncIterator[Client]:
+    ) -> AsyncGenerator[Client]:
         async with httpx2.AsyncClient(
             headers={**jp_auth_header, **(headers or {})}, timeout=30, **(http or {})
         ) as http_client:

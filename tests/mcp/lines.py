@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -56,7 +56,7 @@ async def open_lines(address: str, headers: dict[str, str], query: str = "") -> 
 @asynccontextmanager
 async def lines_transport(
     address: str, headers: dict[str, str], query: str = ""
-) -> AsyncIterator[Any]:
+) -> AsyncGenerator[Any]:
     """The streams of the official client; their end is that of the connection."""
     lines = await open_lines(address, headers, query)
     into, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)

@@ -23,7 +23,7 @@ HALF = "\ud83d"
 
 
 def nested(depth: int) -> Any:
-    value: Any = []
+    value: list[Any] = []
     for _ in range(depth):
         value = [value]
     return value

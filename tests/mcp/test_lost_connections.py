@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def connect_again(
     transport, _, mode = request.param.partition(" ")
 
     @asynccontextmanager
-    async def rest() -> AsyncIterator[Call]:
+    async def rest() -> AsyncGenerator[Call]:
         async with httpx2.AsyncClient(headers=jp_auth_header, timeout=30) as http:
 
             async def call(tool: str, **arguments: Any) -> Any:
@@ -57,7 +57,7 @@ def connect_again(
             yield call
 
     @asynccontextmanager
-    async def mcp() -> AsyncIterator[Call]:
+    async def mcp() -> AsyncGenerator[Call]:
         async with httpx2.AsyncClient(headers=jp_auth_header, timeout=30) as http:
             streams = (
                 lines_transport(address, jp_auth_header, "?caller=me")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import random
 import threading
 from collections import Counter
@@ -85,7 +86,7 @@ class Folder:
         self.count = 0
         self.running: asyncio.Future[list[FileEntry]] | None = None
 
-    async def list(self, path: str) -> list[FileEntry]:
+    async def list(self, path: str) -> builtins.list[FileEntry]:
         assert path == ""
         assert self.running is None, "Two walks at once."
         self.count += 1

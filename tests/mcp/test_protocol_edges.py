@@ -77,7 +77,7 @@ async def test_an_abandoned_session_gives_way_and_one_in_use_does_not(
         assert not await _is_there(http, idle)
         assert not await _is_there(http, used)
         assert await _is_there(http, streaming)
-        assert await _is_there(http, last)
+        assert await _is_there(http, last)  # pyrefly: ignore[unbound-name]
         # Where every one is in use, the error says what helps.
         async with http.stream(headers=last), asyncio.TaskGroup() as group:
             newest = await _open(http)

@@ -44,7 +44,7 @@ def outputs(rng: random.Random, size: int) -> list[Any]:
     """Outputs of about this size, of all kinds."""
     text = "x" * size
     picture = base64.b64encode(rng.randbytes(size * 3 // 4)).decode()
-    deep: Any = text
+    deep: str | dict[str, Any] = text
     for _ in range(30):
         deep = {"a": [deep]}
     new = nbformat.v4.new_output

@@ -148,7 +148,7 @@ async def test_an_answer_alone_is_json_with_its_length_and_its_session() -> None
 )
 async def test_a_response_with_more_than_the_answer_stays_a_stream(first: bytes) -> None:
     headers, pieces = await sent(first, event(ANSWER))
-    assert headers == dict(HEAD["headers"])  # type: ignore[arg-type]
+    assert headers == dict(HEAD["headers"])
     assert pieces == [first, event(ANSWER), b""]
 
 

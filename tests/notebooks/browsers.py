@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -86,7 +86,7 @@ class Browser:
 
 
 @asynccontextmanager
-async def listening(app: ServerApp) -> AsyncIterator[str]:
+async def listening(app: ServerApp) -> AsyncGenerator[str]:
     """The server's HTTP side; its host and port."""
     socket, port = bind_unused_port()
     server = HTTPServer(app.web_app)

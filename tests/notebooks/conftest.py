@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from tk_ai_extension.workspace.paths import notebook_path
 
 
 @asynccontextmanager
-async def running_server(folder: Path, **config: Any) -> AsyncIterator[ServerApp]:
+async def running_server(folder: Path, **config: Any) -> AsyncGenerator[ServerApp]:
     """A Jupyter Server with jupyter-collaboration, in this process, without its HTTP side."""
     root = folder / "root"
     root.mkdir()
@@ -59,7 +59,7 @@ async def running_server(folder: Path, **config: Any) -> AsyncIterator[ServerApp
 
 
 @asynccontextmanager
-async def file_bench(root: Path, contents_manager: Any = None) -> AsyncIterator[DocumentBench]:
+async def file_bench(root: Path, contents_manager: Any = None) -> AsyncGenerator[DocumentBench]:
     """Notebooks as files, without a server unless its contents manager is given."""
     store = NotebookRouter(root, partial(notebook_path, root), contents_manager=contents_manager)
 
@@ -71,7 +71,7 @@ async def file_bench(root: Path, contents_manager: Any = None) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def room_bench(app: ServerApp) -> AsyncIterator[DocumentBench]:
+async def room_bench(app: ServerApp) -> AsyncGenerator[DocumentBench]:
     """Notebooks in the rooms of a server."""
     root = Path(app.root_dir)
     store = NotebookRouter(

@@ -30,7 +30,7 @@ def _as_strings(stored: Json) -> Json:
 
 
 def _dumped(stored: Json, **how: object) -> bytes:
-    return json.dumps(stored, **{"ensure_ascii": False, **how}).encode()  # pyright: ignore[reportArgumentType]
+    return json.dumps(stored, **{"ensure_ascii": False, **how}).encode()  # pyrefly: ignore[bad-argument-type]
 
 
 def forms() -> dict[str, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from tk_ai_extension.testing.tab_page import TabPage, TabPerson
 @asynccontextmanager
 async def listening_server(
     folder: Path, *extensions: str, **config: Any
-) -> AsyncIterator[tuple[ServerApp, str]]:
+) -> AsyncGenerator[tuple[ServerApp, str]]:
     """The server, in this process, and its address.
 
     Args:
@@ -103,7 +103,7 @@ def store_of(app: ServerApp) -> NotebookStore:
 
 
 @asynccontextmanager
-async def tab_bench(folder: Path) -> AsyncIterator[DocumentBench]:
+async def tab_bench(folder: Path) -> AsyncGenerator[DocumentBench]:
     """Notebooks that a person has open in JupyterLab."""
     async with listening_server(folder) as (app, address):
         page = TabPage(address, app.identity_provider.token)

@@ -361,7 +361,7 @@ async def test_the_revert_of_an_edit_takes_away_nothing_of_others(
             text.insert(len(text), " typed")
         return await save(model, path)
 
-    app.contents_manager.save = typed_meanwhile
+    app.contents_manager.save = typed_meanwhile  # pyrefly: ignore[bad-assignment]
     disk.full = True
     expected = nullcontext() if typed and kind != "edit" else pytest.raises(DiskFull)
     with expected:

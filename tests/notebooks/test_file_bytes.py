@@ -161,7 +161,7 @@ async def test_moving_inserting_and_deleting_leave_the_bytes_of_all_other_cells(
     old = NotebookBytes.of(FILES[name])
     cells, count = list(old.cells), len(old.cells)
 
-    async def check(new: set[int] = frozenset()) -> None:  # pyright: ignore[reportArgumentType]
+    async def check(new: set[int] | frozenset[int] = frozenset()) -> None:
         now = NotebookBytes.of(file.read_bytes())
         assert (now.before, now.after) == (old.before, old.after)
         for number in new:

@@ -135,7 +135,7 @@ async def test_a_large_notebook_that_goes_is_gone(bench: DocumentBench) -> None:
 
 
 def indexer_process(bench: DocumentBench) -> asyncio.subprocess.Process | None:
-    files = bench.store._store  # pyright: ignore[reportAttributeAccessIssue]
+    files = bench.store._store  # pyrefly: ignore[missing-attribute]
     assert isinstance(files, NotebookFiles)
     return files._indexer._process
 

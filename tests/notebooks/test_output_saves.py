@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event
@@ -112,7 +112,7 @@ class SavedNotebook:
 
 
 @asynccontextmanager
-async def writing(saver: OutputSaver) -> AsyncIterator[CellOutputWriter]:
+async def writing(saver: OutputSaver) -> AsyncGenerator[CellOutputWriter]:
     document: Any = SavedNotebook(saver)
     async with document.session.writing(document, CELL.key) as writer:
         yield writer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -53,7 +53,7 @@ async def address(app: ServerApp) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def opened(app: ServerApp, address: str, path: str) -> AsyncIterator[Browser]:
+async def opened(app: ServerApp, address: str, path: str) -> AsyncGenerator[Browser]:
     """A person's page with the notebook."""
     browser, socket = await browse(app, address, path)
     async with Provider(browser.notebook.ydoc, browser):

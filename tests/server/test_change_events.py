@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -47,7 +47,7 @@ class Person:
         return response.code, json.loads(response.body)
 
     @asynccontextmanager
-    async def watching(self, notebook: str) -> AsyncIterator[AsyncIterator[Event]]:
+    async def watching(self, notebook: str) -> AsyncGenerator[AsyncIterator[Event]]:
         headers = {**self._headers, "Accept": "text/event-stream"}
         async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
             address = f"{self._address}{PATH}?notebook={notebook}"

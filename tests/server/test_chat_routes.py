@@ -262,7 +262,7 @@ async def test_a_permission_is_answered_and_a_stop_ends_the_turn(
                     status, again = await client.request("POST", path, {"answer": "deny"})
                     assert (status, again["error"]["code"]) == (404, "permission_not_found")
                 else:
-                    stop = f"{CHATS}/{chat}/stop"
+                    stop = f"{CHATS}/{chat}/stop"  # pyrefly: ignore[unbound-name]
                     status, wrong = await client.request("POST", stop, {"turn": 1})
                     assert (status, wrong["error"]["code"]) == (400, "invalid_arguments")
                     another = await client.request("POST", stop, {"turn": "another"})
@@ -271,9 +271,9 @@ async def test_a_permission_is_answered_and_a_stop_ends_the_turn(
                     assert stopped == (200, {"stopped": True})
             numbers.append(event["number"])
             last = event
-    assert (len(asked), last["kind"], last["end"]) == (2, "done", "stopped")
+    assert (len(asked), last["kind"], last["end"]) == (2, "done", "stopped")  # pyrefly: ignore[unbound-name]
     assert numbers == list(range(1, len(numbers) + 1))
-    _, read = await client.request("GET", f"{CHATS}/{chat}")
+    _, read = await client.request("GET", f"{CHATS}/{chat}")  # pyrefly: ignore[unbound-name]
     jsonschema.validate(read, await described(client, "/api/tk-ai/chats/{id}", "get"))
     status, late = await client.request(
         "POST", f"api/tk-ai/permissions/{asked[1]}", {"answer": "once"}

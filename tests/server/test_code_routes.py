@@ -83,7 +83,7 @@ async def test_a_completion_knows_the_cells_above_and_the_kernels_variables(
     assert status == 200
     usage = {"input_tokens": 10, "output_tokens": 5}
     assert answer == {"text": "m(prices)", "scripted": False, "usage": usage}
-    schema = await described(page, f"/{COMPLETION}", "post")  # pyright: ignore[reportArgumentType]
+    schema = await described(page, f"/{COMPLETION}", "post")  # pyrefly: ignore[bad-argument-type]
     jsonschema.validate(answer, schema)
     text = said(model.requests[0])
     assert "prices = load()" in text
@@ -127,7 +127,7 @@ async def test_an_edit_proposes_a_source_and_writes_nothing(
     asked = {"notebook": notebook, "source": "1 / 0", "error": "ZeroDivisionError"}
     status, answer = await page.edit("Do not divide by zero", **asked)
     assert (status, answer["source"], answer["scripted"]) == (200, "1 / 2", False)
-    schema = await described(page, f"/{EDIT}", "post")  # pyright: ignore[reportArgumentType]
+    schema = await described(page, f"/{EDIT}", "post")  # pyrefly: ignore[bad-argument-type]
     jsonschema.validate(answer, schema)
     earlier = [{"prompt": "Do not divide by zero", "source": "1 / 2"}]
     status, answer = await page.edit("By three", earlier=earlier, **asked)

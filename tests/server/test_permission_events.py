@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any
 
@@ -40,7 +40,7 @@ async def follow(
     schema = content["text/event-stream"]["schema"]["properties"]["data"]["contentSchema"]
 
     @asynccontextmanager
-    async def following(headers: dict[str, str] = jp_auth_header) -> AsyncIterator[Events]:
+    async def following(headers: dict[str, str] = jp_auth_header) -> AsyncGenerator[Events]:
         address = f"http://127.0.0.1:{jp_http_port}{jp_base_url}{PATH}"
         async with stream(address, headers, schema) as events:
             yield events
@@ -51,7 +51,7 @@ async def follow(
 @asynccontextmanager
 async def stream(
     address: str, headers: dict[str, str], schema: dict[str, Any]
-) -> AsyncIterator[Events]:
+) -> AsyncGenerator[Events]:
     async def read(response: httpx2.Response) -> Events:
         kind = ""
         async for line in response.aiter_lines():
@@ -91,7 +91,7 @@ async def test_each_request_and_its_outcome_are_published_to_all_followers(
         for events in pages:
             second = (await anext(events))["permission"]
             assert (second["caller"], second["tool"]) == ("nightly", "insert_cell")
-        for permission, answer in ((second["id"], "deny"), (waits, "once")):
+        for permission, answer in ((second["id"], "deny"), (waits, "once")):  # pyrefly: ignore[unbound-name]
             await ask("POST", f"{PATH}/{permission}", {"answer": answer}, **jp_auth_header)
             for events in pages:
                 assert await anext(events) == {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import product
 from pathlib import Path
@@ -176,7 +176,7 @@ class Stream:
 @pytest.fixture
 def follow(jp_base_url: str, jp_http_port: int, jp_auth_header: dict[str, str]) -> Any:
     @asynccontextmanager
-    async def connected(execution_id: str, last: str | None = None) -> AsyncIterator[Stream]:
+    async def connected(execution_id: str, last: str | None = None) -> AsyncGenerator[Stream]:
         reader, writer = await asyncio.open_connection("127.0.0.1", jp_http_port)
         headers = {"Host": f"127.0.0.1:{jp_http_port}", "Connection": "close", **jp_auth_header}
         if last is not None:

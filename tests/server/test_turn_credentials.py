@@ -62,7 +62,7 @@ async def call_over_http(
 ) -> types.CallToolResult:
     async with httpx2.AsyncClient(headers=dict(headers), timeout=30) as http:
         transport = streamable_http_client(address, http_client=http)
-        async with Client(transport, mode=mode) as client:  # type: ignore[arg-type]
+        async with Client(transport, mode=mode) as client:
             return await client.call_tool(tool, dict(arguments))
 
 

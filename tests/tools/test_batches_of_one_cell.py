@@ -71,6 +71,8 @@ class Model:
                 is_possible = not row[2]
             case {"old": old, "new": new}:
                 is_possible, after = before.count(old) == 1, before.replace(old, new)
+            case _:
+                raise AssertionError(operation)
         row[1:] = [after, True]
         self.sides.append((before, after))
         return is_possible

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -132,7 +133,7 @@ def state(path: Path) -> list[tuple[str, bool]]:
     return [("".join(cell["source"]), bool(cell.get("outputs"))) for cell in stored["cells"]]
 
 
-CALLS = {
+CALLS: dict[str, Callable[[str], dict[str, Any]]] = {
     "move_cell": lambda address: {"cell": address, "to": 0},
     "clear_outputs": lambda address: {"cells": address},
     "insert_after": lambda address: {"source": "new", "after": address},

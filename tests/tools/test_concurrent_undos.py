@@ -49,7 +49,7 @@ async def undo_of_entries(harness: ToolHarness) -> None:
 
 
 async def all_of(*calls: object) -> list[BaseException]:
-    results = await asyncio.gather(*calls, return_exceptions=True)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType, reportUnknownVariableType]
+    results = await asyncio.gather(*calls, return_exceptions=True)  # type: ignore[call-overload]
     failed = [each for each in results if isinstance(each, BaseException)]
     assert all(isinstance(each, Conflict | NothingToUndo) for each in failed), failed
     return failed

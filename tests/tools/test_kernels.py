@@ -177,8 +177,10 @@ ENDING = {
     "execute_cells": [{"which": "all", "restart": True}],
 }
 """Arguments with which a tool would end the cell that runs in a kernel; "" is the kernel's id."""
-NOT_ENDING = {"use_notebook", "execute_cell", "execute_ipython", "insert_and_execute_cell"}
-NOT_ENDING |= {"verify_notebook", "run_notebook"}
+NOT_ENDING = {
+    *("use_notebook", "execute_cell", "execute_ipython", "insert_and_execute_cell"),
+    *("verify_notebook", "run_notebook"),
+}
 
 
 @pytest.mark.proves("kernel:tools")

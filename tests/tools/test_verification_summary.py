@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.harness import ALICE
+from tk_ai_extension.model.callers import Interface
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.sentences import MAX_DEPTH, Sentence, SentenceInfo, sentence_info
@@ -53,7 +54,7 @@ def verified(rng: random.Random, cells: int) -> NotebookReport:
     return made.report("python3")
 
 
-async def answered(finished: NotebookReport, interface: str = "rest") -> Any:
+async def answered(finished: NotebookReport, interface: Interface = "rest") -> Any:
     async def write(_user: str, _content: str) -> Any:
         return SimpleNamespace(id="whole")
 
@@ -65,7 +66,7 @@ async def answered(finished: NotebookReport, interface: str = "rest") -> Any:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("interface", ["rest", "mcp"])
-async def test_an_answer_and_a_report_are_bounded(seed: int, interface: str) -> None:
+async def test_an_answer_and_a_report_are_bounded(seed: int, interface: Interface) -> None:
     finished = verified(random.Random(seed), cells=6)
     answer = await answered(finished, interface)
     assert len(answer.model_dump_json()) < MAX_ANSWER

@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -101,7 +101,7 @@ def _on_windows(
     name: str,
     globals: Mapping[str, Any] | None = None,  # noqa: A002
     locals: Mapping[str, Any] | None = None,  # noqa: A002
-    fromlist: tuple[str, ...] | None = (),
+    fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> ModuleType:
     ours = str((globals or {}).get("__name__")).partition(".")[0] == PACKAGE or (

@@ -9,7 +9,7 @@ import re
 import resource
 import stat
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from io import FileIO
 from itertools import accumulate, pairwise
@@ -41,7 +41,7 @@ def artifacts(tmp_path: Path) -> Artifacts:
 
 
 @contextmanager
-def files_up_to(size: int) -> Iterator[None]:
+def files_up_to(size: int) -> Generator[None]:
     """No file of this process may grow beyond this many bytes: a disk that is full."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -148,7 +148,7 @@ async def test_a_bad_pattern_or_number_is_refused(
 ) -> None:
     kept = await artifacts.write("ada", "text")
     with pytest.raises(InvalidArguments):
-        await artifacts.read("ada", kept.id, **wrong)  # pyright: ignore[reportArgumentType]
+        await artifacts.read("ada", kept.id, **wrong)  # pyrefly: ignore[bad-argument-type]
 
 
 @pytest.mark.proves("threat:other-user")

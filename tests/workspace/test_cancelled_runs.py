@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -51,7 +51,7 @@ class Person:
 
 
 @asynccontextmanager
-async def person_at(harness: ToolHarness, kernel_id: str) -> AsyncIterator[Person]:
+async def person_at(harness: ToolHarness, kernel_id: str) -> AsyncGenerator[Person]:
     manager: Any = harness.app.kernel_manager.get_kernel(kernel_id)
     client = manager.client(session=Session(key=manager.session.key))
     client.start_channels()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from pathlib import Path
 from random import Random
 
@@ -115,7 +116,7 @@ async def test_a_walk_lists_everything_or_says_what_it_left_out(
     unreadable = {f"{choice.randrange(20)}" for _ in range(choice.randrange(3))}
 
     class Guarded(FolderFiles):
-        async def list(self, path: str) -> list[FileEntry]:
+        async def list(self, path: str) -> builtins.list[FileEntry]:
             if path.rpartition("/")[2] in unreadable:
                 raise PathRefused("Permission denied.")
             return await super().list(path)

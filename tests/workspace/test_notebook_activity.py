@@ -72,7 +72,7 @@ async def test_a_failing_listener_does_not_stop_the_others(
         raise OSError("no room")
 
     feed.add_listener(fails)
-    feed.add_listener(lambda *event: kinds.append(event[2].kind))
+    feed.add_listener(lambda _path, _caller, activity: kinds.append(activity.kind))
     feed.publish("a.ipynb", ADA, "running", ["x"])
     feed.publish("a.ipynb", ADA, "ran", ["x"])
     assert (kinds, feed.running("a.ipynb")) == (["running", "ran"], [])

@@ -150,7 +150,7 @@ async def test_a_kernel_of_a_notebook_is_neither_stopped_nor_restarted_and_none_
 
     for seed in range(30):
         bench = Bench(seed, failures=0.1)
-        bench.sessions._idle_after = 0.0  # pyright: ignore[reportPrivateUsage]
+        bench.sessions._idle_after = 0.0
         async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
             for caller in CALLERS:
                 group.create_task(use(bench, caller))

@@ -87,7 +87,7 @@ class ChatHistory:
     async def remember(self, turn: Turn, checkpoint: Checkpoint) -> None:
         """Store where the agent's history of the chat ends."""
         left, self._session = self._session, checkpoint.session
-        if left not in (None, self._session):
+        if left is not None and left != self._session:
             self._left.add(left)
         elif left == self._session and checkpoint.position is None:
             return

@@ -7,6 +7,7 @@ last queued turn; another server can then continue it.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import logging
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -124,14 +125,14 @@ class Chats:
             message, settled = await self._services.answer_to_plan(chat, plan, answer)
             return await self._send(chat, message, settled)
 
-    async def list(self, user: str) -> list[tuple[Chat, bool]]:
+    async def list(self, user: str) -> builtins.list[tuple[Chat, bool]]:
         """List the user's chats, most recently used first, and whether each is busy."""
         chats = await self._transcripts.list(user)
         elsewhere = await self._transcripts.elsewhere()
         return [(chat, chat.id in elsewhere or self._busy(chat.id)) for chat in chats]
 
     @property
-    def working(self) -> list[ChatSession]:
+    def working(self) -> builtins.list[ChatSession]:
         """Chats with a running or queued turn in this server."""
         return [live for live in self._live.values() if live.busy]
 
@@ -147,7 +148,7 @@ class Chats:
         """
         return await self._transcripts.get(user, chat_id)
 
-    async def events(self, user: str, chat_id: str, after: int = 0) -> list[Event]:
+    async def events(self, user: str, chat_id: str, after: int = 0) -> builtins.list[Event]:
         """Return the events of a chat so far.
 
         Raises:
@@ -157,7 +158,7 @@ class Chats:
         await self._logs.save(chat.id)
         return await self._transcripts.events(chat.id, after)
 
-    async def page(self, user: str, chat_id: str, after: int = 0) -> tuple[list[Event], bool]:
+    async def page(self, user: str, chat_id: str, after: int = 0) -> tuple[Sequence[Event], bool]:
         """Return a page of about `PAGE_BYTES` of the events after one, and whether more follow.
 
         Raises:
@@ -228,7 +229,7 @@ class Chats:
         turn: str,
         cells: frozenset[str] | None = None,
         onwards: bool = False,
-    ) -> list[TakenBack]:
+    ) -> builtins.list[TakenBack]:
         """Undo a turn's changes; see `ChatChanges.undo_turn`.
 
         Raises:
@@ -238,7 +239,7 @@ class Chats:
         await self._logs.save(chat.id)
         return await self.changes.undo_turn(chat, turn, cells=cells, onwards=onwards)
 
-    async def restore(self, user: str, chat_id: str, turn: str) -> list[TakenBack]:
+    async def restore(self, user: str, chat_id: str, turn: str) -> builtins.list[TakenBack]:
         """Restore a chat and its notebooks to before a turn.
 
         The turn and all later ones are stopped, their changes are undone unless somebody edited the
@@ -340,7 +341,7 @@ class Chats:
 
     async def _undo_from(
         self, chat: Chat, session: ChatSession, replaced: tuple[str, ...]
-    ) -> list[TakenBack]:
+    ) -> builtins.list[TakenBack]:
         """Undo what replaced turns changed, and publish it, so that they are forgotten."""
         for each in replaced:
             await session.until_ended(each)

@@ -28,9 +28,9 @@ def as_notebook(chat: Chat, events: Sequence[Event]) -> str:
     Code that tools ran is quoted in Markdown: code cells could run it again by accident.
     """
     parts = [f"# {' '.join(chat.title.split())}", *_parts(events)]
-    cells = [nbformat.v4.new_markdown_cell(part) for part in parts]  # pyright: ignore[reportUnknownMemberType]
-    notebook: Any = nbformat.v4.new_notebook(cells=cells)  # pyright: ignore[reportUnknownMemberType]
-    return str(nbformat.writes(notebook))  # pyright: ignore[reportUnknownMemberType]
+    cells = [nbformat.v4.new_markdown_cell(part) for part in parts]
+    notebook: Any = nbformat.v4.new_notebook(cells=cells)
+    return str(nbformat.writes(notebook))
 
 
 def _parts(events: Sequence[Event]) -> Iterator[str]:

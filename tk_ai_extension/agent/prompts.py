@@ -8,6 +8,7 @@ name a file by ``@`` stay text.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import os
 import re
 import shlex
@@ -130,7 +131,7 @@ class PromptFolders:
     home: Path = field(default_factory=Path.home)
     owners: frozenset[str] = frozenset()
 
-    async def list(self, user: str) -> list[PromptInfo]:
+    async def list(self, user: str) -> builtins.list[PromptInfo]:
         """Return a user's prompts by name; of two with one name only the user's own."""
         return [each.info for each in await asyncio.to_thread(self._read, user)]
 
@@ -149,7 +150,7 @@ class PromptFolders:
             return text
         return prompt.with_arguments((found[2] or "").strip()) or text
 
-    def _read(self, user: str) -> list[Prompt]:
+    def _read(self, user: str) -> builtins.list[Prompt]:
         found: dict[str, Prompt] = {}
         if user in self.owners:
             _collect(self.home, None, "user", found)

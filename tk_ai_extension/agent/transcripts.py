@@ -6,6 +6,7 @@ while it is running turns in it.
 
 from __future__ import annotations
 
+import builtins
 import json
 import sqlite3
 import time
@@ -157,7 +158,7 @@ class Transcripts:
         )
         return chat
 
-    async def over(self, user: str) -> list[Chat]:
+    async def over(self, user: str) -> builtins.list[Chat]:
         """List a user's chats beyond the limits of number and size, least recently used."""
         return [Chat(*row) for row in await self._rows(_OVER, user, MAX_CHATS, MAX_BYTES)]
 
@@ -185,7 +186,7 @@ class Transcripts:
         """
         return await self._database.read(lambda db: _chat(db, user, chat_id))
 
-    async def list(self, user: str) -> list[Chat]:
+    async def list(self, user: str) -> builtins.list[Chat]:
         """List a user's chats, most recently used first."""
         rows = await self._rows(
             f"SELECT {_COLUMNS} FROM chats WHERE user = ? ORDER BY updated DESC",  # noqa: S608 (names)
@@ -303,17 +304,17 @@ class Transcripts:
             "The last events of the chat were not saved.",
         )
 
-    async def events(self, chat_id: str, after: int = 0) -> list[Event]:
+    async def events(self, chat_id: str, after: int = 0) -> builtins.list[Event]:
         """Return the events of a chat after one; use `pages` for a long chat."""
         return [event async for page in self.pages(chat_id, after) for event in page]
 
-    async def pages(self, chat_id: str, after: int = 0) -> AsyncIterator[list[Event]]:
+    async def pages(self, chat_id: str, after: int = 0) -> AsyncIterator[builtins.list[Event]]:
         """Yield the events of a chat after one, in pages of about `PAGE_BYTES`."""
         while page := await self.page(chat_id, after):
             yield page
             after = page[-1].id
 
-    async def page(self, chat_id: str, after: int = 0) -> list[Event]:
+    async def page(self, chat_id: str, after: int = 0) -> builtins.list[Event]:
         """Return a page of about `PAGE_BYTES` of the events after one."""
 
         def select(db: sqlite3.Connection) -> list[Event]:
@@ -428,7 +429,9 @@ class Transcripts:
     async def _set(self, chat_id: str, columns: str, *values: str | float | None) -> None:
         await self._write(f"UPDATE chats SET {columns} WHERE id = ?", *values, chat_id)  # noqa: S608 (names)
 
-    async def _rows(self, query: str, *values: str | float | None) -> list[tuple[Any, ...]]:
+    async def _rows(
+        self, query: str, *values: str | float | None
+    ) -> builtins.list[tuple[Any, ...]]:
         return await self._database.read(lambda db: db.execute(query, values).fetchall())
 
     async def _write(

@@ -277,7 +277,7 @@ class UserServers:
 
 
 def _is_disabled(entry: object) -> bool:
-    return isinstance(entry, dict) and entry.get("disabled") is True  # pyright: ignore[reportUnknownMemberType]
+    return isinstance(entry, dict) and entry.get("disabled") is True
 
 
 def _entries(text: str) -> dict[str, object]:

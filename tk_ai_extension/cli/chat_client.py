@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -69,7 +70,7 @@ class ChatClient:
         """Stop the running and queued turns of a chat."""
         await self._chats.stop(self._user, chat)
 
-    async def list(self) -> list[Json]:
+    async def list(self) -> builtins.list[Json]:
         """List the chats, most recently used first."""
         return [
             {

@@ -89,7 +89,7 @@ class Messages:
             message = json.loads(line)
         except ValueError:
             return None
-        return message if isinstance(message, dict) else None  # type: ignore[return-value]
+        return message if isinstance(message, dict) else None
 
     @contextmanager
     def interruptible(self) -> Generator[None]:

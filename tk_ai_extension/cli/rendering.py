@@ -160,7 +160,7 @@ def _grow(tree: Tree, value: Any, depth: int) -> None:
     else:
         tree.add(plain(json.dumps(value, ensure_ascii=False)))
     for name, member in members[:MAX_BRANCHES]:
-        if isinstance(member, dict | list) and member:
+        if isinstance(member, (dict, list)) and member:
             branch = tree.add(plain(name, "bold"))
             if depth:
                 _grow(branch, member, depth - 1)

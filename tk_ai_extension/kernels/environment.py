@@ -173,7 +173,7 @@ def keep_secrets_from_kernels(
             configure(kernel.provisioner)
         return kernel, name, kernel_id
 
-    manager.pre_start_kernel = pre_start_kernel
+    manager.pre_start_kernel = pre_start_kernel  # pyrefly: ignore[method-assign]
     for kernel_id in manager.list_kernel_ids():
         provisioner = getattr(manager.get_kernel(kernel_id), "provisioner", None)
         if isinstance(provisioner, FilteringProvisioner):  # adopted: a restart launches its process

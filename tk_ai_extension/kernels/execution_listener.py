@@ -378,7 +378,7 @@ class ExecutionListener:
 
     @property
     def _timeout_message(self) -> str:
-        return f"Timed out after {self._request.timeout:g} seconds."
+        return f"Timed out after {self._request.timeout:g} seconds."  # pyrefly: ignore[invalid-format-spec]
 
     def _time_out(self) -> None:
         if not self._is_running:

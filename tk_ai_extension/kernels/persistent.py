@@ -190,7 +190,7 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
         remove_stale_folders()
         return adopted
 
-    async def shutdown_all(self, now: bool = False) -> None:
+    async def shutdown_all(self, now: bool = False) -> None:  # pyrefly: ignore[bad-override-mutable-attribute]
         """Detach from all kernels. Called when the server stops.
 
         Args:

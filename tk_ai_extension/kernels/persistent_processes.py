@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import index
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 from traitlets import Instance, TraitError, Unicode, default
@@ -37,6 +37,9 @@ from tk_ai_extension.model.agent_variables import SECRETS
 from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import SandboxUnavailable
 from tk_ai_extension.model.json_values import Json
+
+if TYPE_CHECKING:
+    from jupyter_client.manager import KernelManager
 
 log = logging.getLogger(__name__)
 
@@ -113,11 +116,11 @@ class Note:
 class PersistentProvisioner(FilteringProvisioner):
     """Starts a kernel's process and writes its note, or adopts a running process."""
 
-    parent: Any  # the kernel manager
+    parent: KernelManager  # the kernel manager  # pyrefly: ignore[bad-override]
 
     started_for = Unicode(help="The path that the kernel was started for, or an empty string.")
 
-    sockets: Any = Instance(Path, allow_none=True, help="The folder of its sockets; None for TCP.")
+    sockets: Any = Instance(Path, allow_none=True, help="The folder of its sockets; None for TCP.")  # pyrefly: ignore[no-matching-overload]
 
     uses_ipc = True
     """Whether its sockets are Unix sockets in a private folder, if the kernel supports that.

@@ -72,7 +72,7 @@ class AdoptedProcess:
 def local_process(manager: KernelManager) -> subprocess.Popen[bytes] | AdoptedProcess | None:
     """Return the local process that a kernel manager started or adopted, or None."""
     process: Any = getattr(getattr(manager, "provisioner", None), "process", None)
-    return process if isinstance(process, subprocess.Popen | AdoptedProcess) else None  # pyright: ignore[reportUnknownVariableType]
+    return process if isinstance(process, (subprocess.Popen, AdoptedProcess)) else None
 
 
 def is_stopped(manager: KernelManager) -> bool:

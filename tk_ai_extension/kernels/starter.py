@@ -318,7 +318,7 @@ class KernelStarter:
 
     def _logged(self, kernel_id: str) -> str:
         """Return the end of a kernel's log if its manager keeps one."""
-        log_of = getattr(self._manager, "log_of", None)
+        log_of: Callable[[str], object] | None = getattr(self._manager, "log_of", None)
         return str(log_of(kernel_id)) if callable(log_of) else ""
 
     async def _connect_unless(self, port_taken: asyncio.Event, kernel_id: str) -> None:

@@ -237,7 +237,7 @@ def _decoded(mime: str, value: Any) -> str | bytes:
 
 
 def _joined(value: Any) -> str:
-    return "".join(value) if isinstance(value, list) else str(value or "")  # pyright: ignore[reportUnknownArgumentType]
+    return "".join(value) if isinstance(value, list) else str(value or "")
 
 
 def _contents(

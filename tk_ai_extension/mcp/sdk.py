@@ -19,7 +19,7 @@ def connection_of(context: Context) -> Connection:
     The SDK documents that handlers push clean-up to ``connection.exit_stack``, but offers no public
     access to it yet.
     """
-    return context.session._connection  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return context.session._connection  # noqa: SLF001
 
 
 def is_modern(context: Context) -> bool:

@@ -176,16 +176,16 @@ class Snapshot:
         spec: Any = self.metadata.get("kernelspec") or {}
         name: Any = None
         if isinstance(info, Mapping):
-            name = info.get("name")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            name = info.get("name")
         if not name and isinstance(spec, Mapping):
-            name = spec.get("language")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            name = spec.get("language")
         return name.lower() if isinstance(name, str) else ""
 
     @property
     def kernel_name(self) -> str | None:
         """The kernelspec of the notebook's metadata, or None."""
         spec: Any = self.metadata.get("kernelspec")
-        name: Any = spec.get("name") if isinstance(spec, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        name: Any = spec.get("name") if isinstance(spec, Mapping) else None
         return name if isinstance(name, str) and name else None
 
     def find(self, address: str | int) -> tuple[Cell, str | None]:

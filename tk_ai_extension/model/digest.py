@@ -178,7 +178,7 @@ def _portable(value: Any, depth: int = 0) -> Any:
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if not isinstance(value, dict | list):
+    if not isinstance(value, (dict, list)):
         return value
     if depth == MAX_DEPTH:
         return _portable(_json_text(value))

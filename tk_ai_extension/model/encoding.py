@@ -57,7 +57,7 @@ def encodable(value: Any) -> Any:
             encodable_text(key) if isinstance(key, str) else key: encodable(item)
             for key, item in found.items()
         }
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [encodable(item) for item in cast("Sequence[Any]", value)]
     return value
 
@@ -83,7 +83,7 @@ def shareable(value: Any, limit: int = UNSHAREABLE) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {key: shareable(item, limit) for key, item in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [shareable(item, limit) for item in cast("Sequence[Any]", value)]
     return value
 

@@ -56,7 +56,7 @@ def stream_text(output: Json) -> str:
     text: Any = output.get("text", "")
     if not isinstance(text, list):
         return str(text)
-    lines = cast("list[Any]", text)
+    lines = cast("list[str]", text)
     try:
         return "".join(lines)
     except TypeError:
@@ -238,7 +238,7 @@ def json_size(value: Any, depth: int = 0) -> int:
     """
     if isinstance(value, str):
         return len(value)
-    if not isinstance(value, dict | list):
+    if not isinstance(value, (dict, list)):
         return len(str(value))
     if depth == _DEPTH:
         return 0

@@ -31,7 +31,7 @@ def text_of(value: Any) -> str | None:
     """Return a multi-line string, stored as lines or as one string; None for anything else."""
     if type(value) is list:
         try:
-            text: str = "".join(value)  # pyright: ignore[reportUnknownArgumentType]
+            text: str = "".join(value)
         except TypeError:
             return None
         return text

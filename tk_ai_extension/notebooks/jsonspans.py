@@ -201,7 +201,7 @@ class JsonForm:
         inner = f"{line}{self.indent}"
         if isinstance(value, str):
             return encode(value)
-        if isinstance(value, list | tuple) and value:
+        if isinstance(value, (list, tuple)) and value:
             items = cast("Sequence[Any]", value)
             if all(isinstance(item, str) for item in items):
                 texts = map(encode, items)

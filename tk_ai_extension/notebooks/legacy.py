@@ -42,7 +42,7 @@ def read_legacy(notebook: Json) -> Converted:
     version = _version(notebook)
     captured: Json = {}
     try:
-        read: Any = nbformat.reads  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        read: Any = nbformat.reads
         converted: Any = read(json.dumps(notebook), as_version=4, capture_validation_error=captured)
         cells: list[Json] = [dict(cell) for cell in converted.cells]
     except Exception as error:

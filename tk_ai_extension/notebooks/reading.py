@@ -174,7 +174,7 @@ def _number(member: Member | None) -> int | None:
 
 def _check(array: Member, place: _Place) -> None:
     for number, cell in enumerate(array.value):
-        if isinstance(cell, dict) and cell.get("cell_type") in CELL_TYPES:  # pyright: ignore[reportUnknownMemberType]
+        if isinstance(cell, dict) and cell.get("cell_type") in CELL_TYPES:  # pyrefly: ignore[unknown-argument-type]
             continue
         _, spans, _ = scan_array(place.text, array.start)
         fault = "is not an object"

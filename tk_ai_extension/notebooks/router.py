@@ -77,7 +77,7 @@ class NotebookRouter:
         )
         self._warn = warn = warn or _log.warning
         self._store = _make_store(root, contents_manager, self._subscriptions.notify, warn)
-        self._watcher = None
+        self._watcher: FileWatcher | None = None
         if isinstance(self._store, NotebookFiles):
             self._watcher = FileWatcher(root, self._on_file_changed)
         self._channel = tabs

@@ -97,7 +97,7 @@ def is_sound(cell: Json, *, ids: bool) -> bool:
     count, outputs = cell["execution_count"], cell["outputs"]
     if not (count is None or type(count) is int) or type(outputs) is not list:
         return False
-    return not outputs or all(_output_fault(output) is None for output in outputs)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return not outputs or all(_output_fault(output) is None for output in outputs)  # pyrefly: ignore[unknown-argument-type, unknown-variable-type]
 
 
 def cell_faults(cell: Json, nbformat: tuple[int, int]) -> Iterator[str]:

@@ -352,7 +352,7 @@ class TkAIExtensionApp(ExtensionApp):
         self._activity.start()
         self.services.prepare()
 
-    def current_activity(self) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def current_activity(self) -> int | None:  # pyrefly: ignore[bad-override]
         """Return the number of running calls, executions and turns; if any, Jupyter does not stop as idle."""
         return self.services.working() or None
 

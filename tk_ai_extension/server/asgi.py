@@ -132,11 +132,11 @@ class AsgiExchange:
     async def _write(self, body: bytes, *, more: bool) -> None:
         try:
             if body:
-                self._handler.write(body)  # pyright: ignore[reportUnknownMemberType]
+                self._handler.write(body)
             if more:
                 await self._handler.flush()
             else:
                 # Not the handler's own finish: Jupyter's overrides the content type.
-                await RequestHandler.finish(self._handler)  # pyright: ignore[reportUnknownMemberType]
+                await RequestHandler.finish(self._handler)
         except StreamClosedError:
             self.gone.set()

@@ -196,7 +196,7 @@ class CommandServer:
             terminal = RemoteTerminal(greeting, lines)
             argv = [str(word) for word in greeting["argv"]]
             version = greeting["version"]
-        except (ValueError, LookupError, TypeError, LineTooLong):
+        except (ValueError, LookupError, TypeError):
             # Not a client of `nb`: the first line must be the call.
             lines.write(json.dumps(NO_COMMAND).encode() + b"\n")
             await lines.drain()

@@ -66,7 +66,7 @@ def build_components(
         contain_notebook,
         contents_manager=managers.contents,
         settings=settings,
-        event_logger=managers.server.event_logger,
+        event_logger=managers.server.event_logger,  # pyrefly: ignore[unknown-argument-type, unknown-attribute-access]
         tabs=tabs,
         warn=notices.add_for_anybody,
         leases=None

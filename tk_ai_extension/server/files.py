@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import os
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -52,14 +53,14 @@ class ContentsFiles:
         self._contain_folder = contain_folder
         self._max_bytes = max_bytes
 
-    async def list(self, path: str) -> list[FileEntry]:
+    async def list(self, path: str) -> builtins.list[FileEntry]:
         """List a folder, sorted by name."""
         folder = self._contain_folder(path)
         model = await self._get(folder, content=True, type="directory")
         # Checking each path for links takes long in a large folder.
         return await asyncio.to_thread(self._shown, model["content"])
 
-    def _shown(self, items: Iterable[Json]) -> list[FileEntry]:
+    def _shown(self, items: Iterable[Json]) -> builtins.list[FileEntry]:
         # The contents manager lists hidden files if it is configured so.
         shown = [_entry(item) for item in items if self._is_shown(item)]
         return sorted(shown, key=lambda entry: entry.path)
@@ -122,7 +123,7 @@ def _entry(item: Json) -> FileEntry:
     modified: Any = item.get("last_modified")
     return FileEntry(
         path=str(item["path"]).strip("/"),
-        kind=_KINDS.get(item["type"], "file"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        kind=_KINDS.get(item["type"], "file"),  # type: ignore[arg-type]
         size=item.get("size"),
         modified=modified.timestamp() if isinstance(modified, datetime) else None,
     )

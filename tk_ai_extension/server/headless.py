@@ -123,7 +123,8 @@ class ProjectServerApp(ServerApp):
         if not self.jpserver_extensions.get("jupyterlab"):
             raise LabMissing("JupyterLab is not installed in nb's environment.")
         manager: Any = self.extension_manager
-        for name, is_enabled in sorted(self.jpserver_extensions.items()):
+        extensions: dict[str, bool] = self.jpserver_extensions
+        for name, is_enabled in sorted(extensions.items()):
             if name not in manager.extensions and manager.add_extension(name, is_enabled):
                 manager.link_extension(name)
                 manager.load_extension(name)
@@ -157,7 +158,7 @@ class ProjectServerApp(ServerApp):
         adopted = [each for each in manager.adopted if names_session(manager.started_for(each))]
         if not adopted:
             return
-        sessions: Any = await ensure_async(self.session_manager.list_sessions())
+        sessions: Any = await ensure_async(self.session_manager.list_sessions())  # pyrefly: ignore[unknown-argument-type, unknown-attribute-access]
         bound = {session["kernel"]["id"] for session in sessions}
         for kernel_id in set(adopted) - bound:
             try:

@@ -242,7 +242,7 @@ _PARTS: Json = {
 def _event_model(payload: type[Any]) -> Any:
     hints = get_type_hints(payload)
     hints |= {name: part for name, part in _PARTS.items() if name in hints}
-    hints["kind"] = Literal[payload.kind]
+    hints["kind"] = Literal[payload.kind]  # pyrefly: ignore[invalid-literal]
     fields: Json = {name: (hint, ...) for name, hint in hints.items()}
     return create_model(
         f"{payload.__name__}Event", __base__=EventHead, __doc__=payload.__doc__, **fields

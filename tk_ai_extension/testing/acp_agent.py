@@ -237,7 +237,8 @@ class Agent:
         result = self.mcp[session].request(
             "tools/call", {"name": tool, "arguments": json.loads(given)}
         )
-        return "\n".join(each.get("text", "") for each in result.get("content", ()))
+        text: str = "\n".join(each.get("text", "") for each in result.get("content", ()))
+        return text
 
     def do_own(self, session: str, rest: str, _blocks: list[Json]) -> None:
         """Ask for an action of its own."""

@@ -173,7 +173,7 @@ class FilePerson:
         """See `Person.type`."""
 
         def change(cells: list[Json]) -> None:
-            source = "".join(cells[index]["source"]) + text
+            source: str = "".join(cells[index]["source"]) + text
             cells[index]["source"] = source.splitlines(keepends=True)
 
         self._edit(path, change)

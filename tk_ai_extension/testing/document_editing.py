@@ -195,7 +195,7 @@ class EditingConformance:
         assert sources(applied.snapshot.cells) == expected
         assert [change.index for change in applied.changes] == [0, 2, 3, 5]
         for change in applied.changes:
-            assert applied.snapshot.by_key[change.cell].source == change.after.source  # pyright: ignore[reportOptionalMemberAccess]
+            assert applied.snapshot.by_key[change.cell].source == change.after.source  # pyrefly: ignore[missing-attribute]
         stored = (await bench.on_disk(document))["cells"]
         assert sources(stored) == expected
         ids = [cell["id"] for cell in stored]

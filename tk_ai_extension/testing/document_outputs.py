@@ -301,7 +301,7 @@ class OutputsConformance:
         assert outputs[0]["text"].splitlines() == [f"line {n} ü" for n in range(20_000)]
         assert [o["data"]["text/plain"] for o in outputs[1:]] == [f"{n}" for n in range(2_000)]
         stored = (await bench.on_disk(document))["cells"][0]["outputs"]
-        assert len("".join(stored[0]["text"])) == length
+        assert len("".join(stored[0]["text"])) == length  # pyrefly: ignore[unknown-argument-type]
 
 
 async def run(document: NotebookDocument, cell: str, text: str, count: int) -> None:

@@ -71,7 +71,7 @@ class Exchange:
         for name, value in (headers or {}).items():
             self._handler.set_header(name, value)
         self._handler.set_header("Content-Type", "application/json")
-        await self._handler.finish(json.dumps(body))  # pyright: ignore[reportUnknownMemberType]
+        await self._handler.finish(json.dumps(body))
 
     async def event(self, event: Event) -> None:
         """Send one server-sent event; the first one starts the stream."""
@@ -84,7 +84,7 @@ class Exchange:
                 # TCP_NODELAY: send small chunks at once.
                 stream.set_nodelay(True)
         data = json.dumps(event.data)
-        self._handler.write(f"event: {event.name}\ndata: {data}\n\n")  # pyright: ignore[reportUnknownMemberType]
+        self._handler.write(f"event: {event.name}\ndata: {data}\n\n")
         await self._handler.flush()
 
     def cut(self) -> None:
@@ -184,7 +184,7 @@ class _Route(RequestHandler):
         await self._end(error_body(kind, message))
 
     async def _end(self, body: Json | None = None) -> None:
-        await self.finish(body)  # pyright: ignore[reportUnknownMemberType]
+        await self.finish(body)
 
     def on_connection_close(self) -> None:
         if self._answering is not None:
@@ -192,7 +192,7 @@ class _Route(RequestHandler):
 
 
 class _Messages(_Route):
-    async def post(self) -> None:
+    async def post(self) -> None:  # pyrefly: ignore[bad-override-mutable-attribute]
         request = await self._read()
         if request is None:
             return
@@ -207,14 +207,14 @@ class _Messages(_Route):
 
 
 class _Counts(_Route):
-    async def post(self) -> None:
+    async def post(self) -> None:  # pyrefly: ignore[bad-override-mutable-attribute]
         request = await self._read()
         if request is not None:
             await self._end({"input_tokens": request.tokens})
 
 
 class _Models(_Route):
-    async def get(self) -> None:
+    async def get(self) -> None:  # pyrefly: ignore[bad-override-mutable-attribute]
         models = [
             {
                 "type": "model",

@@ -121,7 +121,7 @@ class TabPage:
     async def cut(self) -> None:
         """Lose the connection; the page stays and finishes pending questions."""
         assert self._socket is not None
-        self._socket.protocol.stream.close()  # pyright: ignore[reportOptionalMemberAccess]
+        self._socket.protocol.stream.close()  # pyrefly: ignore[missing-attribute]
         await self._wait_disconnected()
 
     async def unload(self) -> None:
@@ -187,7 +187,7 @@ class TabPage:
     # --- the contents API
 
     async def _contents(
-        self, method: str, path: str, body: Json | None = None, **query: int
+        self, method: str, path: str, body: Json | None = None, **query: int | str
     ) -> Json:
         asked = "&".join(f"{key}={value}" for key, value in query.items())
         response = await AsyncHTTPClient().fetch(
@@ -205,7 +205,7 @@ class TabPage:
         Raises:
             HTTPClientError: it cannot be opened.
         """
-        model = await self._contents("GET", path, type="notebook", content=1, hash=1)  # pyright: ignore[reportArgumentType]
+        model = await self._contents("GET", path, type="notebook", content=1, hash=1)
         notebook = TabNotebook(path, model["content"], model["hash"])
         self.notebooks[path] = notebook
         await self.report_and_wait()

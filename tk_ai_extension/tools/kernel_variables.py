@@ -4,9 +4,8 @@ It imports only the standard library, keeps no state, and runs no code of the us
 `__repr__`, no property. (Tables and arrays that hold such objects may.) Its source is sent to the
 kernel; this package does not import it.
 """
-# pyright: basic, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportMissingTypeArgument=false
+# pyrefly: ignore-errors[implicit-any, missing-attribute, unannotated-return, unknown-argument-type]
+# pyrefly: ignore-errors[unknown-attribute-access, unknown-return-type, unknown-variable-type]
 
 import contextlib
 import fnmatch

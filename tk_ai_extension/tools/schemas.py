@@ -50,7 +50,7 @@ def compact_schema(schema: Mapping[str, Any]) -> Json:
 
 def _compact(node: Any, *, property_names: bool) -> Any:
     if isinstance(node, list):
-        return [_compact(item, property_names=False) for item in node]  # pyright: ignore[reportUnknownVariableType]
+        return [_compact(item, property_names=False) for item in node]  # pyrefly: ignore[unknown-argument-type, unknown-variable-type]
     if not isinstance(node, Mapping):
         return node
     items = cast("Mapping[str, Any]", node)

@@ -30,7 +30,7 @@ class NotebookFile(pytest.File):
 
     def collect(self) -> Iterator[NotebookItem]:
         """Yield its one test."""
-        yield NotebookItem.from_parent(self, name="verify")  # pyright: ignore[reportUnknownMemberType]
+        yield NotebookItem.from_parent(self, name="verify")
 
 
 class NotebookItem(pytest.Item):

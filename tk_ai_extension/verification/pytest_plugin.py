@@ -52,4 +52,4 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         return None
     from tk_ai_extension.verification.pytest_items import NotebookFile
 
-    return NotebookFile.from_parent(parent, path=file_path)  # pyright: ignore[reportUnknownMemberType]
+    return NotebookFile.from_parent(parent, path=file_path)

@@ -172,7 +172,9 @@ class NotebookReport:
         cells: list[dict[str, Any]] = []
         for cell in self.cells:
             fields = asdict(replace(cell, differences=()))
-            value = {key: item for key, item in fields.items() if item not in ("", ())}
+            value: dict[str, Any] = {
+                key: item for key, item in fields.items() if item not in ("", ())
+            }
             if cell.differences:
                 value["differences"] = [
                     {

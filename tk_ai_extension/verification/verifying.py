@@ -44,7 +44,7 @@ _BY_COMMENT: Mapping[str, str] = {
 def tags_of(cell: Cell) -> frozenset[str]:
     """Return a cell's tags, and those that nbval's comments in its source stand for."""
     stored = cell.metadata.get("tags")
-    tags = {str(tag) for tag in stored} if isinstance(stored, list) else set[str]()  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    tags = {str(tag) for tag in stored} if isinstance(stored, list) else set[str]()  # pyrefly: ignore[unknown-argument-type, unknown-variable-type]
     tags |= {_BY_COMMENT[name] for name in _MARKER.findall(cell.source) if name in _BY_COMMENT}
     if "nbval-raises-exception" in tags:
         tags.add("raises-exception")

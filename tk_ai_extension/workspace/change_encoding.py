@@ -60,7 +60,9 @@ def decode_changes(data: str) -> tuple[Change, ...]:
 
 def _change(item: Json) -> Change:
     before, after = _read(item.pop("before")), _read(item.pop("after"))
-    marks = {name: tuple(item.pop(name)) for name in ("neighbours", "witnesses") if name in item}
+    marks: Json = {
+        name: tuple(item.pop(name)) for name in ("neighbours", "witnesses") if name in item
+    }
     return Change(before=before, after=after, **marks, **item)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -35,7 +36,7 @@ class FileEntry:
 class Files(Protocol):
     """Lists folders, reads and writes text files below the root, without hidden files."""
 
-    async def list(self, path: str) -> list[FileEntry]:
+    async def list(self, path: str) -> builtins.list[FileEntry]:
         """Return the entries of a folder, sorted by name.
 
         Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import errno
 import os
 from io import BufferedWriter
@@ -37,7 +38,7 @@ class FolderFiles:
         self._root = root
         self._max_bytes = max_bytes
 
-    async def list(self, path: str) -> list[FileEntry]:
+    async def list(self, path: str) -> builtins.list[FileEntry]:
         """Return the entries of a folder, sorted by name, without hidden ones."""
         return await asyncio.to_thread(self._list, folder_path(self._root, path))
 
@@ -74,7 +75,7 @@ class FolderFiles:
         except OSError as error:
             raise _refusal(path, error) from None
 
-    def _list(self, folder: str) -> list[FileEntry]:
+    def _list(self, folder: str) -> builtins.list[FileEntry]:
         try:
             with os.scandir(self._root / folder) as entries:
                 found = [_entry(folder, entry) for entry in entries if entry.name[0] != "."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -148,7 +149,7 @@ class NotebookManager:
         self._forget_unused_kernels([managed.path])
         return managed
 
-    def list(self, caller: Caller) -> list[ManagedNotebook]:
+    def list(self, caller: Caller) -> builtins.list[ManagedNotebook]:
         """Return the caller's notebooks, in the order of connection."""
         connected = self._notebooks_of(caller)
         return (
@@ -169,7 +170,7 @@ class NotebookManager:
         """Return the kernel of a connected notebook, or None."""
         return self._kernels.get(path)
 
-    def with_kernel(self, kernel_id: str) -> list[ManagedNotebook]:
+    def with_kernel(self, kernel_id: str) -> builtins.list[ManagedNotebook]:
         """Return the notebooks of all callers that use a kernel."""
         return [
             self._managed(connected, name)
@@ -234,7 +235,7 @@ class NotebookManager:
             self._callers.move_to_end(caller.identity)
         return connected
 
-    def _idle(self, connected: _CallerNotebooks) -> list[str]:
+    def _idle(self, connected: _CallerNotebooks) -> builtins.list[str]:
         """Return the names of notebooks that can be evicted: not current, and without a kernel."""
         return [
             name

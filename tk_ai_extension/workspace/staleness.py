@@ -118,7 +118,7 @@ def states(
     if fresh and snapshot.language in ("", "python"):
         # Cells below the last fresh one cannot make it stale.
         stale = _stale(snapshot.cells[: max(fresh) + 1], records, running)
-        result |= dict.fromkeys(stale & result.keys(), "stale")
+        result |= dict.fromkeys(stale & result.keys(), "stale")  # pyrefly: ignore[bad-assignment]
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -122,7 +123,7 @@ class StandingApprovals:
             for each in tools
         )
 
-    def list(self, user: str) -> list[StandingInfo]:
+    def list(self, user: str) -> builtins.list[StandingInfo]:
         """Return a user's approvals, oldest first."""
         return [
             {

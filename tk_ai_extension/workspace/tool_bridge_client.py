@@ -5,7 +5,7 @@
 
 It imports only the standard library. Its source is sent to the kernel; this package does not import it.
 """
-# pyright: basic, reportAttributeAccessIssue=false
+# pyrefly: ignore-errors[implicit-any, unannotated-return, unknown-argument-type, unknown-variable-type]
 
 import json
 import os

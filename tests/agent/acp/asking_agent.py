@@ -25,7 +25,7 @@ class AskingAgent(acp_agent.Agent):
             for update in each.get("updates", ()):
                 fields = {"title": "A tool", **update}
                 self.update(session, "tool_call_update", toolCallId=call, **fields)
-            given = {"title": None, **each["toolCall"]}
+            given: Json = {"title": None, **each["toolCall"]}
             raw = given.pop("rawInput", None)
             answer = self.ask(session, call, given.pop("kind", None), raw, **given)
             chosen.append(answer["result"]["outcome"].get("optionId"))

@@ -171,7 +171,7 @@ def _configured(name: str, said: Any) -> AgentCommand:
 
 
 def _is_words(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(
+    return isinstance(value, (list, tuple)) and all(
         isinstance(word, str) for word in cast("Iterable[Any]", value)
     )
 

@@ -107,4 +107,4 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 def _is_response(message: dict[str, Any]) -> bool:
     if "result" in message:
         return True
-    return "error" in message and isinstance(message["error"], dict | None)
+    return "error" in message and (message["error"] is None or isinstance(message["error"], dict))

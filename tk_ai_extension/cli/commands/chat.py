@@ -82,7 +82,7 @@ async def _chat(session: Session, args: argparse.Namespace) -> int:
         return await _show(session, client, args.show)
     chat = None if args.resume is None else (await _found(client, args.resume))["id"]
     dialogue = Dialogue(session, client, notebook, args.mode, args.model, chat, fresh=args.new)
-    message = " ".join(args.message)
+    message: str = " ".join(args.message)
     if message == STDIN:
         message = await session.terminal.read()
     if message:
@@ -105,7 +105,7 @@ async def _place(session: Session, given: str | None) -> tuple[ChatClient, str |
     current = context.workspace.notebooks.current(session.caller)
     if given is not None:
         given = session.located({"notebook": given})["notebook"]
-    named = given if given is not None else current and current.path
+    named = given if given is not None else current.path if current else None
     path = None
     if named is not None:
         path = context.workspace.path(session.caller, named, tool="nb chat")

@@ -28,7 +28,7 @@ class SandboxedProvisioner(LocalProvisioner):
     Assign it to a kernel manager before the start (``manager.provisioner = ...``).
     """
 
-    parent: KernelManager  # the kernel manager
+    parent: KernelManager  # the kernel manager  # pyrefly: ignore[bad-override]
     pid: int | None
 
     confinement: Any = Instance(Confinement, help="The kernel's sandbox.")

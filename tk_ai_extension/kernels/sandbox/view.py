@@ -68,10 +68,10 @@ class View:
         for path in fixed:
             between = [each for each in path.parents if self.outer(each) is not None]
             if fixed.isdisjoint(between):
-                mounts |= dict.fromkeys(between, "write")
-        mounts |= dict.fromkeys(self.readable, "read")
-        mounts |= dict.fromkeys(self.writable, "write")
-        mounts |= dict.fromkeys(self.empty, "empty")
+                mounts |= dict.fromkeys(between, "write")  # pyrefly: ignore[bad-assignment]
+        mounts |= dict.fromkeys(self.readable, "read")  # pyrefly: ignore[bad-assignment]
+        mounts |= dict.fromkeys(self.writable, "write")  # pyrefly: ignore[bad-assignment]
+        mounts |= dict.fromkeys(self.empty, "empty")  # pyrefly: ignore[bad-assignment]
         return sorted(mounts.items(), key=lambda mount: len(mount[0].parts))
 
     def outer(self, path: Path) -> Path | None:

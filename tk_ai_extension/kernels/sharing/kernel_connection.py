@@ -144,7 +144,7 @@ class SharedKernelConnection:
                 socket.setsockopt(zmq.IDENTITY, identity)
             if channel == "control":
                 events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-                self._monitor = SocketReader(
+                self._monitor = SocketReader(  # pyrefly: ignore[possibly-uninitialized-attribute]
                     socket.get_monitor_socket(events), self._on_monitor_event
                 )
             self._readers[channel] = SocketReader(socket, self._message_handler(channel))

@@ -328,7 +328,7 @@ class Relay:
         """Answer a client's shutdown_request: only its relay ends, not the shared kernel."""
         log.info("A client requested a shutdown; the kernel keeps running")
         content: Any = self._session.unpack(request.envelope.body[3])
-        restart = isinstance(content, dict) and content.get("restart") is True  # pyright: ignore[reportUnknownMemberType]
+        restart = isinstance(content, dict) and content.get("restart") is True
         self._reply(request, "shutdown_reply", {"status": "ok", "restart": restart})
         self.stop("A client shut the relay down; the kernel keeps running.")
 

@@ -90,7 +90,7 @@ def read_consistent(path: Path) -> tuple[FileVersion, bytes]:
             data = file.readall()
             if FileVersion.of(os.fstat(file.fileno())) == version and len(data) == version.size:
                 break
-    return version, data  # pyright: ignore[reportPossiblyUnboundVariable]
+    return version, data  # pyrefly: ignore[unbound-name]
 
 
 def index_file(path: Path, name: str, now_ns: int) -> IndexedFile:

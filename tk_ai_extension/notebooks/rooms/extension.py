@@ -29,10 +29,10 @@ def find_collaboration(settings: Mapping[str, Any]) -> Any:
 
 def missing_parts() -> list[str]:
     """Return the private attributes that this package uses and jupyter-collaboration lacks."""
-    from jupyter_server_ydoc.app import YDocExtension  # pyright: ignore[reportMissingTypeStubs]
-    from jupyter_server_ydoc.loaders import FileLoader  # pyright: ignore[reportMissingTypeStubs]
-    from jupyter_server_ydoc.rooms import DocumentRoom  # pyright: ignore[reportMissingTypeStubs]
-    from jupyter_server_ydoc.websocketserver import (  # pyright: ignore[reportMissingTypeStubs]
+    from jupyter_server_ydoc.app import YDocExtension
+    from jupyter_server_ydoc.loaders import FileLoader
+    from jupyter_server_ydoc.rooms import DocumentRoom
+    from jupyter_server_ydoc.websocketserver import (
         JupyterWebsocketServer,
     )
 

@@ -214,7 +214,7 @@ def _item(items: Array[Any], index: int) -> bytes:
 
 def _field(output: Any, name: str) -> Any:
     """Return a field of an output: others may have put anything into the document."""
-    return cast("Any", output).get(name) if isinstance(output, Map | dict) else None
+    return cast("Any", output).get(name) if isinstance(output, (Map, dict)) else None
 
 
 def _kind(output: Any) -> tuple[Any, Any]:

@@ -14,8 +14,8 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from jupyter_server_ydoc.loaders import FileLoader  # pyright: ignore[reportMissingTypeStubs]
-from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStubs]
+from jupyter_server_ydoc.loaders import FileLoader
+from jupyter_server_ydoc.utils import (
     OutOfBandChanges,
 )
 
@@ -56,7 +56,7 @@ class RoomFile(FileLoader):
         return self.version
 
     @last_modified.setter
-    def last_modified(self, value: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def last_modified(self, value: Any) -> None:
         # The watcher compares with the loader's version: otherwise it would report the room's save.
         self.version = self.loader.last_modified = value
 

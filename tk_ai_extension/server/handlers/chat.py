@@ -114,7 +114,7 @@ class TurnHandler(StreamingHandler):
             if failed is None:
                 return answer
             self.set_status(_status(failed.data["error"]["code"]))
-            error: FailedTurn = {**answer, "error": failed.data["error"]}
+            error: FailedTurn = {**answer, "error": failed.data["error"]}  # pyrefly: ignore[open-unpacking]
             return error
         finally:
             self.services.streams.discard(cast("asyncio.Task[None]", collecting))

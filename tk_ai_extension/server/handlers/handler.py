@@ -131,7 +131,7 @@ class TypedErrorHandler(JupyterHandler):
     def write_json(self, value: Any) -> None:
         """Respond with JSON."""
         self.set_header("Content-Type", "application/json")
-        self.finish(dumps(value))  # pyright: ignore[reportUnknownMemberType]
+        self.finish(dumps(value))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Respond with a typed error."""
@@ -177,7 +177,7 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
         return tuple(
             name.upper()
             for name in METHODS
-            if getattr(cls, name) is not RequestHandler._unimplemented_method  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            if getattr(cls, name) is not RequestHandler._unimplemented_method  # noqa: SLF001
         )
 
     async def authorize(self, action: Action) -> None:
@@ -211,7 +211,7 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
         key = self.get_query_argument("caller", None) or self.request.headers.get("X-TK-Caller")
         return Caller(user=username(self), key=checked_key(key), interface="rest")
 
-    async def prepare(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    async def prepare(self) -> None:  # pyrefly: ignore[bad-override]
         """Check the request."""
         self._chunks: list[bytes] = []
         self._received = 0
@@ -284,7 +284,7 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
 
     def send(self, piece: str | bytes) -> None:
         """Write a chunk of the response; `flush` sends it."""
-        self.write(piece)  # pyright: ignore[reportUnknownMemberType]
+        self.write(piece)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Respond with a typed error."""

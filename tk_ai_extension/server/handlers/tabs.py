@@ -90,11 +90,11 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         """See `MAX_MESSAGE`."""
         return MAX_MESSAGE
 
-    async def prepare(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    async def prepare(self) -> None:  # pyrefly: ignore[bad-override]
         """Authenticate the user, without a redirect to the login page."""
         await super().prepare(_redirect_to_login=False)
 
-    def check_origin(self, origin: str = "") -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]  # noqa: ARG002
+    def check_origin(self, origin: str = "") -> bool:  # pyrefly: ignore[bad-override-param-name]  # noqa: ARG002
         """Whether the page's origin is allowed; checked also with a token."""
         return is_origin_allowed(self, self.services.settings.allowed_origins)
 
@@ -154,7 +154,7 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
             return
         self._beating = asyncio.create_task(self._beat(), name="tk-ai heartbeat")
 
-    async def on_message(self, message: str | bytes) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    async def on_message(self, message: str | bytes) -> None:
         """Handle a message of the page."""
         if self._channel is None:
             return

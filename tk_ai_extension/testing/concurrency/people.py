@@ -145,7 +145,7 @@ class Program:
             if edit.kind == "insert":
                 cells.insert(edit.index, code(edit.text, edit.key))
             elif edit.kind == "type":
-                source = "".join(cells[at]["source"]) + edit.text
+                source: str = "".join(cells[at]["source"]) + edit.text
                 cells[at]["source"] = source.splitlines(keepends=True)
             elif edit.kind == "delete":
                 del cells[at]
@@ -163,7 +163,7 @@ class Program:
 
 
 def _states(cells: Sequence[Json]) -> list[CellState]:
-    return [CellState(cell["id"], cell["cell_type"], "".join(cell["source"])) for cell in cells]
+    return [CellState(cell["id"], cell["cell_type"], "".join(cell["source"])) for cell in cells]  # pyrefly: ignore[unknown-argument-type]
 
 
 def _new(edit: PersonEdit) -> Json:

@@ -261,7 +261,8 @@ class _Notebook:
         stored = await document.raw()
         cells: list[Json] = stored["cells"]
         state = tuple(
-            CellState(cell["id"], cell["cell_type"], "".join(cell["source"])) for cell in cells
+            CellState(cell["id"], cell["cell_type"], "".join(cell["source"]))  # pyrefly: ignore[unknown-argument-type]
+            for cell in cells
         )
         return state, {cell["id"]: _text(cell.get("outputs", ())) for cell in cells}
 
@@ -370,7 +371,8 @@ class _Notebook:
         """Check that the file and a person's view match what is read through the store."""
         stored = await self._stored()
         on_disk = tuple(
-            CellState(cell["id"], cell["cell_type"], "".join(cell["source"])) for cell in stored
+            CellState(cell["id"], cell["cell_type"], "".join(cell["source"]))  # pyrefly: ignore[unknown-argument-type]
+            for cell in stored
         )
         if on_disk != end:
             differ = _diff(on_disk, end)

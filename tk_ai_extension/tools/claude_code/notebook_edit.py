@@ -27,7 +27,7 @@ ID_LENGTH = 12
 """Length of the id of an inserted cell."""
 
 _NUMBERED = re.compile(r"cell-(\d{1,9})\Z")
-_DELTA = {"replace": 0, "insert": 1, "delete": -1}
+_DELTA: dict[str, Literal[-1, 0, 1]] = {"replace": 0, "insert": 1, "delete": -1}
 _DONE = {"replace": "Replaced", "insert": "Inserted", "delete": "Deleted"}
 
 
@@ -83,7 +83,7 @@ async def _carry_out(context: ToolContext, edit: CellEdit, tool: str) -> CellEdi
         cell_type=done.cell_type or (content.type if content else "code"),
         language=_language(applied.snapshot),
         total_cells=len(applied.snapshot.cells),
-        cells_delta=_DELTA[change.action],  # pyright: ignore[reportArgumentType]
+        cells_delta=_DELTA[change.action],
         address=done.address,
         diff=done.diff,
         removed_source=done.removed_source,
@@ -201,5 +201,5 @@ def _fresh_id() -> str:
 def _language(snapshot: Snapshot) -> str | None:
     """Return the language of the notebook's metadata, in the original spelling."""
     info: Any = snapshot.metadata.get("language_info")
-    name: Any = info.get("name") if isinstance(info, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    name: Any = info.get("name") if isinstance(info, dict) else None
     return name if isinstance(name, str) and name else snapshot.language or None

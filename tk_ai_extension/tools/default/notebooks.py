@@ -159,11 +159,13 @@ async def _creation(
     spec = (
         specs[kernel_name] if kernel_name else next((s for s in specs.values() if s.default), None)
     )
-    kernelspec = spec and {
-        "name": spec.name,
-        "display_name": spec.display_name,
-        "language": spec.language,
-    }
+    kernelspec = None
+    if spec is not None:
+        kernelspec = {
+            "name": spec.name,
+            "display_name": spec.display_name,
+            "language": spec.language,
+        }
     return CreationPlan(path, cells, kernelspec)
 
 
