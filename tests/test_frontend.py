@@ -85,7 +85,8 @@ def test_a_person_is_never_shown_an_index() -> None:
         f"{path.name}: {match[0]}"
         for path in (ROOT / "src").rglob("*.ts*")
         # Keys and hints of the server's are for agents, too, which know cells by their indexes.
-        if ".spec." not in path.name and path.name not in ("keys.ts", "position.ts", "sentenceTable.ts")
+        if ".spec." not in path.name
+        and path.name not in ("keys.ts", "position.ts", "sentenceTable.ts")
         for match in shown.finditer(path.read_text(encoding="utf-8"))
     ]
     assert found == []
