@@ -1,6 +1,8 @@
 """Verifying a notebook: who may, and what a person is shown who approves it."""
 
+import asyncio
 import gc
+import threading
 from collections.abc import Container
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,13 +12,16 @@ import pytest
 
 from tests.harness import ALICE
 from tk_ai_extension.cli.commands import verify
+from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import LimitReached, PermissionDenied, PermissionRequired
+from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.outputs import StreamBuffer, summarise
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.verification_results import summarize
 from tk_ai_extension.verification.comparing import Difference
 from tk_ai_extension.verification.hidden_state import Finding
 from tk_ai_extension.verification.report import CellReport, NotebookReport
+from tk_ai_extension.verification.verifying import Verification
 from tk_ai_extension.workspace import runs
 from tk_ai_extension.workspace.journal import Journal
 
@@ -124,6 +129,37 @@ async def test_what_it_keeps_is_counted_and_dropped_with_the_outputs_of_runs(har
     again = await harness.call("wait_execution", execution_id=run.id)
     assert "Cell 2 @" in again.verification.text
     assert "more lines]" in again.verification.text
+
+
+@pytest.mark.proves("verify:tool", "verify:kernel-ends")
+async def test_a_cell_that_is_compared_when_the_run_is_stopped_is_compared_to_its_end(
+    harness, monkeypatch
+):
+    harness.write("n.ipynb", "print(1)", "print(2)")
+    await harness.call("execute_cells", notebook="n.ipynb", which="all")
+    own = harness.workspace.kernels.ids()
+    compares, goes_on = threading.Event(), threading.Event()
+    record = Verification.record
+
+    def held(self: Verification, cell: Cell, execution: Execution) -> CellReport:
+        compares.set()
+        assert goes_on.wait(60)
+        return record(self, cell, execution)
+
+    monkeypatch.setattr(Verification, "record", held)
+    answer = await harness.call("verify_notebook", notebook="n.ipynb", wait=0)
+    assert await asyncio.to_thread(compares.wait, 60)
+    run = harness.workspace.executions.get(ALICE, answer.execution_id)
+    cancelled = asyncio.create_task(harness.workspace.executions.cancel(run))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    goes_on.set()
+    await cancelled
+    verification = (await harness.call("wait_execution", execution_id=run.id)).verification
+    assert [cell.status for cell in run.report.finished.cells] == ["same", "not_run"]
+    assert "new" not in verification.text
+    assert run.report.verification.ended
+    assert harness.workspace.kernels.ids() == own
 
 
 def _characters(root: object) -> int:

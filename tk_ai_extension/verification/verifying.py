@@ -84,6 +84,7 @@ class Verification:
         self._reports: dict[str, CellReport] = {}
         self._displays: dict[str, list[tuple[Cell, int]]] = {}
         self._updates: dict[str, Json] = {}
+        self._changed = set[str]()
         self._began = time.monotonic()
         self._seconds: float | None = None
 
@@ -94,8 +95,11 @@ class Verification:
 
     @property
     def size(self) -> int:
-        """Approximate characters of outputs and of the report that are kept."""
-        outputs = sum(summarise(each.outputs).size for each in self._ended.values())
+        """Approximate characters of the report and of outputs that are kept for it alone.
+
+        Outputs as a cell has made them are those of its execution.
+        """
+        outputs = sum(summarise(self._ended[key].outputs).size for key in self._changed)
         return outputs + sum(each.size for each in self._reports.values())
 
     @property
@@ -136,6 +140,7 @@ class Verification:
                 known = self._ended[earlier.key]
                 outputs = (*known.outputs[:at], output, *known.outputs[at + 1 :])
                 self._ended[earlier.key] = replace(known, outputs=outputs)
+                self._changed.add(earlier.key)
                 changed[earlier.key] = earlier
         for earlier in changed.values():
             self._compare(earlier)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from dataclasses import replace
 
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.verification.report import NotebookReport
 from tk_ai_extension.verification.verifying import Verification
@@ -62,14 +63,15 @@ class VerificationSupervisor(FreshKernelSupervisor):
         verification = self._report.verification
         if step.execution is not None and not run.cancelled:
             cell = verification.cells[run.steps.index(step)]
-            await asyncio.to_thread(verification.record, cell, step.execution)
+            # A thread goes on when its run is cancelled, and `end` must not come before its end.
+            await run_to_completion(asyncio.to_thread(verification.record, cell, step.execution))
         return False
 
     async def on_end(self, run: Run) -> None:
         """Make the report, and shut the kernel down."""
-        self._report.verification.end()
         why = "interrupted" if run.cancelled else run.stopped
         try:
+            self._report.verification.end()
             await asyncio.to_thread(self._report.finish, why)
         except Exception as error:
             logger.exception("The report of run %s could not be made", run.id)
