@@ -54,6 +54,14 @@ class Person:
         self.interrupt = interrupt
         """Interrupts the kernel."""
         self._client = client
+        self.open_boxes: list[dict[str, Any]] = []
+        """The headers of the questions that are not answered: JupyterLab keeps a box for each."""
+
+    def type_in(self, box: dict[str, Any], text: str) -> None:
+        """Sends what is typed in the box of a question, whether or not the kernel still waits for it."""
+        session: Any = self._client.session
+        message = session.msg("input_reply", {"value": text}, parent=box)
+        self._client.stdin_channel.send(message)
 
     async def run(
         self,
@@ -116,8 +124,9 @@ class Person:
         while answer is not None:
             question: Any = await self._client.get_stdin_msg()
             ran.asked.append(question["content"]["prompt"])
+            self.open_boxes.append(question["header"])
             if (given := answer(ran.asked[-1])) is not None:
-                self._client.input(given)
+                self.type_in(self.open_boxes.pop(), given)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -36,6 +37,16 @@ class Server:
     def send(self, *events: object) -> None:
         """Sends events."""
         self.socket.sendall(b"".join(json.dumps(event).encode() + b"\n" for event in events))
+
+
+@pytest.fixture(autouse=True)
+def interrupts() -> Iterator[list[int]]:
+    """The interrupts outside of an input; pytest's handler would end all tests."""
+    received: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    yield received
+    signal.signal(signal.SIGINT, before)
+    assert received == []
 
 
 @pytest.fixture

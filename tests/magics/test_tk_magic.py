@@ -237,6 +237,37 @@ async def test_a_request_that_is_settled_elsewhere_is_not_waited_for(
     assert (await person.run("print(7)")).printed == "7\n"
 
 
+async def test_an_answer_in_the_box_of_a_settled_request_is_not_for_the_next_one(
+    harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_root_dir: Path
+) -> None:
+    """The cell awaits: its input ends all the same, and the cell goes on."""
+    person = await harness.open(notebook)
+    model.add(
+        Answer.of(ToolUse("insert_cell", {"source": "x = 1"})),
+        Answer.of(ToolUse("insert_cell", {"source": "x = 2"})),
+        Answer.of("One added."),
+    )
+    asked: asyncio.Queue[str] = asyncio.Queue()
+    code = (
+        "import asyncio\nawait asyncio.sleep(0)\n%tk Set x.\nawait asyncio.sleep(0)\nprint('end')"
+    )
+    running = asyncio.create_task(person.run(code, answer=asked.put_nowait))
+    async with asyncio.timeout(DEADLINE):
+        assert (await asked.get()).endswith("yes, always, no? ")
+        (waiting,) = (await harness.request("GET", "api/tk-ai/permissions"))["permissions"]
+        path = f"api/tk-ai/permissions/{waiting['id']}"
+        await harness.request("POST", path, {"answer": "once"})
+        number = (await asked.get()).rpartition("no ")[2].strip("? ")
+        for typed in ("y", "always", f"yes {int(number) - 1}", "no, wrong"):
+            person.type_in(person.open_boxes[0], typed)
+            assert "+x = 2" in await asked.get(), typed
+        person.type_in(person.open_boxes[-1], f"no {number}, not this")
+        ran = await running
+    assert (ran.status, ran.printed) == ("ok", "end\n")
+    assert cells_of(jp_root_dir, notebook)[-1].source == "x = 1"
+    assert "not this" in model.requests[-1].tool_results[0].text
+
+
 async def test_fix_is_not_about_the_error_of_a_question(
     harness: NotebookHarness, model: ScriptedModel, notebook: str
 ) -> None:

@@ -6,6 +6,8 @@ import signal
 import socket
 import threading
 import time
+from itertools import count
+from types import FrameType
 
 from tk_ai_extension.magics.server_connection import ServerConnection
 
@@ -13,11 +15,28 @@ LATE = 1.0
 """Seconds for a signal to arrive that was sent while the input ended."""
 
 
+_numbers = count(1)
+_box_is_left = threading.Event()
+"""Whether an input was interrupted: the front end keeps its box, also below cells that have ended.
+
+The kernel takes what is typed in it as the answer to the next input, whatever that asks for.
+"""
+
+
+def number_of_next_request() -> str:
+    """Return what an answer to the next request must contain; empty if no earlier box is open."""
+    number = next(_numbers)
+    return str(number) if _box_is_left.is_set() else ""
+
+
 class _Watcher:
     """A thread that interrupts the main thread when a permission request is settled."""
 
     def __init__(self, connection: ServerConnection, permission: str) -> None:
         self.has_interrupted = False
+        self._is_received = False
+        # Without it, a cell that awaits would be cancelled, and its input would go on.
+        self._previous = signal.signal(signal.SIGINT, self._on_interrupt)
         self._lock = threading.Lock()
         self._is_open = True
         self._ours, self._theirs = socket.socketpair()
@@ -33,6 +52,19 @@ class _Watcher:
                 self.has_interrupted = True
                 # A signal ends also a read from a terminal.
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
+        """End the input; an interrupt of the user goes where it went before."""
+        if self.has_interrupted and not self._is_received:
+            self._is_received = True
+            raise KeyboardInterrupt
+        if callable(self._previous):
+            self._previous(number, frame)
+
+    def restore_handler(self) -> None:
+        """Leave interrupts to the previous handler."""
+        # None stands for a handler that is not Python's.
+        signal.signal(signal.SIGINT, self._previous or signal.default_int_handler)
 
     def close(self) -> None:
         """End the thread. It does not interrupt afterwards."""
@@ -59,6 +91,14 @@ def ask_unless_settled(prompt: str, connection: ServerConnection, permission: st
         return input(prompt)
     watcher = _Watcher(connection, permission)
     try:
+        return _watched_input(prompt, watcher)
+    finally:
+        watcher.restore_handler()
+
+
+def _watched_input(prompt: str, watcher: _Watcher) -> str | None:
+    """Return what the user types; None if the watcher interrupts."""
+    try:
         typed = input(prompt)
         watcher.close()
         if not watcher.has_interrupted:
@@ -66,6 +106,7 @@ def ask_unless_settled(prompt: str, connection: ServerConnection, permission: st
         # The signal may come only now.
         time.sleep(LATE)
     except KeyboardInterrupt:
+        _box_is_left.set()
         if not watcher.has_interrupted:
             raise
     finally:

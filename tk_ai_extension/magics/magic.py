@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from tk_ai_extension.magics.asking import ask_unless_settled
+from tk_ai_extension.magics.asking import ask_unless_settled, number_of_next_request
 from tk_ai_extension.magics.screens import Screen, describe, screen_for
 from tk_ai_extension.magics.server_connection import ServerConnection, Stopped, TkError
 
@@ -183,7 +183,9 @@ def _ask_user(
     choices = {word: answer for word, answer in ANSWERS.items() if answer in event["answers"]}
     screen.note(f"Claude wants to run {event['tool']}")
     # Some clients show outputs only when the cell has ended: the prompt holds the proposal too.
-    prompt = f"{_proposed(event['proposal'])}\n\n{event['tool']}: {', '.join(choices)}? "
+    number = number_of_next_request()
+    answers = ", ".join(f"{word} {number}".strip() for word in choices)
+    prompt = f"{_proposed(event['proposal'])}\n\n{event['tool']}: {answers}? "
     while True:
         try:
             typed = ask_unless_settled(prompt, connection, event["id"])
@@ -194,10 +196,33 @@ def _ask_user(
         if typed is None:
             screen.note("This request needs no answer any more.")
             return None
-        first, _, rest = typed.strip().replace(",", " ").partition(" ")
-        for word, answer in choices.items():
-            if first.lower() in (word, word[0]) and (answer == "deny" or not rest.strip()):
-                return answer, typed.strip()[len(first) :].strip(" ,")
+        if answered := _parsed(typed, choices, number):
+            return answered
+
+
+def _parsed(typed: str, choices: Mapping[str, str], number: str) -> tuple[str, str] | None:
+    """Return the answer and the message after it; None if this is no answer to the request.
+
+    Args:
+        typed: What the user types.
+        choices: Answers by their words.
+        number: What must follow the word; empty for nothing.
+    """
+    first, message = _first_word(typed)
+    if number:
+        given, message = _first_word(message)
+        if given != number:
+            return None
+    for word, answer in choices.items():
+        if first.lower() in (word, word[0]) and (answer == "deny" or not message):
+            return answer, message
+    return None
+
+
+def _first_word(text: str) -> tuple[str, str]:
+    """Return the text before the first space or comma, and the rest."""
+    first = text.strip().replace(",", " ").partition(" ")[0]
+    return first, text.strip()[len(first) :].strip(" ,")
 
 
 def _proposed(proposal: Mapping[str, Any]) -> str:
