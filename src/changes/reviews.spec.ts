@@ -65,6 +65,15 @@ describe('Reviews', () => {
     expect((await reviews.load('a.ipynb')).all).toBe(0);
   });
 
+  it('keeps under the new name what is kept while a rename waits', async () => {
+    const reviews = reviewsOf(store);
+    await reviews.load('a.ipynb');
+    void reviews.moved('a.ipynb', 'b.ipynb');
+    await reviews.keep('a.ipynb', { all: 4, cells: {} });
+    const page = reviewsOf(store);
+    expect([(await page.load('a.ipynb')).all, (await page.load('b.ipynb')).all]).toEqual([0, 4]);
+  });
+
   it('keeps what belongs to a notebook, not to its name', async () => {
     let state = 11;
     const below = (limit: number): number => (state = (state * 48_271) % 2_147_483_647) % limit;

@@ -70,9 +70,17 @@ export class Reviews implements IReviews {
   keep(path: string, more: IKept): Promise<void> {
     this._set(path, mergeKept(this.of(path), more));
     this._decided.emit({ path, kind: 'kept' });
+    const done = this._done;
     return this._inOrder(async () => {
-      // Again, since the notebook may have been renamed meanwhile.
-      await this._replace(path, mergeKept(await this._load(path), more));
+      // The name is that of the call: moves that wait in front of it, and later ones, come on top.
+      const moves = this._moves.slice(done, this._done);
+      const now = moves.reduce<string | null>((name, [old, target]) => {
+        const after = name === null ? null : pathAfter(name, old, target);
+        return after === undefined ? name : after;
+      }, path);
+      if (now !== null) {
+        await this._replace(now, mergeKept(await this._load(now), more));
+      }
     });
   }
 
@@ -81,13 +89,17 @@ export class Reviews implements IReviews {
   }
 
   renamed(old: string, path: string): Promise<void> {
-    const isMoved = pathAfter(old, ...this._lastMove) === path;
+    const last = this._moves.at(-1);
+    const isMoved = last !== undefined && pathAfter(old, ...last) === path;
     return isMoved ? this._inOrder(() => Promise.resolve()) : this.moved(old, path);
   }
 
   moved(old: string, path: string | null): Promise<void> {
-    this._lastMove = [old, path];
-    return this._inOrder(() => this._move(old, path));
+    this._moves.push([old, path]);
+    return this._inOrder(async () => {
+      this._done++;
+      await this._move(old, path);
+    });
   }
 
   private async _load(path: string): Promise<IKept> {
@@ -157,7 +169,9 @@ export class Reviews implements IReviews {
 
   private _changes = Promise.resolve();
   /** The last rename or deletion by this page. Open notebooks are renamed with it. */
-  private _lastMove: [old: string, path: string | null] = ['', null];
+  /** The moves of this page, in order, and how many of them have been carried out. */
+  private readonly _moves: [old: string, path: string | null][] = [];
+  private _done = 0;
   private readonly _decided = new Signal<this, IDecision>(this);
 }
 

@@ -1,6 +1,5 @@
 import type { IRenderMime } from '@jupyterlab/rendermime';
 
-import { untilItSucceeds } from '../common/once';
 import { report } from './features';
 import { replaceMethod } from './replacing';
 
@@ -38,7 +37,7 @@ export function filterMathematics(
   if (typesetter === null || own === undefined) {
     return;
   }
-  const prepare = untilItSucceeds(async (): Promise<void> => {
+  const prepare = async (): Promise<void> => {
     const { safe } = (await (typesetter as Partial<IMathJax>).mathDocument?.()) ?? {};
     const sanitize = safe?.sanitize.bind(safe);
     const by: ISafe['sanitize'] = (formula, document) => {
@@ -51,9 +50,10 @@ export function filterMathematics(
       });
     };
     report('images', safe !== undefined && replaceMethod(safe, 'sanitize', by));
-  });
+  };
+  let ready: Promise<void> | undefined;
   const typeset = async (node: HTMLElement): Promise<void> => {
-    await prepare();
+    await (ready ??= prepare());
     await own(node);
   };
   report('images', replaceMethod(typesetter, 'typeset', typeset));

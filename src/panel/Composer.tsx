@@ -9,6 +9,7 @@ import { ContextChips, PlanChip } from './ContextChips';
 import { useCompleter } from './completer';
 import { Completions } from './later';
 import type { IOption, ICompletionPrefix } from './prefix';
+import { requestCards } from './requestCards';
 import { useChat, useSelector, useServices } from './services';
 import type { IPanelState } from '../state/app';
 import { isBusy } from '../state/chat';
@@ -81,11 +82,10 @@ export function Composer({ panel }: IProps): JSX.Element {
         void controller.chat.stop();
       }
     } else if (event.key === 'ArrowUp' && draft.text === '') {
-      const questions = event.currentTarget.closest('.tk-Chat')?.querySelectorAll('.tk-Question');
-      const question = questions?.[0];
-      if (question instanceof HTMLElement) {
+      const [card] = requestCards(event.currentTarget.closest('.tk-Chat') ?? document);
+      if (card !== undefined) {
         event.preventDefault();
-        question.focus();
+        card.focus();
       }
     }
   };

@@ -6,6 +6,7 @@ import { CALL, PROPOSAL, request } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, type } from '../testing/screen';
 import { AnswerGuard } from '../common/answerGuard';
+import { requestCards } from './requestCards';
 
 const ASKS = {
   kind: 'permission',
@@ -63,6 +64,16 @@ describe('an approval request', () => {
     expect(within(question()).getByText('Insert and run a code cell at the end')).toBeTruthy();
     expect(within(question()).getByRole('group', { name: 'Lines' }).textContent).toContain('x = 1');
     expect(question().contains(document.activeElement)).toBe(false);
+  });
+
+  it('is no card to go to while the history has the place of the chat', async () => {
+    const stage = await ask();
+    expect(requestCards(stage.node)).toEqual([question()]);
+    act(() => stage.controller.showHistory(true));
+    await stage.settle();
+    expect(requestCards(stage.node)).toEqual([]);
+    act(() => stage.controller.showHistory(false));
+    expect(requestCards(stage.node)).toEqual([question()]);
   });
 
   it.each([

@@ -6,6 +6,7 @@ import type { ICall, IQuestion } from '../state/chat';
 import { visible } from '../common/visible';
 import { useAnswerGuard, usePress } from '../common/answerGuard';
 import { Button } from './Button';
+import { requestCards } from './requestCards';
 import { useServices } from './services';
 import { ProposalView } from './ProposalView';
 
@@ -265,7 +266,7 @@ function walked(event: KeyboardEvent<HTMLDivElement>): boolean {
   if (step === 0 || event.target !== card) {
     return false;
   }
-  const all = [...(card.closest('.tk-Chat')?.querySelectorAll<HTMLElement>('.tk-Question') ?? [])];
+  const all = requestCards(card.closest('.tk-Chat') ?? document);
   const next = all[all.indexOf(card) + step];
   if (next !== undefined) {
     next.focus();

@@ -16,7 +16,7 @@ import type { Widget } from '@lumino/widgets';
 import { goTo } from '../notebook/cells';
 import { outputsOf } from '../notebook/cellOutputs';
 import { serverPath } from '../notebook/drives';
-import { cellOf, keyOf, keysFor, keysIn, keysOf } from '../notebook/keys';
+import { cellOf, keysFor, keysIn, keysOf } from '../notebook/keys';
 import { cellName } from '../common/position';
 import type { AppStore } from '../state/app';
 import type { IAbout, IAttached, ICellName, ISeen } from '../state/compose';
@@ -113,11 +113,16 @@ export class NotebookContext {
   private _look({ panel, path }: IOpen): ISeen {
     const { content } = panel;
     const active = content.activeCell;
-    const selected = content.widgets.filter(cell => content.isSelectedOrActive(cell));
+    const keys = keysIn(panel);
+    const selected = keys.filter((_, index) => {
+      const cell = content.widgets[index];
+      return cell !== undefined && content.isSelectedOrActive(cell);
+    });
+    const index = content.activeCellIndex;
     return {
       notebook: path,
-      cell: active && nameOf(content.activeCellIndex, keyOf(panel, active), active.model),
-      selected: selected.length > 1 ? selected.map(cell => keyOf(panel, cell)) : []
+      cell: active && nameOf(index, keys[index] ?? '', active.model),
+      selected: selected.length > 1 ? selected : []
     };
   }
 

@@ -4,6 +4,7 @@ import type { Message } from '@lumino/messaging';
 import type { JSX } from 'react';
 
 import { isInRightSidebar } from '../lab/sidebar';
+import { requestCards } from './requestCards';
 import type { IPanelServices } from './services';
 import { DropTarget } from './dropTarget';
 import { chatIcon } from '../common/icon';
@@ -47,7 +48,7 @@ export class ChatPanel extends ReactWidget {
 
   /** Whether an approval request is shown. */
   get hasQuestion(): boolean {
-    return this.node.querySelector('.tk-Question') !== null;
+    return requestCards(this.node).length > 0;
   }
 
   /** Focus the first approval request, as soon as it is rendered. */
@@ -71,11 +72,9 @@ export class ChatPanel extends ReactWidget {
   }
 
   private _toQuestion(): boolean {
-    const question = this.node.querySelector('.tk-Question');
-    if (question instanceof HTMLElement) {
-      question.focus();
-    }
-    return question !== null;
+    const [card] = requestCards(this.node);
+    card?.focus();
+    return card !== undefined;
   }
 
   protected override render(): JSX.Element {
