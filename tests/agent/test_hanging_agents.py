@@ -215,6 +215,66 @@ async def test_a_stop_ends_a_turn_before_its_agent_answers(
         assert answered[-1].data == {"end": "done", "text": "And now?"}
 
 
+@dataclass
+class Lingering(Hanging):
+    """An echo whose starts hang until `ends`, and whose cleanup waits for it."""
+
+    ends: asyncio.Event = field(default_factory=asyncio.Event)
+    cleaning: asyncio.Event = field(default_factory=asyncio.Event)
+    processes: int = 0
+
+    async def start(self, config: SessionConfig) -> EchoSession:
+        if self.ends.is_set():
+            return await super().start(config)
+        self.processes += 1
+        self.hangs.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cleaning.set()
+            await self.ends.wait()
+            self.processes -= 1
+        raise AssertionError
+
+
+@pytest.mark.proves("chat:one-end", "fault:server-stop")
+@pytest.mark.parametrize("act", ["send", "send and stop", "delete", "close"])
+async def test_what_a_stopped_start_has_begun_is_ended_whatever_comes_meanwhile(
+    open_talk: Open, act: str
+) -> None:
+    """The turn ends before the cleanup does; what comes next waits for it and does not cancel it."""
+    echo = Lingering()
+    talk = open_talk(echo)
+    started = await talk.send("Hello.")
+    async with asyncio.timeout(WITHIN):
+        await echo.hangs.wait()
+        await talk.chats.stop(USER, started.chat)
+        assert ends([event async for event in started.events]) == ["stopped"]
+        await echo.cleaning.wait()
+        assert echo.processes == 1
+        match act:
+            case "delete":
+                work = asyncio.create_task(talk.chats.delete(USER, started.chat))
+            case "close":
+                work = asyncio.create_task(talk.close())
+            case _:
+                again = await talk.send("And now?", chat=started.chat)
+                work = asyncio.create_task(all_of(again))
+                await begun(talk, again)
+                if act == "send and stop":
+                    await talk.chats.stop(USER, started.chat)
+                    assert ends(await work) == ["stopped"]
+        await after(0.02)
+        assert echo.processes == 1
+        assert work.done() == (act == "send and stop")
+        echo.ends.set()
+        await work
+        if act.startswith("send"):
+            answered = await all_of(await talk.send("And then?", chat=started.chat))
+            assert answered[-1].data == {"end": "done", "text": "And then?"}
+        assert echo.processes == 0
+
+
 @pytest.mark.proves("rest:steer", "chat:one-end")
 @pytest.mark.parametrize(
     "act", ["stop all", "stop it", "stop the running", "replace", "delete", "close", "end", "none"]

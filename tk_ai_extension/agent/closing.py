@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
 
-from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.background import BackgroundTasks, log_failure
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +21,9 @@ class Closable(Protocol):
     async def close(self) -> None:
         """Release what it holds."""
         ...
+
+
+C = TypeVar("C", bound=Closable)
 
 
 class Closing:
@@ -39,6 +43,31 @@ class Closing:
             if each is not None:
                 self._tasks.spawn(self._close(each), f"Closing of {type(each).__name__}")
         await self._tasks.join()
+
+    async def begin(self, work: Coroutine[Any, Any, C], name: str) -> C:
+        """Start a resource that is closed later.
+
+        A cancelled caller goes on at once. The start is then cancelled once, so that nothing ends its
+        cleanup halfway, and the next call of `close` waits for it.
+        """
+        task = asyncio.create_task(work, name=name)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.cancel()
+            self._tasks.spawn(self._end(task), f"End of: {name}")
+            raise
+
+    async def _end(self, task: asyncio.Task[C]) -> None:
+        await asyncio.wait((task,), timeout=self._deadline)
+        if not task.done():
+            logger.warning("%s did not end within %.0f s", task.get_name(), self._deadline)
+            task.cancel()
+        elif task.cancelled() or task.exception() is not None:
+            log_failure(task, logger)
+        else:
+            # It had started before it was cancelled.
+            await self._close(task.result())
 
     async def _close(self, resource: Closable) -> None:
         try:

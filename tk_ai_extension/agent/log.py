@@ -200,7 +200,7 @@ def _weight(event: Event) -> int:
     Raises:
         RecursionError: It is nested too deeply for the transcript.
     """
-    return len(json.dumps(event.data)) + 100
+    return len(json.dumps(event.data, ensure_ascii=False)) + 100
 
 
 def joined(events: Sequence[Event]) -> list[Event]:

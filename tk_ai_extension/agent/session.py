@@ -385,7 +385,9 @@ class ChatSession:
             await self._close_agent()
         if self._agent is None:
             self._provider, self._backend = provider, backend
-            self._external = await services.setup.start_servers(servers)
+            self._external = await self._closing.begin(
+                services.setup.start_servers(servers), "The start of a chat's MCP servers"
+            )
             for server, why in self._external.failures:
                 turn.notify(Sentence("server_not_started", server=server, why=why))
             project = await find_instructions(services.workspace)
@@ -402,7 +404,9 @@ class ChatSession:
                 cost=0.0,
                 further=self._external.described,
             )
-            self._agent = await self._history.start(backend, turn, config)
+            self._agent = await self._closing.begin(
+                self._history.start(backend, turn, config), "The start of a chat's agent"
+            )
         return self._agent
 
     async def _close_agent(self) -> None:

@@ -217,15 +217,14 @@ class ClaudeSession:
 
     async def steer(self, content: Sequence[ContentBlock]) -> bool:
         """Add a message to the running turn."""
-        import claude_agent_sdk as sdk
-
         if not self._translator.running:
             return False
         message_id = str(uuid4())
         self._translator.steered.add(message_id)
         try:
             await self._client.query(_message(content, message_id))
-        except sdk.ClaudeSDKError as error:
+        except Exception as error:
+            # As in `interrupt`.
             self._translator.steered.discard(message_id)
             said = self._redact(str(error))
             raise AgentDied(Sentence("agent_ended_why", why=said)) from error
