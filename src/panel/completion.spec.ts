@@ -53,7 +53,7 @@ describe('what the server knows', () => {
   const notebook = {
     seen: { notebook: 'a.ipynb', cell: null, selected: [] },
     cells: [],
-    models: [],
+    keyed: [],
     front: null,
     activeEditor: null,
     contents: {

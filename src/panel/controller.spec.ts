@@ -7,7 +7,7 @@ import { Reviews } from '../changes/reviews';
 import { BrowserStorage } from '../common/storage';
 import { type AppStore, createStore, modeOf } from '../state/app';
 import type { ITurn } from '../state/chat';
-import { BLANK, type Found, writtenIn } from '../state/compose';
+import { BLANK, type Found, type IAbout, writtenIn } from '../state/compose';
 import type { IPanelServices } from './services';
 import { PanelStorage } from './panelStorage';
 import { PanelController } from './controller';
@@ -73,7 +73,7 @@ function connected(
     store,
     chats: new Chats(api as ChatApi, server.channel, store),
     memory: new PanelStorage(state as unknown as ConstructorParameters<typeof PanelStorage>[0]),
-    notebook: { seen: SEEN },
+    notebook: { seen: SEEN, named: (about: IAbout) => about },
     reviews: new Reviews(new BrowserStorage('http://server/'), store)
   };
   return { services: made as unknown as IPanelServices, sent };
