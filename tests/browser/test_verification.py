@@ -39,6 +39,11 @@ async def test_what_is_on_the_screen_is_verified_and_the_cells_are_a_click_away(
     await page.keyboard.type("data = [4]")
     button = seen.toolbar.get_by_role("button", name="Does it run from the top?")
     await button.click()
+    # The result takes no focus from what is written meanwhile.
+    note = page.get_by_role("alert").filter(has_text="It does not run from the top as it is stored")
+    await note.wait_for()
+    await expect(seen.cells.nth(0).locator(".cm-content")).to_be_focused()
+    await note.get_by_role("button", name="Show").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog).to_contain_text("It does not run from the top as it is stored")
     await expect(dialog.get_by_role("button", name="Cell 2 has other outputs")).to_be_visible()
