@@ -12,3 +12,8 @@ export const LAST = 5_000;
 export function delay(tries: number, random: number): number {
   return Math.min(FIRST * 2 ** Math.min(tries, 10), LAST) * (0.75 + random / 2);
 }
+
+/** Wait before a retry. */
+export async function backOff(tries: number): Promise<void> {
+  await new Promise(resolve => setTimeout(resolve, delay(tries, Math.random())));
+}

@@ -168,9 +168,9 @@ export class Reviews implements IReviews {
   }
 
   private _changes = Promise.resolve();
-  /** The last rename or deletion by this page. Open notebooks are renamed with it. */
-  /** The moves of this page, in order, and how many of them have been carried out. */
+  /** The renames and deletions by this page, in order; the last one renames open notebooks as well. */
   private readonly _moves: [old: string, path: string | null][] = [];
+  /** How many of them have been carried out. */
   private _done = 0;
   private readonly _decided = new Signal<this, IDecision>(this);
 }

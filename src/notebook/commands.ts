@@ -19,7 +19,7 @@ import type { IChatOpener } from '../tokens';
 import { putInto } from './cells';
 import { errorOf, type CellTask, CELL_TASKS } from './cellTasks';
 import { serverPath } from './drives';
-import { keyOf } from './keys';
+import { keysOfCells } from './keys';
 
 /** Ids of the commands on cells. */
 export const CommandIDs = {
@@ -53,7 +53,7 @@ export async function ask(
   await opener.open({
     notebook: panel.context.path,
     message: messageFor(task, about, trans),
-    cells: cells.map(cell => keyOf(panel, cell)),
+    cells: keysOfCells(panel, cells),
     send: true
   });
 }

@@ -1,7 +1,7 @@
 import { NotebookModel, type NotebookPanel } from '@jupyterlab/notebook';
 
 import { notebook, code } from '../testing/notebooks';
-import { cellOf, keyOf, keysFor, keysOf, placeOf } from './keys';
+import { cellOf, keysFor, keysOf, keysOfCells, placeOf } from './keys';
 
 const IDS = ['cut', 'cell-0', 'cell-1', 'cell-2', 'x', 'y'];
 
@@ -25,7 +25,7 @@ it('names each cell by one key that leads back to it, whatever ids there are', (
     const keys = keysOf(model);
     expect(new Set(keys).size).toBe(ids.length);
     widgets.forEach((cell, index) => {
-      const key = keyOf(panel, cell);
+      const [key = ''] = keysOfCells(panel, [cell]);
       expect(key).toBe(keys[index]);
       expect(placeOf(key, keys)).toBe(index);
       expect(cellOf(panel, key)).toBe(cell);

@@ -43,9 +43,11 @@ export function keysIn({ content }: NotebookPanel): string[] {
   );
 }
 
-/** Return the key of a cell in a view. */
-export function keyOf(panel: NotebookPanel, cell: Cell): string {
-  return keysIn(panel)[panel.content.widgets.indexOf(cell)] ?? cell.model.id;
+/** Return the keys of some cells in a view. */
+export function keysOfCells(panel: NotebookPanel, cells: readonly Cell[]): string[] {
+  const keys = keysIn(panel);
+  const places = new Map(panel.content.widgets.map((cell, place) => [cell, place]));
+  return cells.map(cell => keys[places.get(cell) ?? -1] ?? cell.model.id);
 }
 
 /**

@@ -7,7 +7,7 @@ import { Widget } from '@lumino/widgets';
 import { ApiError, requestJson } from '../api/client';
 import type { SentenceInfo } from '../api/events';
 import { notifyOnError } from '../api/notifyOnError';
-import { delay } from '../api/retry';
+import { backOff } from '../api/retry';
 import { say, sayProblem } from '../api/sentences';
 import { numberOf } from '../common/position';
 import { goTo } from './cells';
@@ -100,7 +100,7 @@ async function insist<T>(read: () => Promise<T>): Promise<T> {
       if (!(error instanceof ApiError) || error.isPermanent || tries === MAX_RETRIES) {
         throw error;
       }
-      await new Promise(resolve => setTimeout(resolve, delay(tries, Math.random())));
+      await backOff(tries);
     }
   }
 }

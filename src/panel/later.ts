@@ -2,14 +2,14 @@
 
 import { lazy } from 'react';
 
-import { delay } from '../api/retry';
+import { backOff } from '../api/retry';
 
 /** Load a chunk, again and again until the server answers. */
 export async function insist<M>(load: () => Promise<M>, tries = 0): Promise<M> {
   try {
     return await load();
   } catch {
-    await new Promise(resolve => setTimeout(resolve, delay(tries, Math.random())));
+    await backOff(tries);
     return insist(load, tries + 1);
   }
 }

@@ -5,7 +5,7 @@ import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type { Contents } from '@jupyterlab/services';
 import { JSONExt, UUID } from '@lumino/coreutils';
 
-import { delay } from '../api/retry';
+import { backOff } from '../api/retry';
 import { isOfOneFormat } from './cells';
 import { VersionCounter } from './versionCounter';
 import { diffSteps } from './notebookDiff';
@@ -89,7 +89,7 @@ export class OpenNotebook {
         // A conflict with unsaved changes is reported when the notebook is saved. A request that fails
         // beside the connection is repeated: nothing else would read the file.
         if (!(error instanceof Refusal) && tries < MAX_RETRIES) {
-          await new Promise(resolve => setTimeout(resolve, delay(tries, Math.random())));
+          await backOff(tries);
           if (round === this._round && !this.context.isDisposed) {
             await refresh(tries + 1);
           }

@@ -21,7 +21,7 @@ from tk_ai_extension.agent.requests import AskingCell, ChatRequest, Message, Pla
 from tk_ai_extension.agent.sent_messages import SentMessages, StartedTurn
 from tk_ai_extension.agent.services import ChatServices
 from tk_ai_extension.agent.session import ChatSession
-from tk_ai_extension.agent.transcripts import Chat, storable
+from tk_ai_extension.agent.transcripts import Chat
 from tk_ai_extension.model.agent_errors import (
     AgentUnavailable,
     ChatElsewhere,
@@ -31,6 +31,7 @@ from tk_ai_extension.model.agent_errors import (
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, ToolError
 from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.workspace.database import storable
 from tk_ai_extension.workspace.undo_entries import TakenBack
 
 logger = logging.getLogger(__name__)

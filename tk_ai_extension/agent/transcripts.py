@@ -458,8 +458,3 @@ def _chat(db: sqlite3.Connection, user: str, chat_id: str) -> Chat:
 def _json(value: object) -> str:
     """Return JSON that SQLite can store: lone surrogates stay escaped."""
     return json.dumps(value)
-
-
-def storable(text: str) -> str:
-    """Return text that SQLite can store: lone surrogates become question marks."""
-    return text.encode(errors="replace").decode()

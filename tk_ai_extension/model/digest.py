@@ -273,6 +273,11 @@ class Shortened:
     total_bytes: int
 
 
+def cut(text: str, most: int) -> str:
+    """Return a text of at most so many characters, with three dots where its end is left out."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def shorten(text: str, budget: int, *, pointer: str = "") -> Shortened:
     """Shorten a text to its head and tail, cut at line ends if possible.
 

@@ -12,7 +12,6 @@ from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import sentence_info
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.verification.comparing import MAX_DIFF
 from tk_ai_extension.verification.report import CellReport, NotebookReport
 from tk_ai_extension.workspace.runs import Run
 from tk_ai_extension.workspace.verifications import VerificationRun
@@ -113,7 +112,7 @@ def _rendered(
             for each in finished.findings
         ],
     )
-    whole = "\n".join(finished.as_lines(MAX_DIFF)) + "\n"
+    whole = "\n".join(finished.as_lines(None)) + "\n"
     is_whole = max(len(bad), len(finished.findings)) <= MAX_CELLS
     return summary, None if is_whole and len(summary.text) + 50 >= len(whole) else whole
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from tk_ai_extension.kernels.terminal import TerminalText
 from tk_ai_extension.model.diffs import unified
-from tk_ai_extension.model.digest import sanitise
+from tk_ai_extension.model.digest import cut, sanitise
 from tk_ai_extension.model.htmltext import html_text
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import bundle_of, stream_text, traceback_of
@@ -96,7 +96,7 @@ class _Found(NamedTuple):
         shown: list[str] = []
         left_out = 0
         for line in lines:
-            shown.append(line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 3]}...")
+            shown.append(cut(line, MAX_LINE))
             room -= len(shown[-1]) + 1
             if room < 0:
                 shown.pop()

@@ -9,6 +9,7 @@ from functools import reduce
 from typing import Any, Literal
 from xml.sax.saxutils import escape, quoteattr
 
+from tk_ai_extension.model.digest import cut
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.verification.comparing import Difference
 from tk_ai_extension.verification.hidden_state import Finding
@@ -82,11 +83,11 @@ class CellReport:
             named.append(Sentence("outputs_more", count=more))
         return reduce(_two, named)
 
-    def as_lines(self, limit: int = DIFF_LINES) -> Iterator[str]:
+    def as_lines(self, limit: int | None = DIFF_LINES) -> Iterator[str]:
         """Yield the cell's part of a report as text.
 
         Args:
-            limit: Maximum lines of each diff and of the traceback.
+            limit: Maximum lines of each diff and of the traceback; None for all.
         """
         name = f"Cell {self.index + 1} @{self.cell}"
         if self.status == "failed":
@@ -153,7 +154,7 @@ class NotebookReport:
         result = ", ".join(counted)
         return f"{self.notebook}: {cells}{': ' if result else ''}{result}{stored} ({self.seconds:.1f} s)"
 
-    def as_lines(self, limit: int = DIFF_LINES) -> Iterator[str]:
+    def as_lines(self, limit: int | None = DIFF_LINES) -> Iterator[str]:
         """Yield the report as text.
 
         Args:
@@ -256,10 +257,10 @@ def _two(first: str, second: str) -> str:
     return Sentence("differences_two", first=first, second=second)
 
 
-def _shortened(lines: Sequence[str], limit: int, left_out: int = 0) -> Iterator[str]:
-    for line in lines[:limit]:
-        yield line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..."
-    yield from _more(max(len(lines) - limit, 0) + left_out)
+def _shortened(lines: Sequence[str], limit: int | None, left_out: int = 0) -> Iterator[str]:
+    shown = lines[:limit]
+    yield from (cut(line, WIDTH) for line in shown)
+    yield from _more(len(lines) - len(shown) + left_out)
 
 
 def _more(lines: int) -> Iterator[str]:

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, cast
 
+from tk_ai_extension.model.digest import cut
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.verification.rules import Rules
 
@@ -20,6 +21,8 @@ MAX_DEPTH = 200
 """Maximum nesting of JSON that is compared value by value."""
 MAX_PIXELS = 50_000_000
 """Maximum pixels of an image that is decoded."""
+MAX_VALUE = 60
+"""Maximum characters of a value or a key in a sentence."""
 VISIBLE = 24
 """Difference in one channel, of 255, from which a pixel counts as different."""
 
@@ -123,7 +126,7 @@ def _members(
     markup: bool,
 ) -> Iterator[Sentence]:
     for key in (*stored, *(key for key in new if key not in stored)):
-        inside = f"{place}.{_cut(key)}"
+        inside = f"{place}.{cut(key, MAX_VALUE)}"
         if key in _MASKED:
             continue
         if key not in new:
@@ -159,11 +162,7 @@ def _same_scalar(stored: Any, new: Any, rules: Rules, *, markup: bool) -> bool:
 
 
 def _short(value: Any) -> str:
-    return _cut(repr(value))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return cut(repr(value), MAX_VALUE)
 
 
 def table_differences(stored: list[str], new: list[str], rules: Rules) -> list[Sentence]:

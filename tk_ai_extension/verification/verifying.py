@@ -11,7 +11,7 @@ from typing import Any
 
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.digest import short_traceback
+from tk_ai_extension.model.digest import cut, short_traceback
 from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution, StatusEvent
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import summarise
@@ -245,15 +245,15 @@ def cell_report(
     )
     if execution.status not in ("ok", "error"):
         message = execution.message.partition(INTERRUPT_IGNORED)[0].strip() or execution.status
-        return report("failed", message=_cut(message, MAX_MESSAGE))
+        return report("failed", message=cut(message, MAX_MESSAGE))
     error = next((each for each in reversed(execution.outputs) if is_error(each)), None)
     is_expected = "raises-exception" in tags or any(map(is_error, stored))
     if execution.status == "error" and not is_expected:
         shown = error or {"ename": "error", **(execution.error or {})}
         return report(
             "failed",
-            message=_cut(error_line(shown), MAX_MESSAGE),
-            traceback=_cut(short_traceback(shown), MAX_TRACEBACK),
+            message=cut(error_line(shown), MAX_MESSAGE),
+            traceback=cut(short_traceback(shown), MAX_TRACEBACK),
         )
     compares = has_outputs and "nbval-ignore-output" not in tags
     if rules.lax:
@@ -266,10 +266,6 @@ def cell_report(
 
 def _without_outputs(execution: Execution) -> Execution:
     return replace(execution, outputs=(), pages=())
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def _comparable(stored: Sequence[Json], execution: Execution) -> Sequence[Json]:

@@ -39,6 +39,11 @@ PROBE_BYTES = 65_536
 """Bytes that a probe writes to check for free disk space."""
 
 
+def storable(text: str) -> str:
+    """Return text that SQLite can store: lone surrogates become question marks."""
+    return text.encode(errors="replace").decode()
+
+
 class Database:
     """A SQLite file of mode 0600 in a folder of mode 0700, opened at first use.
 

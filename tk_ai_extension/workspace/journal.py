@@ -21,7 +21,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.workspace import journal_queries as queries
 from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes
-from tk_ai_extension.workspace.database import Database
+from tk_ai_extension.workspace.database import Database, storable
 from tk_ai_extension.workspace.owners import is_alive, own_process
 
 logger = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ class Journal:
             DiskFull, ReadOnly, SaveFailed: It could not be written. Nothing was changed.
         """
         turn = turn or caller.turn
-        row: _Written = (path, tool, turn, kind, "intended", _storable(summary), "")
+        row: _Written = (path, tool, turn, kind, "intended", storable(summary), "")
 
         async def withdraw(entry: int) -> None:
             if kind != "run":  # A run does not wait for its entry.
@@ -176,8 +176,8 @@ class Journal:
             DiskFull, ReadOnly, SaveFailed: It could not be written.
         """
         turn = turn or caller.turn
-        text = _storable(summary)
-        return await self._insert(caller, (path, tool, turn, kind, state, text, _storable(note)))
+        text = storable(summary)
+        return await self._insert(caller, (path, tool, turn, kind, state, text, storable(note)))
 
     async def done(
         self, entry_id: int, changes: Sequence[Change] = (), summary: str | None = None
@@ -192,7 +192,7 @@ class Journal:
         Raises:
             DiskFull, ReadOnly, SaveFailed: It could not be written, so the change cannot be undone.
         """
-        text = None if summary is None else _storable(summary)
+        text = None if summary is None else storable(summary)
 
         def update(db: sqlite3.Connection) -> None:
             data, note = encode_changes(changes)
@@ -211,7 +211,7 @@ class Journal:
         await self._database.run(
             lambda db: db.execute(
                 "UPDATE entries SET state = 'failed', note = ? WHERE id = ?",
-                (_storable(error), entry_id),
+                (storable(error), entry_id),
             ),
             "The failure was not recorded in the journal.",
         )
@@ -429,16 +429,11 @@ class Journal:
         if self._inserted % PRUNE_EVERY == 0:
             await self.prune()
         self._inserted += 1
-        identity = (caller.user, caller.session, _storable(caller.author))
+        identity = (caller.user, caller.session, storable(caller.author))
         row = (time.time(), own_process(), *identity, *written)
         return await self._database.run(
             lambda db: int(db.execute(queries.INSERT, row).fetchone()[0])
         )
-
-
-def _storable(text: str) -> str:
-    """Return the text with lone surrogates, which SQLite cannot store, as question marks."""
-    return text.encode(errors="replace").decode()
 
 
 def _interrupt_left_over(db: sqlite3.Connection) -> None:
