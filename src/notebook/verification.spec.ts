@@ -105,7 +105,7 @@ describe('the result of a run from the top', () => {
     expect(focused()).toBe(box);
     expect(document.querySelector('.tk-Verification')).toBeNull();
     expect(noted.map(each => each.slice(0, 2))).toEqual([
-      ['warning', '<It does not run from the top as it is stored>']
+      ['warning', '<n.ipynb does not run from the top as it is stored>']
     ]);
     noted[0]?.[2]();
     await new Promise(resolve => setTimeout(resolve));

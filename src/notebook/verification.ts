@@ -1,4 +1,5 @@
 import { Dialog, Notification } from '@jupyterlab/apputils';
+import { PathExt } from '@jupyterlab/coreutils';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { ServerConnection } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -58,7 +59,8 @@ export async function verify(
 ): Promise<void> {
   const call = (tool: string, body: object): Promise<IVerified> =>
     requestJson<IVerified>(settings, 'POST', `tools/${tool}`, body);
-  const message = trans.__('Starting a kernel…');
+  const name = PathExt.basename(path);
+  const message = trans.__('Starting a kernel for %1…', name);
   const shown = Notification.emit(message, 'in-progress', { autoClose: false });
   try {
     let found = await call('verify_notebook', { notebook: path, wait: 0 });
@@ -75,13 +77,13 @@ export async function verify(
       const { number, total } = found.verification;
       Notification.update({
         id: shown,
-        message: trans.__('Running cell %1 of %2 in a new kernel…', number, total),
+        message: trans.__('Running cell %1 of %2 of %3 in a new kernel…', number, total, name),
         actions: [stop]
       });
       found = await insist(() => call('wait_execution', { execution_id, wait: WAIT }));
     }
     Notification.dismiss(shown);
-    notify(panel, found.verification, trans);
+    notify(panel, name, found.verification, trans);
   } catch (error) {
     Notification.dismiss(shown);
     Notification.error(
@@ -106,26 +108,28 @@ async function insist<T>(read: () => Promise<T>): Promise<T> {
 }
 
 /**
- * Notify the person of the result, with an action that shows the cells if not all is well.
+ * Notify the person of the result by the notebook's name, with an action that shows the cells if not all is well.
  *
  * The run may end minutes later, while they write code: no dialog opens by itself.
  */
 function notify(
   panel: NotebookPanel,
+  name: string,
   verification: IVerified['verification'],
   trans: TranslationBundle
 ): void {
   const { status, total, hidden_state } = verification;
   if (status === 'interrupted') {
-    Notification.info(trans.__('The run from the top was stopped.'), SHOWN);
+    Notification.info(trans.__('The run of %1 from the top was stopped.', name), SHOWN);
     return;
   }
   if (status === 'same' && hidden_state.length === 0) {
     Notification.success(
       trans._n(
-        'It runs from the top: %1 cell gives the stored outputs.',
-        'It runs from the top: %1 cells give the stored outputs.',
-        total
+        '%2 runs from the top: %1 cell gives the stored outputs.',
+        '%2 runs from the top: %1 cells give the stored outputs.',
+        total,
+        name
       ),
       SHOWN
     );
@@ -133,8 +137,8 @@ function notify(
   }
   const title =
     status === 'same'
-      ? trans.__('It runs from the top, with hidden state')
-      : trans.__('It does not run from the top as it is stored');
+      ? trans.__('%1 runs from the top, with hidden state', name)
+      : trans.__('%1 does not run from the top as it is stored', name);
   const callback = (event: MouseEvent): void => {
     // The result can be shown again.
     event.preventDefault();

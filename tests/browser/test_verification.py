@@ -17,6 +17,8 @@ CELLS = {
     "prints00": "print(missing)",
 }
 
+DIFFERS = f"{NOTEBOOK} does not run from the top as it is stored"
+
 ACTIVE = re.compile(r"\bjp-mod-active\b")
 
 
@@ -40,12 +42,12 @@ async def test_what_is_on_the_screen_is_verified_and_the_cells_are_a_click_away(
     button = seen.toolbar.get_by_role("button", name="Does it run from the top?")
     await button.click()
     # The result takes no focus from what is written meanwhile.
-    note = page.get_by_role("alert").filter(has_text="It does not run from the top as it is stored")
+    note = page.get_by_role("alert").filter(has_text=DIFFERS)
     await note.wait_for()
     await expect(seen.cells.nth(0).locator(".cm-content")).to_be_focused()
     await note.get_by_role("button", name="Show").click()
     dialog = page.get_by_role("dialog")
-    await expect(dialog).to_contain_text("It does not run from the top as it is stored")
+    await expect(dialog).to_contain_text(DIFFERS)
     await expect(dialog.get_by_role("button", name="Cell 2 has other outputs")).to_be_visible()
     await expect(dialog).to_contain_text("-6\n+4")
     failed = dialog.get_by_role("button", name="Cell 3 failed")
@@ -61,4 +63,6 @@ async def test_what_is_on_the_screen_is_verified_and_the_cells_are_a_click_away(
     await page.keyboard.press("Control+Alt+V")
     stop = page.get_by_role("button", name="Stop", exact=True)
     await stop.click()
-    await expect(page.get_by_text("The run from the top was stopped.")).to_be_visible()
+    await expect(
+        page.get_by_text(f"The run of {NOTEBOOK} from the top was stopped.")
+    ).to_be_visible()
