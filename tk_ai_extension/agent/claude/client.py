@@ -50,8 +50,10 @@ logger = logging.getLogger(__name__)
 COMPACT = "/compact"
 """The CLI's command that replaces its history by a summary."""
 
-START = 60.0
-"""Timeout for the process to answer its start, in seconds."""
+START = 120.0
+"""Timeout for the process to answer its start, in seconds.
+
+Its program has 400 MB, which a slow disk that nobody has read it from takes a minute for."""
 
 
 @dataclass(frozen=True, slots=True)
