@@ -17,7 +17,7 @@ import zmq
 from hypothesis import HealthCheck, settings
 from jupyter_client.multikernelmanager import MultiKernelManager
 from jupyter_server.serverapp import ServerApp
-from traitlets.config import Config
+from traitlets.config import Application, Config
 
 from tests import preloaded, sandboxes
 from tests.matrix import write_matrix
@@ -105,6 +105,25 @@ def forgotten_kernel_managers() -> Iterator[None]:
 def fresh_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test starts is started as a user starts it: memory and imports are its own."""
     monkeypatch.setattr(preloaded, "FORKED", {})
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_parser_of_no_arguments() -> Iterator[None]:
+    """A server without arguments makes no parser of all that it could be given.
+
+    The parser takes a tenth of a worker's processor time. Servers that are started as processes have it.
+    """
+    parse = Application.parse_command_line
+
+    def parse_some(application: Application, argv: list[str] | None = None) -> None:
+        if argv is None or len(argv) > 0:
+            parse(application, argv)
+            return
+        application.argv, application.extra_args, application.cli_config = [], [], Config()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Application, "parse_command_line", parse_some)
+        yield
 
 
 # The conformance suites are part of the package; their asserts explain themselves like any test's.
