@@ -90,7 +90,7 @@ class HangingSession(EchoSession):
         await super().close()
 
 
-Open = Callable[[Hanging], Talk]
+Open = Callable[..., Talk]
 
 
 @pytest.fixture
@@ -101,13 +101,13 @@ async def open_talk(
     monkeypatch.setattr(silence, "STOP_TIMEOUT", 0.1)
     opened: list[Talk] = []
 
-    def open_(echo: Hanging) -> Talk:
+    def open_(echo: Hanging, silence: float = 0.3) -> Talk:
         services = ChatServices(
             workspace=harness.workspace,
             registry=harness.registry,
             transcripts=Transcripts(tmp_path / f"chats{len(opened)}" / "chats.sqlite"),
             backend=echo,
-            settings=ChatSettings(silence=0.3),
+            settings=ChatSettings(silence=silence),
         )
         opened.append(Talk(Chats(services), services, ScriptedModel()))
         return opened[-1]
@@ -288,7 +288,8 @@ async def test_a_message_that_is_being_given_to_a_turn_can_be_stopped(
 
 async def one_that_is_given(open_talk: Open, act: str, taken: bool | None) -> None:
     echo = Hanging(taken=taken)
-    talk = open_talk(echo)
+    # Nothing is silent for too long: the running turn would end, and the next message begin.
+    talk = open_talk(echo, silence=WITHIN)
     running = await talk.send("wait", mode="auto")
     await begun(talk, running)
     chat = running.chat

@@ -50,7 +50,6 @@ async def test_chats_at_once_each_work_in_their_notebook(
                 for number in range(chats)
             )
         )
-    assert len(processes()) == processes_of_claude
     for number, events in enumerate(answered):
         assert events[-1].data == {"end": "done", "text": f"Done: {number + 1000}"}
         assert [event.id for event in events] == list(range(1, len(events) + 1))
@@ -60,6 +59,7 @@ async def test_chats_at_once_each_work_in_their_notebook(
     for number in range(notebooks):
         expected = {"1", f"{number} + 1000", f"{number + notebooks} + 1000"}
         assert set(harness.sources(f"{number}.ipynb")) == expected
+    assert len(processes()) == processes_of_claude
 
 
 @dataclass(frozen=True)
