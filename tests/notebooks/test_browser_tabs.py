@@ -129,7 +129,7 @@ async def test_the_outcome_is_unknown_until_the_tab_returns(
     async def settle(changes: Any) -> None:
         settled.set_result(changes)
 
-    raised.value.settle = settle
+    await raised.value.outcome.record(settle)
     # Nobody writes underneath it: it may come back with the change.
     with pytest.raises(TabOffline):
         await document.apply([Replace("aaaa1111", "x")])

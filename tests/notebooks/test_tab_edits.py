@@ -218,15 +218,17 @@ class Run:
         try:
             applied = await document.apply([operation])
         except OutcomeUnknown as error:
-            error.settle = self._settle
+            # What is due may happen before the caller has the error.
+            if self._tab.script.choose(("at once", "later")) == "later":
+                await tabs._tasks.join()
+            await error.outcome.record(self._settle)
         except ToolError:
             return "failed"
         else:
             assert isinstance(applied, Applied)
             assert applied.changes
             return "done"
-        while tabs._tasks._tasks:
-            await asyncio.gather(*tabs._tasks._tasks)
+        await tabs._tasks.join()
         if not self._settled:
             return "intended"
         return "failed" if self._settled == [None] else "done"

@@ -7,11 +7,10 @@ whether a retry can succeed. Every interface (MCP, REST, command line, chat) sho
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from tk_ai_extension.model.operations import Change
+    from tk_ai_extension.model.operations import LateOutcome
 
 
 class ToolError(Exception):
@@ -350,10 +349,12 @@ class OutcomeUnknown(ToolError):
         "or read the notebook."
     )
 
-    settle: Callable[[tuple[Change, ...] | None], Awaitable[None]] | None = None
-    """Called with the changes once the outcome is known, or None for no change. The journal sets it."""
     entry: int = 0
     """The journal's entry of the change."""
+
+    def __init__(self, message: str, outcome: LateOutcome, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.outcome = outcome
 
 
 # --- kernels and executions

@@ -13,7 +13,7 @@ So an operation that names such a cell needs the hash of its source in ``expect`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -172,3 +172,35 @@ class Applied:
 
     snapshot: Snapshot
     changes: tuple[Change, ...]
+
+
+class LateOutcome:
+    """What a change did, recorded once it is known.
+
+    A tab may report it before the caller that records it has the error.
+    """
+
+    def __init__(self) -> None:
+        self._known: tuple[tuple[Change, ...] | None] | None = None
+        self._records: list[Callable[[tuple[Change, ...] | None], Awaitable[None]]] = []
+        self._is_recording = False
+
+    async def record(self, record: Callable[[tuple[Change, ...] | None], Awaitable[None]]) -> None:
+        """Call a function with the changes, or with None for no change, after those of earlier calls."""
+        self._records.append(record)
+        await self._record()
+
+    async def settle(self, changes: tuple[Change, ...] | None) -> None:
+        """Make the outcome known: the changes, or None for no change."""
+        self._known = (changes,)
+        await self._record()
+
+    async def _record(self) -> None:
+        if self._known is None or self._is_recording:
+            return
+        self._is_recording = True
+        try:
+            while self._records:
+                await self._records.pop(0)(*self._known)
+        finally:
+            self._is_recording = False

@@ -201,7 +201,8 @@ async def _applied(
         return await document.apply(operations)
     except OutcomeUnknown as error:
         # The intent stays open until the outcome is known.
-        error.entry, error.settle = entry, partial(_settled, workspace, entry, summary)
+        error.entry = entry
+        await error.outcome.record(partial(_settled, workspace, entry, summary))
         raise
     except ToolError as error:
         await workspace.journal.failed(entry, error.message)
@@ -318,18 +319,17 @@ async def undo(
                 shown=shown,
             )
         except BaseException as error:
-            if isinstance(error, OutcomeUnknown):
-                error.settle = partial(settled, error)
             await workspace.journal.release(entries)
+            if isinstance(error, OutcomeUnknown):
+                await error.outcome.record(partial(settled, error.entry))
             raise
         await workspace.journal.undone(entries, applied.entry, cells)
         _publish(workspace, caller, document.path, "taken_back", applied)
         return applied
 
-    async def settled(error: OutcomeUnknown, changes: Sequence[Change] | None) -> None:
-        await _settled(workspace, error.entry, summary, changes)
+    async def settled(entry: int, changes: Sequence[Change] | None) -> None:
         if changes is not None:
-            await workspace.journal.undone(entries, error.entry, cells)
+            await workspace.journal.undone(entries, entry, cells)
 
     return await run_to_completion(claim_and_apply())
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from tk_ai_extension.model.errors import OutcomeUnknown
+from tk_ai_extension.model.operations import LateOutcome
 from tk_ai_extension.notebooks.session import StoredDocument
 from tk_ai_extension.notebooks.tabs.patch import TabPatch
 from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
@@ -151,6 +152,7 @@ class TabEdit:
         error = OutcomeUnknown(
             f"It is unknown whether {self._kept.path} was changed: the connection to its tab was lost "
             "during the change, or the tab does not answer.",
+            LateOutcome(),
             op_id=self._op,
         )
         if self._tabs.channel.is_known(self._tab.id):
@@ -166,8 +168,8 @@ class TabEdit:
                 break
         if not self._tabs.channel.is_known(self._tab.id):
             made = self.patch.is_applied_in(await self._kept.read())
-        if made is not None and error.settle is not None:
-            await error.settle(self.patch.edit.changes() if made else None)
+        if made is not None:
+            await error.outcome.settle(self.patch.edit.changes() if made else None)
 
     async def _is_kept(self) -> bool | None:
         """Have the tab save the edit if it has it; return whether it has it, None if it does not answer.
