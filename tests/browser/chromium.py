@@ -107,6 +107,13 @@ def fetched(folder: Path) -> Chromium:
     return Chromium(folder / "chromium", environment)
 
 
+def _extract(archive: Path, folder: Path) -> None:
+    with tarfile.open(archive) as files:
+        # Python has it since 3.11.4; Debian 12 has 3.11.2.
+        files.extraction_filter = getattr(tarfile, "data_filter", None)
+        files.extractall(folder)
+
+
 def _fetch(folder: Path) -> None:
     tools = Path(sys.executable).parent
     subprocess.run(
@@ -115,15 +122,13 @@ def _fetch(folder: Path) -> None:
         stdout=subprocess.DEVNULL,
     )
     [packed] = folder.glob("*.tgz")
-    with tarfile.open(packed) as package:
-        package.extractall(folder, filter="data")
+    _extract(packed, folder)
     packed.unlink()
     for archive in sorted((folder / "package" / "bin").glob("*.br")):
         target = folder / archive.stem
         subprocess.run([tools / "node", "-e", _UNPACK, archive, target], check=True)
         if target.suffix == ".tar":
-            with tarfile.open(target) as files:
-                files.extractall(folder, filter="data")
+            _extract(target, folder)
             target.unlink()
     shutil.rmtree(folder / "package")
     (folder / "chromium").chmod(0o755)
