@@ -19,7 +19,8 @@ from typing import Any, cast
 _space = re.compile(r"[ \t\n\r]*").match
 _comma = re.compile(r"[ \t\n\r]*,[ \t\n\r]*").match
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_ESCAPED_TEXT = re.compile(r"[^\\]*+(?:\\(?:[^u]|u00[0-7])[^\\]*+)*+\\u")
+_MAYBE_ESCAPED_TEXT = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")
+"""An escaped non-ASCII character, if the number of backslashes before it is even."""
 _LOOKED_AT = 1 << 20
 """Characters from which it is determined whether a text escapes non-ASCII characters."""
 
@@ -152,9 +153,7 @@ class JsonForm:
     def of(cls, text: str, at: int, members: Sequence[Member]) -> JsonForm:
         """Return the layout of a text, determined from the object at ``at`` and its members."""
         sample = text if len(text) <= _LOOKED_AT else text[:_LOOKED_AT]
-        ensure_ascii = (
-            sample.isascii() and "\\u" in sample and _ESCAPED_TEXT.match(sample) is not None
-        )
+        ensure_ascii = sample.isascii() and _escapes_text(sample)
         if not members:
             return cls(ensure_ascii=ensure_ascii)
         lead = text[at + 1 : members[0].at]
@@ -292,3 +291,14 @@ def _in_place(text: str, member: Member, value: Any, form: JsonForm, line: str |
     old = text[member.start : member.end]
     stood_on_one_line = old[0] in "[{" and bool(member.value) and "\n" not in old
     return form.dumps(value, None if stood_on_one_line else line)
+
+
+def _escapes_text(text: str) -> bool:
+    """Return whether a JSON text has an escaped non-ASCII character."""
+    for found in _MAYBE_ESCAPED_TEXT.finditer(text):
+        before = found.start()
+        while before and text[before - 1] == "\\":
+            before -= 1
+        if (found.start() - before) % 2 == 0:
+            return True
+    return False
