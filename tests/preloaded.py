@@ -33,6 +33,9 @@ from typing import Any, ClassVar
 import httpcore2
 import pytest
 from jupyter_client import launcher
+from jupyter_events.schema import EventSchema
+from jupyter_events.schema_registry import SchemaRegistry
+from jupyter_server import DEFAULT_EVENTS_SCHEMA_PATH, _sysinfo
 
 FORKED = {
     "ipykernel_launcher": False,
@@ -181,6 +184,9 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(subprocess, "Popen", Popen)
         monkeypatch.setattr(launcher, "Popen", Popen)
     monkeypatch.setattr(httpcore2, "default_ssl_context", shared_tls_context())
+    monkeypatch.setattr(SchemaRegistry, "register", registration_of_made_schemas())
+    # A new git process for each server asks which commit of Jupyter this is.
+    monkeypatch.setattr(_sysinfo, "pkg_commit_hash", cache(_sysinfo.pkg_commit_hash))
 
 
 def is_forked(argv: Any) -> bool:
@@ -213,6 +219,16 @@ def shared_tls_context() -> Callable[..., ssl.SSLContext]:
         return made(_trust_env, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
 
     return context
+
+
+def registration_of_made_schemas() -> Callable[..., EventSchema]:
+    """Return what registers schemas of events; each is read and validated once, not for each server."""
+    register, made = SchemaRegistry.register, cache(EventSchema)
+
+    def register_made(registry: SchemaRegistry, schema: Any) -> EventSchema:
+        return register(registry, made(schema) if isinstance(schema, Path) else schema)
+
+    return register_made
 
 
 # -- in the process that is preloaded
@@ -253,6 +269,11 @@ def compute() -> None:
 
     httpcore2.default_ssl_context = shared_tls_context()
     httpcore2.default_ssl_context()
+    SchemaRegistry.register = registration_of_made_schemas()  # type: ignore[method-assign]
+    for schema in DEFAULT_EVENTS_SCHEMA_PATH.rglob("*.yaml"):
+        SchemaRegistry().register(schema)  # type: ignore[arg-type]
+    _sysinfo.pkg_commit_hash = cache(_sysinfo.pkg_commit_hash)
+    _sysinfo.get_sys_info()
     for tool in Registry.load():
         _ = tool.input_schema, tool.output_schema
     for minor in (4, 5):
