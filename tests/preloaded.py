@@ -183,10 +183,8 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
         Popen.environment = dict(os.environ)
         monkeypatch.setattr(subprocess, "Popen", Popen)
         monkeypatch.setattr(launcher, "Popen", Popen)
-    monkeypatch.setattr(httpcore2, "default_ssl_context", shared_tls_context())
-    monkeypatch.setattr(SchemaRegistry, "register", registration_of_made_schemas())
-    # A new git process for each server asks which commit of Jupyter this is.
-    monkeypatch.setattr(_sysinfo, "pkg_commit_hash", cache(_sysinfo.pkg_commit_hash))
+    for owner, name, function in computed_once():
+        monkeypatch.setattr(owner, name, function)
 
 
 def is_forked(argv: Any) -> bool:
@@ -205,6 +203,16 @@ def for_interpreter(environment: Any) -> dict[str, str]:
         if os.fsdecode(name).startswith(("PYTHON", "LANG", "LC_"))
         and os.fsdecode(name) != "PYTHONUNBUFFERED"
     }
+
+
+def computed_once() -> list[tuple[Any, str, Callable[..., Any]]]:
+    """Return functions whose results a process keeps, each with its owner and name there."""
+    return [
+        (httpcore2, "default_ssl_context", shared_tls_context()),
+        (SchemaRegistry, "register", registration_of_made_schemas()),
+        # A new git process for each server asks which commit of Jupyter this is.
+        (_sysinfo, "pkg_commit_hash", cache(_sysinfo.pkg_commit_hash)),
+    ]
 
 
 def shared_tls_context() -> Callable[..., ssl.SSLContext]:
@@ -267,12 +275,11 @@ def compute() -> None:
 
     from tk_ai_extension.tools.registry import Registry
 
-    httpcore2.default_ssl_context = shared_tls_context()
+    for owner, name, function in computed_once():
+        setattr(owner, name, function)
     httpcore2.default_ssl_context()
-    SchemaRegistry.register = registration_of_made_schemas()  # type: ignore[method-assign]
     for schema in DEFAULT_EVENTS_SCHEMA_PATH.rglob("*.yaml"):
         SchemaRegistry().register(schema)  # type: ignore[arg-type]
-    _sysinfo.pkg_commit_hash = cache(_sysinfo.pkg_commit_hash)
     _sysinfo.get_sys_info()
     for tool in Registry.load():
         _ = tool.input_schema, tool.output_schema
