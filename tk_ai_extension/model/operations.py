@@ -13,12 +13,16 @@ So an operation that names such a cell needs the hash of its source in ``expect`
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from tk_ai_extension.model.cells import CellContent, CellType, Snapshot, source_hash
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +205,10 @@ class LateOutcome:
         self._is_recording = True
         try:
             while self._records:
-                await self._records.pop(0)(*self._known)
+                try:
+                    await self._records.pop(0)(*self._known)
+                except ToolError as error:
+                    # The caller needs the error that has this outcome, and others record it, too.
+                    logger.warning("Cannot record what a change did: %s", error.message)
         finally:
             self._is_recording = False
