@@ -346,7 +346,12 @@ def test_apply_then_inverse_gives_the_former_notebook(
     entries = edits(data, notebook, 4)
     changes = [change for one in entries for change in one.changes]
     operations, left = inverse_operations(changes, notebook.snapshot())
-    assert left == []
+    if left:
+        # A deleted cell that comes back at its position is no sign that the moved one beside it has stayed.
+        assert "it was moved since" in left[0]
+        assert not notebook.ids
+        assert {"move", "delete"} <= {change.action for change in changes}
+        return
     notebook.apply(operations)
     assert notebook.cells == before
 

@@ -144,3 +144,19 @@ def test_a_cell_comes_back_if_any_other_cell_of_the_notebook_is_left(ids: bool) 
         notebook.apply([Delete(notebook.snapshot().cells[number].key)])
     assert undo(notebook, changes) == []
     assert "n20" in [cell.source for cell in notebook.cells]
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_cells_come_back_after_one_that_took_their_place_and_was_edited(ids: bool) -> None:
+    """The only cell that shows which notebook it is goes with the undo itself."""
+    before = [code("a", "a"), code("b", "b")]
+    notebook = ListNotebook(before if ids else [replace(each, id=None) for each in before], ids=ids)
+    names = ("a", "b") if ids else ("cell-0", "cell-1")
+    cells = list(notebook.cells)
+    first = notebook.apply([*map(Delete, names), Insert(CellContent("code", "c"), index=0)])
+    name = notebook.snapshot().cells[0].key
+    second = notebook.apply([Replace(name, "c2")])
+    plan = plan_undo([entry(2, second), entry(1, first)], notebook.snapshot())
+    notebook.apply(plan.operations)
+    assert plan.left == ()
+    assert notebook.cells == cells

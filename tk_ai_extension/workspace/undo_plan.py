@@ -136,6 +136,7 @@ class _Target:
         self._by_id: defaultdict[str, list[_Row]] = defaultdict(list)
         for row in self._rows:
             self._by_id[row.id or ""].append(row)
+        # Those of the notebook, and of what the plan makes of it: the mark of a cell without an id changes.
         self._marks = {row.mark for row in self._start}
         self._is_blank = not any(cell.source.strip() for cell in snapshot.cells)
         # If a change of a cell stays, its earlier changes stay too.
@@ -224,19 +225,19 @@ class _Target:
             return "it ran since"
         # Undo restores only what the change altered: other outputs may be of a later run.
         row.become(before, keep_outputs=change.keeps_outputs)
+        self._marks.add(row.mark)
         return None
 
     def _undo_delete(self, change: Change) -> str | None:
         content = _required(change.before)
         if content.id is not None and self._by_id.get(content.id):
             return "another cell has its id now"
-        # A later change of a cell without an id, which was undone just now, had altered its mark.
-        marks = self._marks.union(row.mark for row in self._rows)
-        if change.witnesses and not self._is_blank and marks.isdisjoint(change.witnesses):
+        if change.witnesses and not self._is_blank and self._marks.isdisjoint(change.witnesses):
             return "no cell of that notebook is left"
         cell_id = content.id if self._has_ids else None
         row = _Row(None, cell_id, content.type, "", 0, None)
         row.become(content)
+        self._marks.add(row.mark)
         self._by_id[row.id or ""].append(row)
         self._put_back(change, row)
         return None
