@@ -280,11 +280,7 @@ class CellOutputWriter:
         self.run.end(self._count)
         # Reads during the save return the outputs in memory.
         self.is_done = isinstance(sink, StoredOutputSink)
-        try:
-            await sink.end(self.run, save=self._save)
-        except Exception:
-            self.is_done = True
-            raise
+        await sink.end(self.run, save=self._save)
         self.is_done = True
 
     async def _current_sink(self) -> OutputSink | None:
