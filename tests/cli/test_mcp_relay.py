@@ -115,6 +115,46 @@ def test_an_answer_reaches_the_server_that_asked_and_no_other(servers: Servers) 
     assert received(servers.first) == [{"id": 0, "result": {"action": "decline"}}]
 
 
+@pytest.mark.parametrize("has_asked", [False, True])
+def test_a_call_is_answered_if_its_server_ends(servers: Servers, has_asked: bool) -> None:
+    """Others go on: a call of the first server, and the next one for the notebook."""
+    if has_asked:
+        servers.answers(1, {"id": 0, "method": "elicitation/create", "params": {}})
+    servers.says({"id": "x", "method": "tools/call", "params": {"name": "list_notebooks"}})
+    assert [message["id"] for message in received(servers.first)] == ["x"]
+    servers.second.close()
+    assert servers.relay._from_server(servers.here[1])
+    *_, answer = servers.shown()
+    assert answer["id"] == 1
+    assert answer["error"]["code"] == stdio.CONNECTION_CLOSED
+    if has_asked:
+        # Its question is nobody's any more.
+        servers.says({"id": servers.shown()[0]["id"], "result": {"action": "accept"}})
+        received(servers.first)
+    servers.answers(0, {"id": "x", "result": {}})
+    assert servers.shown()[-1] == {"id": "x", "result": {}}
+    assert servers.relay._requests == {}
+
+
+def test_a_call_for_a_server_that_has_just_ended_is_answered(servers: Servers) -> None:
+    servers.second.close()
+    servers.says({"id": 2, "method": "tools/call", "params": {"name": "read_cell"}})
+    received(servers.first)
+    servers.answers(0, {"id": 2, "result": {"structuredContent": {"error": ELSEWHERE}}})
+    assert servers.relay._from_server(servers.here[1])
+    assert {message["id"] for message in servers.shown()} == {1, 2}
+
+
+def test_a_server_that_ends_in_the_handshake_leaves_the_error_to_the_client(two: Servers) -> None:
+    two.says({"id": 0, "method": "initialize", "params": {}})
+    two.second.close()
+    arguments = {"name": "read_cell", "arguments": {"cell": 0}}
+    two.says({"id": 1, "method": "tools/call", "params": arguments})
+    two.answers(0, {"id": 1, "result": {"structuredContent": {"error": ELSEWHERE}}})
+    (answer,) = two.shown()
+    assert answer["result"]["structuredContent"]["error"]["code"] == stdio.ELSEWHERE
+
+
 def test_no_two_questions_have_one_id_whatever_was_answered_between(servers: Servers) -> None:
     def ask(number: int) -> str:
         servers.answers(1, {"id": number, "method": "elicitation/create"})

@@ -11,6 +11,7 @@ import os
 import selectors
 import socket
 import sys
+from contextlib import suppress
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.connecting import MCP, CommandConnection, NoAnswer, find_server, server_at
@@ -31,6 +32,11 @@ ELSEWHERE = "notebook_open_elsewhere"
 """Error code for a notebook that belongs to another server."""
 UNKNOWN = ("execution_not_found", "artifact_not_found")
 """Error codes for ids that another server may know."""
+
+CONNECTION_CLOSED = -32000
+"""JSON-RPC error code that the SDKs of MCP use for a connection that has ended."""
+INTRODUCTION = 10.0
+"""Seconds in which another server has to answer the handshake."""
 
 
 def relay(project: Project, argv: list[str]) -> int:
@@ -85,8 +91,8 @@ class _Relay:
         self._others: dict[str, socket.socket] = {}
         # Incomplete lines, by connection.
         self._unfinished: dict[socket.socket | int, list[bytes]] = {}
-        # Pending requests and their server, by id as JSON.
-        self._requests: dict[str, tuple[bytes, set[socket.socket]]] = {}
+        # Pending calls and the servers that were asked, the current one last, by id as JSON.
+        self._requests: dict[str, tuple[bytes, list[socket.socket]]] = {}
         # Requests of other servers and their ids there, by the id that the client has seen.
         self._questions: dict[str, tuple[socket.socket, Any]] = {}
         self._asked = 0
@@ -141,19 +147,19 @@ class _Relay:
         if b'"tools/call"' in line:
             request = _parsed(line)
             if "id" in request:
-                self._requests[json.dumps(request["id"])] = (line, {self._first})
+                self._requests[json.dumps(request["id"])] = (line, [self._first])
         elif self._others:
             message = _parsed(line)
             name = message.get("id")
             if "method" not in message and isinstance(name, str) and name in self._questions:
                 server, message["id"] = self._questions.pop(name)
-                server.sendall(json.dumps(message).encode() + b"\n")
+                _send(server, json.dumps(message).encode() + b"\n")
                 return
             if "method" in message and "id" not in message:
                 # For example a cancellation: send it to all servers.
                 for server in self._others.values():
-                    server.sendall(line)
-        self._first.sendall(line)
+                    _send(server, line)
+        _send(self._first, line)
 
     # -- from servers
 
@@ -161,7 +167,7 @@ class _Relay:
         """Forward a server's messages; return False if the first server has closed."""
         try:
             data = server.recv(CHUNK)
-        except ConnectionError:
+        except OSError:
             data = b""
         for line in self._lines(server, data):
             if not self._belongs_elsewhere(line):
@@ -172,8 +178,27 @@ class _Relay:
         if server is self._first:
             return False
         self._others = {url: each for url, each in self._others.items() if each is not server}
+        self._questions = {
+            name: question
+            for name, question in self._questions.items()
+            if question[0] is not server
+        }
         server.close()
+        self._answer_for(server)
         return True
+
+    def _answer_for(self, server: socket.socket) -> None:
+        """Answer the calls that a server which has ended has not answered."""
+        for key, (_, asked) in list(self._requests.items()):
+            if asked[-1] is server:
+                del self._requests[key]
+                error = {
+                    "code": CONNECTION_CLOSED,
+                    "message": "The server that has the notebook ended during the call. Whether the call "
+                    "had an effect is unknown: read the notebook before you repeat it.",
+                }
+                answer = {"jsonrpc": "2.0", "id": json.loads(key), "error": error}
+                _write(sys.stdout.fileno(), json.dumps(answer).encode() + b"\n")
 
     def _for_client(self, server: socket.socket, line: bytes) -> bytes:
         """Return a message for the client, with a new id for a request of another server.
@@ -210,8 +235,8 @@ class _Relay:
         if target is None or target in asked:
             del self._requests[key]
             return False
-        asked.add(target)
-        target.sendall(request)
+        asked.append(target)
+        _send(target, request)
         return True
 
     def _server(self, url: object, request: bytes) -> socket.socket | None:
@@ -231,20 +256,33 @@ class _Relay:
                 return None
             if connection is None:
                 return None
-            if not _carries_version(request):
-                _introduce(connection, self._opening)
+            if not _carries_version(request) and not _introduce(connection, self._opening):
+                connection.close()
+                return None
             self._others[url] = connection
             self._selector.register(connection, selectors.EVENT_READ)
         return self._others[url]
 
 
-def _introduce(connection: socket.socket, opening: list[bytes]) -> None:
-    """Initialize a session as the client did; the response is discarded."""
-    for line in opening:
-        connection.sendall(line)
-    if opening:
-        while connection.recv(1) not in (b"\n", b""):
-            pass
+def _introduce(connection: socket.socket, opening: list[bytes]) -> bool:
+    """Initialize a session as the client did; return whether the server has answered."""
+    connection.settimeout(INTRODUCTION)
+    try:
+        for line in opening:
+            connection.sendall(line)
+        while opening and (received := connection.recv(1)) != b"\n":
+            if not received:
+                return False
+    except OSError:
+        return False
+    connection.settimeout(None)
+    return True
+
+
+def _send(server: socket.socket, data: bytes) -> None:
+    """Send to a server; if it has ended, that is read from its connection next."""
+    with suppress(OSError):
+        server.sendall(data)
 
 
 def _carries_version(request: bytes) -> bool:
