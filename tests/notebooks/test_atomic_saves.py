@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
+from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -92,6 +94,49 @@ async def test_a_file_with_two_names_keeps_both(tmp_path: Path) -> None:
         await save(manager, file.name, "second")
         assert file.samefile(other)
         assert sources(other) == ["second"]
+
+
+async def test_a_file_of_somebody_else_stays_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder such as /tmp nobody else may replace it, either."""
+    somebody_else = os.geteuid() + 1
+    for number, manager in enumerate(managers(tmp_path)):
+        file = tmp_path / f"{number}.ipynb"
+        await save(manager, file.name, "first")
+        before = file.stat().st_ino
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "geteuid", lambda: somebody_else)
+            await save(manager, file.name, "second")
+        assert file.stat().st_ino == before
+        assert sources(file) == ["second"]
+
+
+@pytest.mark.parametrize("kind", ["notebook", "text", "base64"])
+async def test_a_file_that_is_a_mount_point_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """As in a container whose user mounts a single file: nothing replaces that."""
+
+    def busy(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    models = {
+        "notebook": {"type": "notebook", "format": "json", "content": notebook("second")},
+        "text": {"type": "file", "format": "text", "content": "two\nlines \N{SNOWMAN}"},
+        "base64": {"type": "file", "format": "base64", "content": b64encode(bytes(300)).decode()},
+    }
+    for number, manager in enumerate(managers(tmp_path)):
+        file, usual = tmp_path / f"{number}.{kind}.ipynb", tmp_path / f"usual.{kind}.ipynb"
+        file.write_bytes(b"{}")
+        before = file.stat().st_ino
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "rename", busy)
+            await ensure_async(manager.save(dict(models[kind]), file.name))
+        await ensure_async(manager.save(dict(models[kind]), usual.name))
+        assert file.stat().st_ino == before
+        assert file.read_bytes() == usual.read_bytes()
+        assert names_in(tmp_path, f"*{number}.{kind}*") == {file.name}
 
 
 @pytest.mark.proves("fault:disk-full")

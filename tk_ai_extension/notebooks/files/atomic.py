@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shutil import copyfileobj
 from typing import IO, Any, cast
 
 from tk_ai_extension.notebooks.files.recovery import copy_beside
@@ -29,10 +30,11 @@ def missing_parts(contents_manager: Any) -> list[str]:
 def replace_on_save(contents_manager: Any, tracks_inodes: Callable[[], bool]) -> bool:
     """Have a contents manager for files replace a file at each save.
 
-    Jupyter's way is kept if ``use_atomic_writing`` is off, if replacing a file would lose something (a
-    second hard link, a folder that is not writable), and if file ids are bound to inodes. A person's save
-    keeps hard links as it does without this package; an agent's edit always replaces the file, so that a
-    crash leaves the old or the new content, and the other hard link keeps the old content.
+    Jupyter's way is kept if ``use_atomic_writing`` is off, if a file cannot be replaced (in a folder that is
+    not writable, or as a mount point), if that would lose something (a second hard link, an owner who is
+    somebody else), and if file ids are bound to inodes. A person's save keeps hard links as it does without
+    this package; an agent's edit always replaces the file, so that a crash leaves the old or the new
+    content, and the other hard link keeps the old content.
 
     Args:
         contents_manager: The manager; one with its own way of writing is not changed.
@@ -62,7 +64,17 @@ def replace_on_save(contents_manager: Any, tracks_inodes: Callable[[], bool]) ->
             with stock(os_path, text, encoding, **options) as file:
                 yield file
             return
-        with contents_manager.perm_to_403(os_path), replacing(target) as fd:
+
+        def write_mounted(fd: int) -> None:
+            _remove_linked_copy(target)
+            os.lseek(fd, 0, os.SEEK_SET)
+            with stock(os_path, text=False) as file, os.fdopen(os.dup(fd), "rb") as content:
+                copyfileobj(content, file)
+
+        with (
+            contents_manager.perm_to_403(os_path),
+            replacing(target, write_mounted=write_mounted) as fd,
+        ):
             options = {"newline": "\n"} | options if text else options
             mode, encoded = ("w", encoding) if text else ("wb", None)
             opened: IO[Any] = os.fdopen(os.dup(fd), mode, encoding=encoded, **cast("Any", options))
@@ -92,4 +104,5 @@ def _is_replaceable(target: Path) -> bool:
     except OSError:
         return False
     plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
-    return plain and os.access(target.parent, os.W_OK)
+    is_ours = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+    return plain and is_ours and os.access(target.parent, os.W_OK)

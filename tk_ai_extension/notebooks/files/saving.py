@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -105,11 +105,18 @@ def replace_file(
 
 
 @contextmanager
-def replacing(target: Path) -> Generator[int]:
+def replacing(
+    target: Path, *, write_mounted: Callable[[int], None] | None = None
+) -> Generator[int]:
     """Yield a descriptor for a file's new content; the file is replaced at the end of the block.
 
     If the block fails or the process dies, the file is unchanged. An existing file keeps its mode, owner
     and extended attributes; a new one gets the default mode of the umask.
+
+    Args:
+        target: The file, not a link.
+        write_mounted: Writes the content, from a descriptor, to a file that is a mount point: nothing can
+            replace that.
 
     Raises:
         OSError: nothing was changed.
@@ -123,9 +130,15 @@ def replacing(target: Path) -> Generator[int]:
             with suppress(FileNotFoundError):
                 _copy_attributes(target, temporary.fd)
         os.fsync(temporary.fd)
-        with temporary.alone():
-            temporary.overwrite(target.name)
-        temporary.placed(target.name)
+        try:
+            with temporary.alone():
+                temporary.overwrite(target.name)
+        except OSError as error:
+            if error.errno != errno.EBUSY or write_mounted is None:
+                raise
+            write_mounted(temporary.fd)
+        else:
+            temporary.placed(target.name)
 
 
 def write_file(target: Path, data: bytes, path: str) -> None:
