@@ -386,6 +386,38 @@ async def test_a_notebook_that_is_opened_while_a_cell_runs_in_its_file_shows_all
     assert sources(harness.on_disk()) == ["a", "b typed"]
 
 
+@pytest.mark.proves("ext:rtc")
+@pytest.mark.parametrize("then", ["a read", "an edit", "the next cell", "the end of the run"])
+async def test_a_notebook_that_is_opened_between_two_cells_of_a_run_shows_the_first(
+    harness: TabHarness, then: str
+) -> None:
+    """The file that the page takes may not have its outputs yet."""
+    await harness.page.close_notebook(PATH)
+    document = await harness.document()
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(stream("one"))])
+        await writer.finish(4, save=False)
+    opened = await harness.page.open(PATH)
+    assert opened.cells[0]["outputs"] == []
+    match then:
+        case "a read":
+            assert await document.outputs("aaaa1111") == (stream("one"),)
+        case "an edit":
+            await document.apply([Replace("bbbb2222", "x")])
+        case "the next cell":
+            async with document.writing("bbbb2222") as writer:
+                await writer.start()
+                await writer.finish(5, save=False)
+        case _:
+            await document.flush()
+    assert document.backend == "tab"
+    [shown] = opened.cells[0]["outputs"]
+    assert ("".join(shown["text"]), opened.cells[0]["execution_count"]) == ("one", 4)
+    await harness.page.save(PATH)
+    assert harness.on_disk()[0]["execution_count"] == 4
+
+
 @pytest.mark.proves("fault:tab-lost", "edit:history")
 @pytest.mark.usefixtures("short_grace")
 async def test_history_says_what_came_of_a_change_once_the_tab_is_back(harness: TabHarness) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.encoding import encodable
-from tk_ai_extension.model.errors import InvalidNotebook, TabOffline
+from tk_ai_extension.model.errors import InvalidNotebook, TabOffline, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.outputs import (
@@ -139,6 +140,9 @@ class TabDocument(SessionDocument):
             await self.session.deliver(self)
         if tab is None:
             return None
+        with suppress(ToolError):
+            # A save that fails is made again, and is an error of the run that made the outputs.
+            await self._save_ended_runs()
         replica = self._tabs.replica(tab)
         if not replica.checked:
             try:
@@ -146,6 +150,16 @@ class TabDocument(SessionDocument):
             except InvalidNotebook:
                 replica.checked = True
         return tab if replica.checked else None
+
+    async def _save_ended_runs(self) -> None:
+        """Save outputs of cells that ended before a tab took the notebook from its file, without them.
+
+        Raises:
+            The errors of `StoredDocument.flush`.
+        """
+        if any(run.ended for run in self.session.runs):
+            await self._kept.flush()
+            await self._tabs.refresh(self.path)
 
     # --- editing
 
@@ -216,6 +230,7 @@ class TabDocument(SessionDocument):
         if tab is None:
             await self._kept.flush()
         else:
+            await self._save_ended_runs()
             try:
                 await self._tabs.save(tab)
             except TabGone:
