@@ -5,22 +5,30 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import sqlite3
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import sqlite_anyio.sqlite
 import zmq
 from hypothesis import HealthCheck, settings
 from jupyter_client.multikernelmanager import MultiKernelManager
 from jupyter_server.serverapp import ServerApp
+from jupyter_server.services.sessions import sessionmanager
+from nbformat import sign
 from traitlets.config import Application, Config
 
 from tests import preloaded, sandboxes
+from tests.harness import end_server
 from tests.matrix import write_matrix
 from tests.times import write_times
 
@@ -113,6 +121,25 @@ def forgotten_kernel_managers() -> Iterator[None]:
         yield
 
 
+class ForgottenDatabase(sqlite3.Connection):
+    """A database that is closed when it is garbage, without the warning of Python since 3.13."""
+
+    def __del__(self) -> None:
+        with suppress(sqlite3.ProgrammingError):  # In a thread that has not opened it.
+            self.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forgotten_databases() -> Iterator[None]:
+    """Have Jupyter's databases of sessions, signatures and rooms closed, which Jupyter does not do."""
+    connect = partial(sqlite3.connect, factory=ForgottenDatabase)
+    namespace = SimpleNamespace(**{**vars(sqlite3), "connect": connect})
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (sessionmanager, sign, sqlite_anyio.sqlite):
+            patch.setattr(module, "sqlite3", namespace)
+        yield
+
+
 @pytest.fixture
 def fresh_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test starts is started as a user starts it: memory and imports are its own."""
@@ -177,10 +204,7 @@ def jp_server_cleanup(request: pytest.FixtureRequest) -> Iterator[None]:
     loop: asyncio.AbstractEventLoop = request.getfixturevalue("jp_asyncio_loop")
     yield
     app = ServerApp.instance()
-    loop.run_until_complete(app._cleanup())
-    app.kernel_manager.context.destroy()
-    # It closes its cursor alone, which Python reports since 3.13.
-    app.session_manager.connection.close()
+    loop.run_until_complete(end_server(app))
     ServerApp.clear_instance()
 
 

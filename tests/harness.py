@@ -26,6 +26,12 @@ BOB = Caller("alice", "session-b", "mcp", name="agent B")
 NOBODY = Caller("alice", None, "mcp")
 
 
+async def end_server(app: Any) -> None:
+    """End a server of the test's process."""
+    await app._cleanup()
+    app.kernel_manager.context.destroy(linger=0)
+
+
 @dataclass
 class ToolHarness:
     """The tools of one server and its root folder."""

@@ -22,6 +22,7 @@ from tornado.testing import bind_unused_port
 from traitlets import default
 from traitlets.config import Config
 
+from tests.harness import end_server
 from tests.kernels.gateways import Gateway, running_gateway
 from tests.servers import start_server
 from tk_ai_extension.kernels.environment import InheritedEnvironment
@@ -135,8 +136,7 @@ async def running_server(
         stack = find_execution_stack(app.extension_manager)
         if stack is not None:
             await stack.dispose()
-        await app._cleanup()
-        app.kernel_manager.context.destroy(linger=0)
+        await end_server(app)
         ServerApp.clear_instance()
         GatewayClient.clear_instance()
 

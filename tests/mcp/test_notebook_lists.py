@@ -105,6 +105,12 @@ async def test_a_walk_that_fails_or_that_nobody_awaits_is_not_kept() -> None:
                     await schedule(random.Random(seed))
 
 
+async def turns() -> None:
+    """Lets all that is ready run."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
 async def schedule(rng: random.Random) -> None:
     folder: Any = Folder()
     notebooks = NotebookList(folder)
@@ -112,18 +118,23 @@ async def schedule(rng: random.Random) -> None:
         asking = [
             asyncio.create_task(notebooks.get(recent=True)) for _ in range(rng.randrange(1, 5))
         ]
-        await asyncio.sleep(0)
+        await turns()
         for each in asking:
             if rng.random() < 0.3:
                 each.cancel()
-        await asyncio.sleep(0)
+        await turns()
         before, fails = folder.count, rng.random() < 0.5
-        if fails:
-            folder.running.set_exception(FileMissing("gone"))
+        walk = folder.running
+        if walk is None:
+            fails = True  # Nobody awaits it any more.
+        elif fails:
+            walk.set_exception(FileMissing("gone"))
         else:
-            folder.running.set_result([FileEntry(f"{number}.ipynb", "notebook")])
+            walk.set_result([FileEntry(f"{number}.ipynb", "notebook")])
         results = await asyncio.gather(*asking, return_exceptions=True)
         others = [each for each in results if not isinstance(each, asyncio.CancelledError)]
+        assert walk is not None or not others
+        await turns()
         assert folder.count == before
         for each in others:
             assert isinstance(each, FileMissing) if fails else each == [f"{number}.ipynb"]
@@ -133,8 +144,7 @@ async def schedule(rng: random.Random) -> None:
             assert folder.count == before
             # What has changed since is listed.
             listing = [asyncio.create_task(notebooks.get(recent=False)) for _ in range(3)]
-            for _ in range(5):
-                await asyncio.sleep(0)
+            await turns()
             folder.running.set_result([FileEntry("new.ipynb", "notebook")])
             assert await asyncio.gather(*listing) == [["new.ipynb"]] * 3
             assert folder.count == before + 1

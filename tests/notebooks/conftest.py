@@ -14,6 +14,7 @@ import pytest_asyncio
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
+from tests.harness import end_server
 from tests.notebooks.tabs import PATH, SHORT, TabHarness, listening_server, store_of, tab_bench
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.tabs import registry
@@ -52,8 +53,7 @@ async def running_server(folder: Path, **config: Any) -> AsyncGenerator[ServerAp
     try:
         yield app
     finally:
-        await app._cleanup()
-        app.kernel_manager.context.destroy()
+        await end_server(app)
         ServerApp.clear_instance()
         os.chdir(before)
 

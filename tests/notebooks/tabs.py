@@ -17,6 +17,7 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from traitlets.config import Config
 
+from tests.harness import end_server
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
 from tk_ai_extension.testing.document_bench import DEADLINE, DocumentBench
@@ -54,10 +55,9 @@ async def listening_server(
     try:
         yield app, f"http://127.0.0.1:{port}/"
     finally:
-        await app._cleanup()
+        await end_server(app)
         server.stop()
         await server.close_all_connections()
-        app.kernel_manager.context.destroy()
         ServerApp.clear_instance()
 
 

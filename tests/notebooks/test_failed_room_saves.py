@@ -116,6 +116,14 @@ def room_of(app: ServerApp, path: str) -> Any:
     return server_of(app).rooms.get(f"json:notebook:{file_id}")
 
 
+async def closed(app: ServerApp, room: Any) -> None:
+    """Wait until the package has closed a room that nobody has open."""
+    async with asyncio.timeout(DEADLINE):
+        while room.room_id in server_of(app).rooms:
+            await asyncio.wait([room.cleaner])
+            await asyncio.sleep(0)
+
+
 def live_of(bench: DocumentBench, path: str) -> Any:
     """The same room as the tools know it."""
     store: Any = bench.store
@@ -191,8 +199,7 @@ async def test_a_room_that_cannot_be_saved_is_kept_when_the_last_tab_closes(
     disk.full = False
     await stored_within_deadline(bench, disk, path, "a typed")
     await bench.settle(path)
-    await asyncio.wait([room.cleaner], timeout=DEADLINE)
-    assert room_of(app, path) is None
+    await closed(app, room)
 
 
 async def test_a_server_that_stops_saves_what_could_not_be_saved_before(
@@ -214,8 +221,7 @@ async def test_a_room_whose_file_was_deleted_is_not_kept_for_ever(
     await ensure_async(app.contents_manager.delete(path))
     with pytest.raises(NotebookNotFound):
         await live.save()
-    await asyncio.wait([room.cleaner], timeout=DEADLINE)
-    assert room.room_id not in server_of(app).rooms
+    await closed(app, room)
 
 
 async def test_a_room_whose_file_is_read_only_is_not_kept_for_ever(
@@ -226,8 +232,7 @@ async def test_a_room_whose_file_is_read_only_is_not_kept_for_ever(
     room, live = room_of(app, path), live_of(bench, path)
     with pytest.raises(ReadOnly):
         await live.save()
-    await asyncio.wait([room.cleaner], timeout=DEADLINE)
-    assert room.room_id not in server_of(app).rooms
+    await closed(app, room)
 
 
 @pytest.mark.parametrize("ended_by", ["the package", "its last page", "the server", "a rename"])
@@ -241,7 +246,7 @@ async def test_what_was_read_only_for_a_while_is_saved_in_the_end(
     attempts = disk.attempts
     disk.full = False
     if ended_by == "the package":
-        await asyncio.wait([room.cleaner], timeout=DEADLINE)
+        await closed(app, room)
     elif ended_by == "its last page":
         await server_of(app).delete_room(room=room)  # As jupyter-collaboration does.
     elif ended_by == "the server":

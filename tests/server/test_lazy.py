@@ -81,6 +81,7 @@ async def use(lazy: Lazy[int], attempts: Attempts, rng: random.Random) -> None:
     await turns(1)
     assert lazy.made is None
     attempts.outcome.set_result(None)
+    await lazy.settled()
     results = await asyncio.gather(*users, return_exceptions=True)
     seen = await asyncio.gather(*observers)
     assert attempts.count == before + 1

@@ -15,6 +15,7 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from traitlets.config import Config
 
+from tests.harness import end_server
 from tests.server.conftest import Call
 
 
@@ -38,8 +39,7 @@ async def second(jp_serverapp: Any, tmp_path: Path) -> AsyncIterator[tuple[str, 
     yield f"http://127.0.0.1:{port}/api/tk-ai/tools/", extension
     listening.stop()
     await listening.close_all_connections()
-    await app._cleanup()
-    app.kernel_manager.context.destroy()
+    await end_server(app)
 
 
 async def test_servers_share_no_state_of_callers(
