@@ -22,6 +22,7 @@ from tk_ai_extension.agent.backend import (
 )
 from tk_ai_extension.agent.chat_history import MAX_RESUMES
 from tk_ai_extension.agent.chats import Chats
+from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
@@ -77,7 +78,7 @@ class Dying(EchoSession):
         return event
 
 
-Open = Callable[[EchoBackend], Talk]
+Open = Callable[..., Talk]
 
 
 @pytest.fixture
@@ -85,13 +86,13 @@ async def open_talk(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[Open]
     """Opens the chats of a server with an agent; those of one that was closed are there again."""
     opened: list[Talk] = []
 
-    def open_(backend: EchoBackend) -> Talk:
+    def open_(backend: EchoBackend, **settings: Any) -> Talk:
         services = ChatServices(
             workspace=harness.workspace,
             registry=harness.registry,
             transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
             backend=backend,
-            settings=ChatSettings(),
+            settings=ChatSettings(**settings),
         )
         opened.append(Talk(Chats(services), services, ScriptedModel()))
         return opened[-1]
@@ -135,6 +136,23 @@ async def test_a_lost_history_is_given_up_and_its_data_stay_until_the_chat_is_de
     assert any("I am Ada." in kept for kept in echo.kept.values())
     await talk.chats.delete(USER, chat)
     assert echo.kept == {}
+
+
+async def test_failures_to_resume_are_counted_beyond_the_end_of_an_idle_session(
+    open_talk: Open,
+) -> None:
+    echo = Failing()
+    talk = open_talk(echo, max_live=1)
+    chat = (await talk.say("I am Ada."))[0].data["chat"]
+    turns: list[list[Event]] = []
+    for _ in range(2):
+        # There is room for one session: another chat ends that of this one.
+        await talk.say("Another chat.")
+        echo.errors = [AgentDied("It cannot be resumed.") for _ in range(MAX_RESUMES // 2)]
+        turns.append(await talk.say("recall", chat=chat))
+    assert [events[-1].data["end"] for events in turns] == ["failed", "done"]
+    assert LOST in of_kind(turns[-1], "notice")[0]["text"]
+    assert turns[-1][-1].data["text"] == ""
 
 
 async def test_an_agent_that_cannot_remove_its_data_answers(open_talk: Open) -> None:

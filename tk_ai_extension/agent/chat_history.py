@@ -51,7 +51,6 @@ class ChatHistory:
         self.replaced = tuple(replaced)
         # Sessions whose history continues in another one, until that one has answered.
         self._left: set[str] = set()
-        self._failed_resumes = 0
 
     def leave_out(self, turns: Sequence[str]) -> None:
         """Leave turns out when the agent is started again."""
@@ -75,7 +74,7 @@ class ChatHistory:
         history = await self._found(turn)
         if history.session is not None:
             config = replace(config, history=history, cost=await self._cost())
-            if (agent := await self._resumed(backend, config)) is not None:
+            if (agent := await self._resumed(backend, config, history.session)) is not None:
                 return agent
         agent = await backend.start(replace(config, history=History(), cost=0.0))
         if history.session is not None:
@@ -105,12 +104,16 @@ class ChatHistory:
                 await self._services.forget(each)
             self._left.clear()
 
-    async def _resumed(self, backend: AgentBackend, config: SessionConfig) -> AgentSession | None:
+    async def _resumed(
+        self, backend: AgentBackend, config: SessionConfig, session: str
+    ) -> AgentSession | None:
         """Start the agent with its history; return None if that is lost.
 
         Raises:
             AgentDied: It failed, which does not mean that the history is lost.
         """
+        # The count outlives this object, which an idle chat releases.
+        failures = self._services.failed_resumes
         for is_last in (False, True):
             try:
                 agent = await backend.start(config)
@@ -119,11 +122,11 @@ class ChatHistory:
                 return None
             except AgentDied as error:
                 logger.warning("Cannot resume the history of a chat: %s", error.message)
-                self._failed_resumes += 1
-                if self._failed_resumes < MAX_RESUMES and is_last:
+                failures[session] += 1
+                if failures[session] < MAX_RESUMES and is_last:
                     raise
             else:
-                self._failed_resumes = 0
+                failures.pop(session, None)
                 return agent
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -90,6 +91,7 @@ class ChatServices:
         agents: Further agents.
         setup: The prompts and MCP servers of chats.
         messages: The messages that are not answered yet, and others until they are collected.
+        failed_resumes: How often an agent failed to resume each of its sessions, since it last did.
     """
 
     workspace: Workspace
@@ -100,6 +102,7 @@ class ChatServices:
     agents: AgentCatalog = field(default_factory=NoAgents)
     setup: ChatSetup = field(default_factory=ChatSetup)
     messages: WeakSet[Message] = field(default_factory=WeakSet[Message])
+    failed_resumes: Counter[str] = field(default_factory=Counter[str])
 
     def agent_of(self, model: str) -> AgentBackend:
         """Return the agent that answers for a model."""

@@ -150,6 +150,8 @@ class ChatSession:
         turn = Turn(
             turn_id, message, caller, self._services.workspace, self._services.registry, self.log
         )
+        # What the chat shows as replaced is left out from now on, whatever becomes of this turn.
+        self._history.leave_out(message.replaces)
         turn.publish(
             Sent(
                 self.id,
@@ -303,8 +305,6 @@ class ChatSession:
     async def _answer(self, turn: Turn) -> End:
         turn.publish(Began())
         message = turn.message
-        # If the previous message replaced turns and was never sent, those come first.
-        self._history.leave_out(message.replaces)
         left_out = self._history.replaced
         try:
             agent, shown = await until_stopped(turn, self._prepare(turn))

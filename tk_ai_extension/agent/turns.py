@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -30,6 +32,7 @@ from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.requests import Message
 from tk_ai_extension.mcp.descriptions import error_content, result_content
 from tk_ai_extension.model.agent_errors import CallStopped
+from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.diffs import DiffBudget, line_diff
@@ -44,6 +47,8 @@ from tk_ai_extension.workspace.permission_requests import Effect
 from tk_ai_extension.workspace.permissions import Approver, PermissionRequest, Reply
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 from tk_ai_extension.workspace.workspace import Workspace
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -127,7 +132,12 @@ class Turn:
     why_stopped: str = Sentence("call_stopped_turn_over")
     _known: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     _answered: set[str] = field(default_factory=set[str])
-    _journalled: int = 0
+    # The tools of the calls that have no result yet.
+    _open: dict[str, str] = field(default_factory=dict[str, str])
+    # Journal entries whose changes were published.
+    _published: set[int] = field(default_factory=set[int])
+    # Cancellations of the runs of a stopped turn.
+    _ending: BackgroundTasks = field(default_factory=lambda: BackgroundTasks(logger))
     _cancelled_call: str | None = None
     _credential: TurnCredential | None = None
     # Files that an approved action of the agent's own may write, once each.
@@ -184,13 +194,20 @@ class Turn:
         """Publish an event unless the turn is over: a cell may ignore an interrupt."""
         if self.over:
             return
+        if self.over:
+            # An agent that was closed does not report the end of its own calls.
+            for call, tool in list(self._open.items()):
+                self._publish_stopped(call, tool, time.monotonic(), CallStopped(self.why_stopped))
         self.log.add(self.id, what)
         asking = self.message.asking
         match what:
             case Sent() if asking is not None:
                 self.workspace.questions.begin(asking.kernel_id, self.caller)
-            case ToolCalled(call=call):
+            case ToolCalled(call=call, tool=tool):
                 self._known.setdefault(call, asyncio.Event()).set()
+                self._open[call] = tool
+            case ToolAnswered(call=call):
+                self._open.pop(call, None)
             case Done():
                 self.over = True
                 self.ended.set()
@@ -274,16 +291,27 @@ class Turn:
         return None
 
     def cancel_calls(self) -> None:
-        """Cancel the running calls: interrupts their cells and withdraws their permission requests."""
+        """Cancel the running calls: interrupts their cells and withdraws their permission requests.
+
+        If the turn was stopped, also cancel each run that it began, whichever call waits for it.
+        """
         for task in list(self.calls):
             task.cancel()
+        if self.stopped is None:
+            return
+        executions = self.workspace.executions
+        for run in executions.active(turn=self.id):
+            self._ending.spawn(executions.cancel(run), f"Cancelling run {run.id}")
 
     async def settle(self) -> None:
         """Cancel the running calls, wait briefly, and publish what they changed."""
         self._revoke()
         self.cancel_calls()
-        if self.calls:
-            await asyncio.wait(self.calls, timeout=SETTLE)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE):
+                if self.calls:
+                    await asyncio.wait(self.calls)
+                await self._ending.join()
         if self._cancelled_call is not None:
             await self._publish_changes(self._cancelled_call)
 
@@ -300,6 +328,8 @@ class Turn:
         approver: Approver,
     ) -> types.CallToolResult:
         began = time.monotonic()
+        # The call's own entries are newer; a parallel call may publish its entries first.
+        since = max(self._published, default=0)
         await self._until_known(call, tool, arguments)
         self._answered.add(call)
 
@@ -319,7 +349,7 @@ class Turn:
             raise
         try:
             if result is None or registry.get(tool).effect != "READ":
-                await self._publish_changes(call)
+                await self._publish_changes(call, since)
         except asyncio.CancelledError:
             self._cancelled_call = call
             raise
@@ -337,20 +367,28 @@ class Turn:
         except TimeoutError:
             self.receive(ToolCalled(call, tool, dict(arguments)))
 
-    async def _publish_changes(self, call: str) -> None:
-        """Publish the turn's changes in the journal that were not published yet."""
+    async def _publish_changes(self, call: str, since: int | None = None) -> None:
+        """Publish the turn's changes in the journal that were not published yet.
+
+        The ids of entries order the intents, not the outcomes: an entry with a lower id than a
+        published one may still be open.
+
+        Args:
+            call: The call that they are shown at.
+            since: Only entries after this one, as their sources and outputs are read; None for all.
+        """
         try:
             entries = await self.workspace.journal.undoable(
-                self.caller, None, turn=self.id, since=self._journalled
+                self.caller, None, turn=self.id, since=since
             )
         except ToolError:
             # The result has the change; only its diff is missing.
             return
         for entry in reversed(entries):
             # Another call of this turn may have published it in the meantime.
-            if entry.id <= self._journalled:
+            if entry.id in self._published:
                 continue
-            self._journalled = entry.id
+            self._published.add(entry.id)
             budget = DiffBudget()
             for change in entry.changes:
                 self.publish(_changed(call, entry.path, change, entry.id, budget))

@@ -14,7 +14,6 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server.kernel_chat_server import JsonLineConnection
 from tk_ai_extension.workspace.permission_requests import Answer
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE
-from tk_ai_extension.workspace.runs import Run
 from tk_ai_extension.workspace.workspace import Workspace
 
 FIELDS = ("message", "mode", "model", "active_cell")
@@ -33,7 +32,7 @@ class CellQuestion:
     The turn goes to the newest chat about the kernel's notebook, or to a new one. The cell receives the
     chat's events, except fields that it does not need, and finally ``later``: the cells that run after
     it has ended. It may send ``{"permission": id, "answer": "once"}`` for requests of this turn, and
-    ``{"stop": true}``; a disconnect stops the turn as well. Then the turn's queued runs are cancelled.
+    ``{"stop": true}``; a disconnect stops the turn as well, with the runs that it has queued.
 
     Args:
         chats: The server's chats.
@@ -86,13 +85,13 @@ class CellQuestion:
         try:
             await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_COMPLETED)
             if not sending.done():
-                await self._stop(begun)
+                await self._chats.stop(self._user, begun.chat, begun.turn)
             await sending
             if receiving.done():
                 receiving.result()
         except asyncio.CancelledError:
             # The server is stopping: stop the turn.
-            await self._stop(begun)
+            await self._chats.stop(self._user, begun.chat, begun.turn)
             raise
         finally:
             for task in (sending, receiving):
@@ -132,7 +131,9 @@ class CellQuestion:
             await self._connection.send(shown)
 
     async def _send_later_cells(self, turn: str) -> None:
-        cells = [step.cell for run in self._queued(turn) for step in run.steps if step.cell]
+        # They have not started: the kernel is still busy with this cell.
+        queued = self._workspace.executions.active(kernel_id=self._kernel_id, turn=turn)
+        cells = [step.cell for run in queued for step in run.steps if step.cell]
         if cells:
             await self._connection.send({"kind": "later", "cells": cells})
 
@@ -149,17 +150,6 @@ class CellQuestion:
                 await self._connection.send(
                     {"kind": "notice", "text": "This request was answered elsewhere."}
                 )
-
-    async def _stop(self, begun: StartedTurn) -> None:
-        await self._chats.stop(self._user, begun.chat, begun.turn)
-        # They have not started: the kernel is still busy with this cell.
-        for run in self._queued(begun.turn):
-            await self._workspace.executions.cancel(run, grace=0)
-
-    def _queued(self, turn: str) -> list[Run]:
-        """Return the turn's queued runs in this kernel."""
-        active = self._workspace.executions.active(kernel_id=self._kernel_id)
-        return [run for run in active if run.caller.turn == turn]
 
 
 def _light(event: Event) -> Json:

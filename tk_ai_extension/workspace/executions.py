@@ -173,12 +173,17 @@ class Executions:
             raise ExecutionNotFound(f"No execution `{execution_id}`.")
         return run
 
-    def active(self, *, kernel_id: str | None = None, path: str | None = None) -> list[Run]:
-        """Return the active runs, oldest first, optionally only of a kernel or a notebook."""
+    def active(
+        self, *, kernel_id: str | None = None, path: str | None = None, turn: str | None = None
+    ) -> list[Run]:
+        """Return the active runs, oldest first, optionally only of a kernel, a notebook or a turn."""
         return [
             run
             for run in self._runs.values()
-            if not run.done and kernel_id in (None, run.kernel_id) and path in (None, run.path)
+            if not run.done
+            and kernel_id in (None, run.kernel_id)
+            and path in (None, run.path)
+            and turn in (None, run.caller.turn)
         ]
 
     def latest(self, caller: Caller) -> Run | None:
@@ -190,6 +195,8 @@ class Executions:
         """Remove a run from the queue or interrupt it; return the outcome after the grace period.
 
         Code that waits in the kernel behind somebody else's code is interrupted when it starts.
+        Cancellations of a run at the same time send one interrupt: a second one would hit the code's
+        cleanup after the first.
 
         Args:
             run: The run.
@@ -198,10 +205,21 @@ class Executions:
         if run.done:
             return "ended"
         run.cancelled = True
+        run.cancellations += 1
+        try:
+            if run.cancellations == 1:
+                await self._begin_cancellation(run)
+            return await self._end_cancellation(run, grace)
+        finally:
+            run.cancellations -= 1
+
+    async def _begin_cancellation(self, run: Run) -> None:
         if run.current.started:
             await self._interrupts.interrupt(run)
         elif run.current.status == "queued" and run.task is not None:
             run.task.cancel()
+
+    async def _end_cancellation(self, run: Run, grace: float) -> Cancellation:
         if await run.wait(grace) or run.current.execution is not None:
             return "ended"  # Its outputs may still be being saved.
         supervisor = self._supervisors.get(run.id)

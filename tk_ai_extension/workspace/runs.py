@@ -188,6 +188,8 @@ class Run:
         """Why the run could not be carried out; None if it could."""
         self.done = False
         self.cancelled = False
+        self.cancellations = 0
+        """Number of cancellations that wait for its end. Only the first one interrupts it."""
         self.stopped = ""
         """Why no further step runs, set by its supervisor; empty as long as one may run."""
         self.report = report
