@@ -42,11 +42,8 @@ export interface IMessage {
 export type PlanAnswer =
   { answer: 'approve'; mode: Mode } | { answer: 'reject'; words: string; model?: string };
 
-/** What to undo: entries of the journal, limited to these cells. */
-export interface IUndo {
-  entries: number[];
-  cells: string[];
-}
+/** What to undo: the cells of each entry of the journal. */
+export type IUndo = Record<number, string[]>;
 
 /** HTTP statuses that a retry does not change. */
 const PERMANENT = new Set([400, 404, 405, 406, 410, 414, 422]);
@@ -120,9 +117,9 @@ export class ChatApi {
     await this._json('POST', `permissions/${permission}`, answerOf(answer, message));
   }
 
-  /** Undo entries of the journal in these cells of a notebook. */
-  async undo(notebook: string, entries: number[], cells: string[]): Promise<TakenBack[]> {
-    return undo(this._settings, notebook, entries, cells);
+  /** Undo changes in a notebook. */
+  async undo(notebook: string, entries: IUndo): Promise<TakenBack[]> {
+    return undo(this._settings, notebook, entries);
   }
 
   /** Restore a chat and its notebooks to before a turn. */
@@ -240,14 +237,13 @@ export async function requestJson<T>(
   return bodyOf(async () => (await response.json()) as T);
 }
 
-/** Undo entries of the journal in these cells of a notebook. */
+/** Undo changes in a notebook. */
 export async function undo(
   settings: ServerConnection.ISettings,
   notebook: string,
-  entries: number[],
-  cells: string[]
+  entries: IUndo
 ): Promise<TakenBack[]> {
-  const body = { notebook, entries, cells };
+  const body = { notebook, entries };
   return (await requestJson<{ undone: TakenBack[] }>(settings, 'POST', 'changes/undo', body))
     .undone;
 }

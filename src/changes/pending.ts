@@ -30,12 +30,11 @@ export function pendingSteps<T extends IPendingStep>(steps: readonly T[], kept: 
 
 /** Return what to undo for these steps. */
 export function undoOf(steps: Iterable<Pick<IPendingStep, 'entry' | 'cell'>>): IUndo {
-  const [entries, cells] = [new Set<number>(), new Set<string>()];
+  const undo: IUndo = {};
   for (const { entry, cell } of steps) {
-    entries.add(entry);
-    cells.add(cell);
+    (undo[entry] ??= []).push(cell);
   }
-  return { entries: [...entries], cells: [...cells] };
+  return undo;
 }
 
 /** Return how many cells were not reverted, since they were edited later. */

@@ -295,7 +295,7 @@ describe('the error of a request', () => {
     send: chat => chat.send({ message: 'Hello' }),
     steer: chat => chat.steer('t'),
     stop: chat => chat.stop(),
-    undo: chat => chat.undo('a.ipynb', { entries: [1], cells: ['x'] })
+    undo: chat => chat.undo('a.ipynb', { 1: ['x'] })
   };
   const reads: ((chat: Chat) => unknown)[] = [
     chat => chat.netChanges('t'),

@@ -146,8 +146,8 @@ export class ChatModel {
   }
 
   /** Undo changes in a notebook. Return null on an error, which is in `problem`. */
-  async undo(notebook: string, { entries, cells }: IUndo): Promise<TakenBack[] | null> {
-    const undone = await this._try(() => this._api.undo(notebook, entries, cells));
+  async undo(notebook: string, entries: IUndo): Promise<TakenBack[] | null> {
+    const undone = await this._try(() => this._api.undo(notebook, entries));
     await this.readJournal();
     return undone;
   }

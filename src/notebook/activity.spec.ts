@@ -1,4 +1,4 @@
-import { type ApiError, unreachable } from '../api/client';
+import { type ApiError, type IUndo, unreachable } from '../api/client';
 import { type IDecision, Reviews } from '../changes/reviews';
 import { FakeServer } from '../testing/server';
 import { createStore } from '../state/app';
@@ -33,15 +33,14 @@ class Server implements Routes {
     return refusal === undefined ? Promise.resolve(this.list) : Promise.reject(refusal);
   }
 
-  undo(notebook: string, entries: number[], cells: string[]): ReturnType<Routes['undo']> {
+  undo(notebook: string, entries: IUndo): ReturnType<Routes['undo']> {
     this.list = this.list
       .map(change => ({
         ...change,
-        cells: change.cells.filter(
-          ({ cell }) => !entries.includes(change.entry) || !cells.includes(cell)
-        )
+        cells: change.cells.filter(({ cell }) => entries[change.entry]?.includes(cell) !== true)
       }))
       .filter(change => change.cells.length > 0);
+    const cells = Object.values(entries).flat();
     return Promise.resolve([{ notebook, cells, left: this.left, stayed: [] }]);
   }
 

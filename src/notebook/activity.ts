@@ -94,12 +94,11 @@ export class NotebookActivity implements IDisposable {
    * @throws ApiError - Nothing was undone.
    */
   async undo(marks: readonly IMark[]): Promise<number> {
-    const { entries, cells } = undoing(marks);
     const { _path: path } = this;
     if (path === null) {
       return 0;
     }
-    const found = await this._routes.undo(path, entries, cells);
+    const found = await this._routes.undo(path, undoing(marks));
     this._reviews.notifyUndone(path);
     // If that fails, it is undone all the same: the event `taken_back` repeats the request.
     await quietly(this._refresh(path, () => path !== this._path));

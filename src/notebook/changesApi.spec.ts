@@ -50,7 +50,7 @@ class Journal {
   /** Answer a request, as the journal is now. */
   answer({ searchParams }: URL, body: unknown): object {
     if (typeof body === 'string') {
-      this.undo((JSON.parse(body) as { entries: number[] }).entries);
+      this.undo(Object.keys((JSON.parse(body) as { entries: object }).entries).map(Number));
       return { undone: [] };
     }
     this.requests++;

@@ -1,6 +1,6 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
-import { requestJson, undo } from '../api/client';
+import { type IUndo, requestJson, undo } from '../api/client';
 import type { ChangeInfo, ChangeList, TakenBack } from '../api/events';
 
 /** The routes of changes by agents in notebooks. Paths are those on the server, without a drive. */
@@ -36,9 +36,9 @@ export class ChangesApi {
     }
   }
 
-  /** Undo entries of the journal in these cells. */
-  async undo(notebook: string, entries: number[], cells: string[]): Promise<TakenBack[]> {
-    return undo(this._settings, notebook, entries, cells);
+  /** Undo changes. */
+  async undo(notebook: string, entries: IUndo): Promise<TakenBack[]> {
+    return undo(this._settings, notebook, entries);
   }
 }
 

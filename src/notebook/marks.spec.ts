@@ -86,9 +86,10 @@ describe('keeping', () => {
   });
 });
 
-it('undoes a change of several cells once', () => {
-  const marks = marksOf([change(2, [['a'], ['b']]), change(1, [['a']])], NOTHING_KEPT);
-  expect(undoing(marks.values())).toEqual({ entries: [2, 1], cells: ['a', 'b'] });
+it('undoes of each change the cells that are not kept', () => {
+  const changes = [change(2, [['a'], ['b']]), change(1, [['a'], ['b']])];
+  const kept = { all: 0, cells: { b: 10 } };
+  expect(undoing(marksOf(changes, kept).values())).toEqual({ 1: ['a'], 2: ['a', 'b'] });
 });
 
 it('finds a cell by its id, and by its number only where no cell has that id', () => {

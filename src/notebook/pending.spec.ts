@@ -1,7 +1,7 @@
 import type { ChatEvent } from '../api/events';
 import { reduce } from '../state/reduce';
 import { EMPTY, type IJournal, type ITurn } from '../state/chat';
-import { type IKept, NOTHING_KEPT } from '../state/keptChanges';
+import { type IKept, isKept, NOTHING_KEPT } from '../state/keptChanges';
 import { marksOf, undoing } from './marks';
 import { undoOf } from '../changes/pending';
 import { keepingTurn, reviewOf } from '../changes/turnReview';
@@ -59,17 +59,20 @@ describe('reviewOf', () => {
     const journal = journalOf([1, 'x'], [2, 'y'], [3, 'x']);
     const keptOf = (): IKept => ({ all: 0, cells: { x: 101, y: 102 } });
     const pending = reviewOf(turn, journal, keptOf).flatMap(each => each.pending);
-    expect(undoOf(pending)).toEqual({ entries: [3], cells: ['x'] });
+    expect(undoOf(pending)).toEqual({ 3: ['x'] });
   });
 
   it('lists the same cells as the notebook, with the same undo', () => {
+    const pairOf = ({ entry, cell }: { entry: unknown; cell: string }): string =>
+      `${String(entry)} ${cell}`;
     const actions = ['insert', 'replace', 'delete', 'outputs', 'move'] as const;
     let seed = 7;
     const random = (below: number): number => (seed = (seed * 16807) % 2147483647) % below;
     for (let round = 0; round < 300; round++) {
       const done = Array.from({ length: 1 + random(6) }, (_, place) => ({
         ...{ cell: 'abc'[random(3)] as string, action: actions[random(5)] as 'insert' },
-        ...{ entry: place + 1, diff: '' }
+        // Each call changes up to two cells.
+        ...{ entry: 1 + (place >> 1), diff: '' }
       }));
       const made = turnOf(...done.map(each => each.cell));
       const calls = made.items.map(item =>
@@ -77,22 +80,34 @@ describe('reviewOf', () => {
           ? { ...item, changes: item.changes.map((each, place) => ({ ...each, ...done[place] })) }
           : item
       );
-      const standing = done.filter(() => random(4) > 0);
+      const undone = new Set(done.filter(() => random(4) === 0).map(pairOf));
+      const standing = done.filter(each => !undone.has(pairOf(each)));
+      const byEntry = [1, 2, 3]
+        .map(entry => ({ entry, some: standing.filter(each => each.entry === entry) }))
+        .filter(({ some }) => some.length > 0);
       const kept: IKept = { all: 0, cells: { a: 100 + random(7), b: 100 + random(7) } };
-      const journal = journalOf(...standing.map(({ entry, cell }) => [entry, cell] as const));
+      const journal = journalOf(
+        ...byEntry.map(({ entry, some }) => [entry, ...some.map(({ cell }) => cell)] as const)
+      );
       const listed = reviewOf({ ...made, items: calls }, journal, () => kept);
       const open = listed.filter(each => each.status === 'open');
       const marks = marksOf(
-        standing.toReversed().map(each => ({
-          ...{ entry: each.entry, time: 100 + each.entry, cells: [{ ...each, truncated: false }] },
+        byEntry.toReversed().map(({ entry, some }) => ({
+          ...{ entry, time: 100 + entry, cells: some.map(each => ({ ...each, truncated: false })) },
           ...{ author: '', tool: '', turn: 't', yours: true, summary: '' }
         })),
         kept
       );
       expect(new Set(open.map(each => each.cell))).toEqual(new Set(marks.keys()));
-      const [one, other] = [undoOf(open.flatMap(each => each.pending)), undoing(marks.values())];
-      expect(new Set(one.entries)).toEqual(new Set(other.entries));
-      expect(new Set(one.cells)).toEqual(new Set(other.cells));
+      const pending = standing.filter(
+        ({ entry, cell }) => marks.has(cell) && !isKept(kept, { cell, time: 100 + entry })
+      );
+      for (const undo of [undoOf(open.flatMap(each => each.pending)), undoing(marks.values())]) {
+        const pairs = Object.entries(undo).flatMap(([entry, cells]) =>
+          cells.map(cell => pairOf({ entry, cell }))
+        );
+        expect(new Set(pairs)).toEqual(new Set(pending.map(pairOf)));
+      }
     }
   });
 

@@ -364,7 +364,7 @@ describe('what a turn changed', () => {
     undo.focus();
     fireEvent.click(undo);
     await stage.settle();
-    expect(stage.undone).toEqual([{ entries: [7], cells: ['z'] }]);
+    expect(stage.undone).toEqual([{ 7: ['z'] }]);
     expect(changes.textContent).toBe('Undone');
     expect(document.activeElement).toBe(changes);
   });

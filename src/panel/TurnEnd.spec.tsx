@@ -234,7 +234,7 @@ describe('the changes of a turn', () => {
     expect(fold.querySelectorAll('.tk-Line-text')).toHaveLength(1);
     fireEvent.click(within(fold).getByRole('button', { name: 'Undo this cell' }));
     await stage.settle();
-    expect(stage.undone).toEqual([{ entries: [7, 8], cells: ['z'] }]);
+    expect(stage.undone).toEqual([{ 7: ['z'], 8: ['z'] }]);
   });
 
   it('can be shown all at once', async () => {

@@ -213,8 +213,8 @@ export class Stage {
       },
       netChanges: () => Promise.resolve(this.net),
       stop: (_, turn) => Promise.resolve(void this.stopped.push(turn)),
-      undo: (_, entries, cells) => {
-        this.undone.push({ entries, cells });
+      undo: (_, entries) => {
+        this.undone.push(entries);
         return Promise.resolve([]);
       },
       rename: (id, title) => {

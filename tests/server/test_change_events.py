@@ -115,7 +115,7 @@ async def test_a_follower_is_notified_of_changes_and_runs_as_they_happen(
         assert [running[0], ran[0]] == ["running", "ran"]
         assert ran[1]["cells"] == ["fails000"]
         assert ran[1]["status"] == "ok"
-        await person.undo(notebook=notebook, entries=[event["entry"]], cells=["fails000"])
+        await person.undo(notebook=notebook, entries={event["entry"]: ["fails000"]})
         assert (await anext(events))[0] == "taken_back"
 
 
@@ -141,15 +141,35 @@ async def test_undone_cells_of_a_change_are_no_longer_reported(
     edited = text.replace("1 / 0", "1 / 2").replace("6 * 7", "42")
     assert (await call("write_notebook", notebook=notebook, text=edited))[0] == 200
     (entry,) = await person.changes(notebook)
-    undo: dict[str, Any] = {"notebook": notebook, "entries": [entry["entry"]]}
-    await person.undo(**undo, cells=["fails000"])
+    await person.undo(notebook=notebook, entries={entry["entry"]: ["fails000"]})
     (stands,) = await person.changes(notebook)
     assert [cell["cell"] for cell in stands["cells"]] == ["prints00"]
-    _, answer = await person.undo(**undo)
+    _, answer = await person.undo(notebook=notebook, entries=[entry["entry"]])
     undone = {"notebook": notebook, "cells": ["prints00"], "left": [], "stayed": []}
     assert answer["undone"][0] == undone
     assert sources(jp_root_dir) == before
     assert await person.changes(notebook) == []
+
+
+@pytest.mark.proves("ui:bulk-undo")
+async def test_each_change_is_undone_in_the_cells_that_are_named_beside_it(
+    person: Person, call: Call, notebook: str, jp_root_dir: Path
+) -> None:
+    text = (await call("read_notebook", notebook=notebook))[1]["text"]
+    both = text.replace("1 / 0", "1 / 2").replace("6 * 7", "42")
+    assert (await call("write_notebook", notebook=notebook, text=both))[0] == 200
+    await change(call, notebook, "1 / 3")
+    kept = sources(jp_root_dir)[1:]
+    second, first = [each["entry"] for each in await person.changes(notebook)]
+    # A person has kept the first change of this cell, and undoes all that they have not kept.
+    wanted = {first: ["prints00"], second: ["fails000"]}
+    assert (await person.undo(notebook=notebook, entries=wanted))[0] == 200
+    now = sources(jp_root_dir)
+    assert ("6 * 7" in "".join(now), "1 / 2" in now, len(now[1:])) == (True, True, len(kept))
+    (stands,) = await person.changes(notebook)
+    assert (stands["entry"], [each["cell"] for each in stands["cells"]]) == (first, ["fails000"])
+    status, error = await person.undo(notebook=notebook, entries={first: ["prints00"]})
+    assert (status, error["error"]["code"]) == (409, "nothing_to_undo")
 
 
 async def test_a_cell_that_was_edited_since_is_not_undone_and_the_answer_says_so(
@@ -174,7 +194,9 @@ async def test_a_cell_that_was_edited_since_is_not_undone_and_the_answer_says_so
         ({"notebook": "plan.ipynb", "entries": []}, 400, "invalid_arguments"),
         ({"notebook": "plan.ipynb", "entries": ["1"]}, 400, "invalid_arguments"),
         ({"notebook": "plan.ipynb", "entries": [True]}, 400, "invalid_arguments"),
-        ({"notebook": "plan.ipynb", "entries": [1], "cells": "a"}, 400, "invalid_arguments"),
+        ({"notebook": "plan.ipynb", "entries": {}}, 400, "invalid_arguments"),
+        ({"notebook": "plan.ipynb", "entries": {"a": ["1"]}}, 400, "invalid_arguments"),
+        ({"notebook": "plan.ipynb", "entries": {"1": "a"}}, 400, "invalid_arguments"),
         ({"notebook": "plan.ipynb", "entries": [1], "more": 1}, 400, "invalid_arguments"),
         ({"notebook": "../plan.ipynb", "entries": [1]}, 403, "path_refused"),
         ({"notebook": "plan.ipynb", "entries": [999]}, 409, "nothing_to_undo"),

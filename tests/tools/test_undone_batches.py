@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import nbformat
 import pytest
 
+from tests.harness import ALICE
 from tk_ai_extension.model.errors import CellNotFound, Conflict, DiskFull, LimitReached
 
 OPERATIONS = [
@@ -94,6 +95,8 @@ async def test_what_is_typed_while_a_batch_is_undone_stays(harness, notebook, mo
     assert harness.sources(notebook) == ["a = 'typed by a person'", "# Title", "b = 1"]
     assert (result.status, result.rolled_back) == ("error", False)
     assert "edited since" in result.left[0]
+    (stands,) = await harness.workspace.journal.undoable(ALICE, notebook)
+    assert [change.cell for change in stands.changes] == ["cella000"]
     # The caller has not seen it.
     with pytest.raises(Conflict) as raised:
         await harness.call("overwrite_cell", notebook=notebook, cell="cella000", source="lost?")

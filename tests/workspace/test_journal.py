@@ -196,7 +196,7 @@ async def test_an_undone_entry_is_not_undone_again(journal: Journal) -> None:
     entries = [await made(journal) for _ in range(3)]
     undo = await journal.intend(A, "n.ipynb", "undo", "undo 2", kind="undo")
     await journal.done(undo, [change()])
-    await journal.undone(entries[1:], by=undo)
+    await journal.undone({entry: [change()] for entry in entries[1:]}, by=undo)
     assert ids(await journal.undoable(A, "n.ipynb")) == entries[:1]
     states = [entry.state for entry in await journal.history("n.ipynb", 10, "ada")]
     assert states == ["done", "undone", "undone", "done"]

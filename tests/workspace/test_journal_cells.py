@@ -35,11 +35,25 @@ async def test_each_change_that_stands_names_its_cells_in_order(journal: Journal
 
 
 async def test_undone_changes_are_not_listed(journal: Journal) -> None:
-    partly = await made(journal, changes=[change(name="a"), change(name="b")])
-    whole = await made(journal, changes=[change(name="c")])
-    await journal.undone([partly], await made(journal, B), {"a"})
-    await journal.undone([whole], await made(journal, B))
+    a, b, c = (change(name=name) for name in "abc")
+    partly = await made(journal, changes=[a, b])
+    whole = await made(journal, changes=[c])
+    await journal.undone({partly: [a], whole: [c]}, await made(journal, B))
     assert cells(await journal.touched(A)) == [(partly, ("b",))]
+
+
+async def test_changes_without_their_outputs_are_undone_too(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tk_ai_extension.workspace.change_encoding.MAX_OUTPUTS", 10)
+    large = [{"output_type": "stream", "name": "stdout", "text": "x" * 100}]
+    a, b = change(name="a", outputs=large), change(name="b", outputs=large)
+    entry = await made(journal, changes=[a, b, a])
+    await journal.undone({entry: [b, a]}, await made(journal, B))
+    assert cells(await journal.touched(A)) == [(entry, ("a",))]
+    (found,) = await journal.undoable(A, "n.ipynb")
+    await journal.undone({entry: found.changes}, await made(journal, B))
+    assert await journal.touched(A) == []
 
 
 async def test_a_journal_of_an_earlier_version_has_it_too(tmp_path: Path) -> None:

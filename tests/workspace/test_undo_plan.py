@@ -23,7 +23,7 @@ from tk_ai_extension.model.operations import (
     expecting,
 )
 from tk_ai_extension.workspace import change_encoding
-from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes
+from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes, standing
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.undo_plan import inverse_operations, plan_undo
 
@@ -48,7 +48,7 @@ def three() -> ListNotebook:
 
 def undo(notebook: ListNotebook, changes: Sequence[Change]) -> list[str]:
     """Takes changes back, and returns what stays."""
-    operations, left = inverse_operations(changes, notebook.snapshot())
+    operations, left, _ = inverse_operations(changes, notebook.snapshot())
     notebook.apply(operations)
     return left
 
@@ -108,7 +108,7 @@ def test_a_restored_cell_has_its_id_metadata_outputs_and_attachments() -> None:
 def test_every_operation_expects_what_the_change_left_behind() -> None:
     notebook = three()
     changes = notebook.apply([Insert(code("new", "dddd")), Replace("aaaa", "a = 2")])
-    operations, _ = inverse_operations(changes, notebook.snapshot())
+    operations, *_ = inverse_operations(changes, notebook.snapshot())
     now = notebook.snapshot().by_key
     assert operations == [
         Delete("dddd", expect=now["dddd"].hash),
@@ -122,13 +122,13 @@ def test_changes_that_cancel_out_need_no_operation() -> None:
     changes = notebook.apply(
         [Insert(code("new", "dddd")), Move("aaaa", 2), Delete("dddd"), Move("aaaa", 0)]
     )
-    assert inverse_operations(changes, notebook.snapshot()) == ([], [])
+    assert inverse_operations(changes, notebook.snapshot()) == ([], [], list(changes))
 
 
 def test_as_few_cells_as_possible_are_moved_back() -> None:
     notebook = ListNotebook([code(c, c * 4) for c in "abcdef"])
     changes = notebook.apply([Move("aaaa", 5)])
-    operations, _ = inverse_operations(changes, notebook.snapshot())
+    operations, *_ = inverse_operations(changes, notebook.snapshot())
     assert operations == [Move("aaaa", 0)]
 
 
@@ -221,7 +221,7 @@ class TestEntries:
         second = entry(2, notebook.apply([Replace("aaaa", "2"), Insert(code("n", "dddd"))]))
         third = entry(3, notebook.apply([Delete("aaaa"), Move("dddd", 0)]))
         undone = plan_undo([third, second, first], notebook.snapshot())
-        assert (undone.entries, undone.left) == ((3, 2, 1), ())
+        assert (tuple(undone.entries), undone.left) == ((3, 2, 1), ())
         notebook.apply(undone.operations)
         assert notebook.cells == before
 
@@ -231,9 +231,16 @@ class TestEntries:
         second = entry(2, notebook.apply([Replace("aaaa", "mine")]))
         notebook.apply([Replace("aaaa", "theirs")])
         undone = plan_undo([second, first], notebook.snapshot())
-        assert undone.entries == (1,)
+        assert tuple(undone.entries) == (1,)
         assert len(undone.left) == 1
         assert plan_undo([second], notebook.snapshot()).operations == ()
+
+    def test_of_an_entry_the_changes_that_are_undone_are_named(self) -> None:
+        notebook = three()
+        changes = notebook.apply([Replace("bbbb", "mine"), Move("bbbb", 0), Delete("cccc")])
+        notebook.apply([Replace("bbbb", "theirs")])
+        undone = plan_undo([entry(1, changes)], notebook.snapshot())
+        assert undone.entries == {1: list(changes[1:])}
 
     def test_content_that_the_journal_did_not_keep_is_reported(self) -> None:
         notebook = three()
@@ -345,13 +352,14 @@ def test_apply_then_inverse_gives_the_former_notebook(
     before = notebook.cells
     entries = edits(data, notebook, 4)
     changes = [change for one in entries for change in one.changes]
-    operations, left = inverse_operations(changes, notebook.snapshot())
+    operations, left, undone = inverse_operations(changes, notebook.snapshot())
     if left:
         # A deleted cell that comes back at its position is no sign that the moved one beside it has stayed.
         assert "it was moved since" in left[0]
         assert not notebook.ids
         assert {"move", "delete"} <= {change.action for change in changes}
         return
+    assert undone == changes
     notebook.apply(operations)
     assert notebook.cells == before
 
@@ -382,6 +390,13 @@ def test_later_changes_of_others_are_never_lost(
     event(f"{len(undone.left)} stay")
     # The plan holds: no operation of it meets a conflict or misses its cell.
     notebook.apply(undone.operations)
+    left = [
+        replace(one, changes=tuple(standing(one.changes, undone.entries.get(one.id, ()))))
+        for one in entries[::-1]
+    ]
+    assert any(one.changes for one in left) == bool(undone.left)
+    again = notebook.draft()
+    again.apply(plan_undo(left, notebook.snapshot()).operations)
     if not notebook.ids:
         return
     by_id = {cell.id: cell for cell in notebook.cells}

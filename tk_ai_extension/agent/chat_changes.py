@@ -62,7 +62,9 @@ class ChatChanges:
             entries = await self._onwards(chat, turn)
         else:
             entries = await self._workspace.journal.undoable(caller, None, turn=turn)
-        return await undo_entries(self._workspace, caller, entries, cells=cells, of="of a turn")
+        if cells is not None:
+            entries = [entry.only(cells) for entry in entries]
+        return await undo_entries(self._workspace, caller, entries, of="of a turn")
 
     async def undo_from(self, chat: Chat, turn: str) -> list[TakenBack]:
         """Undo what a turn and all later ones changed, as far as possible.

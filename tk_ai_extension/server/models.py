@@ -98,6 +98,7 @@ __all__ = [
 # --- requests
 
 _Name = Annotated[str, Field(min_length=1)]
+_Number = Annotated[str, Field(pattern="^[0-9]{1,18}$")]
 
 
 class ChatTitle(RequestBody):
@@ -107,13 +108,21 @@ class ChatTitle(RequestBody):
 
 
 class UndoChanges(RequestBody):
-    """The changes to undo: by their numbers in a notebook, of some cells or all."""
+    """The changes to undo: by their numbers in a notebook, with the cells of each, or all of its cells."""
 
     notebook: _Name
-    entries: Annotated[
-        list[Annotated[int, Field(ge=0, lt=2**63)]], Field(min_length=1, max_length=1_000)
-    ]
-    cells: Annotated[list[str], Field(min_length=1)] | None = None
+    entries: (
+        Annotated[
+            list[Annotated[int, Field(ge=0, lt=2**63)]], Field(min_length=1, max_length=1_000)
+        ]
+        | Annotated[dict[_Number, list[str]], Field(min_length=1, max_length=1_000)]
+    )
+
+    def cells(self) -> dict[int, frozenset[str] | None]:
+        """Return the keys of the cells by number; None for all."""
+        if isinstance(self.entries, list):
+            return dict.fromkeys(self.entries)
+        return {int(number): frozenset(cells) for number, cells in self.entries.items()}
 
 
 class TrustRequest(RequestBody):

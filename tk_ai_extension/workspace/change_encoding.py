@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -56,6 +57,25 @@ def encode_changes(changes: Sequence[Change]) -> tuple[str, str]:
 def decode_changes(data: str) -> tuple[Change, ...]:
     """Return the changes from the JSON of `encode_changes`."""
     return tuple(_change(item) for item in json.loads(data))
+
+
+def standing(stored: Sequence[Change], undone: Sequence[Change]) -> list[Change]:
+    """Return the stored changes of an entry without the undone ones; of equal ones, the last was undone."""
+    counts = Counter(map(_identity, undone))
+    left: list[Change] = []
+    for change in reversed(stored):
+        identity = _identity(change)
+        if counts[identity]:
+            counts[identity] -= 1
+        else:
+            left.append(change)
+    return left[::-1]
+
+
+def _identity(change: Change) -> tuple[object, ...]:
+    # Without outputs: too large ones are not stored.
+    sources = (content and content.source for content in (change.before, change.after))
+    return (change.action, change.cell, change.index, change.index_before, *sources)
 
 
 def _change(item: Json) -> Change:

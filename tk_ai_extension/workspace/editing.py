@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -171,8 +171,11 @@ async def apply(
     )
 
     async def commit() -> JournaledEdit:
-        applied = await _applied(workspace, document, operations, entry, summary)
-        await _done(workspace, caller, entry, applied.changes, summary or describe(applied.changes))
+        applied = await _applied(
+            workspace, document, operations, caller=caller, entry=entry, summary=summary
+        )
+        text = summary or describe(applied.changes)
+        await record(workspace, caller, workspace.journal.done(entry, applied.changes, text))
         journalled = JournaledEdit(applied.snapshot, applied.changes, entry)
         if kind == "change":
             _publish(workspace, caller, document.path, "changed", journalled)
@@ -193,6 +196,8 @@ async def _applied(
     workspace: Workspace,
     document: NotebookDocument,
     operations: Sequence[Operation],
+    *,
+    caller: Caller,
     entry: int,
     summary: str,
 ) -> Applied:
@@ -205,7 +210,7 @@ async def _applied(
         await error.outcome.record(partial(_settled, workspace, entry, summary))
         raise
     except ToolError as error:
-        await workspace.journal.failed(entry, error.message)
+        await record(workspace, caller, workspace.journal.failed(entry, error.message))
         raise
 
 
@@ -247,14 +252,14 @@ async def create(
         try:
             document = await workspace.store.create(path, stored)
         except ToolError as error:
-            await workspace.journal.failed(entry, error.message)
+            await record(workspace, caller, workspace.journal.failed(entry, error.message))
             raise
         changes: tuple[Change, ...] = ()
         try:
             snapshot = await document.read()
             changes = tuple(map(_created, snapshot.cells))
         finally:
-            await _done(workspace, caller, entry, changes, summary)
+            await record(workspace, caller, workspace.journal.done(entry, changes, summary))
         mark_seen(workspace, caller, snapshot, snapshot.cells)
         workspace.revisions.remember(snapshot)
         return JournaledEdit(snapshot, changes, entry)
@@ -272,11 +277,10 @@ async def undo(
     caller: Caller,
     document: NotebookDocument,
     operations: Sequence[Operation],
-    entries: Sequence[int],
+    entries: Mapping[int, Sequence[Change]],
     *,
     tool: str,
     summary: str,
-    cells: Collection[str] | None = None,
     shown: bool = True,
 ) -> JournaledEdit:
     """Apply operations that undo journal entries, and record what they have undone.
@@ -289,11 +293,10 @@ async def undo(
         caller: The caller.
         document: The notebook.
         operations: The operations, in order.
-        entries: The entries that are undone.
+        entries: The changes that the operations undo, by the ids of their entries. The entries' other
+            changes can be undone later.
         tool: The tool's name.
         summary: The summary for the history.
-        cells: The keys of the cells whose changes are undone; None for all. The entries' other changes
-            can be undone later.
         shown: See `apply`.
 
     Raises:
@@ -302,7 +305,7 @@ async def undo(
     """
 
     async def claim_and_apply() -> JournaledEdit:
-        if not await workspace.journal.claim(entries):
+        if not await workspace.journal.claim(list(entries)):
             raise Conflict(
                 f"A change in {document.path} was undone meanwhile.",
                 hint="Nothing was changed. See notebook_history, then try again.",
@@ -319,17 +322,17 @@ async def undo(
                 shown=shown,
             )
         except BaseException as error:
-            await workspace.journal.release(entries)
+            await record(workspace, caller, workspace.journal.release(list(entries)))
             if isinstance(error, OutcomeUnknown):
                 await error.outcome.record(partial(settled, error.entry))
             raise
-        await workspace.journal.undone(entries, applied.entry, cells)
+        await record(workspace, caller, workspace.journal.undone(entries, applied.entry))
         _publish(workspace, caller, document.path, "taken_back", applied)
         return applied
 
     async def settled(entry: int, changes: Sequence[Change] | None) -> None:
         if changes is not None:
-            await workspace.journal.undone(entries, entry, cells)
+            await workspace.journal.undone(entries, entry)
 
     return await run_to_completion(claim_and_apply())
 
@@ -345,12 +348,14 @@ def _publish(
     workspace.activity.publish(path, caller, kind, cells, entry=done.entry)
 
 
-async def _done(
-    workspace: Workspace, caller: Caller, entry: int, changes: Sequence[Change], summary: str
-) -> None:
-    """Record a change that was made. If that fails, the change stays and the caller gets a notice."""
+async def record(workspace: Workspace, caller: Caller, recording: Awaitable[None]) -> None:
+    """Await the recording of an outcome in the journal. If that fails, the caller gets a notice.
+
+    The outcome stays what it is: a change that was made is its caller's result, and the reason why none was
+    made is the error.
+    """
     try:
-        await workspace.journal.done(entry, changes, summary)
+        await recording
     except ToolError as error:
         workspace.notices.add(caller, f"{error.message} {error.hint}")
 

@@ -9,6 +9,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import Conflict, FileMissing, ToolError
 from tk_ai_extension.model.operations import Action, Change
+from tk_ai_extension.workspace.editing import record
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -47,7 +48,7 @@ async def write(
     """
     summary = f"{tool}: {'created' if expect is None else 'changed'} {path}"
     entry = await workspace.journal.intend(caller, path, tool, summary)
-    await run_to_completion(_carry_out(workspace, entry, path, expect, text))
+    await run_to_completion(_carry_out(workspace, path, expect, text, caller=caller, entry=entry))
     return entry
 
 
@@ -69,12 +70,12 @@ async def undo(
         ToolError: The file cannot be written.
     """
     now = before = await read(workspace, path)
-    undone: list[int] = []
+    undone: dict[int, list[Change]] = {}
     for entry, change in ((one, each) for one in entries for each in reversed(one.changes)):
         if _source(change.after) != before:
             break  # If a change stays, the earlier ones stay too.
         before = _source(change.before)
-        undone.append(entry.id)
+        undone.setdefault(entry.id, []).append(change)
     if not undone:
         return (), (f"`{path}` was not reverted: it was changed since.",)
     by = await workspace.journal.intend(
@@ -82,16 +83,22 @@ async def undo(
     )
 
     async def take_back() -> None:
-        await _carry_out(workspace, by, path, now, before)
-        await workspace.journal.undone(list(dict.fromkeys(undone)), by)
+        await _carry_out(workspace, path, now, before, caller=caller, entry=by)
+        await record(workspace, caller, workspace.journal.undone(undone, by))
 
     await run_to_completion(take_back())
-    left = () if len(set(undone)) == len(entries) else (f"Earlier changes of `{path}` stay.",)
+    left = () if len(undone) == len(entries) else (f"Earlier changes of `{path}` stay.",)
     return (PREFIX + path,), left
 
 
 async def _carry_out(
-    workspace: Workspace, entry: int, path: str, before: str | None, after: str | None
+    workspace: Workspace,
+    path: str,
+    before: str | None,
+    after: str | None,
+    *,
+    caller: Caller,
+    entry: int,
 ) -> None:
     """Write a text file, or remove it if there is to be none, and end the journal's entry."""
     try:
@@ -103,9 +110,10 @@ async def _carry_out(
         else:
             await workspace.files.write_text(path, after)
     except ToolError as error:
-        await workspace.journal.failed(entry, error.message)
+        await record(workspace, caller, workspace.journal.failed(entry, error.message))
         raise
-    await workspace.journal.done(entry, (_change(path, before, after),))
+    changes = (_change(path, before, after),)
+    await record(workspace, caller, workspace.journal.done(entry, changes))
 
 
 def _change(path: str, before: str | None, after: str | None) -> Change:

@@ -11,8 +11,8 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.workspace import journal_queries as queries
-from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes
+from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes, standing
 from tk_ai_extension.workspace.database import Database, storable
 from tk_ai_extension.workspace.owners import is_alive, own_process
 
@@ -101,6 +101,10 @@ class JournalEntry:
     summary: str
     changes: tuple[Change, ...] = ()
     note: str = ""
+
+    def only(self, cells: Collection[str]) -> JournalEntry:
+        """Return the entry with only its changes of these cells, by key."""
+        return replace(self, changes=tuple(each for each in self.changes if each.cell in cells))
 
 
 class Journal:
@@ -234,20 +238,17 @@ class Journal:
             "The changes were not undone, but the history shows them so.",
         )
 
-    async def undone(
-        self, entry_ids: Sequence[int], by: int, cells: Collection[str] | None = None
-    ) -> None:
-        """Record that another entry has undone these entries.
+    async def undone(self, undone: Mapping[int, Sequence[Change]], by: int) -> None:
+        """Record that another entry has undone these changes.
 
         Args:
-            entry_ids: The entries.
+            undone: The changes that were undone, by entry. An entry with other changes keeps these and
+                is released.
             by: The other entry.
-            cells: The keys of the cells whose changes were undone; None for all. An entry with other
-                changes keeps these and is released.
         """
 
         def update(db: sqlite3.Connection) -> None:
-            left = {} if cells is None else _left(db, entry_ids, cells)
+            left = _left(db, undone)
             db.executemany(
                 "UPDATE changes SET data = ? WHERE entry = ?",
                 [(encode_changes(changes)[0], entry_id) for entry_id, changes in left.items()],
@@ -256,7 +257,7 @@ class Journal:
             db.executemany(
                 "UPDATE entries SET state = 'undone', undone_by = ? "
                 "WHERE id = ? AND undone_by IS NULL",
-                [(by, entry_id) for entry_id in entry_ids if entry_id not in left],
+                [(by, entry_id) for entry_id in undone if entry_id not in left],
             )
 
         await self._database.run(
@@ -445,14 +446,11 @@ def _interrupt_left_over(db: sqlite3.Connection) -> None:
 
 
 def _left(
-    db: sqlite3.Connection, entry_ids: Sequence[int], cells: Collection[str]
+    db: sqlite3.Connection, undone: Mapping[int, Sequence[Change]]
 ) -> dict[int, list[Change]]:
-    """Return the changes of entries beside those of these cells, as far as there are any."""
-    rows = db.execute(queries.CHANGES, (json.dumps(entry_ids),))
-    left = {
-        entry_id: [change for change in decode_changes(data) if change.cell not in cells]
-        for entry_id, data in rows
-    }
+    """Return the changes of entries beside the undone ones, as far as there are any."""
+    rows = db.execute(queries.CHANGES, (json.dumps(list(undone)),))
+    left = {entry_id: standing(decode_changes(data), undone[entry_id]) for entry_id, data in rows}
     return {entry_id: changes for entry_id, changes in left.items() if changes}
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from tk_ai_extension.model.callers import Caller
@@ -40,7 +40,6 @@ async def undo_entries(
     caller: Caller,
     entries: Sequence[JournalEntry],
     *,
-    cells: Collection[str] | None = None,
     of: str = "",
     raises: bool = True,
 ) -> list[TakenBack]:
@@ -51,8 +50,7 @@ async def undo_entries(
     Args:
         workspace: The workspace.
         caller: The caller.
-        entries: The entries, newest first, with their changes.
-        cells: Undo only the changes of these cells, by key; None for all.
+        entries: The entries, newest first, with the changes to undo (`JournalEntry.only`).
         of: The origin of the changes for the history, such as ``of a turn``.
         raises: Whether the error is raised if there is only one notebook.
 
@@ -62,17 +60,14 @@ async def undo_entries(
     """
     by_path: defaultdict[str, list[JournalEntry]] = defaultdict(list)
     for entry in entries:
-        changes = tuple(change for change in entry.changes if cells is None or change.cell in cells)
-        if changes:
-            by_path[entry.path].append(replace(entry, changes=changes))
+        if entry.changes:
+            by_path[entry.path].append(entry)
     if not by_path and raises:
         raise NothingToUndo(Sentence("nothing_to_undo"))
     taken: list[TakenBack] = []
     for path, of_path in by_path.items():
         try:
-            taken.append(
-                await _undo_in_notebook(workspace, caller, path, of_path, cells=cells, of=of)
-            )
+            taken.append(await _undo_in_notebook(workspace, caller, path, of_path, of=of))
         except ToolError as error:
             if raises and len(by_path) == 1:
                 raise
@@ -87,7 +82,6 @@ async def _undo_in_notebook(
     path: str,
     entries: list[JournalEntry],
     *,
-    cells: Collection[str] | None,
     of: str,
 ) -> TakenBack:
     if not path.lower().endswith(".ipynb"):
@@ -96,7 +90,7 @@ async def _undo_in_notebook(
     document = await workspace.store.open(path)
     snapshot = await document.read()
     undo = await run_off_loop_if_large(len(snapshot.cells), partial(plan_undo, entries, snapshot))
-    if not undo.operations:
+    if not undo.entries:
         return TakenBack(path, (), undo.left, undo.stayed)
     count = len(undo.entries)
     summary = f"undid {count} change{'' if count == 1 else 's'} {of}".rstrip()
@@ -109,7 +103,6 @@ async def _undo_in_notebook(
         undo.entries,
         tool="undo",
         summary=summary,
-        cells=cells,
     )
     changed = dict.fromkeys(change.cell for change in applied.changes)
     return TakenBack(path, tuple(changed), undo.left, undo.stayed)

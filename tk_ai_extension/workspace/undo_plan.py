@@ -9,7 +9,7 @@ hash that it expects, so the document detects changes between planning and apply
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -33,13 +33,13 @@ class UndoPlan:
 
     Attributes:
         operations: The operations, applied all or none.
-        entries: The ids of the entries that are undone at least in part, newest first.
+        entries: The changes that are undone, in order, by the ids of their entries, newest entry first.
         left: Sentences that say which changes stay, and why.
         stayed: The keys of the cells of these changes.
     """
 
     operations: tuple[Operation, ...]
-    entries: tuple[int, ...]
+    entries: Mapping[int, Sequence[Change]]
     left: tuple[str, ...]
     stayed: tuple[str, ...] = ()
 
@@ -52,19 +52,19 @@ def plan_undo(entries: Sequence[JournalEntry], snapshot: Snapshot) -> UndoPlan:
         snapshot: The current notebook.
     """
     target = _Target(snapshot)
-    undone: list[int] = []
+    undone: dict[int, Sequence[Change]] = {}
     for entry in entries:
-        if target.undo(entry.changes):
-            undone.append(entry.id)
+        if changes := target.undo(entry.changes):
+            undone[entry.id] = changes
             target.left += [entry.note] if entry.note else []
     left = tuple(dict.fromkeys(target.left))
-    return UndoPlan(tuple(target.operations()), tuple(undone), left, tuple(target.blocked))
+    return UndoPlan(tuple(target.operations()), undone, left, tuple(target.blocked))
 
 
 def inverse_operations(
     changes: Sequence[Change], snapshot: Snapshot
-) -> tuple[list[Operation], list[str]]:
-    """Return the operations that undo changes, and sentences that say which changes stay.
+) -> tuple[list[Operation], list[str], list[Change]]:
+    """Return the operations that undo changes, sentences that say which stay, and those that are undone.
 
     A change stays if the cell's source, type or outputs have changed since, if the cell was deleted,
     or if another cell has its id now.
@@ -74,8 +74,8 @@ def inverse_operations(
         snapshot: The current notebook.
     """
     target = _Target(snapshot)
-    target.undo(changes)
-    return target.operations(), list(dict.fromkeys(target.left))
+    undone = target.undo(changes)
+    return target.operations(), list(dict.fromkeys(target.left)), undone
 
 
 @dataclass(eq=False)
@@ -144,9 +144,9 @@ class _Target:
         # The same for all cells without an id: their positions may have shifted.
         self._numbers_blocked = False
 
-    def undo(self, changes: Sequence[Change]) -> bool:
-        """Undo changes, the last one first; return whether any was undone."""
-        any_undone = False
+    def undo(self, changes: Sequence[Change]) -> list[Change]:
+        """Undo changes, the last one first; return those that were undone, in order."""
+        undone: list[Change] = []
         for change in reversed(changes):
             numbered = not _by_id(change)
             if change.cell in self.blocked or (numbered and self._numbers_blocked):
@@ -154,12 +154,12 @@ class _Target:
             else:
                 reason = self._undo(change)
             if reason is None:
-                any_undone = True
+                undone.append(change)
             else:
                 self.left.append(f"Cell @{change.cell} was not reverted: {reason}.")
                 self.blocked[change.cell] = None
                 self._numbers_blocked |= numbered
-        return any_undone
+        return undone[::-1]
 
     def operations(self) -> list[Operation]:
         """Return the operations from the snapshot to the model. Cells have their keys of the snapshot."""

@@ -90,24 +90,26 @@ class ChangesUndoHandler(TkAIHandler):
 
     @operation("write", "undo_changes")
     async def post(self, body: UndoChanges) -> UndoneChanges:
-        """Undo changes, cell by cell: ``{"notebook": …, "entries": [12, 15], "cells": ["318a…"]}``.
+        """Undo changes, cell by cell: ``{"notebook": …, "entries": {"12": ["318a…"], "15": ["77b0…"]}}``.
 
-        Without ``cells`` the whole entries are undone. They must be the user's own, made by any of
+        A list of ``entries`` undoes all of their cells. They must be the user's own, made by any of
         their agents. Those that nobody can undo any more are ``missing`` in the answer.
         """
         path = await _notebook(self, body.notebook)
-        numbers = set(body.entries)
-        keys = None if body.cells is None else frozenset(body.cells)
+        wanted = body.cells()
         from tk_ai_extension.workspace.undo_entries import undo_entries
 
         workspace, caller = self.services.workspace, self.caller
-        entries = await workspace.journal.standing(path, len(numbers), caller.user, entries=numbers)
+        entries = await workspace.journal.standing(path, len(wanted), caller.user, entries=wanted)
         if any(entry.user != caller.user for entry in entries):
             raise PermissionDenied(
                 Sentence("changes_of_another"), hint=Sentence("changes_of_another_hint")
             )
-        undone = await undo_entries(workspace, caller, entries, cells=keys)
-        return {"undone": undone, "missing": sorted(numbers - {entry.id for entry in entries})}
+        chosen = [
+            entry if (cells := wanted[entry.id]) is None else entry.only(cells) for entry in entries
+        ]
+        undone = await undo_entries(workspace, caller, chosen)
+        return {"undone": undone, "missing": sorted(wanted.keys() - {each.id for each in entries})}
 
 
 async def _notebook(handler: TkAIHandler, named: str | None) -> str:

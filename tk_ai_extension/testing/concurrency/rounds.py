@@ -32,15 +32,23 @@ from tk_ai_extension.testing.concurrency.model import events_of, printed
 from tk_ai_extension.testing.concurrency.people import Person, choice
 from tk_ai_extension.testing.document_bench import DEADLINE, code, notebook, written
 from tk_ai_extension.workspace.change_encoding import decode_changes
+from tk_ai_extension.workspace.journal import Journal
 
 ROUNDS = 20
 """Rounds per notebook."""
 CELLS = 12
 """Initial number of cells."""
 
+# The journal itself forgets the changes of an entry that were undone, if others stand.
+_MADE = """
+CREATE TABLE IF NOT EXISTS made (entry INTEGER PRIMARY KEY, data TEXT NOT NULL);
+CREATE TRIGGER IF NOT EXISTS made_first AFTER INSERT ON changes BEGIN
+    INSERT OR REPLACE INTO made VALUES (new.entry, new.data);
+END;
+"""
 _ENTRIES = """
 SELECT id, time, caller_key, turn, tool, kind, state, data
-FROM entries LEFT JOIN changes ON entry = id WHERE id > ? AND path = ? ORDER BY id
+FROM entries LEFT JOIN made ON entry = id WHERE id > ? AND path = ? ORDER BY id
 """
 
 
@@ -133,6 +141,11 @@ async def run_rounds(bench: ConcurrencyBench, seed: int, steps: int) -> Tally:
         Violation: with the seed, the history of the round and the problem.
     """
     tally, random, names = Tally(), Random(f"{bench.name} {seed}"), Names()
+    journal = Journal(bench.journal)
+    await journal.check()
+    await journal.close()
+    with closing(sqlite3.connect(bench.journal)) as db:
+        db.executescript(_MADE)
     while tally.steps < steps:
         played = _Notebook(bench, seed, random, names, tally)
         await played.begin()

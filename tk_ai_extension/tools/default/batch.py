@@ -175,13 +175,13 @@ async def _try_roll_back(
     workspace = context.workspace
     document = await workspace.store.open(path)
     snapshot = await document.read()
-    operations, left = inverse_operations(applied.changes, snapshot)
+    operations, left, undone = inverse_operations(applied.changes, snapshot)
     await editing.undo(
         workspace,
         context.caller,
         document,
         anchored(snapshot, operations),
-        [] if left else [applied.entry],
+        {applied.entry: undone} if undone else {},
         tool="edit_cells",
         summary="rolled back after an error",
         shown=False,

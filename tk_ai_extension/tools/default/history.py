@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated
@@ -12,6 +13,7 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model.diffs import DiffBudget
 from tk_ai_extension.model.errors import Conflict, NothingToUndo
 from tk_ai_extension.model.large_notebooks import run_off_loop_if_large
+from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.proposals import Proposal, ProposalStep
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.transactions import anchored
@@ -50,10 +52,12 @@ class _UndoEdit(Edit):
 
     Attributes:
         entries: The entries that are undone, at least in part, newest first.
+        undone: The changes that are undone, by entry.
         left: Sentences that say which changes stay, and why.
     """
 
     entries: tuple[JournalEntry, ...] = ()
+    undone: Mapping[int, Sequence[Change]] = field(default_factory=dict[int, Sequence[Change]])
     left: tuple[str, ...] = ()
 
     def proposal(self) -> Proposal:
@@ -75,7 +79,7 @@ async def _undo(context: ToolContext, plan: _UndoEdit, tool: str) -> Undone:
         context.caller,
         plan.document,
         plan.operations,
-        [entry.id for entry in plan.entries],
+        plan.undone,
         tool=tool,
         summary=f"undid {count} change{'' if count == 1 else 's'}",
     )
@@ -111,7 +115,7 @@ async def undo(
         )
     snapshot = await document.read()
     plan = await run_off_loop_if_large(len(snapshot.cells), partial(plan_undo, entries, snapshot))
-    if not plan.operations and plan.left:
+    if not plan.entries:
         raise Conflict(
             f"Nothing was undone: {' '.join(plan.left)}",
             hint="Edit the cells instead.",
@@ -121,6 +125,7 @@ async def undo(
         snapshot,
         tuple(anchored(snapshot, plan.operations)),
         entries=tuple(entry for entry in entries if entry.id in plan.entries),
+        undone=plan.entries,
         left=plan.left,
     )
 
