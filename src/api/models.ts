@@ -206,6 +206,8 @@ export interface PermissionInfo {
   author: string;
   /** Key of a caller without a name. */
   caller: string | null;
+  /** Id of the chat whose call it is, also if code in its kernel calls. */
+  chat: string | null;
   /** The interface of the call. */
   interface: string;
   /** Deprecated name of `interface`. */

@@ -2,7 +2,16 @@ import { ApiError, type IMessage, UNREACHABLE } from '../api/client';
 import type { ChatEvent, ChatInfo, ErrorInfo } from '../api/events';
 import { type AppStore, createStore } from '../state/app';
 import { FakeServer } from '../testing/server';
-import { CALL, CHANGE, DONE, MESSAGE, type Payload, RESULT, story } from '../testing/events';
+import {
+  CALL,
+  CHANGE,
+  DONE,
+  MESSAGE,
+  numbered,
+  type Payload,
+  RESULT,
+  story
+} from '../testing/events';
 import { ChatModel, type Routes } from './model';
 
 function happens(...kinds: ('message' | 'began' | 'done')[]): ChatEvent[] {
@@ -97,14 +106,52 @@ async function until(holds: () => boolean): Promise<void> {
 }
 
 describe('a chat', () => {
-  it('is followed until its turn has ended', async () => {
+  it('is followed until it is disposed, also after its turn', async () => {
     plays(happens('message', 'began', 'done'));
     const chat = chatOf();
     expect(await chat.send({ message: 'Hello' })).toBe(true);
     await until(() => chat.state.turns[0]?.end === 'done');
     expect(chat.id).toBe('c');
-    await waited();
+    // Another window continues it.
+    server.publish({ chat: 'c' }, numbered(MESSAGE, 4, 'u'), 4);
+    await until(() => chat.busy);
+    server.publish({ chat: 'c' }, numbered(DONE, 5, 'u'), 5);
+    await until(() => !chat.busy);
+    expect([chat.state.turns.length, server.open.size]).toEqual([2, 1]);
+    chat.dispose();
     expect(server.open.size).toBe(0);
+  });
+
+  it('is followed once its past could be read, after attempts that failed', async () => {
+    jest.useFakeTimers();
+    let fails = 3;
+    const past = happens('message', 'done');
+    const read: Routes['chat'] = () =>
+      fails-- > 0 ? Promise.reject(CUT) : Promise.resolve({ chat: info(false), events: past });
+    const chat = chatOf({ ...ROUTES, chat: read }, 'c');
+    await chat.load();
+    expect(chat.state.problem?.code).toBe(UNREACHABLE);
+    await jest.advanceTimersByTimeAsync(60_000);
+    jest.useRealTimers();
+    expect(chat.state).toMatchObject({ loaded: true, problem: null, last: 2, lost: false });
+    expect(asked()).toEqual([2]);
+    chat.dispose();
+  });
+
+  it('stays to be read when it is deleted in another window', async () => {
+    const past = happens('message', 'done');
+    const chat = chatOf(
+      { ...ROUTES, chat: () => Promise.resolve({ chat: info(false), events: past }) },
+      'c'
+    );
+    await chat.load();
+    await waited();
+    const [number = 0] = server.open.keys();
+    server.fail(number, { code: 'chat_not_found', retryable: false });
+    await until(() => chat.state.problem !== null);
+    expect(chat.state).toMatchObject({ lost: false, problem: { code: 'chat_not_found' } });
+    expect([chat.state.turns.length, chat.active]).toEqual([1, false]);
+    chat.dispose();
   });
 
   it('resumes after the last event when the connection was lost', async () => {

@@ -7,7 +7,7 @@ import { ApiError, type ChatApi, type IMessage, type IUndo, type PlanAnswer } fr
 import type { Answer, ChatEvent, NetChange, TakenBack } from '../api/events';
 import { inOrder, quietly } from '../api/reads';
 import { reduce } from '../state/reduce';
-import { type AppStore, type IOpenChat, NEW_CHAT, openChat, without } from '../state/app';
+import { type AppStore, type IOpenChat, isActive, NEW_CHAT, openChat, without } from '../state/app';
 import { EMPTY, isBusy, type ITurn } from '../state/chat';
 
 /** The routes that a chat needs. */
@@ -26,7 +26,7 @@ export type Routes = Pick<
 >;
 
 /**
- * An open chat: syncs its state in the store with the server while a turn runs or is queued.
+ * An open chat: syncs its state in the store with the server until it is disposed.
  *
  * A new chat has no id until its first message was sent.
  */
@@ -61,7 +61,7 @@ export class ChatModel {
 
   /** Whether a turn runs or is queued, or a request is pending. */
   get active(): boolean {
-    return this._sends > 0 || this._reading !== null || this._hasMore();
+    return this._sends > 0 || this._reading !== null || isActive(this.state);
   }
 
   /** Return the message of a turn that was sent from this page; null for others. */
@@ -129,7 +129,7 @@ export class ChatModel {
   async answerPlan(plan: string, answer: PlanAnswer): Promise<boolean> {
     const begun = await this._try(id => this._api.answerPlan(id, plan, answer));
     if (begun !== null) {
-      this._expected = begun.turn;
+      this._set({ expected: begun.turn });
       this._follow();
     }
     return begun !== null;
@@ -154,12 +154,7 @@ export class ChatModel {
 
   /** Restore the chat to before a turn. Return null on an error, which is in `problem`. */
   async restore(turn: string): Promise<readonly TakenBack[] | null> {
-    const undone = await this._try(async id => {
-      const taken = await this._api.restore(id, turn);
-      // An idle chat is not subscribed.
-      await this._read(id);
-      return taken;
-    });
+    const undone = await this._try(id => this._api.restore(id, turn));
     await this.readJournal();
     return undone;
   }
@@ -197,14 +192,13 @@ export class ChatModel {
     Signal.clearData(this);
   }
 
-  /** Handle events of the server. */
-  private _take(events: ChatEvent[]): void {
-    this._set(reduce(this.state, events), true);
-    for (const event of events) {
-      this._happened.emit(event);
-      if (event.kind === 'done') {
-        void this.readJournal();
-      }
+  /** Handle an event of the server. */
+  private _take(event: ChatEvent): void {
+    this._set(reduce(this.state, [event]), true);
+    this._happened.emit(event);
+    if (event.kind === 'done') {
+      void this.readJournal();
+      this._idle.emit();
     }
   }
 
@@ -220,8 +214,7 @@ export class ChatModel {
       const { chat, turn } = await this._api.send({ ...sent, id: key });
       this._unanswered.clear();
       this._id = chat;
-      this._set({ id: chat });
-      this._expected = turn;
+      this._set({ id: chat, expected: turn });
       this._sent.set(turn, message);
     } catch (error) {
       this._failed(error);
@@ -245,17 +238,13 @@ export class ChatModel {
     return this._reading;
   }
 
-  /** Whether a turn runs or is queued, or no event of a sent turn has arrived. */
-  private _hasMore(): boolean {
-    const known =
-      this._expected === null || this.state.turns.some(each => each.id === this._expected);
-    return this.busy || !known;
-  }
-
-  /** Subscribe while events are expected. */
+  /**
+   * Subscribe. An idle chat is subscribed, too: another window, a cell or a command line may continue
+   * it.
+   */
   private _follow(): void {
     const { id } = this;
-    if (this._following === null && id !== null && !this._disposed && this._hasMore()) {
+    if (this._following === null && id !== null && !this._disposed) {
       this._following = this._channel.subscribe<ChatEvent>(
         { chat: id },
         {
@@ -263,18 +252,16 @@ export class ChatModel {
           prepare: async () => {
             if (!this.state.loaded) {
               await this._read(id);
+              // A former attempt may have failed.
+              this._set({ problem: null });
             }
           },
           last: () => this.state.last,
           live: isReset => {
             // The server does not know the former events: read them again.
             this._set({ lost: false, ...(isReset ? { ...EMPTY, loaded: false } : {}) });
-            this._detachIfIdle(isReset);
           },
-          take: event => {
-            this._take([event]);
-            this._detachIfIdle();
-          },
+          take: event => this._take(event),
           lost: () => this._set({ lost: true }),
           failed: error => {
             this._detach();
@@ -285,18 +272,10 @@ export class ChatModel {
     }
   }
 
-  /** Unsubscribe when no events are expected. */
-  private _detachIfIdle(isReset = false): void {
-    if (!isReset && !this._hasMore()) {
-      this._detach();
-    }
-  }
-
   private _detach(): void {
     this._following?.dispose();
     this._following = null;
     this._set({ lost: false });
-    this._idle.emit();
   }
 
   /** Send what the person asks for, which alone sets or clears the error. */
@@ -345,7 +324,6 @@ export class ChatModel {
   private _id: string | null;
   // Events have the names of attachments, but not their content.
   private readonly _sent = new Map<string, IMessage>();
-  private _expected: string | null = null;
   /** The ids of the messages to which no response came, since the last one that was sent. */
   private readonly _unanswered = new Map<string, string>();
   private readonly _journals = inOrder();

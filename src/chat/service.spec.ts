@@ -1,11 +1,15 @@
 import { ApiError, ChatApi, unreachable } from '../api/client';
-import type { ChatInfo } from '../api/events';
+import type { ChatEvent, ChatInfo } from '../api/events';
+import { DONE, MESSAGE, numbered } from '../testing/events';
 import { FakeServer } from '../testing/server';
 import { createStore } from '../state/app';
 import { Chats } from './service';
 
 /** A server of one chat, whose turn runs until the test ends it. */
 class Server extends ChatApi {
+  /** All events of the chat. */
+  readonly log: ChatEvent[] = [];
+
   constructor() {
     super({} as never);
   }
@@ -28,7 +32,7 @@ class Server extends ChatApi {
 
   override chat(): ReturnType<ChatApi['chat']> {
     const chat = { id: 'c', title: '', notebook: null, created: 0, updated: 0, busy: false };
-    return Promise.resolve({ chat, events: [] });
+    return Promise.resolve({ chat, events: [...this.log] });
   }
 }
 
@@ -45,12 +49,51 @@ describe('the chats that are open', () => {
   beforeEach(() => {
     server = new Server();
     wire = new FakeServer();
-    wire.answer = ({ number }) => {
-      wire.deliver(number, { live: true });
-      const event = { number: 1, turn: 't', time: 0, kind: 'message', waits: 0 };
-      wire.deliver(number, { id: 1, event });
-    };
     chats = new Chats(server, wire.channel, createStore());
+  });
+
+  it('show all that happens in them in any window, and are released when closed', async () => {
+    wire.answer = ({ number, after }) => {
+      wire.deliver(number, { live: true });
+      server.log.slice(Number(after)).forEach(event => {
+        wire.deliver(number, { id: event.number, event });
+      });
+    };
+    const opened: ReturnType<Chats['open']>[] = [];
+    let turns = 0;
+    const isBusy = (): boolean => server.log.at(-1)?.kind === 'message';
+    const happens = (): void => {
+      const turn = isBusy() ? `${turns}` : `${++turns}`;
+      const event = numbered(isBusy() ? DONE : MESSAGE, server.log.length + 1, turn);
+      server.log.push(event);
+      wire.publish({ chat: 'c' }, event, event.number);
+    };
+    const deeds = [
+      happens,
+      happens,
+      () => void opened.push(chats.open('c')),
+      () => {
+        const chat = opened.pop();
+        if (chat !== undefined) {
+          chats.close(chat);
+        }
+      },
+      () => (wire.isOpen ? wire.cut() : wire.connect())
+    ];
+    for (let step = 0; step < 300; step++) {
+      deeds[Math.floor(Math.random() * deeds.length)]?.();
+      if (Math.random() < 0.7) {
+        await settled();
+      }
+      if (step % 10 === 9) {
+        wire.connect();
+        await settled();
+        expect(opened.map(chat => chat.state.last)).toEqual(opened.map(() => server.log.length));
+        if (opened.length === 0 && !isBusy()) {
+          expect(wire.open.size).toBe(0);
+        }
+      }
+    }
   });
 
   it('are shared, and kept until they are closed by all', async () => {
@@ -66,6 +109,11 @@ describe('the chats that are open', () => {
   });
 
   it('are kept while something goes on, of which is received, and then no longer', async () => {
+    wire.answer = ({ number }) => {
+      wire.deliver(number, { live: true });
+      const event = { number: 1, turn: 't', time: 0, kind: 'message', waits: 0 };
+      wire.deliver(number, { id: 1, event });
+    };
     const received: string[] = [];
     chats.happened.connect((_, { event }) => received.push(event.kind));
     const chat = chats.open(null);

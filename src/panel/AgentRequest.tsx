@@ -1,18 +1,22 @@
 /** Approval requests: in a chunk that loads with the first of them. */
 
-import { useState } from 'react';
+import { memo, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { Answer, ErrorInfo, PermissionInfo } from '../api/events';
 import { sayProblem } from '../api/sentences';
 import { shortName } from '../common/visible';
 import { type Labels, QuestionCard, useCommonLabels, useTitle } from './Question';
-import { useServices } from './services';
+import { useSelector, useServices } from './services';
 
 export { Question } from './Question';
 
-/** An approval request of another agent. */
-export function AgentRequest({ request }: { request: PermissionInfo }): JSX.Element {
+export interface IAgentRequest {
+  request: PermissionInfo;
+}
+
+/** An approval request of another agent, or of a chat that is not open. */
+export const AgentRequest = memo(function AgentRequest({ request }: IAgentRequest): JSX.Element {
   const { questions, trans } = useServices();
   const [problem, setProblem] = useState<ErrorInfo | null>(null);
   const runs = request.effect === 'EXECUTE';
@@ -23,12 +27,19 @@ export function AgentRequest({ request }: { request: PermissionInfo }): JSX.Elem
         ? trans.__('Approve this call (Enter)')
         : trans.__('Approve this call for the agent’s next attempt (Enter)')
     ],
-    chat: [
-      trans.__('Approve this agent'),
-      runs
-        ? trans.__('Let this agent run code in any notebook without asking')
-        : trans.__('Let this agent edit any notebook without asking')
-    ],
+    chat: isOfTurn(request)
+      ? [
+          trans.__('Approve in that chat'),
+          runs
+            ? trans.__('Let that chat run code without asking')
+            : trans.__('Let that chat edit notebooks without asking')
+        ]
+      : [
+          trans.__('Approve this agent'),
+          runs
+            ? trans.__('Let this agent run code in any notebook without asking')
+            : trans.__('Let this agent edit any notebook without asking')
+        ],
     ...useCommonLabels(request)
   };
   const give = async (answer: Answer, message?: string): Promise<void> => {
@@ -39,6 +50,7 @@ export function AgentRequest({ request }: { request: PermissionInfo }): JSX.Elem
       question={request}
       tool={request.tool}
       who={useRequester(request)}
+      chat={request.chat}
       title={useTitle(request)}
       labels={labels}
       onAnswer={give}
@@ -50,16 +62,25 @@ export function AgentRequest({ request }: { request: PermissionInfo }): JSX.Elem
       )}
     </QuestionCard>
   );
+});
+
+/** Return whether a turn of a chat has called, and not code in a kernel. */
+function isOfTurn({ chat, within_call }: PermissionInfo): boolean {
+  return within_call && chat !== null;
 }
 
-/** Return the name of the agent and of its interface. */
-function useRequester({ author, caller, interface: kind }: PermissionInfo): string {
+/** Return the name of the agent, and of its chat or interface. */
+function useRequester(request: PermissionInfo): string {
+  const { author, caller, chat, interface: kind } = request;
   const { trans } = useServices();
+  const title = useSelector(({ chats }) => chats.find(({ id }) => id === chat)?.title);
   const ways: Partial<Record<string, string>> = {
     mcp: 'MCP',
     rest: 'REST',
     nb: trans.__('command line'),
-    chat: trans.__('code in a kernel')
+    chat: isOfTurn(request)
+      ? shortName(title ?? trans.__('another chat'))
+      : trans.__('code in a kernel')
   };
   return `${shortName(caller ?? author)} · ${ways[kind] ?? kind}`;
 }

@@ -5,6 +5,7 @@ import type { PermissionInfo } from '../api/events';
 import type { IEnded } from '../questions/model';
 import { isBusy, waitingQuestion } from '../state/chat';
 import { shortName } from '../common/visible';
+import { isInTranscript } from '../state/requests';
 import { AgentRequest } from './later';
 import { useChat, useSelector, useServices } from './services';
 
@@ -12,14 +13,17 @@ import { useChat, useSelector, useServices } from './services';
 const SHOWN = 3;
 
 /**
- * Approval requests of other agents, above the message box in all views of the panel.
+ * Approval requests of other agents and of chats that are not open, above the message box in all views
+ * of the panel.
  *
  * Requests of the chat itself and the end of an answer are announced here, too, since the log is busy
  * while an answer streams.
  */
 export function AgentRequests({ chat }: { chat: string }): JSX.Element {
   const { trans } = useServices();
-  const waiting = useSelector(state => state.requests);
+  const requests = useSelector(state => state.requests);
+  const open = useSelector(state => state.open);
+  const waiting = requests.filter(each => !isInTranscript(each, open));
   const announcement = useAnnouncement(chat);
   return (
     <>

@@ -90,9 +90,12 @@ export function Composer({ panel }: IProps): JSX.Element {
     }
   };
   const onPaste = (event: ClipboardEvent): void => {
-    if (event.clipboardData.files.length > 0) {
+    const { files, types } = event.clipboardData;
+    // A picture beside both is a rendering of copied cells.
+    const isText = ['text/plain', 'text/html'].every(type => types.includes(type));
+    if (files.length > 0 && !isText) {
       event.preventDefault();
-      controller.attach([...event.clipboardData.files].map(attachLocalFile));
+      controller.attach([...files].map(attachLocalFile));
     }
   };
   const onAttach = async (): Promise<void> => {

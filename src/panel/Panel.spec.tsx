@@ -2,7 +2,7 @@ import { Notification } from '@jupyterlab/apputils';
 import { act, cleanup, fireEvent, screen, within } from '@testing-library/react';
 
 import { unreachable } from '../api/client';
-import { CALL, CHANGE, DONE, RESULT } from '../testing/events';
+import { CALL, CHANGE, DONE, MESSAGE, RESULT, story } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, goes, info, type, unfold } from '../testing/screen';
 
@@ -82,14 +82,33 @@ describe('the box', () => {
   it('sends a pasted image with its message, and leaves the focus where it is then', async () => {
     const stage = new Stage();
     const files = [new File(['bytes'], 'plot.png', { type: 'image/png' })];
+    const clipboardData = { files, types: ['Files'] };
     type('Look');
-    fireEvent.paste(box(), { clipboardData: { files } });
+    fireEvent.paste(box(), { clipboardData });
     fireEvent.keyDown(box(), { key: 'Enter' });
-    fireEvent.paste(box(), { clipboardData: { files } });
+    fireEvent.paste(box(), { clipboardData });
     act(() => button('History').focus());
     expect(await screen.findByRole('button', { name: 'Remove plot.png' })).toBeTruthy();
     expect(stage.sent).toMatchObject([{ message: 'Look', attachments: [{ title: 'plot.png' }] }]);
     expect(document.activeElement).toBe(button('History'));
+  });
+
+  it.each([
+    [['text/plain', 'text/html', 'text/rtf', 'Files'], 'cells of a spreadsheet', false],
+    [['text/html', 'Files'], 'a picture of a page', true],
+    [['text/plain', 'Files'], 'a file with its name', true],
+    [['Files'], 'a picture', true]
+  ])('takes %j, which is %s, as a picture: %j', async (types, _, isPicture) => {
+    const stage = new Stage();
+    const files = [new File(['bytes'], 'plot.png', { type: 'image/png' })];
+    const inserts = fireEvent.paste(box(), { clipboardData: { files, types } });
+    expect(inserts).toBe(!isPicture);
+    if (isPicture) {
+      expect(await screen.findByRole('button', { name: 'Remove plot.png' })).toBeTruthy();
+    } else {
+      await stage.settle();
+      expect(stage.controller.draft).toMatchObject({ attached: [], attaching: [] });
+    }
   });
 
   it('sends with Ctrl+Enter where the person prefers that', async () => {
@@ -354,6 +373,26 @@ describe('the history', () => {
 });
 
 describe('a connection that is lost', () => {
+  it('is shown only while something is expected of it', async () => {
+    const stage = new Stage();
+    stage.chats = [info('c', 'Idle')];
+    stage.past = story(MESSAGE, { kind: 'began' }, DONE);
+    act(() => stage.controller.open('c'));
+    await stage.settle();
+    act(() => stage.server.cut());
+    await stage.settle();
+    expect(screen.queryByRole('button', { name: 'Reconnect' })).toBeNull();
+    // The server takes a message, of which no event arrives.
+    stage.turn('u');
+    type('Are you there?');
+    fireEvent.keyDown(box(), { key: 'Enter' });
+    await stage.settle();
+    expect(stage.sent).toHaveLength(1);
+    fireEvent.click(button('Reconnect'));
+    await stage.settle();
+    expect(screen.queryByRole('button', { name: 'Reconnect' })).toBeNull();
+  });
+
   it('is shown with a reconnect button until it is back', async () => {
     const stage = new Stage();
     await stage.say('Hello');

@@ -150,6 +150,44 @@ describe('an approval request', () => {
     expect(stage.given).toEqual([['p', 'deny', 'Use y.']]);
   });
 
+  it('takes only an answer that is shown, with a note and without', async () => {
+    const stage = await ask();
+    for (let step = 0; step < 40; step++) {
+      const cancel = screen.queryByRole('button', { name: 'Cancel' });
+      switch (Math.floor(Math.random() * 4)) {
+        case 0:
+          fireEvent.click(cancel ?? button('Deny with a note…'));
+          break;
+        case 1:
+          fireEvent.click(screen.queryByRole('checkbox') ?? question());
+          break;
+        default: {
+          const key = Math.random() < 0.5 ? 'Enter' : 'Escape';
+          const label = key === 'Enter' ? 'Approve' : 'Deny';
+          const isShown = screen.queryByRole('button', { name: label }) !== null;
+          act(() => question().focus());
+          fireEvent.keyDown(question(), { key });
+          await stage.settle();
+          const answer = key === 'Enter' ? 'once' : 'deny';
+          expect(stage.given.splice(0).map(([, given]) => given)).toEqual(isShown ? [answer] : []);
+        }
+      }
+    }
+  });
+
+  it('is not approved by Enter on its card while a note is written', async () => {
+    const stage = await ask();
+    fireEvent.click(button('Deny with a note…'));
+    fireEvent.change(note(), { target: { value: 'Use y.' } });
+    act(() => question().focus());
+    fireEvent.keyDown(question(), { key: 'Enter' });
+    await stage.settle();
+    expect([stage.given, (note() as HTMLTextAreaElement).value]).toEqual([[], 'Use y.']);
+    fireEvent.keyDown(question(), { key: 'Escape' });
+    await stage.settle();
+    expect(stage.given).toEqual([['p', 'deny', 'Use y.']]);
+  });
+
   it('can be answered again after an error', async () => {
     const stage = await ask();
     stage.taking = () => Promise.reject(unreachable());

@@ -24,6 +24,8 @@ interface IProps {
   tool: string;
   /** The name of the agent, if it is not the chat of this transcript. */
   who?: string;
+  /** The id of the request's chat, if it is not that of this transcript; null for none. */
+  chat?: string | null;
   title: string;
   labels: Labels;
   /** Sends the answer. It can be sent again if the request is still pending. */
@@ -66,7 +68,7 @@ export function Question(props: { call: ICall; question: IQuestion }): JSX.Eleme
  * pointer went down on the same button when it was armed already.
  */
 export function QuestionCard(props: IProps): JSX.Element {
-  const { question, tool, who, title, labels, onAnswer, children } = props;
+  const { question, tool, who, chat: id = null, title, labels, onAnswer, children } = props;
   const { controller, trans } = useServices();
   const card = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
@@ -94,17 +96,26 @@ export function QuestionCard(props: IProps): JSX.Element {
       // It was answered elsewhere, or is not shown any more.
       const isWriting = node?.contains(document.activeElement) === true;
       if (unsent.current.trim() !== '') {
-        // Requests of other agents are shown in all chats.
-        controller.keepNote(isOwn ? chat : controller.chat, unsent.current, isWriting);
+        // Requests of other agents are shown in all chats, those of other chats, too.
+        const of = isOwn ? chat : id === null ? controller.chat : { id };
+        controller.keepNote(of, unsent.current, isWriting);
       }
       if (isWriting) {
         toBox(node);
       }
     };
-  }, [controller, isOwn]);
+  }, [controller, id, isOwn]);
 
+  // Only what is shown can be answered. A standing answer and its form for one tool share a place.
+  const shown = question.answers.filter(choice => {
+    const isNarrow = NARROW.test(choice);
+    const other = isNarrow ? wide(choice) : `${choice}_tool`;
+    return note === null
+      ? isNarrow === only || !(question.answers as string[]).includes(other)
+      : choice === 'deny';
+  });
   const answer = (choice: Answer): void => {
-    if (!mayAnswer() || !question.answers.includes(choice)) {
+    if (!mayAnswer() || !shown.includes(choice)) {
       return;
     }
     setAnswered(true);
@@ -139,12 +150,6 @@ export function QuestionCard(props: IProps): JSX.Element {
       {label}
     </Button>
   );
-  // A standing answer and its form for one tool share a place.
-  const shown = question.answers.filter(choice => {
-    const isNarrow = NARROW.test(choice);
-    const other = isNarrow ? wide(choice) : `${choice}_tool`;
-    return isNarrow === only || !(question.answers as string[]).includes(other);
-  });
   return (
     <div
       ref={card}

@@ -10,6 +10,7 @@ import {
 import type { JSX } from 'react';
 
 import { useRested } from '../common/rested';
+import { isActive } from '../state/app';
 import { isBusy, type ITurn } from '../state/chat';
 import { useChat, useSelector, useServices } from './services';
 import { Fold } from './Fold';
@@ -37,7 +38,7 @@ export function Transcript({ chat, hidden }: IProps): JSX.Element {
   const turns = useChat(chat, ({ turns }) => turns);
   const loaded = useChat(chat, ({ loaded }) => loaded);
   const problem = useChat(chat, ({ problem }) => problem);
-  const lost = useChat(chat, ({ lost }) => lost);
+  const lost = useChat(chat, state => state.lost && isActive(state));
   const [shown, setShown] = useState(SHOWN);
   const { view, content, atEnd, toEnd, onScroll } = useFollowing();
   const earlier = turns.length - shown;

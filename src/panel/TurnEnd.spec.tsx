@@ -73,7 +73,7 @@ describe('Restore to here', () => {
     press('Restore');
     press('Restore');
     await stage.settle();
-    stage.past = [{ kind: 'restored', notebooks: taken, id: 99, number: 99, turn: 't', time: 0 }];
+    await stage.happens({ kind: 'restored', notebooks: taken });
     await act(async () => {
       answered();
       await Promise.resolve();

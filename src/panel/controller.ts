@@ -238,7 +238,7 @@ export class PanelController {
    * @param isWriting - Whether the person goes on in the message box. Otherwise the note comes after
    *   what they write there.
    */
-  keepNote(chat: ChatModel, text: string, isWriting: boolean): void {
+  keepNote(chat: Pick<ChatModel, 'id'>, text: string, isWriting: boolean): void {
     this._rewrite(chat, now => withNote(now, text, isWriting));
   }
 
@@ -420,7 +420,7 @@ export class PanelController {
   }
 
   /** Change the message that is being written in a chat, which the panel may not show any more. */
-  private _rewrite(chat: ChatModel, change: (compose: Compose) => Compose): void {
+  private _rewrite(chat: Pick<ChatModel, 'id'>, change: (compose: Compose) => Compose): void {
     const { memory } = this._services;
     const name = this._nameOf(chat);
     const isShown = name === this._nameOf(this._chat) && !this._disposed;
@@ -428,7 +428,7 @@ export class PanelController {
   }
 
   /** Return the name of the draft in a chat. A closed panel leaves that of a new chat to the sidebar. */
-  private _nameOf({ id }: ChatModel): string {
+  private _nameOf({ id }: Pick<ChatModel, 'id'>): string {
     return id ?? (this._disposed ? '' : this.place);
   }
 

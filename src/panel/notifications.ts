@@ -23,7 +23,7 @@ export function notify(
   };
   const notifyIfUnseen = (message: string, chat: ChatModel | null, id = ''): void => {
     if (preferences().notify && (!manager.isSeen(chat) || document.hidden)) {
-      const show = (): unknown => (chat === null ? manager.beside() : manager.withChat(chat));
+      const show = (): unknown => (chat === null ? manager.beside() : manager.withChat(chat.id));
       const actions = [{ label: trans.__('Show'), callback: () => void show() }];
       // The API may be missing, which counts as denied.
       const own = window.Notification as typeof window.Notification | undefined;

@@ -3,7 +3,7 @@ import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { UUID } from '@lumino/coreutils';
 
 import type { ChatModel } from '../chat/model';
-import { waitingQuestion } from '../state/chat';
+import { isInTranscript } from '../state/requests';
 import type { IPanelServices } from './services';
 import { ChatPanel } from './widget';
 
@@ -23,11 +23,6 @@ export class PanelManager {
     this.side = this._made(null);
     this._used = this.side;
     this.side.id = 'tk-ai-chat';
-    _services.chats.happened.connect((_, { chat, event }) => {
-      if (event.kind === 'permission') {
-        this._asking.add(chat);
-      }
-    });
   }
 
   /** The panel in the sidebar. */
@@ -60,13 +55,13 @@ export class PanelManager {
     return panel.isVisible ? this._reveal(panel) : this.show();
   }
 
-  /** Show a panel with this chat. */
-  withChat(chat: ChatModel): ChatPanel {
-    const having = this._panels.filter(panel => panel.controller.chat === chat);
+  /** Show a panel with the chat of this id. */
+  withChat(id: string | null): ChatPanel {
+    const having = this._panels.filter(panel => panel.controller.chat.id === id);
     const panel = having.find(each => each.isVisible) ?? having[0] ?? this.side;
     this._reveal(panel);
-    if (panel.controller.chat !== chat) {
-      panel.controller.open(chat.id);
+    if (panel.controller.chat.id !== id) {
+      panel.controller.open(id);
     } else if (panel.controller.showsHistory) {
       panel.controller.closeHistory();
     }
@@ -79,12 +74,12 @@ export class PanelManager {
     if (current.isVisible && current.hasQuestion) {
       return current;
     }
-    const chats = [...this._panels.map(panel => panel.controller.chat), ...this._asking];
-    const asking = chats.find(chat => this._asks(chat));
-    if (asking !== undefined) {
-      return this.withChat(asking);
+    const { open, requests } = this._services.store.state;
+    const [request] = requests;
+    if (request === undefined) {
+      return null;
     }
-    return this._services.store.state.requests.length > 0 ? this.beside() : null;
+    return isInTranscript(request, open) ? this.withChat(request.chat) : this.beside();
   }
 
   /** Return whether a chat is visible. Null is for requests of other agents, which all panels show. */
@@ -140,16 +135,5 @@ export class PanelManager {
     return panel;
   }
 
-  private _asks(chat: ChatModel): boolean {
-    const waits = waitingQuestion(chat.state) !== null;
-    if (!waits) {
-      this._asking.delete(chat);
-    }
-    // A deleted chat has no pending request.
-    return waits && this._services.store.state.chats.some(each => each.id === chat.id);
-  }
-
-  /** Chats with approval requests since the page was loaded, pending or not. */
-  private readonly _asking = new Set<ChatModel>();
   private _used: ChatPanel;
 }

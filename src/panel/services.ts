@@ -21,7 +21,7 @@ export interface IPanelServices {
   /** The languages for syntax highlighting; null if lines are plain. */
   languages: IEditorLanguageRegistry | null;
   memory: PanelStorage;
-  /** Approval requests of agents other than the panel's chats. */
+  /** Approval requests, apart from those in the transcripts of open chats. */
   questions: IQuestions;
   /** The changes by agents that the person has kept. */
   reviews: IReviews;

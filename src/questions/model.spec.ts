@@ -1,6 +1,6 @@
 import { ApiError, unreachable } from '../api/client';
 import type { PermissionEvent, PermissionInfo } from '../api/events';
-import { type AppStore, createStore } from '../state/app';
+import { type AppStore, createStore, NEW_CHAT } from '../state/app';
 import { FakeServer } from '../testing/server';
 import { request } from '../testing/events';
 import { type IEnded, Questions } from './model';
@@ -72,6 +72,19 @@ describe('the questions of other agents', () => {
     publish({ kind: 'settled', id: 'a', outcome: 'expired' });
     await count(1);
     expect(ended).toEqual([['a', 'expired', false]]);
+  });
+
+  it('are kept, but not emitted, while the chat of their turn is open', async () => {
+    store.update(state => ({ ...state, open: { 'chat 1': { ...NEW_CHAT, id: 'c' } } }));
+    publish({ kind: 'asked', permission: request('b', { chat: 'c', within_call: true }) });
+    publish({ kind: 'asked', permission: request('d', { chat: 'd', within_call: true }) });
+    publish({ kind: 'asked', permission: request('e', { chat: 'c' }) });
+    await count(4);
+    expect(asked).toEqual(['a', 'd', 'e']);
+    publish({ kind: 'settled', id: 'b', outcome: 'once' });
+    publish({ kind: 'settled', id: 'd', outcome: 'once' });
+    await count(2);
+    expect(ended).toEqual([['d', 'once', false]]);
   });
 
   it('are removed when they are answered here, with one signal', async () => {

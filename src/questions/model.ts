@@ -7,7 +7,7 @@ import { ApiError } from '../api/client';
 import type { Answer, ErrorInfo, Outcome, PermissionEvent, PermissionInfo } from '../api/events';
 import type { PermissionsApi } from '../api/permissions';
 import type { AppStore } from '../state/app';
-import { reduceRequests } from '../state/requests';
+import { isInTranscript, reduceRequests } from '../state/requests';
 
 /** A request that is no longer pending. */
 export interface IEnded {
@@ -18,7 +18,7 @@ export interface IEnded {
   here: boolean;
 }
 
-/** Approval requests of agents other than the panel's chats. */
+/** Approval requests. The signals leave out those in the transcript of an open chat. */
 export interface IQuestions {
   /** Emitted with each new request. */
   readonly asked: ISignal<IQuestions, PermissionInfo>;
@@ -112,13 +112,14 @@ export class Questions implements IQuestions, IDisposable {
       return;
     }
     this._store.update(state => ({ ...state, requests: waiting }));
+    const { open } = this._store.state;
     for (const request of before) {
-      if (!waiting.includes(request)) {
+      if (!waiting.includes(request) && !isInTranscript(request, open)) {
         this._ended.emit({ request, outcome, here: this._answering.has(request.id) });
       }
     }
     for (const request of waiting) {
-      if (!before.includes(request)) {
+      if (!before.includes(request) && !isInTranscript(request, open)) {
         this._asked.emit(request);
       }
     }

@@ -1,7 +1,7 @@
 /** The state of a page, from which its panels are rendered. */
 
 import type { ChatInfo, ErrorInfo, Mode, ModelsInfo, PermissionInfo } from '../api/events';
-import { EMPTY, type IChatState, type IJournal } from './chat';
+import { EMPTY, type IChatState, type IJournal, isBusy } from './chat';
 import type { Compose, IRefused, ISeen } from './compose';
 import type { IKept } from './keptChanges';
 import { DEFAULTS, type IPreferences } from './preferences';
@@ -17,8 +17,10 @@ export interface IOpenChat extends IChatState {
   problem: ErrorInfo | null;
   /** Its changes that are not undone; null until they are loaded. */
   journal: IJournal | null;
-  /** Whether the connection is lost while the chat is subscribed. */
+  /** Whether the connection is lost. */
   lost: boolean;
+  /** The last turn that this page has sent, of which no event may have arrived; null for none. */
+  expected: string | null;
 }
 
 /** The state of a panel. */
@@ -45,7 +47,7 @@ export interface IAppState {
   models: ModelsInfo | null;
   /** The open chats by keys of this page, since a new chat has no id. */
   open: Readonly<Record<string, IOpenChat>>;
-  /** Pending requests of agents other than the panel's chats, from the oldest. */
+  /** All pending requests, also those that an open chat shows, from the oldest. */
   requests: readonly PermissionInfo[];
   /** What the person has kept of notebooks, by their paths. */
   kept: Readonly<Record<string, IKept>>;
@@ -66,7 +68,8 @@ export const NEW_CHAT: IOpenChat = {
   loaded: true,
   problem: null,
   journal: null,
-  lost: false
+  lost: false,
+  expected: null
 };
 
 /** Create a store with an empty state. */
@@ -88,6 +91,11 @@ export function createStore(some: Partial<IAppState> = {}): AppStore {
 /** Return the state of an open chat; an empty one if it is closed. */
 export function openChat({ open }: IAppState, key: string): IOpenChat {
   return open[key] ?? NEW_CHAT;
+}
+
+/** Return whether a turn runs or is queued, or no event of a sent turn has arrived. */
+export function isActive({ turns, expected }: IOpenChat): boolean {
+  return isBusy({ turns }) || (expected !== null && turns.every(({ id }) => id !== expected));
 }
 
 /** Return the mode of a panel's next message. Default: that of the last one. */

@@ -1,6 +1,7 @@
 import type { PermissionEvent, PermissionInfo } from '../api/events';
 import { request } from '../testing/events';
-import { reduceRequests as reduce } from './requests';
+import { NEW_CHAT } from './app';
+import { isInTranscript, reduceRequests as reduce } from './requests';
 
 const asked = (permission: PermissionInfo): PermissionEvent => ({ kind: 'asked', permission });
 const settled = (id: string): PermissionEvent => ({ kind: 'settled', id, outcome: 'deny' });
@@ -32,15 +33,12 @@ describe('the requests that wait', () => {
     expect(reduce(waiting, { kind: 'later' } as unknown as PermissionEvent)).toBe(waiting);
   });
 
-  it('leave out requests of the panel’s chats', () => {
-    const inChat = request('a', { interface: 'chat', within_call: true });
-    const inKernel = request('b', { interface: 'chat' });
-    const inClient = request('c', { within_call: true });
-    expect(ids(all(asked(inChat), asked(inKernel), asked(inClient)))).toEqual(['b', 'c']);
-    const snapshot: PermissionEvent = {
-      kind: 'waiting',
-      permissions: [inChat, inKernel, inClient]
-    };
-    expect(ids(all(snapshot))).toEqual(['b', 'c']);
+  it('are in the transcript of an open chat if its own turn asks', () => {
+    const open = { 'chat 1': { ...NEW_CHAT, id: 'c' }, 'chat 2': NEW_CHAT };
+    const isIn = (chat: string | null, within_call: boolean): boolean =>
+      isInTranscript(request('a', { chat, within_call }), open);
+    expect(isIn('c', true)).toBe(true);
+    // Code in its kernel, a chat that is not open, and a client, which is in no new chat.
+    expect([isIn('c', false), isIn('d', true), isIn(null, true)]).toEqual([false, false, false]);
   });
 });

@@ -1,6 +1,7 @@
 /** Reducer of the pending permission requests. */
 
 import type { PermissionEvent, PermissionInfo } from '../api/events';
+import type { IAppState } from './app';
 
 /** Return the requests after an event. Known requests stay the same objects. */
 export function reduceRequests(
@@ -9,13 +10,11 @@ export function reduceRequests(
 ): readonly PermissionInfo[] {
   switch (event.kind) {
     case 'waiting':
-      return event.permissions
-        .filter(isShownHere)
-        .map(each => waiting.find(known => known.id === each.id) ?? each);
+      return event.permissions.map(each => waiting.find(known => known.id === each.id) ?? each);
     case 'asked': {
       const { permission } = event;
       const isNew = waiting.every(known => known.id !== permission.id);
-      return isNew && isShownHere(permission) ? [...waiting, permission] : waiting;
+      return isNew ? [...waiting, permission] : waiting;
     }
     case 'settled':
       return waiting.some(known => known.id === event.id)
@@ -27,7 +26,15 @@ export function reduceRequests(
   }
 }
 
-/** Return whether a request is shown here, and not in the transcript of its chat. */
-function isShownHere({ interface: kind, within_call }: PermissionInfo): boolean {
-  return !(kind === 'chat' && within_call);
+/**
+ * Return whether the transcript of an open chat has a request, which is left out elsewhere.
+ *
+ * Requests of code in a kernel are in no transcript.
+ */
+export function isInTranscript(
+  { chat, within_call }: PermissionInfo,
+  open: IAppState['open']
+): boolean {
+  // A new chat has no id.
+  return within_call && chat !== null && Object.values(open).some(({ id }) => id === chat);
 }

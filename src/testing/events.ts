@@ -121,6 +121,7 @@ export function request(id: string, some: Partial<PermissionInfo> = {}): Permiss
     id,
     author: 'claude-code 2.1',
     caller: null,
+    chat: null,
     interface: 'mcp',
     face: 'mcp',
     tool: 'insert_cell',

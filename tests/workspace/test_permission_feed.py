@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from tests.proposals import running
-from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.callers import Caller, Interface
 from tk_ai_extension.model.errors import PermissionRequired
 from tk_ai_extension.workspace.permission_requests import (
     Answer,
@@ -67,6 +67,16 @@ async def test_it_begins_with_what_waits_and_goes_on_with_what_is_asked_and_answ
     for permission, answer in answers:
         policy.answer("ada", permission, answer)
         assert await next_event(events) == {"kind": "settled", "id": permission, "outcome": answer}
+
+
+@pytest.mark.parametrize("interface", get_args(Interface))
+async def test_a_request_names_its_chat_and_no_other_key_passes_for_one(
+    interface: Interface,
+) -> None:
+    policy = PermissionPolicy()
+    await refused(policy, Caller("ada", "c", interface, mode="ask", name="Claude"))
+    (asked,) = (await next_event(policy.follow("ada")))["permissions"]
+    assert asked["chat"] == ("c" if interface == "chat" else None)
 
 
 @pytest.mark.proves("threat:other-user")

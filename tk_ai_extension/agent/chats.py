@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 from tk_ai_extension.agent.chat_changes import ChatChanges, caller_of
 from tk_ai_extension.agent.chat_logs import ChatLogs
 from tk_ai_extension.agent.events import Event, PlanSettled
+from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.requests import AskingCell, ChatRequest, Message, PlanAnswer
 from tk_ai_extension.agent.sent_messages import SentMessages, StartedTurn
 from tk_ai_extension.agent.services import ChatServices
@@ -43,8 +44,7 @@ MAX_TITLE = 80
 class Chats:
     """Every chat of a server, by user.
 
-    Chats are stored in the transcripts. Active chats also have a `ChatSession` with at most one agent;
-    the number of sessions is bounded.
+    Active chats have a `ChatSession` with at most one agent; the number of sessions is bounded.
 
     Args:
         services: Services that all chats share.
@@ -56,7 +56,6 @@ class Chats:
         self.sent = SentMessages(self)
         self._transcripts = services.transcripts
         self.changes = ChatChanges(services.workspace, services.transcripts)
-        """What the chats changed."""
         self._live: dict[str, ChatSession] = {}
         self._logs = ChatLogs(services.transcripts)
         # Held while a chat is opened or closed.
@@ -66,7 +65,6 @@ class Chats:
         # Idle chats that are being released to other servers, old ones that are being removed.
         self._background = BackgroundTasks(logger)
         self._closing: asyncio.Task[None] | None = None
-        # Held while messages are queued or turns are replaced.
         self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def send(
@@ -181,8 +179,7 @@ class Chats:
         """
         chat = await self.get(user, chat_id)
         async with self._lock(chat.id):
-            await self._until_ended(chat.id)
-            log = await self._logs.of(chat.id)
+            log = await self._log(chat.id)
             if chat.id not in self._live:
                 await self._logs.close_interrupted_turns(chat, log)
         if not 0 <= after <= log.last:
@@ -434,17 +431,11 @@ class Chats:
 
     async def _current(self, chat: Chat) -> ChatSession:
         """Return the session of a chat that this server owns, creating it if needed."""
-        last = await self._transcripts.last(chat.id)
-        live = self._live.get(chat.id)
-        if live is not None and last <= live.log.last:
+        log = await self._log(chat.id)
+        if (live := self._live.get(chat.id)) is not None:
             return live
-        if live is not None:
-            # Another server continued the chat: its history has changed.
-            self._detach(live)
-        await self._until_ended(chat.id)
         # The agent's session may have got its id since the chat was looked up.
         chat = await self._transcripts.get(chat.user, chat.id)
-        log = await self._logs.of(chat.id)
         await self._logs.end_interrupted_turns(chat.id, log)
         plan = await self._transcripts.plan(chat.id)
         forgotten = await self._transcripts.forgotten(chat.id)
@@ -460,6 +451,15 @@ class Chats:
             on_idle=self._on_idle,
             on_expired=self._detach,
         )
+
+    async def _log(self, chat_id: str) -> ChatLog:
+        """Return the event log of a chat; the caller holds its lock."""
+        live = self._live.get(chat_id)
+        if live is not None and await self._transcripts.last(chat_id) > live.log.last:
+            # Another server continued the chat: its history has changed.
+            self._detach(live)
+        await self._until_ended(chat_id)
+        return await self._logs.of(chat_id)
 
     async def _release(self, session: ChatSession) -> None:
         # If it fails, the chat stays this server's until the next turn, or until the server stops.

@@ -28,6 +28,7 @@ class PermissionInfo(TypedDict):
     Attributes:
         author: Name of the caller.
         caller: Key of a caller without a name.
+        chat: Id of the chat whose call it is, also if code in its kernel calls.
         interface: The interface of the call.
         face: Deprecated name of `interface`.
         proposal: The diff or the code.
@@ -39,6 +40,7 @@ class PermissionInfo(TypedDict):
     id: str
     author: str
     caller: str | None
+    chat: str | None
     interface: str
     face: str
     tool: str

@@ -89,6 +89,7 @@ class PermissionRequest:
             "author": self.caller.author,
             # A caller without a name is identified by its key.
             "caller": None if self.caller.name else self.caller.key,
+            "chat": self.caller.key if self.caller.interface == "chat" else None,
             "interface": self.caller.interface,
             "face": self.caller.interface,  # deprecated
             "tool": self.tool,
