@@ -77,7 +77,9 @@ def test_all_widgets_together_keep_within_the_limit_and_say_what_they_drop(
             assert unbounded.ended(request)[1] == ""
         else:
             captured = bounded.captures(request, kind, content)
-            assert captured == unbounded.captures(request, kind, content) or any(notes)
+            is_same = captured == unbounded.captures(request, kind, content)
+            # What a widget has dropped cannot be updated.
+            assert is_same or any(notes) or bounded._dropped.total()
         assert sum(len(json.dumps(each)) for each in kept(bounded).values()) <= LIMIT
     ended = [bounded.ended(request) for request in REQUESTS]
     if not any([*notes, *(note for _, note in ended)]):
@@ -87,6 +89,14 @@ def test_all_widgets_together_keep_within_the_limit_and_say_what_they_drop(
     assert kept(bounded) == {}
     assert bounded._budget.used == 0
     assert not bounded._capturing
+
+
+@pytest.mark.proves("exec:output-widget")
+def test_a_display_of_the_cell_is_updated_if_there_is_no_room_for_a_widget() -> None:
+    widgets = OutputWidgets(REQUESTS.__contains__, limit=1)
+    widgets.captures("first", *state("a", msg_id="first"))
+    assert widgets.captures("first", *display("1", "dropped"))
+    assert not widgets.captures("first", *display("2", "the cell's", "update_display_data"))
 
 
 @pytest.mark.proves("exec:output-widget")

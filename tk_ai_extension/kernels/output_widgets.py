@@ -50,7 +50,7 @@ class OutputWidgets:
             content: Its content.
         """
         if kind in ("comm_open", "comm_msg"):
-            self._set_state(content)
+            self._set_state(request, content)
             return False
         if kind == "comm_close":
             self._close(str(content.get("comm_id")))
@@ -95,16 +95,16 @@ class OutputWidgets:
         del self._dropped[request]  # a Counter ignores a missing key
 
     def _capture(self, request: str, widget: str, kind: str, content: Mapping[str, Any]) -> bool:
+        if kind == "update_display_data":
+            shown = self._outputs.get(widget)
+            if shown is None or not shown.shows(content):
+                return False
         collector = self._collector(widget)
         if collector is None:
             self._dropped[request] += len(json.dumps(content, default=str))
             return True
-        if kind == "update_display_data" and not collector.shows(content):
-            return False
         collector.add(kind, content)
-        collector.drain_events()  # a status is not an output
-        self._dropped[request] += collector.dropped
-        collector.dropped = 0
+        self._note_dropped(request, collector)
         self._changed.setdefault(request, set()).add(widget)
         return True
 
@@ -115,7 +115,13 @@ class OutputWidgets:
             collector = self._outputs[widget] = OutputCollector(self._budget)
         return collector
 
-    def _set_state(self, content: Mapping[str, Any]) -> None:
+    def _note_dropped(self, request: str, collector: OutputCollector) -> None:
+        collector.drain_events()  # a status is not an output
+        if collector.dropped and self._is_listening(request):
+            self._dropped[request] += collector.dropped
+        collector.dropped = 0
+
+    def _set_state(self, request: str, content: Mapping[str, Any]) -> None:
         widget = str(content.get("comm_id"))
         data: Any = content.get("data")
         state: Any = cast("Json", data).get("state") if isinstance(data, dict) else None
@@ -123,14 +129,14 @@ class OutputWidgets:
             return
         known = cast("Json", state)
         if "outputs" in known:
-            self._set_outputs(widget, _nbformat(known["outputs"]))
+            self._set_outputs(request, widget, _nbformat(known["outputs"]))
         if "msg_id" in known:
             self._release(widget)
-            request: Any = known["msg_id"]
-            if isinstance(request, str) and self._is_listening(request):
-                self._capturing.setdefault(request, []).append(widget)
+            captured: Any = known["msg_id"]
+            if isinstance(captured, str) and self._is_listening(captured):
+                self._capturing.setdefault(captured, []).append(widget)
 
-    def _set_outputs(self, widget: str, outputs: list[Json]) -> None:
+    def _set_outputs(self, request: str, widget: str, outputs: list[Json]) -> None:
         """Note outputs that the code sets itself; captured output is appended to them."""
         collector = self._collector(widget) if outputs else self._outputs.get(widget)
         if collector is None:
@@ -139,7 +145,7 @@ class OutputWidgets:
         collector.dropped = 0
         for output in outputs:
             collector.add(str(output["output_type"]), output)
-        collector.drain_events()
+        self._note_dropped(request, collector)
 
     def _release(self, widget: str) -> None:
         """End a widget's capture."""
