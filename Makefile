@@ -165,8 +165,8 @@ versions: $(VENV)/.all $(VENV)/.panel ## Test server and page with the lowest de
 	@$(BIN)/python scripts/versions.py
 
 .PHONY: soak
-soak: $(VENV)/.all ## Run the tests that take minutes: long cells, every fault with every backend
-	@$(BIN)/python -m pytest $(TESTS) -m soak -n $(WORKERS) --timeout 1800 --junitxml=reports/soak.xml
+soak: $(VENV)/.all ## Run the tests that take minutes: long cells, every fault with every backend, long searches
+	@$(BIN)/python -m pytest $(TESTS) -m "soak or hypothesis" --hypothesis-profile=soak -n $(WORKERS) --timeout 1800 --junitxml=reports/soak.xml
 
 .PHONY: bench
 bench: $(VENV)/.all ## Run the benchmarks, each beside its floor

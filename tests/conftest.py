@@ -39,13 +39,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     write_times(terminalreporter)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Prepare what decorators of tests look at when they are imported."""
     sandboxes.provide()
     # Hypothesis measures by the clock how long values and cases take: on a busy machine that fails.
     slow = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.register_profile("tests", slow)
-    settings.load_profile("tests")
+    settings.register_profile("soak", slow, max_examples=2_000, database=None)
+    settings.load_profile(config.getoption("hypothesis_profile") or "tests")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

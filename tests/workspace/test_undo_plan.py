@@ -395,8 +395,8 @@ def test_later_changes_of_others_are_never_lost(
         for one in entries[::-1]
     ]
     assert any(one.changes for one in left) == bool(undone.left)
-    again = notebook.draft()
-    again.apply(plan_undo(left, notebook.snapshot()).operations)
+    snapshot = notebook.snapshot()
+    notebook.draft().apply(expecting(snapshot, plan_undo(left, snapshot).operations))
     if not notebook.ids:
         return
     by_id = {cell.id: cell for cell in notebook.cells}
