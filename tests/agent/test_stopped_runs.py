@@ -38,7 +38,7 @@ except KeyboardInterrupt:
 
 
 class Running(EchoBackend):
-    """An agent that runs cell 0 and then follows the run in the way that the message names."""
+    """An agent that runs the first cell and then follows the run in the way that the message names."""
 
     async def start(self, config: SessionConfig) -> RunningSession:
         session = await super().start(config)
