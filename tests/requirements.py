@@ -297,7 +297,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("perm:auto", "project", "in `auto`, the default of MCP clients, everything runs"),
     Requirement("perm:agent-files", "project", "files that an agent reads or writes through its client stay below the root, are journalled and undone with the turn; a notebook is never written as a file: the error names the tools"),
     Requirement("perm:agent-actions", "project", "what an agent does with tools of its own is decided by the chat's permission mode: one card for the agent's request and ours, which shows all of it; lasting approvals are never the agent's"),
-    Requirement("perm:agent-reads", "project", "what an agent reads with tools of its own runs without asking only if every path that it names is below the root and not hidden, or in the folder of the agent; other reads ask, and are refused in the mode plan"),
+    Requirement("perm:agent-reads", "project", "what an agent reads or writes with tools of its own counts as such only if every path that it names is known, below the root and not hidden, or in the folder of the agent; else it asks as a command does, and is refused in the mode plan"),
     Requirement("perm:structured", "project", "what a person approves is data (steps, cells, lines with marks) in every interface: no line of code reads as anything else"),
     Requirement("perm:bound", "project", "an approval holds for its notebook, kernel, cells and sources: what changes while a person is asked is asked again, a bounded number of times, and never run"),
     Requirement("perm:beside", "project", "`nb mcp --mode ask` beside a server shows the server's proposal and runs just that"),

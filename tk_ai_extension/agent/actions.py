@@ -7,6 +7,7 @@ are contained and journalled like notebooks.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -17,6 +18,7 @@ import mcp_types as types
 from tk_ai_extension.agent.turns import FileEdit, Turn
 from tk_ai_extension.model.errors import (
     NotReadable,
+    PathRefused,
     PermissionDenied,
     PermissionRequired,
     ToolError,
@@ -43,9 +45,8 @@ class AgentAction:
         effect: The effect of the action.
         arguments: The exact arguments.
         proposal: What it will do.
-        reads: The absolute paths that an action with the effect READ reads outside the agent's own
-            folder; None if they are not known. It runs without asking only if all are below the root.
-        changes: The paths that it changes. None may be a notebook's, or outside the root.
+        paths: What an action with the effect READ or WRITE concerns outside the agent's own folder. What
+            is no absolute path is a place that is not known.
         writes: The changes of files that the proposal shows. Each may be written once without another
             approval, if the file still has the content that was shown.
     """
@@ -55,8 +56,7 @@ class AgentAction:
     effect: Effect
     arguments: Mapping[str, Any]
     proposal: Proposal
-    reads: tuple[str, ...] | None = None
-    changes: tuple[str, ...] = ()
+    paths: tuple[str, ...]
     writes: tuple[FileEdit, ...] = ()
 
 
@@ -157,10 +157,8 @@ class TurnActions:
 
     async def _permit(self, turn: Turn, action: AgentAction) -> None:
         workspace, caller, notebook = turn.workspace, turn.caller, action.proposal.notebook
-        for path in action.changes:
-            workspace.files.locate(path)
+        effect = _effect(workspace.files, action)
         approvable = await _approvable(turn, action.writes)
-        effect = _effect(turn, action)
         try:
             await workspace.policy.check(
                 caller,
@@ -191,13 +189,24 @@ class TurnActions:
             await workspace.journal.record(caller, notebook or "", action.tool, summary, kind="run")
 
 
-def _effect(turn: Turn, action: AgentAction) -> Effect:
-    """Return the effect of an action: reading elsewhere is what a shell does, and asks as one."""
-    if action.effect != "READ":
-        return action.effect
-    files = turn.workspace.files
-    known = action.reads is not None and all(_is_below_root(files, path) for path in action.reads)
-    return "READ" if known else "EXECUTE"
+def _effect(files: Files, action: AgentAction) -> Effect:
+    """Return the effect of an action: reading or writing elsewhere is what a shell does, and asks as one.
+
+    Raises:
+        PathRefused: It would write a notebook.
+    """
+    if action.effect == "EXECUTE":
+        return "EXECUTE"
+    inside = [path for path in action.paths if _is_below_root(files, path)]
+    is_lenient = len(inside) == len(action.paths)
+    if action.effect == "WRITE":
+        folders = {path for path in inside if os.path.isdir(path)}  # noqa: PTH112 - it raises nothing
+        for path in inside:
+            if path not in folders:
+                files.locate(path)
+        # A folder may hold notebooks and hidden files.
+        is_lenient = is_lenient and not folders
+    return action.effect if is_lenient else "EXECUTE"
 
 
 def _is_below_root(files: Files, path: str) -> bool:
@@ -222,7 +231,11 @@ async def _approvable(turn: Turn, edits: Iterable[FileEdit]) -> list[FileEdit]:
     """Return the changes whose proposal shows the file as it is, each with that content."""
     found: list[FileEdit] = []
     for edit in edits:
-        path = turn.workspace.files.locate(edit.path)
+        try:
+            path = turn.workspace.files.locate(edit.path)
+        except PathRefused:
+            # The client does not write it.
+            continue
         content = await _content(turn, path)
         if (edit.before or "") == (content or ""):
             found.append(FileEdit(path, content, edit.after))

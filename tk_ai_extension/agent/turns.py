@@ -194,7 +194,7 @@ class Turn:
         """Publish an event unless the turn is over: a cell may ignore an interrupt."""
         if self.over:
             return
-        if self.over:
+        if isinstance(what, Done):
             # An agent that was closed does not report the end of its own calls.
             for call, tool in list(self._open.items()):
                 self._publish_stopped(call, tool, time.monotonic(), CallStopped(self.why_stopped))

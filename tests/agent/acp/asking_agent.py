@@ -2,11 +2,15 @@
 
 ``ask [{"updates": [...], "toolCall": {...}, "writes": [...]}, ...]`` sends the updates of each call, asks
 for it, and writes files through the client; it responds with the ids of the chosen options.
+
+``command {"fifo": "/path", ...}`` runs a command of its own that ends when a line is written to the FIFO.
 """
 
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 from tk_ai_extension.testing import acp_agent
@@ -32,6 +36,30 @@ class AskingAgent(acp_agent.Agent):
             for write in each.get("writes", ()):
                 self.request("fs/write_text_file", {"sessionId": session, **write})
         self.say(session, json.dumps(chosen))
+
+    def do_command(self, session: str, rest: str, _blocks: list[Json]) -> None:
+        """Report a command, and say nothing while it runs."""
+        given, raw = json.loads(rest), {"command": "make"}
+        report: Json = {"toolCallId": "command", "title": "make", "kind": "execute"}
+        self.update(session, "tool_call", status="pending", rawInput=raw, **report)
+        if given.get("asks"):
+            self.ask(session, "command", "execute", raw, title="make")
+        if given.get("begins"):
+            self.update(session, "tool_call_update", toolCallId="command", status="in_progress")
+        if given.get("says"):
+            self.say(session, "It takes long.")
+        self.wait_for(given["fifo"])
+        if given.get("dies"):
+            os._exit(3)
+        self.update(session, "tool_call_update", toolCallId="command", status="completed")
+        if given.get("hangs"):
+            self.wait_for(given["fifo"])
+        self.say(session, "Built.")
+
+    def wait_for(self, fifo: str) -> None:
+        """Wait until a line is written to a FIFO."""
+        with Path(fifo).open() as lines:
+            lines.readline()
 
 
 if __name__ == "__main__":

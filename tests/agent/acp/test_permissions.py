@@ -42,7 +42,8 @@ RUN = 'own execute {"command": "rm -rf data"}'
 async def test_the_mode_decides_about_an_action_without_a_card(
     acp: AcpTalk, mode: Mode, kind: str, expected: str
 ) -> None:
-    events = await acp.say(f'own {kind} {{"command": "x"}}', mode=mode)
+    name = "path" if kind == "edit" else "command"
+    events = await acp.say(f'own {kind} {{"{name}": "x"}}', mode=mode)
     assert of_kind(events, "permission") == []
     assert events[-1].data["text"] == expected
 

@@ -13,7 +13,7 @@ import pytest
 from tests.agent.acp.conftest import AcpTalk
 from tests.harness import ToolHarness
 from tk_ai_extension.agent.acp.calls import ReportedCall
-from tk_ai_extension.agent.acp.paths import AgentFolder, read_paths
+from tk_ai_extension.agent.acp.paths import UNKNOWN, AgentFolder, concerned_paths
 
 pytestmark = pytest.mark.proves("perm:agent-reads", "threat:path")
 
@@ -131,7 +131,7 @@ def test_every_path_that_is_named_counts(tmp_path: Path) -> None:
         raw = {generator.choice(KEYS): nested("/etc/passwd", generator.randrange(6))}
         kind = generator.choice(["read", "search"])
         call = ReportedCall("1", kind=kind, raw=raw, locations=[str(tmp_path / "own.txt")])
-        assert "/etc/passwd" in (read_paths(call, folder) or ["/etc/passwd"]), raw
+        assert {"/etc/passwd", UNKNOWN} & {*concerned_paths(call, folder, writes=False)}, raw
 
 
 def test_only_a_folder_of_its_own_is_the_agents(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_only_a_folder_of_its_own_is_the_agents(tmp_path: Path) -> None:
     own, shared = AgentFolder(tmp_path, own=True), AgentFolder(tmp_path, own=False)
 
     def paths(folder: AgentFolder, raw: Mapping[str, Any], kind: str = "read") -> Any:
-        return read_paths(ReportedCall("1", kind=kind, raw=raw), folder)
+        return concerned_paths(ReportedCall("1", kind=kind, raw=raw), folder, writes=False)
 
     assert paths(own, {"path": "a/b.txt"}) == paths(own, {"path": str(tmp_path)}) == ()
     assert paths(own, {"pattern": "x"}, "search") == ()

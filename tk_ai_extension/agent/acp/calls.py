@@ -58,6 +58,7 @@ class ReportedCall:
         locations: Paths of the files that it concerns.
         shown: Whether its event was emitted.
         claimed: Whether it has arrived over MCP.
+        refused: Whether its permission was refused.
         ended: Whether it has ended.
         ok: Whether it succeeded.
     """
@@ -75,8 +76,14 @@ class ReportedCall:
     locations: list[str] = field(default_factory=list[str])
     shown: bool = False
     claimed: bool = False
+    refused: bool = False
     ended: bool = False
     ok: bool = True
+
+    @property
+    def running(self) -> bool:
+        """Whether it is one of the agent's own that has begun and has not ended, as far as is reported."""
+        return self.shown and not (self.claimed or self.refused or self.ended)
 
     @property
     def arguments(self) -> dict[str, Any]:

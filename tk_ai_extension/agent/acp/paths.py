@@ -21,6 +21,23 @@ _ABSOLUTE = re.compile(r"[/~]|[A-Za-z][\w+.-]*:/")
 _ELSEWHERE = re.compile(rf"[{{,(|](?:{_ABSOLUTE.pattern})|(?:^|[/{{,])\.\.(?:$|[/}},])")
 """Matches a text that may lead out of the folder that it begins with, as a pattern of files may."""
 
+_CONTENT = re.compile(
+    r"(?:content|text|string|str|code|line|diff|patch|title|message|description|instruction"
+    r"|explanation|reason|thought)s?"
+)
+"""Matches the last word in the name of an argument of an editor that has no path, but a text."""
+
+_IN_PATCH = re.compile(
+    r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE
+)
+"""Matches a path in a patch of the form that ``apply_patch`` takes."""
+
+_NAME = re.compile(r"[\w-]+")
+"""Matches the name of an argument; other keys of an object, such as ``src/a.py``, may be paths."""
+
+UNKNOWN = ""
+"""A place that is not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class AgentFolder:
@@ -49,46 +66,61 @@ class AgentFolder:
             return False
 
 
-def read_paths(call: ReportedCall, folder: AgentFolder) -> tuple[str, ...] | None:
-    """Return the absolute paths that a call reads outside the agent's own folder.
+def concerned_paths(call: ReportedCall, folder: AgentFolder, *, writes: bool) -> tuple[str, ...]:
+    """Return the paths that a call concerns outside the agent's own folder.
 
     Args:
-        call: A call that only reads, by its kind.
+        call: A call that only reads or writes, by its kind.
         folder: The agent's working directory. A search that names no path searches there.
+        writes: Whether it writes. Each text that is not the content of a file then counts as a path.
 
     Returns:
-        The paths; None if they are not known.
+        Absolute paths, and `UNKNOWN` for each place that is not known.
     """
-    if call.kind == "think":
+    if call.kind == "think" and not writes:
         return ()
-    texts = list(_texts(call.raw))
-    named = [*call.locations, *(value for key, value in texts if _is_path(key))]
+    named = named_paths(call)
     if call.kind == "search" and not named:
         named.append(str(folder.path))
-    if not named or not all(named):
-        return None
-    # A pattern of files may be absolute.
-    named += [value for key, value in texts if not _is_path(key) and _ABSOLUTE.match(value)]
-    leads_elsewhere = any(map(_ELSEWHERE.search, [*named, *(value for _, value in texts)]))
-    if leads_elsewhere or any(path.startswith("~") or ":" in path.split("/")[0] for path in named):
-        # The agent expands it by itself, or it is an address.
-        return None
-    resolved = [folder.resolve(path) for path in named]
+    others = [(key, value) for key, value in _texts(call.raw) if not _is_path(key)]
+    if not named:
+        named.append(UNKNOWN)
+    elif writes:
+        named += [value for key, value in others if call.kind != "edit" or not _is_content(key)]
+    if not writes:
+        # A pattern of files may be absolute.
+        named += [text for _, text in others if _ABSOLUTE.match(text) or _ELSEWHERE.search(text)]
+    resolved = [_resolved(path, folder) for path in named]
     return tuple(path for path in resolved if not folder.holds(path))
 
 
-def written_paths(call: ReportedCall) -> list[str]:
-    """Return the paths that a call names, for a call that writes by its kind."""
+def named_paths(call: ReportedCall) -> list[str]:
+    """Return the paths that a call names as such, as it names them."""
+    texts = list(_texts(call.raw))
     return [
         *(path for path, _, _ in call.diffs),
         *call.locations,
-        *(value for key, value in _texts(call.raw) if _is_path(key)),
+        *(value for key, value in texts if _is_path(key)),
+        *(path for _, value in texts for path in _IN_PATCH.findall(value)),
     ]
 
 
+def _resolved(path: str, folder: AgentFolder) -> str:
+    """Return a path as an absolute one; `UNKNOWN` if it is none, or if the agent expands it by itself."""
+    is_expanded = path.startswith("~") or ":" in path.partition("/")[0] or _ELSEWHERE.search(path)
+    return folder.resolve(path) if path and path.isprintable() and not is_expanded else UNKNOWN
+
+
 def _is_path(key: str) -> bool:
-    words = _WORD.findall(key)
-    return bool(words) and _PATHS.fullmatch(words[-1].lower()) is not None
+    return _PATHS.fullmatch(_last_word(key)) is not None
+
+
+def _is_content(key: str) -> bool:
+    return _CONTENT.fullmatch(_last_word(key)) is not None
+
+
+def _last_word(key: str) -> str:
+    return (_WORD.findall(key) or [""])[-1].lower()
 
 
 def _texts(raw: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -100,6 +132,8 @@ def _texts(raw: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]
         yield "path", ""
     elif isinstance(raw, Mapping):
         for name, value in mapping(raw).items():
+            if not _NAME.fullmatch(name):
+                yield "path", name
             yield from _texts(value, name, depth + 1)
     elif isinstance(raw, list):
         for value in cast("list[Any]", raw):

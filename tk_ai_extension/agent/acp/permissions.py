@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tk_ai_extension.agent.acp.calls import ReportedCall, mapping
-from tk_ai_extension.agent.acp.paths import AgentFolder, read_paths, written_paths
+from tk_ai_extension.agent.acp.paths import AgentFolder, concerned_paths, named_paths
 from tk_ai_extension.agent.actions import AgentAction
 from tk_ai_extension.agent.turns import FileEdit
 from tk_ai_extension.model.proposals import Proposal, ProposalStep, diff_lines, marked
@@ -41,7 +41,8 @@ def action_of(call: ReportedCall, agent: str, folder: AgentFolder) -> AgentActio
         ProposalStep("arguments", f"Write {path}", lines=diff_lines(before or "", after))
         for path, before, after in call.diffs
     ]
-    if not steps:
+    shown = {path for path, _, _ in call.diffs}
+    if not steps or not shown.issuperset(named_paths(call)):
         steps.append(ProposalStep("arguments", said, lines=_lines(call)))
     effect = _effect(call)
     return AgentAction(
@@ -50,10 +51,7 @@ def action_of(call: ReportedCall, agent: str, folder: AgentFolder) -> AgentActio
         effect,
         {"title": call.title, "kind": call.kind, "input": call.raw},
         Proposal(said, tuple(steps)),
-        reads=read_paths(call, folder) if effect == "READ" else None,
-        changes=(*(path for path, _, _ in call.diffs), *call.locations)
-        if effect == "WRITE"
-        else (),
+        concerned_paths(call, folder, writes=effect == "WRITE"),
         writes=tuple(FileEdit(*diff) for diff in call.diffs),
     )
 
@@ -63,7 +61,7 @@ def notebooks_of(call: ReportedCall) -> list[str]:
     paths: list[str] = []
     match _effect(call):
         case "WRITE":
-            paths = written_paths(call)
+            paths = named_paths(call)
         case "EXECUTE":
             # Claude's own tool for notebooks has no kind.
             paths = [str(mapping(call.raw).get("notebook_path") or "")]
@@ -107,12 +105,11 @@ def cancelled() -> dict[str, Any]:
 
 
 def _lines(call: ReportedCall) -> Any:
-    """Return the whole input of a call, one line for each argument or line of it."""
+    """Return the whole input of a call, one line for each argument or line of it, and its locations."""
     given = mapping(call.raw)
-    if not given:
-        return marked(" ", call.title)
-    lines: list[str] = []
+    lines: list[str] = [] if given else [call.title]
     for name, value in given.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         lines += [f"{name}: {text}"] if "\n" not in text else [f"{name}:", *text.split("\n")]
+    lines += [f"location: {path}" for path in call.locations if path not in given.values()]
     return marked(" ", "\n".join(lines))

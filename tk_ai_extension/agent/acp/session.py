@@ -60,6 +60,12 @@ COMPACT = ("compact", "compress")
 MAX_EVENTS = 500
 """Maximum number of events that are not received yet; then no message of the agent is read."""
 
+OWN_CALL = 86_400.0
+"""Additional seconds for an agent to report nothing while a call of its own is running.
+
+A build or a training may take a night, and a person can stop it, as they can stop a cell. After a day, the
+call is taken for one whose end the agent does not report."""
+
 INVALID_PARAMS = -32602
 METHOD_NOT_FOUND = -32601
 """Codes of JSON-RPC."""
@@ -307,6 +313,9 @@ class AcpSession:
             return
         for event in events:
             self._events.put_nowait(event)
+        if self._turn is not None and self._turn.translator.running:
+            # The last event decides how long the agent may be silent.
+            self._events.put_nowait(Working(OWN_CALL))
         if self._events.qsize() >= MAX_EVENTS and not (self._turn and self._turn.stopped):
             self._room.clear()
 
@@ -399,29 +408,28 @@ class AcpSession:
         if turn is None or turn.stopped:
             return cancelled()
         call = turn.translator.calls.report(mapping(given.get("toolCall")))
-        if call.kind == MODE:
-            return outcome(options, allowed=False)
-        if call.tool is not None:
+        if call.tool is not None and call.kind != MODE:
             # The policy decides where the tool runs.
             return outcome(options, allowed=True, lasting=True)
-        if notebooks_of(call):
-            return outcome(options, allowed=False)
-        self._emit(*turn.translator.show(call), of=turn)
-        try:
+        call.refused = call.kind == MODE or bool(notebooks_of(call))
+        if not call.refused:
+            self._emit(*turn.translator.show(call), of=turn)
             action = action_of(call, self._title, self._folder)
-            await self._config.actions.permit(turn.token, action)
-        except (CallStopped, InvalidTurnCredential):
-            return cancelled()
-        except ToolError:
-            return outcome(options, allowed=False)
-        return outcome(options, allowed=True)
+            try:
+                await self._config.actions.permit(turn.token, action)
+            except (CallStopped, InvalidTurnCredential):
+                return cancelled()
+            except ToolError:
+                call.refused = True
+        self._emit(Working(), of=turn)
+        return outcome(options, allowed=not call.refused)
 
     async def _write(self, path: str, text: str) -> None:
         turn, call_id = self._turn, None
         call = None if turn is None else turn.translator.calls.writing(path)
         if turn is not None and call is not None:
-            self._emit(*turn.translator.show(call), of=turn)
             call.claimed, call_id = True, call.id
+            self._emit(*turn.translator.show(call), Working(), of=turn)
         await self._config.actions.write_text(self._token, call_id, path, text)
 
     async def _file(self, work: Any) -> Any:

@@ -59,6 +59,11 @@ class Translator:
         self.window: int | None = None
         """Size of the model's context in tokens; None if unknown."""
 
+    @property
+    def running(self) -> bool:
+        """Whether a call of the agent's own is running."""
+        return any(call.running for call in self.calls)
+
     def translate(self, update: Mapping[str, Any]) -> list[AgentEvent]:
         """Return the events of an update, at least one.
 

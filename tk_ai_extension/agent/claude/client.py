@@ -42,7 +42,7 @@ from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 if TYPE_CHECKING:
-    from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient
+    from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, Transport
     from mcp.server import Server
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,9 @@ START = 120.0
 """Timeout for the process to answer its start, in seconds.
 
 Its program has 400 MB, which a slow disk that nobody has read it from takes a minute for."""
+
+SDK_MARGIN = 10.0
+"""How much longer the SDK waits for the same, in seconds: its error does not say what happened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ class ClaudeBackend:
     async def start(self, config: SessionConfig) -> ClaudeSession:
         """Start a process."""
         await asyncio.to_thread(_import_sdk)
+        import anyio
         import claude_agent_sdk as sdk
 
         provider = config.provider
@@ -116,9 +120,10 @@ class ClaudeBackend:
             self._config.folder,
             {**inherited(os.environ), **_environment(provider, self._config)},
         )
-        client = sdk.ClaudeSDKClient(options, transport=transport)
+        client = _client(options, transport)
         try:
-            async with asyncio.timeout(START):
+            # The SDK shields its cleanup from a timeout of anyio, also if a stop has begun it.
+            with anyio.fail_after(START):
                 await client.connect()
         except TimeoutError:
             raise AgentUnavailable(Sentence("agent_silent", seconds=f"{START:.0f}")) from None
@@ -284,6 +289,24 @@ class ClaudeSession:
 def _import_sdk() -> None:
     with gc_paused():
         import_module("claude_agent_sdk")
+
+
+def _client(options: ClaudeAgentOptions, transport: Transport | None) -> ClaudeSDKClient:
+    import claude_agent_sdk as sdk
+
+    class Client(sdk.ClaudeSDKClient):
+        """The SDK's client, with a longer timeout of its own for the start.
+
+        The SDK reads that timeout from a variable of this process. Kernels and agents would inherit the
+        variable, and the provider's settings would seem to change when it is set.
+        """
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "_query" and value is not None:
+                value._initialize_timeout = START + SDK_MARGIN  # noqa: SLF001
+            super().__setattr__(name, value)
+
+    return Client(options, transport=transport)
 
 
 async def _message(
