@@ -32,6 +32,12 @@ async def end_server(app: Any) -> None:
     app.kernel_manager.context.destroy(linger=0)
 
 
+async def loop_turns(count: int = 20) -> None:
+    """Let everything that is ready run, for some turns of the event loop."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 @dataclass
 class ToolHarness:
     """The tools of one server and its root folder."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
+from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
@@ -50,6 +51,18 @@ class Talk:
         """Sends a message and gives all that comes of it."""
         begun = await self.send(message, user, **fields)
         return [event async for event in begun.events]
+
+
+def talk_with(harness: ToolHarness, backend: AgentBackend, folder: Path, **settings: Any) -> Talk:
+    """Open the chats of a server with an agent; those that the folder has are there again."""
+    services = ChatServices(
+        workspace=harness.workspace,
+        registry=harness.registry,
+        transcripts=Transcripts(folder / "chats" / "chats.sqlite"),
+        backend=backend,
+        settings=ChatSettings(**settings),
+    )
+    return Talk(Chats(services), services, ScriptedModel())
 
 
 Open = Callable[..., Talk]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.conftest import USER, Talk, of_kind
+from tests.agent.conftest import USER, Talk, of_kind, talk_with
 from tests.harness import ToolHarness
 from tk_ai_extension.agent.backend import (
     AgentEvent,
@@ -21,14 +21,10 @@ from tk_ai_extension.agent.backend import (
     TextBlock,
 )
 from tk_ai_extension.agent.chat_history import MAX_RESUMES
-from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.services import ChatServices, ChatSettings
-from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.testing.echo_agent import EchoBackend, EchoSession
-from tk_ai_extension.testing.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.proves("fault:agent-killed")
 
@@ -87,14 +83,7 @@ async def open_talk(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[Open]
     opened: list[Talk] = []
 
     def open_(backend: EchoBackend, **settings: Any) -> Talk:
-        services = ChatServices(
-            workspace=harness.workspace,
-            registry=harness.registry,
-            transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
-            backend=backend,
-            settings=ChatSettings(**settings),
-        )
-        opened.append(Talk(Chats(services), services, ScriptedModel()))
+        opened.append(talk_with(harness, backend, tmp_path, **settings))
         return opened[-1]
 
     yield open_

@@ -8,15 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.conftest import USER, Talk, kinds, of_kind
+from tests.agent.conftest import USER, Talk, kinds, of_kind, talk_with
 from tests.harness import ToolHarness
-from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.sent_messages import StartedTurn
-from tk_ai_extension.agent.services import ChatServices, ChatSettings
-from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.testing.echo_agent import EchoBackend
-from tk_ai_extension.testing.scripted_model import ScriptedModel
 
 INSERT = 'call insert_cell {"source": "b = 1"}'
 
@@ -29,14 +25,7 @@ def echo() -> EchoBackend:
 @pytest.fixture
 async def talk(harness: ToolHarness, echo: EchoBackend, tmp_path: Path) -> AsyncIterator[Talk]:
     """A person who talks with the echo."""
-    services = ChatServices(
-        workspace=harness.workspace,
-        registry=harness.registry,
-        transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
-        backend=echo,
-        settings=ChatSettings(),
-    )
-    talk = Talk(Chats(services), services, ScriptedModel())
+    talk = talk_with(harness, echo, tmp_path)
     yield talk
     await talk.close()
 

@@ -12,19 +12,15 @@ from typing import Any, cast
 
 import pytest
 
-from tests.agent.conftest import USER, Talk
+from tests.agent.conftest import USER, Talk, talk_with
 from tests.harness import ToolHarness
 from tk_ai_extension.agent import session, silence
 from tk_ai_extension.agent.backend import ContentBlock, SessionConfig
-from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.sent_messages import StartedTurn
-from tk_ai_extension.agent.services import ChatServices, ChatSettings
-from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.testing.echo_agent import EchoBackend, EchoSession
-from tk_ai_extension.testing.scripted_model import ScriptedModel
 from tk_ai_extension.tools.registry import Registry
 
 WITHIN = 20.0
@@ -102,14 +98,7 @@ async def open_talk(
     opened: list[Talk] = []
 
     def open_(echo: Hanging, silence: float = 0.3) -> Talk:
-        services = ChatServices(
-            workspace=harness.workspace,
-            registry=harness.registry,
-            transcripts=Transcripts(tmp_path / f"chats{len(opened)}" / "chats.sqlite"),
-            backend=echo,
-            settings=ChatSettings(silence=silence),
-        )
-        opened.append(Talk(Chats(services), services, ScriptedModel()))
+        opened.append(talk_with(harness, echo, tmp_path / f"chats{len(opened)}", silence=silence))
         return opened[-1]
 
     yield open_

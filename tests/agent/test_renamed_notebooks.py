@@ -10,15 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.agent.conftest import USER, Talk
+from tests.agent.conftest import USER, Talk, talk_with
 from tests.harness import ToolHarness
 from tk_ai_extension.agent.backend import SessionConfig
-from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.sent_messages import StartedTurn
-from tk_ai_extension.agent.services import ChatServices, ChatSettings
-from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.testing.echo_agent import EchoBackend, EchoSession
-from tk_ai_extension.testing.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.proves("rest:chat")
 
@@ -75,17 +71,6 @@ async def ended(started: StartedTurn) -> str:
         return [event async for event in started.events][-1].data["end"]
 
 
-def open_talk(harness: ToolHarness, folder: Path, backend: EchoBackend) -> Talk:
-    services = ChatServices(
-        workspace=harness.workspace,
-        registry=harness.registry,
-        transcripts=Transcripts(folder / "chats" / "chats.sqlite"),
-        backend=backend,
-        settings=ChatSettings(),
-    )
-    return Talk(Chats(services), services, ScriptedModel())
-
-
 @pytest.mark.parametrize("seed", range(3))
 async def test_turns_work_in_the_notebooks_that_their_messages_were_sent_about(
     harness: ToolHarness, jp_root_dir: Path, tmp_path: Path, seed: int
@@ -93,7 +78,7 @@ async def test_turns_work_in_the_notebooks_that_their_messages_were_sent_about(
     """Notebooks get each other's names while messages wait, and while the first turn begins."""
     randomness = random.Random(seed)
     backend = Gated()
-    talk = open_talk(harness, tmp_path, backend)
+    talk = talk_with(harness, backend, tmp_path)
     folder = Folder(harness, talk, jp_root_dir)
     folder.create("a.ipynb")
     free = ["b.ipynb", "c.ipynb", "d.ipynb"]
@@ -128,7 +113,7 @@ async def test_turns_work_in_the_notebooks_that_their_messages_were_sent_about(
 async def test_a_queued_message_is_given_to_a_turn_in_its_renamed_notebook(
     harness: ToolHarness, jp_root_dir: Path, tmp_path: Path
 ) -> None:
-    talk = open_talk(harness, tmp_path, EchoBackend())
+    talk = talk_with(harness, EchoBackend(), tmp_path)
     folder = Folder(harness, talk, jp_root_dir)
     folder.create("a.ipynb")
     running = await talk.send("wait", notebook="a.ipynb")
@@ -146,7 +131,7 @@ async def test_a_queued_message_is_given_to_a_turn_in_its_renamed_notebook(
 async def test_a_restore_keeps_the_name_that_the_notebook_got_meanwhile(
     harness: ToolHarness, jp_root_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    talk = open_talk(harness, tmp_path, EchoBackend())
+    talk = talk_with(harness, EchoBackend(), tmp_path)
     folder = Folder(harness, talk, jp_root_dir)
     folder.create("a.ipynb")
     first = await talk.say(inserts("m"), notebook="a.ipynb", mode="auto")

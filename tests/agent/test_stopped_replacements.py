@@ -11,16 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.agent.conftest import USER, Talk
+from tests.agent.conftest import USER, Talk, talk_with
 from tests.agent.test_backend_contract import until
-from tests.harness import ToolHarness
+from tests.harness import ToolHarness, loop_turns
 from tk_ai_extension.agent.backend import AgentEvent, Checkpoint, SessionConfig, TurnEnded
-from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.events import TextDelta
-from tk_ai_extension.agent.services import ChatServices, ChatSettings
-from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.testing.echo_agent import EchoBackend, EchoSession
-from tk_ai_extension.testing.scripted_model import ScriptedModel
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 WITHIN = 20.0
@@ -76,14 +72,7 @@ async def open_talk(harness: ToolHarness, echo: Slow, tmp_path: Path) -> AsyncIt
     opened: list[Talk] = []
 
     def open_() -> Talk:
-        services = ChatServices(
-            workspace=harness.workspace,
-            registry=harness.registry,
-            transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
-            backend=echo,
-            settings=ChatSettings(),
-        )
-        opened.append(Talk(Chats(services), services, ScriptedModel()))
+        opened.append(talk_with(harness, echo, tmp_path))
         return opened[-1]
 
     yield open_
@@ -162,8 +151,7 @@ async def test_the_agent_knows_what_the_chat_keeps_in_any_order_of_events(
             case "stop":
                 await talk.chats.stop(USER, chat, randomness.choice([None, *turns]))
             case _:
-                for _ in range(randomness.choice([1, 10, 100])):
-                    await asyncio.sleep(0)
+                await loop_turns(randomness.choice([1, 10, 100]))
         if randomness.random() < 0.5:
             echo.may_end.clear()
         else:

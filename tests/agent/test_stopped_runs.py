@@ -11,16 +11,12 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from tests.agent.conftest import USER, Talk
+from tests.agent.conftest import USER, Talk, talk_with
 from tests.agent.test_backend_contract import until
 from tests.harness import ToolHarness
 from tk_ai_extension.agent.backend import Checkpoint, SessionConfig
-from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.events import TextDelta, ToolCalled
-from tk_ai_extension.agent.services import ChatServices, ChatSettings
-from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.testing.echo_agent import EchoBackend, EchoSession
-from tk_ai_extension.testing.scripted_model import ScriptedModel
 from tk_ai_extension.workspace.runs import Run
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
@@ -78,14 +74,7 @@ class RunningSession(EchoSession):
 
 @pytest.fixture
 async def talk(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[Talk]:
-    services = ChatServices(
-        workspace=harness.workspace,
-        registry=harness.registry,
-        transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
-        backend=Running(),
-        settings=ChatSettings(),
-    )
-    talk = Talk(Chats(services), services, ScriptedModel())
+    talk = talk_with(harness, Running(), tmp_path)
     yield talk
     await talk.close()
 

@@ -16,6 +16,7 @@ import pytest
 from mcp import Client
 
 from tests.cases import Cases
+from tests.harness import loop_turns
 from tests.mcp.conftest import Connect
 from tests.mcp.lines import lines_transport
 from tk_ai_extension.mcp.notebook_list import NotebookList
@@ -105,12 +106,6 @@ async def test_a_walk_that_fails_or_that_nobody_awaits_is_not_kept() -> None:
                     await schedule(random.Random(seed))
 
 
-async def turns() -> None:
-    """Lets all that is ready run."""
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
 async def schedule(rng: random.Random) -> None:
     folder: Any = Folder()
     notebooks = NotebookList(folder)
@@ -118,11 +113,11 @@ async def schedule(rng: random.Random) -> None:
         asking = [
             asyncio.create_task(notebooks.get(recent=True)) for _ in range(rng.randrange(1, 5))
         ]
-        await turns()
+        await loop_turns()
         for each in asking:
             if rng.random() < 0.3:
                 each.cancel()
-        await turns()
+        await loop_turns()
         before, fails = folder.count, rng.random() < 0.5
         walk = folder.running
         if walk is None:
@@ -134,7 +129,7 @@ async def schedule(rng: random.Random) -> None:
         results = await asyncio.gather(*asking, return_exceptions=True)
         others = [each for each in results if not isinstance(each, asyncio.CancelledError)]
         assert walk is not None or not others
-        await turns()
+        await loop_turns()
         assert folder.count == before
         for each in others:
             assert isinstance(each, FileMissing) if fails else each == [f"{number}.ipynb"]
@@ -144,7 +139,7 @@ async def schedule(rng: random.Random) -> None:
             assert folder.count == before
             # What has changed since is listed.
             listing = [asyncio.create_task(notebooks.get(recent=False)) for _ in range(3)]
-            await turns()
+            await loop_turns()
             folder.running.set_result([FileEntry("new.ipynb", "notebook")])
             assert await asyncio.gather(*listing) == [["new.ipynb"]] * 3
             assert folder.count == before + 1

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cases import Cases
+from tests.harness import loop_turns
 from tests.server.conftest import Ask
 from tk_ai_extension.server import services
 from tk_ai_extension.server.lazy import Lazy
@@ -49,12 +50,6 @@ class Attempts:
         return self.count
 
 
-async def turns(count: int) -> None:
-    """Lets all that is ready run."""
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
 @pytest.mark.proves("fault:too-many-files")
 async def test_concurrent_users_share_an_attempt_and_the_next_makes_another() -> None:
     with Cases() as cases:
@@ -74,11 +69,11 @@ async def use(lazy: Lazy[int], attempts: Attempts, rng: random.Random) -> None:
     before = attempts.count
     users = [asyncio.create_task(lazy.get()) for _ in range(rng.randrange(1, USERS))]
     observers = [asyncio.create_task(lazy.settled()) for _ in range(rng.randrange(3))]
-    await turns(2)
+    await loop_turns(2)
     for user in users:
         if rng.random() < 0.3:
             user.cancel()
-    await turns(1)
+    await loop_turns(1)
     assert lazy.made is None
     attempts.outcome.set_result(None)
     await lazy.settled()
