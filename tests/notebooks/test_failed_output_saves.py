@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.harness import loop_turns
 from tests.notebooks.conftest import file_bench
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import DiskFull, NotebookNotFound, ReadOnly, ToolError
@@ -30,7 +31,14 @@ class RandomRuns:
 
     def __init__(self, data: st.DataObject) -> None:
         self.data = data
-        self.saver = OutputSaver("n.ipynb", [], self.save, lambda: None, lambda: None)
+        self.saver = OutputSaver(
+            "n.ipynb",
+            [],
+            self.save,
+            changed=lambda: None,
+            refresh=loop_turns,
+            on_idle=lambda: None,
+        )
         self.running: dict[RunningOutputs, StoredOutputSink] = {}
         self.all: list[RunningOutputs] = []
         self.errors: dict[RunningOutputs, Exception] = {}

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness import loop_turns
 from tests.notebooks.conftest import file_bench
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import DiskFull, ReadOnly, ToolError
@@ -81,7 +82,14 @@ class Disk:
         self.error = error
         self.saves = asyncio.Semaphore(0)
         self.idle = asyncio.Event()
-        self.saver = OutputSaver("n.ipynb", [], self.save, lambda: None, self.idle.set)
+        self.saver = OutputSaver(
+            "n.ipynb",
+            [],
+            self.save,
+            changed=lambda: None,
+            refresh=loop_turns,
+            on_idle=self.idle.set,
+        )
 
     async def save(self, runs: Sequence[RunningOutputs]) -> None:  # noqa: ARG002
         deadline = asyncio.get_running_loop().time() + self.seconds
@@ -186,7 +194,9 @@ async def test_output_during_a_save_is_saved_when_the_cell_ends() -> None:
         saving.set()
         await go_on.wait()
 
-    saver = OutputSaver("n.ipynb", [], save, lambda: None, lambda: None)
+    saver = OutputSaver(
+        "n.ipynb", [], save, changed=lambda: None, refresh=loop_turns, on_idle=lambda: None
+    )
     async with writing(saver) as writer:
         await writer.start()
         await writer.write([Append(stream("began"))])

@@ -11,7 +11,9 @@ import pytest
 
 from tests.notebooks.tabs import PATH, TabHarness
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append, StreamEdit
+from tk_ai_extension.notebooks.files.state import NotebookFile
 from tk_ai_extension.testing.document_bench import DEADLINE, stream
 
 
@@ -86,3 +88,28 @@ async def test_outputs_are_whole_whenever_the_tab_is_lost(
         assert opened.cells[0].get("execution_state", "idle") == "idle"
         await harness.page.save(PATH)
     assert shown(harness.on_disk()) == ("one two", 4)
+
+
+@pytest.mark.proves("ext:rtc")
+@pytest.mark.parametrize("what", ["outputs", "an edit"])
+async def test_a_tab_that_opens_while_the_file_is_written_shows_what_was_written(
+    harness: TabHarness, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    page, rewrite = harness.page, NotebookFile.rewrite
+    await page.close_notebook(PATH)
+    document = await harness.document()
+
+    async def late(file: NotebookFile, *arguments: Any) -> Any:
+        await page.opened(PATH)
+        return await rewrite(file, *arguments)
+
+    monkeypatch.setattr(NotebookFile, "rewrite", late)
+    if what == "outputs":
+        async with document.writing("aaaa1111") as writer:
+            await writer.start()
+            await writer.write([Append(stream("one"))])
+            await writer.finish(4)
+        assert shown(page.notebooks[PATH].cells) == ("one", 4)
+    else:
+        await document.apply([Replace("aaaa1111", "a = 1")])
+        assert page.notebooks[PATH].cells[0]["source"] == "a = 1"

@@ -117,6 +117,7 @@ class OutputSaver:
         runs: The cells that are running or not saved yet.
         save: Saves them.
         changed: Called after each save.
+        refresh: Has tabs that opened the notebook during a save read its file.
         on_idle: Called when no cell runs and everything is saved or given up.
 
     Attributes:
@@ -128,13 +129,16 @@ class OutputSaver:
         path: str,
         runs: list[RunningOutputs],
         save: Save,
+        *,
         changed: Callable[[], None],
+        refresh: Callable[[], Coroutine[Any, Any, None]],
         on_idle: Callable[[], None],
     ) -> None:
         self.runs = runs
         self._path = path
         self._save = save
         self._changed = changed
+        self._refresh = refresh
         self._on_idle = on_idle
         self._users = 0
         self._failing_since: float | None = None
@@ -184,6 +188,13 @@ class OutputSaver:
     async def _save_all(
         self, asking: RunningOutputs | None = None, final: tuple[type[ToolError], ...] = ()
     ) -> None:
+        if await self._save_runs(asking, final):
+            await self._refresh()
+
+    async def _save_runs(
+        self, asking: RunningOutputs | None, final: tuple[type[ToolError], ...]
+    ) -> bool:
+        """Save all outputs; return whether there were any."""
         async with self._lock:
             self._schedule.cancel()
             runs = tuple(self.runs)
@@ -213,6 +224,7 @@ class OutputSaver:
                 self.runs[:] = [run for run in self.runs if run not in gone]
                 self._changed()
                 self._check_idle()
+        return bool(runs)
 
     def _check_idle(self) -> None:
         if not self._users and not self.runs:

@@ -109,9 +109,10 @@ class ContentsDocument(StoredDocument):
             after = _snapshot(self.path, {**self._kept.notebook, "cells": cells})
             relocate_runs(edit, running, after.cells)
             shown = self.session.shown(after)
-            if edit.steps:
-                self.changed()
-            return Applied(shown, edit.changes())
+        if edit.steps:
+            self.changed()
+            await self.refresh_tabs()
+        return Applied(shown, edit.changes())
 
     async def stored(self) -> Snapshot:
         """See `StoredDocument.stored`."""

@@ -169,10 +169,12 @@ class NotebookRouter:
             )
             return document
         rooms = self._live_rooms()
-        if rooms is None and self._tabs is not None:
+        tabs = self._tabs if rooms is None else None
+        document.session.refresh = None if tabs is None else tabs.refresh
+        if tabs is not None:
             from tk_ai_extension.notebooks.tabs.document import TabDocument
 
-            return TabDocument(document, self._tabs)
+            return TabDocument(document, tabs)
         if rooms is None or (read_only and rooms.find(path) is None):
             return document
         if len(names) > 1:

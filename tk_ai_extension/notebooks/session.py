@@ -200,6 +200,11 @@ class StoredDocument(SessionDocument):
         """Notify the subscribers of a change."""
         self._notify(self.path)
 
+    async def refresh_tabs(self) -> None:
+        """Have tabs that opened the notebook while it was written read it again: call this afterwards."""
+        if self.session.refresh is not None:
+            await self.session.refresh(self.path)
+
     @abstractmethod
     async def stored(self) -> Snapshot:
         """Return the notebook as it was saved, without the outputs of running cells."""
@@ -244,6 +249,7 @@ class NotebookSession:
         saver: Saves them; None if there are none.
         writers: The writers of running cells, and of ended ones with undelivered outputs.
         reopen: Opens the document that holds a path now.
+        refresh: Has tabs with the notebook at a path read its file; None if tabs hold no notebooks.
         active: The server's sessions with writers, to keep them alive.
     """
 
@@ -253,6 +259,7 @@ class NotebookSession:
         self.saver: OutputSaver | None = None
         self.writers: list[CellOutputWriter] = []
         self.reopen: Callable[[str], Awaitable[SessionDocument]] | None = None
+        self.refresh: Callable[[str], Awaitable[None]] | None = None
         self.active: set[NotebookSession] | None = None
         self.tasks = BackgroundTasks(_log)
 
@@ -304,8 +311,14 @@ class NotebookSession:
                 self.saver = None
                 document.on_idle()
 
-            save, changed = document.save_outputs, document.changed
-            self.saver = OutputSaver(document.path, self.runs, save, changed, on_idle)
+            self.saver = OutputSaver(
+                document.path,
+                self.runs,
+                document.save_outputs,
+                changed=document.changed,
+                refresh=document.refresh_tabs,
+                on_idle=on_idle,
+            )
         return StoredOutputSink(self.saver)
 
     # --- running cells

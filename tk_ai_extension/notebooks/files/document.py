@@ -112,6 +112,7 @@ class FileDocument(StoredDocument):
         snapshot = await prepared(self.session.shown(self._file.stored(index, self.path)))
         if edit.steps:
             self.changed()
+            await self.refresh_tabs()
         return Applied(snapshot, await run_off_loop_if_large(len(snapshot.cells), edit.changes))
 
     async def stored(self) -> Snapshot:

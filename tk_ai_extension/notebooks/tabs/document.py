@@ -159,7 +159,6 @@ class TabDocument(SessionDocument):
         """
         if any(run.ended for run in self.session.runs):
             await self._kept.flush()
-            await self._tabs.refresh(self.path)
 
     # --- editing
 
@@ -167,10 +166,7 @@ class TabDocument(SessionDocument):
         """See `SessionDocument.attempt`."""
         tab = await self._current_tab()
         if tab is None:
-            applied = await self._kept.apply(operations)
-            # A tab may have opened the notebook just before it was written.
-            await self._tabs.refresh(self.path)
-            return applied
+            return await self._kept.apply(operations)
         self._kept.check_writable()
         return await self._apply_in(tab, operations, exact=number < _EXACT_ATTEMPTS)
 
