@@ -347,7 +347,7 @@ class Stubborn:
 async def test_a_turn_that_is_ended_while_it_ends_has_one_end(open_talk: Open, act: str) -> None:
     randomness = random.Random(act)
     for _ in range(8):
-        talk = open_talk(Hanging())
+        talk = open_talk(Hanging(), silence=WITHIN)
         chats, services = talk.chats, talk.services
         object.__setattr__(services, "registry", Stubborn(services.registry))
         started = await talk.send(CALL, mode="auto")
