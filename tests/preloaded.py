@@ -81,6 +81,9 @@ FORGOTTEN = {
 
 LIMITS = ("RLIMIT_NOFILE", "RLIMIT_AS", "RLIMIT_FSIZE", "RLIMIT_NPROC", "RLIMIT_CORE")
 PR_SET_CHILD_SUBREAPER = 36
+MADV_COLLAPSE = 25
+HUGE_PAGE = 2 << 20
+"""Bytes."""
 PROGRAM = "from tests import preloaded; preloaded.main()"
 MAX_REQUEST = 1_000_000
 """Bytes of a request."""
@@ -267,6 +270,23 @@ def preload() -> None:
     compute()
     gc.collect()
     gc.freeze()
+    if sys.platform == "linux":
+        collapse_memory()
+
+
+def collapse_memory() -> None:
+    """Move the process's memory into huge pages: to fork it, and to end such a process, takes a quarter.
+
+    Does nothing where the kernel cannot (Linux before 6.1).
+    """
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        addresses, mode, _, _, _, *name = line.split()
+        if mode == "rw-p" and name in ([], ["[heap]"]):
+            start, end = (int(address, 16) // HUGE_PAGE for address in addresses.split("-"))
+            if end > start + 1:
+                madvise((start + 1) * HUGE_PAGE, (end - start - 1) * HUGE_PAGE, MADV_COLLAPSE)
 
 
 def compute() -> None:
