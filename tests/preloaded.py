@@ -270,6 +270,7 @@ def preload() -> None:
     compute()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
     if sys.platform == "linux":
         collapse_memory()
 

@@ -141,7 +141,7 @@ async def test_a_run_saves_the_file_while_a_page_reads_it_and_a_person_types(
         await page.evaluate(WRITE, [1, "  # typed"])
         assert not any('"answer"' in frame for frame in frames.all())
         is_typed.set()
-    assert (await running)["status"] == "ok"
+    assert (await running)["status"] == "ok", frames.all()
     await page.wait_for_function(SHOWS, arg=[0, "running\n"])
     await saved(lab, "n.ipynb", [runs, "b = 2  # typed"])
     await page.evaluate(RAN, ["n.ipynb", 0, "running\n", 1])
