@@ -1,6 +1,6 @@
 /** Approval requests: in a chunk that loads with the first of them. */
 
-import { memo, useState } from 'react';
+import { memo, useEffect, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { Answer, ErrorInfo, PermissionInfo } from '../api/events';
@@ -72,8 +72,15 @@ function isOfTurn({ chat, within_call }: PermissionInfo): boolean {
 /** Return the name of the agent, and of its chat or interface. */
 function useRequester(request: PermissionInfo): string {
   const { author, caller, chat, interface: kind } = request;
-  const { trans } = useServices();
-  const title = useSelector(({ chats }) => chats.find(({ id }) => id === chat)?.title);
+  const { chats, trans } = useServices();
+  const title = useSelector(state => state.chats.find(({ id }) => id === chat)?.title);
+  const isUnknown = isOfTurn(request) && title === undefined;
+  useEffect(() => {
+    if (isUnknown) {
+      // Another window, a cell or a terminal began it.
+      void chats.refresh();
+    }
+  }, [chats, isUnknown]);
   const ways: Partial<Record<string, string>> = {
     mcp: 'MCP',
     rest: 'REST',

@@ -80,6 +80,15 @@ describe('an idle chat', () => {
 });
 
 describe('a request of a chat that is not open', () => {
+  it('has the title of a chat that another window began', async () => {
+    const stage = new Stage();
+    await stage.settle();
+    stage.chats = [info('c', 'Sales by region')];
+    await stage.requests({ kind: 'asked', permission: ofChat('c') });
+    await stage.settle();
+    screen.getByRole('group', { name: 'Claude · Sales by region: Change plan.ipynb?' });
+  });
+
   it('is above the message box with the title of its chat, announced, and answered', async () => {
     const stage = await started();
     await stage.requests({ kind: 'asked', permission: ofChat('c') });
