@@ -235,6 +235,7 @@ export const SENTENCES: Readonly<Record<string, Make>> = {
   outputs_more: (trans, _, count) => trans._n('%1 more output differs', '%1 more outputs differ', count),
   page_name_invalid: trans => trans.__("The parameter `client`, the page's name, is missing or invalid."),
   page_stale_hint: trans => trans.__('Reload the page: its login is older than the server. Programs must send a token.'),
+  person_required: trans => trans.__('Only a person can answer this. An agent cannot answer during its turn.'),
   place_after: (trans, part) => trans.__('after %1', part('cell')),
   place_at: (trans, part) => trans.__('as cell %1', part('position')),
   place_before: (trans, part) => trans.__('before %1', part('cell')),

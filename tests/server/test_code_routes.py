@@ -173,6 +173,41 @@ async def test_a_request_ends_with_its_client_or_with_a_newer_one(
 
 
 @pytest.mark.proves("code:errors")
+@pytest.mark.parametrize("replaced", range(3))
+async def test_requests_at_the_stop_of_the_server_have_the_error_of_other_routes(
+    page: Page, model: ScriptedModel, extension: Any, replaced: int
+) -> None:
+    model.add(*(Hang() for _ in range(2 + replaced)))
+    assistant = await extension.services.code_assistant()
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        edit = tasks.create_task(page.edit("a"))
+        await model.requested(1)
+        completions: list[asyncio.Task[tuple[int, Any]]] = []
+        for number in range(1 + replaced):
+            completions.append(tasks.create_task(page.complete("x" * number)))
+            await model.requested(2 + number)
+        await assistant.close()
+        # One that had the assistant before.
+        late = tasks.create_task(page.complete("x", client="late"))
+    *older, newest = map(_error, completions)
+    assert [(status, error["code"]) for status, error in older] == [
+        (409, "completion_replaced")
+    ] * replaced
+    extension.services._closing = True
+    stopping = await page.complete("x")
+    extension.services._closing = False
+    assert stopping[0] == 503
+    assert {str(each) for each in (newest, *map(_error, (edit, late)))} == {
+        str((503, stopping[1]["error"]))
+    }
+
+
+def _error(task: asyncio.Task[tuple[int, Any]]) -> tuple[int, Any]:
+    status, answer = task.result()
+    return status, answer["error"]
+
+
+@pytest.mark.proves("code:errors")
 async def test_what_cannot_be_answered_is_a_typed_error(page: Page, model: ScriptedModel) -> None:
     model.add(
         UNAUTHORIZED,

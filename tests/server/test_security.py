@@ -9,10 +9,13 @@ from getpass import getuser
 from http import HTTPStatus
 from http.cookies import SimpleCookie
 from itertools import product
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import nbformat
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jupyter_server.auth import Authorizer
 from tornado.httpclient import HTTPClientError, HTTPResponse
 from tornado.web import HTTPError, MissingArgumentError
@@ -21,7 +24,12 @@ from traitlets.config import Config
 from tests.server.conftest import Ask
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.sentences import SENTENCES, Sentence
-from tk_ai_extension.server.handlers.handler import ROUTE_ERRORS, RouteError, refusal
+from tk_ai_extension.server.handlers.handler import (
+    ROUTE_ERRORS,
+    RouteError,
+    is_origin_allowed,
+    refusal,
+)
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.handlers.tabs import DEPRECATED_ROUTES, SOCKETS
 from tk_ai_extension.server.handlers.upgrades import UPGRADE_ROUTES
@@ -40,7 +48,7 @@ ALL_PATHS = [
     *PATHS,
     *(_path(pattern) for pattern, _ in (*SOCKETS, *UPGRADE_ROUTES, *DEPRECATED_ROUTES)),
 ]
-ORIGINS = ("http://evil.example", "https://evil.example:8888", "null")
+ORIGINS = ("http://evil.example", "https://evil.example:8888", "null", "http://[", "http://a]")
 HOSTS = ("evil.example", "evil.example:8888", "10.0.0.1")
 
 
@@ -179,6 +187,41 @@ async def test_another_origin_gets_no_permission_in_advance(ask: Ask) -> None:
         )
         assert response.code == 403
         assert "Access-Control-Allow-Origin" not in response.headers
+
+
+@pytest.mark.proves("threat:csrf", "rest:errors")
+async def test_a_malformed_origin_or_referrer_is_as_another_one(
+    ask: Ask, jp_auth_header: dict[str, str]
+) -> None:
+    login = await ask("GET", "api/me", **jp_auth_header)
+    cookie = _sent(SimpleCookie("; ".join(login.headers.get_list("Set-Cookie"))))
+    for path, name in product(ALL_PATHS, ("Origin", "Referer")):
+        for sent in ({}, {"Cookie": cookie}, jp_auth_header):
+            other, malformed = [
+                (await ask("GET", path, **sent, **{name: origin})).code
+                for origin in ("http://evil.example", "http://[")
+            ]
+            assert malformed == other < 500, (path, name, sent)
+
+
+@given(
+    st.one_of(
+        st.text(st.characters(min_codepoint=ord("!"))),
+        st.text(alphabet="[]:/@.%a1\u2100").map("http://{}".format),
+        st.text(alphabet="[]:/@.%a1\u2100").map("http://here:1{}".format),
+    )
+)
+def test_no_other_text_is_the_servers_own_origin(origin: str) -> None:
+    handler: Any = SimpleNamespace(
+        get_origin=lambda: origin,
+        request=SimpleNamespace(host="here:1"),
+        allow_origin="",
+        allow_origin_pat="",
+    )
+    flags = re.IGNORECASE | re.DOTALL
+    is_own = re.fullmatch(r"([a-z][a-z0-9+.-]*:)?//here:1([/?#].*)?", origin, flags)
+    if is_origin_allowed(handler, frozenset()):
+        assert is_own
 
 
 async def test_the_servers_own_origin_is_allowed(

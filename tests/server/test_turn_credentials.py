@@ -14,6 +14,7 @@ import nbformat
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from tornado.httpclient import HTTPResponse
 from traitlets.config import Config
 
 from tests.server.conftest import Ask, with_model
@@ -127,6 +128,37 @@ async def test_the_person_approves_in_the_chat_whichever_way_the_call_comes_in(
                 extension.workspace.policy.answer("ada", event.data["id"], "once")
     assert asked == 1
     assert sources(jp_root_dir, notebook)[-1] == "b = 1"
+
+
+@pytest.mark.proves("perm:ask", "rest:permissions")
+async def test_an_agent_answers_neither_a_request_nor_a_plan(
+    agents: Agents, ask: Ask, notebook: str, jp_root_dir: Path
+) -> None:
+    started = await agents.send(INSERT, notebook=notebook, mode="ask")
+    login = {"Authorization": f"token {ADA}"}
+    answers = {"answer": "once"}, {"plan": started.turn, "answer": "approve", "mode": "auto"}
+    asked = 0
+    async with asyncio.timeout(40):
+        async for event in started.events:
+            if event.kind != "permission":
+                continue
+            asked += 1
+            paths = (
+                f"api/tk-ai/permissions/{event.data['id']}",
+                f"api/tk-ai/chats/{started.chat}/plan",
+            )
+            for token in (agents.backend.credentials[-1].token, "made-up"):
+                for path, answer in zip(paths, answers, strict=True):
+                    refused = await ask("POST", path, answer, **login, **{TURN: token})
+                    assert (refused.code, code_of(refused)) == (403, "forbidden")
+            assert "b = 1" not in sources(jp_root_dir, notebook)
+            assert (await ask("POST", paths[0], answers[0], **login)).code == 200
+    assert asked == 1
+    assert sources(jp_root_dir, notebook)[-1] == "b = 1"
+
+
+def code_of(response: HTTPResponse) -> str:
+    return json.loads(response.body)["error"]["code"]
 
 
 async def test_calls_of_a_stopped_turn_are_stopped_on_every_interface(

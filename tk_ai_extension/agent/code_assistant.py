@@ -115,12 +115,14 @@ class CodeAssistant:
         self._models = models
         self._names = names
         self._running: dict[tuple[str, str, str], asyncio.Task[object]] = {}
+        self._is_closed = False
 
     async def complete(self, user: str, request: CompletionRequest) -> CompletedCode:
         """Return the text to insert at the cursor.
 
         Raises:
             CompletionReplaced: The client sent a newer request.
+            asyncio.CancelledError: The assistant was closed.
             LimitReached: Too many requests are running.
             PathRefused, NotANotebook: The path is none of a notebook in the root.
             ToolError: See `CodeModels.find` and `CodeModel.answer`.
@@ -137,7 +139,8 @@ class CodeAssistant:
         return await self._newest((user, request.client, "edit"), self._edit(request))
 
     async def close(self) -> None:
-        """Cancel all requests, and close connections."""
+        """Cancel all requests, also later ones, and close connections."""
+        self._is_closed = True
         for task in list(self._running.values()):
             task.cancel()
         await self._names.close()
@@ -151,11 +154,14 @@ class CodeAssistant:
             _discard(work)
             raise LimitReached(Sentence("code_many", count=len(self._running)))
         task = self._running[key] = asyncio.ensure_future(work)
+        if self._is_closed:
+            task.cancel()
         try:
             return await task
         except asyncio.CancelledError:
             caller = asyncio.current_task()
-            if caller is not None and caller.cancelling():
+            is_replaced = self._running.get(key) is not task
+            if not is_replaced or (caller is not None and caller.cancelling()):
                 raise
             raise CompletionReplaced(Sentence("code_replaced")) from None
         finally:

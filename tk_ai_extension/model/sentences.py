@@ -274,6 +274,7 @@ _ROUTES: Final = {
         "lists others that may."
     ),
     "page_name_invalid": "The parameter `client`, the page's name, is missing or invalid.",
+    "person_required": "Only a person can answer this. An agent cannot answer during its turn.",
     "read_denied": "You are not allowed to read.",
     "request_failed": "The request failed with status {status}.",
     "request_failed_why": "The request failed with status {status}: {why}.",

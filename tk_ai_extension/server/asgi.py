@@ -43,15 +43,23 @@ class AsgiExchange:
         handler: The tornado handler of the request, which has been authenticated.
         body: The request's body.
         extra: Further entries of the ASGI scope, for example ``user``.
+        gone: See the attribute; the handler may have set it already.
+
+    Attributes:
+        gone: Set when the client has disconnected or the response is complete.
     """
 
     def __init__(
-        self, handler: RequestHandler, body: bytes = b"", extra: Mapping[str, Any] | None = None
+        self,
+        handler: RequestHandler,
+        body: bytes = b"",
+        extra: Mapping[str, Any] | None = None,
+        *,
+        gone: asyncio.Event | None = None,
     ) -> None:
         self._handler = handler
         self._body: bytes | None = body
-        self.gone = asyncio.Event()
-        """Set when the client has disconnected or the response is complete."""
+        self.gone = asyncio.Event() if gone is None else gone
         self.extra: Mapping[str, Any] = extra or {}
 
     @property
@@ -68,7 +76,7 @@ class AsgiExchange:
             self.gone.set()
 
     def disconnect(self) -> None:
-        """Handle the client's disconnect (from the handler's `on_connection_close`)."""
+        """Handle the client's disconnect, or the stop of the server."""
         self.gone.set()
 
     def scope(self) -> Json:

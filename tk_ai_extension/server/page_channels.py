@@ -22,12 +22,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
+from tk_ai_extension.model.encoding import encodable_text
 from tk_ai_extension.model.error_info import error_info
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, ToolError
 
@@ -52,6 +54,8 @@ MAX_CHANNELS = 100
 MAX_SUBSCRIPTIONS = 200
 """Maximum number of subscriptions of a page."""
 
+_NUMBER = re.compile(r"\d{1,15}", re.ASCII)
+
 Send = Callable[[str], Awaitable[None]]
 
 
@@ -65,12 +69,14 @@ class Feed:
     Attributes:
         name: Prefix of the ids of its events.
         readers: Number of connections that read it: a previous one may not have ended yet.
+        expiry: Drops it; set while it has no reader.
     """
 
     def __init__(self, topic: tuple[str, str], source: AsyncIterator[Json]) -> None:
         self.topic = topic
         self.name = secrets.token_hex(4)
         self.readers = 0
+        self.expiry: asyncio.TimerHandle | None = None
         self._kept: deque[tuple[int, Json]] = deque(maxlen=MAX_KEPT)
         self._last = 0
         self._changed = asyncio.Event()
@@ -79,7 +85,7 @@ class Feed:
     def position(self, after: str) -> int | None:
         """Return the number of the event with this id; None if the next ones are no longer kept."""
         name, _, number = after.partition("-")
-        if name != self.name or not number.isdecimal():
+        if name != self.name or _NUMBER.fullmatch(number) is None:
             return None
         first = self._kept[0][0] if self._kept else self._last + 1
         return int(number) if first - 1 <= int(number) <= self._last else None
@@ -106,7 +112,14 @@ class Feed:
 
     def close(self) -> None:
         """Stop following the topic."""
+        self.keep()
         self._task.cancel()
+
+    def keep(self) -> None:
+        """Cancel the timer that would drop it."""
+        if self.expiry is not None:
+            self.expiry.cancel()
+            self.expiry = None
 
     async def _run(self, source: AsyncIterator[Json]) -> None:
         try:
@@ -195,7 +208,7 @@ class PageChannel:
             await say(error=error_info(error))
         except Exception:
             logger.exception("A page cannot follow %s %s", kind, value)
-            await say(error=ToolError("The server failed.", retryable=True).as_dict())
+            await say(error={**ToolError("The server failed.").as_dict(), "retryable": True})
         finally:
             self._services.streams.discard(serving)
             if self._tasks.get(number) is serving:
@@ -225,14 +238,17 @@ class PageChannel:
             feed = Feed((kind, value), self._source(kind, value))
             self._feeds[feed.name] = feed
         feed.readers += 1
+        feed.keep()
         try:
             await say(**({"reset": True} if position is None else {"live": True}))
             async for event_id, event in feed.after(position or 0):
                 await say(id=event_id, event=event)
         finally:
             feed.readers -= 1
+            if not feed.readers and feed.name in self._feeds:
+                loop = asyncio.get_running_loop()
+                feed.expiry = loop.call_later(KEEP, self._expire, feed)
             self._trim()
-            asyncio.get_running_loop().call_later(KEEP, self._expire, feed)
 
     def _known(self, topic: tuple[str, str], after: Any) -> tuple[Feed | None, int | None]:
         """Return the feed of an event id, and the event's number in it."""
@@ -250,8 +266,8 @@ class PageChannel:
             self._expire(feed)
 
     def _expire(self, feed: Feed) -> None:
-        """Drop a feed unless it has a reader again."""
-        if not feed.readers and self._feeds.pop(feed.name, None) is not None:
+        """Drop a feed without readers."""
+        if self._feeds.pop(feed.name, None) is not None:
             feed.close()
 
     async def _source(self, kind: str, value: str) -> AsyncIterator[Json]:
@@ -334,9 +350,9 @@ def _topic(message: Json) -> tuple[str, str]:
     """
     chat, notebook = message.get("chat"), message.get("changes")
     if isinstance(chat, str):
-        return "chat", chat
+        return "chat", encodable_text(chat)
     if isinstance(notebook, str):
-        return "changes", notebook
+        return "changes", encodable_text(notebook)
     if message.get("permissions") is True:
         return "permissions", ""
     raise InvalidArguments("There is no such topic.")

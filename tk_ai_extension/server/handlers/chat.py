@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -59,8 +59,6 @@ _FORMAT = query("format", "Of the document", enum=["markdown", "notebook"], defa
 class TurnHandler(StreamingHandler):
     """A route that begins a turn and returns its result."""
 
-    _gone: asyncio.Event | None = None
-
     async def answer(
         self, begin: Callable[[], Awaitable[StartedTurn]], *, stop: bool
     ) -> TurnAnswer | None:
@@ -71,17 +69,24 @@ class TurnHandler(StreamingHandler):
 
         Args:
             begin: Begins the turn.
-            stop: Whether a lost connection stops the turn.
+            stop: Whether a lost connection stops the turn, also before it begins.
+
+        Raises:
+            LimitReached: the user has too many streams; no turn began.
         """
         self.update_api_activity()
-        self._gone = asyncio.Event()
-        if self.accepts_events():
-            # Before the turn begins, while it can still be refused.
-            self.check_streams()
+        with self.counted_stream() if self.accepts_events() else nullcontext():
+            return await self._answer(begin, stop=stop)
+
+    async def _answer(
+        self, begin: Callable[[], Awaitable[StartedTurn]], *, stop: bool
+    ) -> TurnAnswer | None:
+        if stop and self.gone.is_set():
+            return None
         begun = await begin()
         answer = None
         if self.accepts_events():
-            ended = await self.stream(_frames(begun.events))
+            ended = await self.stream_counted(_frames(begun.events))
         else:
             answer = await self._answer_whole(begun)
             ended = answer is not None
@@ -93,34 +98,23 @@ class TurnHandler(StreamingHandler):
                 await chats.stop(username(self), begun.chat, begun.turn)
         return answer
 
-    def on_connection_close(self) -> None:
-        """Handle a disconnect: the turn continues unless the client requested a stop."""
-        super().on_connection_close()
-        if self._gone is not None:
-            self._gone.set()
-
     async def _answer_whole(self, begun: StartedTurn) -> TurnAnswer | None:
-        assert self._gone is not None
         collecting = asyncio.create_task(_collected(begun.events))
-        leaving = asyncio.create_task(self._gone.wait())
         self.services.streams.add(cast("asyncio.Task[None]", collecting))
         try:
-            await asyncio.wait((collecting, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if not collecting.done() or collecting.cancelled():
-                return None
-            events = collecting.result()
-            answer = _summary(begun, events)
-            failed = next((event for event in events if event.kind == "error"), None)
-            if failed is None:
-                return answer
-            self.set_status(_status(failed.data["error"]["code"]))
-            error: FailedTurn = {**answer, "error": failed.data["error"]}  # pyrefly: ignore[open-unpacking]
-            return error
+            is_connected = await self.while_connected(collecting)
         finally:
             self.services.streams.discard(cast("asyncio.Task[None]", collecting))
-            for task in (collecting, leaving):
-                task.cancel()
-            await asyncio.wait((collecting, leaving))
+        if not is_connected or collecting.cancelled():
+            return None
+        events = collecting.result()
+        answer = _summary(begun, events)
+        failed = next((event for event in events if event.kind == "error"), None)
+        if failed is None:
+            return answer
+        self.set_status(_status(failed.data["error"]["code"]))
+        error: FailedTurn = {**answer, "error": failed.data["error"]}  # pyrefly: ignore[open-unpacking]
+        return error
 
 
 class MessageHandler(TurnHandler):
@@ -141,7 +135,8 @@ class ChatPlanHandler(TurnHandler):
 
     @operation("execute", "answer_plan", streams="ChatEvent")
     async def post(self, chat_id: str, body: PlanAnswer) -> TurnAnswer | None:
-        """Approve or reject a plan; the response is that of a message."""
+        """Approve or reject a plan; the response is that of a message. Agents are refused."""
+        self.check_person()
         chats, user = await self.services.chats(), username(self)
         await chats.get(user, chat_id)
         return await self.answer(

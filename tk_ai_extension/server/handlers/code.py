@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.sentences import Sentence
-from tk_ai_extension.server.handlers.handler import TkAIHandler
+from tk_ai_extension.server.handlers.handler import RouteError, TkAIHandler
 from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation
 from tk_ai_extension.server.users import username
 
@@ -27,25 +27,21 @@ T = TypeVar("T")
 class CodeHandler(TkAIHandler):
     """A route whose client may stop waiting at any time, which cancels the model's request."""
 
-    _working: asyncio.Task[Any] | None = None
-    _is_gone = False
+    async def result(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Return the result; None if the client disconnected before it was there.
 
-    async def while_connected(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Return the result; None if the client disconnected before it was there."""
-        self._working = asyncio.create_task(work, name="tk-ai request for code")
-        try:
-            return await self._working
-        except asyncio.CancelledError:
-            if not self._is_gone:
-                raise
+        Raises:
+            RouteError: 503, the server is stopping.
+        """
+        if self.gone.is_set():
+            work.close()
             return None
-
-    def on_connection_close(self) -> None:
-        """Cancel the work: nobody reads its result."""
-        super().on_connection_close()
-        self._is_gone = True
-        if self._working is not None:
-            self._working.cancel()
+        working = asyncio.create_task(work, name="tk-ai request for code")
+        if not await self.while_connected(working):
+            return None
+        if working.cancelled():
+            raise RouteError(503, Sentence("stopping"))
+        return working.result()
 
 
 class CompletionHandler(CodeHandler):
@@ -58,7 +54,7 @@ class CompletionHandler(CodeHandler):
         A newer request of the same client replaces this one, which fails with `completion_replaced`.
         """
         assistant = await self.services.code_assistant()
-        return await self.while_connected(assistant.complete(username(self), body))
+        return await self.result(assistant.complete(username(self), body))
 
 
 class EditHandler(CodeHandler):
@@ -71,7 +67,7 @@ class EditHandler(CodeHandler):
         `earlier` has the prompts that the person refines, each with its proposal.
         """
         assistant = await self.services.code_assistant()
-        return await self.while_connected(assistant.edit(username(self), body))
+        return await self.result(assistant.edit(username(self), body))
 
 
 class VariableHandler(TkAIHandler):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from tk_ai_extension.mcp import TURN
 from tk_ai_extension.model.agent_errors import ConnectForbidden, ServersForbidden
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.sentences import Sentence
-from tk_ai_extension.server.handlers.handler import RouteError, TkAIHandler
+from tk_ai_extension.server.handlers.handler import RouteError, TkAIHandler, is_own_origin
 from tk_ai_extension.server.handlers.operations import operation
 from tk_ai_extension.server.users import owner_name, username
 
@@ -33,9 +32,8 @@ class OwnerHandler(TkAIHandler):
             RouteError: 403, another origin.
             ToolError: The refusal.
         """
-        origin = self.get_origin()
-        if origin is not None and urlsplit(origin).netloc.lower() != self.request.host.lower():
-            raise RouteError(403, Sentence("origin_refused", origin=origin))
+        if not is_own_origin(self):
+            raise RouteError(403, Sentence("origin_refused", origin=str(self.get_origin())))
         if TURN in self.request.headers or not self.is_owner():
             raise refusal
 

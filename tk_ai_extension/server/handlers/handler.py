@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -166,10 +167,18 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
     - the Origin, also of a request with a token, which skips Jupyter's own check;
     - that a GET with a cookie comes from the server's own pages;
     - that a body is JSON and within the size limit.
+
+    Attributes:
+        gone: Set when the client has disconnected, at any time of the request.
     """
 
     auth_resource = RESOURCE
     _is_prepared = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # Tornado reports a disconnect once, possibly before the method of the route runs.
+        self.gone = asyncio.Event()
+        super().__init__(*args, **kwargs)
 
     @classmethod
     def methods(cls) -> tuple[str, ...]:
@@ -211,6 +220,35 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
         key = self.get_query_argument("caller", None) or self.request.headers.get("X-TK-Caller")
         return Caller(user=username(self), key=checked_key(key), interface="rest")
 
+    def on_connection_close(self) -> None:
+        """Handle a disconnect."""
+        super().on_connection_close()
+        self.gone.set()
+
+    async def while_connected(self, working: asyncio.Task[Any]) -> bool:
+        """Wait for a task, and cancel it if the client disconnects.
+
+        Returns:
+            Whether the task ended before that.
+        """
+        leaving = asyncio.create_task(self.gone.wait())
+        try:
+            await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+            return working.done()
+        finally:
+            for task in (working, leaving):
+                task.cancel()
+            await asyncio.wait((working, leaving))
+
+    def check_person(self) -> None:
+        """Check that the request is not of an agent during its turn.
+
+        Raises:
+            RouteError: 403, the request has the credential of a turn.
+        """
+        if TURN in self.request.headers:
+            raise RouteError(403, Sentence("person_required"))
+
     async def prepare(self) -> None:  # pyrefly: ignore[bad-override]
         """Check the request."""
         self._chunks: list[bytes] = []
@@ -227,6 +265,20 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
         self.check_method()
         self._check_body()
         self._is_prepared = True
+
+    def check_origin(self, origin_to_satisfy_tornado: str = "") -> bool:
+        """Return the result of Jupyter's check; False for a malformed origin, on which it fails."""
+        try:
+            return super().check_origin(origin_to_satisfy_tornado)
+        except ValueError:
+            return False
+
+    def check_referer(self) -> bool:
+        """Return the result of Jupyter's check; False for a malformed referrer, on which it fails."""
+        try:
+            return super().check_referer()
+        except ValueError:
+            return False
 
     def check_xsrf_cookie(self) -> None:
         """Refuse unauthenticated requests with 403: only a login has an XSRF token to compare."""
@@ -342,6 +394,18 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
         return is_origin_allowed(self, self.services.settings.allowed_origins)
 
 
+def is_own_origin(handler: JupyterHandler) -> bool:
+    """Whether a request has no origin or the server's own; a malformed origin is neither."""
+    origin = handler.get_origin()
+    if origin is None:
+        return True
+    try:
+        host = urlsplit(origin).netloc
+    except ValueError:
+        return False
+    return host.lower() == handler.request.host.lower()
+
+
 def is_origin_allowed(handler: JupyterHandler, listed: frozenset[str]) -> bool:
     """Whether a request has no origin, the server's own, or an allowed one.
 
@@ -349,12 +413,9 @@ def is_origin_allowed(handler: JupyterHandler, listed: frozenset[str]) -> bool:
         handler: The request's handler.
         listed: Value of `TkAIExtensionApp.allowed_origins`.
     """
-    origin = handler.get_origin()
-    if origin is None:
+    if is_own_origin(handler):
         return True
-    origin = origin.lower()
-    if urlsplit(origin).netloc == handler.request.host.lower():
-        return True
+    origin = str(handler.get_origin()).lower()
     if origin in listed:
         return True
     if handler.allow_origin:

@@ -20,8 +20,6 @@ class McpHandler(TkAIHandler):
     All three require the action `execute`, since tools can run code.
     """
 
-    _exchange: AsgiExchange | None = None
-
     @allowed("execute")
     async def get(self) -> None:
         """Stream messages of the server to a session."""
@@ -42,12 +40,6 @@ class McpHandler(TkAIHandler):
         rpc = {"code": INVALID_REQUEST, "message": error["message"], "data": {"error": error}}
         return {"jsonrpc": "2.0", "id": None, "error": rpc}
 
-    def on_connection_close(self) -> None:
-        """Handle a disconnect."""
-        super().on_connection_close()
-        if self._exchange is not None:
-            self._exchange.disconnect()
-
     async def _serve(self) -> None:
         services = self.services
         body = self.body()
@@ -61,8 +53,8 @@ class McpHandler(TkAIHandler):
         if "Content-Type" in self.request.headers:
             # The content type is JSON; the SDK compares it case-sensitively.
             self.request.headers["Content-Type"] = "application/json"
-        self._exchange = exchange = AsgiExchange(self, body)
-        exchange.extra = {"user": username(self), GONE: exchange.gone}
+        extra = {"user": username(self), GONE: self.gone}
+        exchange = AsgiExchange(self, body, extra, gone=self.gone)
         services.exchanges.add(exchange)
         try:
             await exchange.run(mcp)

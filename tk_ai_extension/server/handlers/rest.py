@@ -102,8 +102,6 @@ class ToolsHandler(TkAIHandler):
 class ToolHandler(TkAIHandler):
     """One tool."""
 
-    _gone: asyncio.Event | None = None
-
     @allowed("read")
     async def post(self, name: str) -> None:
         """Call the tool with the body as its arguments; its effect decides the required action.
@@ -122,26 +120,19 @@ class ToolHandler(TkAIHandler):
             # Before the arguments are parsed; they may require a further action.
             await self.authorize(ACTIONS[tool.effect])
         await self.authorize(ACTIONS[tool.effect_for(registry.validate(tool, arguments))])
-        context = ToolContext(self.services.workspace, caller)
-        self._gone = context.gone
+        context = ToolContext(self.services.workspace, caller, gone=self.gone)
         self.services.calls += 1
         try:
             result = await registry.call(name, arguments, context)
         finally:
             self.services.calls -= 1
-        if context.gone.is_set():
+        if self.gone.is_set():
             return
         if self._wants_text():
             self.set_header("Content-Type", "text/plain; charset=utf-8")
             self.finish(result.full_text(), set_content_type="text/plain; charset=utf-8")
         else:
             self.write_json(result.structured())
-
-    def on_connection_close(self) -> None:
-        """Handle a disconnect."""
-        super().on_connection_close()
-        if self._gone is not None:
-            self._gone.set()
 
     def _wants_text(self) -> bool:
         accepted = self.request.headers.get("Accept", "")

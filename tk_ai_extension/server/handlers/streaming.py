@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
 from typing import Any
 
 from tornado.iostream import StreamClosedError
@@ -27,8 +28,6 @@ STALLED = 60.0
 class StreamingHandler(TkAIHandler):
     """A route that streams events and detects disconnects."""
 
-    _streaming: asyncio.Task[None] | None = None
-
     async def stream(self, frames: AsyncIterator[str]) -> bool:
         """Stream events; return whether they ended before the connection or the server did.
 
@@ -41,27 +40,26 @@ class StreamingHandler(TkAIHandler):
         Raises:
             LimitReached: the user has too many streams.
         """
-        self.check_streams()
-        users = self.services.streaming_users
-        user = username(self)
-        users[user] += 1
+        with self.counted_stream():
+            return await self.stream_counted(frames)
+
+    async def stream_counted(self, frames: AsyncIterator[str]) -> bool:
+        """Stream events like `stream`, in a block of `counted_stream`."""
+        if self.gone.is_set():
+            return False
         self.set_header("Content-Type", "text/event-stream")
         self.set_header("Cache-Control", "no-cache, no-transform")
         self.set_header("X-Accel-Buffering", "no")
         send_at_once(self)
-        self._streaming = asyncio.create_task(self._stream(frames))
-        self.services.streams.add(self._streaming)
+        streaming = asyncio.create_task(self._stream(frames))
+        self.services.streams.add(streaming)
         try:
-            await asyncio.wait((self._streaming,))
+            is_connected = await self.while_connected(streaming)
         finally:
-            self.services.streams.discard(self._streaming)
-            users[user] -= 1
-            # Delete zero counts: a server can have many users, and few of them stream.
-            if not users[user]:
-                del users[user]
-        if self._streaming.cancelled():
+            self.services.streams.discard(streaming)
+        if not is_connected or streaming.cancelled():
             return False
-        self._streaming.result()
+        streaming.result()
         self.finish(set_content_type="text/event-stream")
         return True
 
@@ -69,16 +67,26 @@ class StreamingHandler(TkAIHandler):
         """Whether the client asks for server-sent events."""
         return "text/event-stream" in self.request.headers.get("Accept", "")
 
-    def check_streams(self) -> None:
-        """Check the limit of a user's streams.
+    @contextmanager
+    def counted_stream(self) -> Generator[None]:
+        """Count a stream of the user, from before the effect that the limit guards.
 
         Raises:
-            LimitReached.
+            LimitReached: the user has too many streams.
         """
-        if self.services.streaming_users[username(self)] >= MAX_STREAMS:
+        users, user = self.services.streaming_users, username(self)
+        if users[user] >= MAX_STREAMS:
             raise LimitReached(
                 Sentence("streams_many", count=MAX_STREAMS), hint=Sentence("streams_many_hint")
             )
+        users[user] += 1
+        try:
+            yield
+        finally:
+            users[user] -= 1
+            # Delete zero counts: a server can have many users, and few of them stream.
+            if not users[user]:
+                del users[user]
 
     async def send_out(self) -> None:
         """Flush the written data.
@@ -94,12 +102,6 @@ class StreamingHandler(TkAIHandler):
             connection: Any = self.request.connection
             connection.stream.close()
             raise StreamClosedError from None
-
-    def on_connection_close(self) -> None:
-        """Handle a disconnect: the source continues."""
-        super().on_connection_close()
-        if self._streaming is not None:
-            self._streaming.cancel()
 
     async def _stream(self, frames: AsyncIterator[str]) -> None:
         following = asyncio.ensure_future(anext(frames, None))

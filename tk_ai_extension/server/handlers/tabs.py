@@ -182,13 +182,13 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         self._lost(left=self.close_code in GOING_AWAY)
 
     async def send(self, message: str) -> None:
-        """See `server.tabs.PageConnection.send`."""
+        """See `notebooks.tabs.PageConnection.send`."""
         # `on_close` handles the end of the connection.
         with suppress(WebSocketClosedError):
             await self.write_message(message)
 
     def drop(self) -> None:
-        """See `server.tabs.PageConnection.drop`."""
+        """See `notebooks.tabs.PageConnection.drop`."""
         self.close(4000, "no response")
         self._lost(left=False)
 
