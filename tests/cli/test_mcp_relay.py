@@ -190,3 +190,30 @@ def test_a_request_goes_to_one_server_and_a_notification_to_all(servers: Servers
     assert servers.shown() == [{"id": 1, "result": {"content": []}}]
     # A call is sent on once: where the second server says the same, the client gets the error.
     assert not servers.relay._requests
+
+
+@pytest.mark.proves("mcp:requests-refused", "mcp:cancel")
+def test_a_request_with_the_id_of_a_call_of_another_server_is_refused(servers: Servers) -> None:
+    """The first server does not know the call."""
+    for method in ("tools/call", "ping"):
+        servers.says({"id": 1, "method": method, "params": {"name": "list_notebooks"}})
+        (refused,) = servers.shown()
+        assert (refused["id"], refused["error"]["code"]) == (1, -32600)
+        servers.written.clear()
+    servers.says({"id": 2, "method": "ping"})
+    assert [each["id"] for each in received(servers.first)] == [2]
+    servers.says({"method": "notifications/cancelled", "params": {"requestId": 1}})
+    assert received(servers.second)[0]["params"] == {"requestId": 1}
+    # A cancelled call is not answered: its id is free.
+    servers.says({"id": 1, "method": "tools/call", "params": {"name": "read_cell"}})
+    assert [each.get("id") for each in received(servers.first)] == [None, 1]
+
+
+@pytest.mark.proves("mcp:cancel")
+def test_a_cancelled_call_is_not_sent_on(two: Servers) -> None:
+    two.says({"id": 1, "method": "tools/call", "params": {"name": "read_cell"}})
+    two.says({"method": "notifications/cancelled", "params": {"requestId": 1}})
+    # The first server had answered before it read the cancellation.
+    two.answers(0, {"id": 1, "result": {"structuredContent": {"error": ELSEWHERE}}})
+    assert two.relay._requests == {}
+    assert two.relay._others == {}

@@ -6,12 +6,14 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import mcp_types as types
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from tests.cases import Cases
 from tk_ai_extension.mcp import subscriptions
@@ -127,3 +129,33 @@ async def change(store: Store, listeners: list[Listener], name: str, count: int)
     for each in listeners:
         assert each.updates[uri] in (({1} if count == 1 else {1, 2}) if each in concerned else {0})
         assert not each.updates.keys() - {uri}
+
+
+@pytest.mark.proves("mcp:subscriptions", "mcp:requests-refused", "threat:exhaustion")
+async def test_more_resources_than_the_limit_are_refused_by_both_protocols() -> None:
+    store: Any = Store()
+    followed = Subscriptions(store)
+    names = [str(number) for number in range(subscriptions.MAX_SUBSCRIPTIONS + 1)]
+    # A resource that is named twice counts once, and each one is followed.
+    most = Listener(followed, 1, [*names[1:], *names[1:]])
+    await most.ready.wait()
+    assert sorted(path for path, _ in store.followers) == sorted(f"{n}.ipynb" for n in names[1:])
+    await most.close()
+
+    refused = Listener(followed, 2, names)
+    with pytest.raises(MCPError) as listening:
+        await asyncio.wait_for(refused.task, DEADLINE)
+    assert not refused.ready.is_set()
+
+    with ExitStack() as stack:
+        connection = SimpleNamespace(state={}, exit_stack=stack)
+        context: Any = SimpleNamespace(session=SimpleNamespace(_connection=connection))
+        *allowed, last = [types.SubscribeRequestParams(uri=f"notebook://{n}.ipynb") for n in names]
+        for params in allowed:
+            await followed.subscribe(context, params)
+        with pytest.raises(MCPError) as subscribing:
+            await followed.subscribe(context, last)
+        assert len(store.followers) == subscriptions.MAX_SUBSCRIPTIONS
+    assert listening.value.error == subscribing.value.error
+    assert store.followers == []
+    await followed.close()

@@ -35,6 +35,8 @@ UNKNOWN = ("execution_not_found", "artifact_not_found")
 
 CONNECTION_CLOSED = -32000
 """JSON-RPC error code that the SDKs of MCP use for a connection that has ended."""
+INVALID_REQUEST = -32600
+"""JSON-RPC error code for a message that is not a valid request."""
 INTRODUCTION = 10.0
 """Seconds in which another server has to answer the handshake."""
 
@@ -144,22 +146,49 @@ class _Relay:
         """Forward a message: a request to the first server, a response to the server that asked."""
         if len(self._opening) < 2 and (b'"initialize"' in line or b"/initialized" in line):
             self._opening.append(line)
-        if b'"tools/call"' in line:
-            request = _parsed(line)
-            if "id" in request:
-                self._requests[json.dumps(request["id"])] = (line, [self._first])
-        elif self._others:
-            message = _parsed(line)
-            name = message.get("id")
-            if "method" not in message and isinstance(name, str) and name in self._questions:
-                server, message["id"] = self._questions.pop(name)
-                _send(server, json.dumps(message).encode() + b"\n")
+        is_parsed = bool(self._requests or self._others) or b'"tools/call"' in line
+        message = _parsed(line) if is_parsed else {}
+        if "method" not in message:
+            if self._is_answered(message):
                 return
-            if "method" in message and "id" not in message:
-                # For example a cancellation: send it to all servers.
-                for server in self._others.values():
-                    _send(server, line)
+        elif "id" not in message:
+            self._notify(line, message)
+        elif not self._begin(line, message):
+            return
         _send(self._first, line)
+
+    def _begin(self, line: bytes, request: dict[str, Any]) -> bool:
+        """Keep a call until it is answered; refuse a request with the id of a pending call.
+
+        The first server does so for its own calls, and does not know those of others.
+        """
+        key = json.dumps(request["id"])
+        if key in self._requests:
+            message = f"A request with the id {key} is already running."
+            _write(sys.stdout.fileno(), _error_response(key, INVALID_REQUEST, message))
+            return False
+        if request["method"] == "tools/call":
+            self._requests[key] = (line, [self._first])
+        return True
+
+    def _notify(self, line: bytes, notification: dict[str, Any]) -> None:
+        """Send a notification to the other servers; a cancelled call is not answered or sent on."""
+        match notification:
+            case {"method": "notifications/cancelled", "params": {"requestId": cancelled}}:
+                self._requests.pop(json.dumps(cancelled), None)
+            case _:
+                pass
+        for server in self._others.values():
+            _send(server, line)
+
+    def _is_answered(self, response: dict[str, Any]) -> bool:
+        """Send a response to the other server that asked; return whether there is one."""
+        name = response.get("id")
+        if not isinstance(name, str) or name not in self._questions:
+            return False
+        server, response["id"] = self._questions.pop(name)
+        _send(server, json.dumps(response).encode() + b"\n")
+        return True
 
     # -- from servers
 
@@ -192,13 +221,11 @@ class _Relay:
         for key, (_, asked) in list(self._requests.items()):
             if asked[-1] is server:
                 del self._requests[key]
-                error = {
-                    "code": CONNECTION_CLOSED,
-                    "message": "The server that has the notebook ended during the call. Whether the call "
-                    "had an effect is unknown: read the notebook before you repeat it.",
-                }
-                answer = {"jsonrpc": "2.0", "id": json.loads(key), "error": error}
-                _write(sys.stdout.fileno(), json.dumps(answer).encode() + b"\n")
+                message = (
+                    "The server that has the notebook ended during the call. Whether the call had an "
+                    "effect is unknown: read the notebook before you repeat it."
+                )
+                _write(sys.stdout.fileno(), _error_response(key, CONNECTION_CLOSED, message))
 
     def _for_client(self, server: socket.socket, line: bytes) -> bytes:
         """Return a message for the client, with a new id for a request of another server.
@@ -311,6 +338,12 @@ def _error(answer: dict[str, Any]) -> dict[str, Any]:
             return error
         case _:
             return {}
+
+
+def _error_response(key: str, code: int, message: str) -> bytes:
+    """Return the response with an error to the request whose id is this JSON text."""
+    error = {"code": code, "message": message}
+    return json.dumps({"jsonrpc": "2.0", "id": json.loads(key), "error": error}).encode() + b"\n"
 
 
 def _parsed(line: bytes) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Admission of MCP requests before the SDK's session manager: session limit and message checks.
 
-The SDK refuses a new session at its limit, lets a second request with the id of a running one take
-over the first one's stream, and refuses a stream for a session that has one. Yet clients often
+The SDK refuses a new session at its limit, and a stream for a session that has one. Yet clients often
 disconnect without a DELETE, reconnect through a proxy that has not noticed the end of the previous
 connection, or resume a session in a new process that counts its requests from 0 again.
 """
@@ -18,13 +17,13 @@ from typing import cast
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp_types import PARSE_ERROR
+from mcp_types import PARSE_ERROR, RequestId
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tk_ai_extension.mcp import GONE
-from tk_ai_extension.mcp.messages import InvalidMessage, read_message
-from tk_ai_extension.model.errors import InvalidArguments, LimitReached
+from tk_ai_extension.mcp.messages import InvalidMessage, RunningRequests, read_message
+from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.model.json_values import Json
 
 SESSION_HEADER = b"mcp-session-id"
@@ -38,8 +37,9 @@ class OpenSession:
         id: Its id in the protocol.
         user: The user who opened it.
         used: When its last request ended, in seconds of the monotonic clock.
-        requests: Number of requests with a connected client, including its stream.
-        ids: JSON-RPC ids of the running requests, as text, as the SDK compares them.
+        requests: Number of requests with a connected client, including its stream and the one that
+            opened it.
+        running: Its requests that are being answered.
         stream: Event that ends the session's stream (GET); None without a stream.
         streaming: Lock for replacing a stream.
     """
@@ -48,7 +48,7 @@ class OpenSession:
     user: str
     used: float = field(default_factory=time.monotonic)
     requests: int = 0
-    ids: set[str] = field(default_factory=set[str])
+    running: RunningRequests = field(default_factory=RunningRequests)
     stream: asyncio.Event | None = None
     streaming: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -71,7 +71,8 @@ class Admission:
         """Handle a request.
 
         Raises:
-            InvalidArguments: the body is not a message of the protocol.
+            InvalidArguments: the body is not a message of the protocol, or a request with its id is
+                being answered.
             LimitReached: all sessions are in use.
         """
         headers = dict(cast("list[tuple[bytes, bytes]]", scope["headers"]))
@@ -103,18 +104,25 @@ class Admission:
                 )
             await self._end(idle, scope)
 
+        answered = ExitStack()
+
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] < 400:
                 opened = dict(message.get("headers", ())).get(SESSION_HEADER, b"")
                 session_id = opened.decode("latin-1")
-                self._sessions[session_id] = OpenSession(session_id, scope["user"].username)
+                session = OpenSession(session_id, scope["user"].username, requests=1)
+                answered.close()  # it counts as a session from now on
+                answered.callback(_used, session)
+                self._sessions[session_id] = session
             await send(message)
 
         self._opening += 1
-        try:
+        with answered:
+            answered.callback(self._opened)
             await self._app(scope, receive, watched)
-        finally:
-            self._opening -= 1
+
+    def _opened(self) -> None:
+        self._opening -= 1
 
     async def _use(
         self, session: OpenSession, message: Json | None, scope: Scope, receive: Receive, send: Send
@@ -139,16 +147,9 @@ class Admission:
             await send(sent)
 
         with ExitStack() as stack:
-            request_id = _request_id(message)
+            request_id = None if message is None else _begin(session, message)
             if request_id is not None:
-                if request_id in session.ids:
-                    raise InvalidArguments(
-                        f"A request with the id {request_id} is already running.",
-                        hint="Use a unique id for each request of a session. A call goes on when its "
-                        "connection is lost.",
-                    )
-                session.ids.add(request_id)
-                stack.callback(session.ids.discard, request_id)
+                stack.callback(session.running.end, request_id)
             session.requests += 1
             connected.callback(_used, session)
             stack.callback(connected.close)
@@ -240,8 +241,13 @@ def _read(body: bytes) -> tuple[bytes, Json | None]:
         raise error.typed() from None
 
 
-def _request_id(message: Json | None) -> str | None:
-    """Return the id of a request that expects a response, as text."""
-    if message is None or "method" not in message or "id" not in message:
-        return None
-    return str(message["id"])
+def _begin(session: OpenSession, message: Json) -> RequestId | None:
+    """Add a message to the running requests; return its id if it expects a response.
+
+    Raises:
+        InvalidArguments: a request with its id is being answered.
+    """
+    try:
+        return session.running.begin(message)
+    except InvalidMessage as error:
+        raise error.typed() from None

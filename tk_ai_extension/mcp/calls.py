@@ -14,6 +14,7 @@ from typing import Any
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult
+from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
 
 from tk_ai_extension.mcp.sdk import Context, connection_of
@@ -26,7 +27,7 @@ GRACE = 0.5
 Outcome = types.CallToolResult | types.InputRequiredResult
 """Result of a tool call."""
 
-Name = tuple[str, str]
+Name = tuple[str, types.RequestId]
 """Session id and request id."""
 
 
@@ -104,6 +105,6 @@ def _name(context: Context, request_id: types.RequestId | None) -> Name | None:
     and no session id.
     """
     session_id = connection_of(context).session_id
-    if session_id is None and context.request is not None:
+    if request_id is None or (session_id is None and context.request is not None):
         return None
-    return session_id or "", str(request_id)
+    return session_id or "", coerce_request_id(request_id)

@@ -1,7 +1,8 @@
 """Messages from clients: parsed and checked before the SDK gets them, whatever the transport.
 
 The SDK drops an invalid message of a line without a response, treats a request with an invalid id as
-a notification, and refuses lone surrogates, which JavaScript writes for half an emoji.
+a notification, lets a second request with the id of a running one take its place, and refuses lone
+surrogates, which JavaScript writes for half an emoji.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import mcp_types as types
+from mcp.shared.dispatcher import coerce_request_id
 from pydantic_core import from_json
 
 from tk_ai_extension.model import encoding
@@ -27,17 +29,19 @@ class InvalidMessage(ValueError):
         code: JSON-RPC's code: it is not JSON, or not a message.
         message: What is wrong, for the client.
         found: The JSON value; None if it is not JSON.
+        hint: What to do.
     """
 
-    def __init__(self, code: int, message: str, found: Any = None) -> None:
+    def __init__(self, code: int, message: str, found: Any = None, hint: str = HINT) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.found = found
+        self.hint = hint
 
     def typed(self) -> InvalidArguments:
         """Return the typed error."""
-        return InvalidArguments(self.message, hint=HINT)
+        return InvalidArguments(self.message, hint=self.hint)
 
     def response(self) -> bytes | None:
         """Return the JSON-RPC error, with the id if there is one; None for an invalid response."""
@@ -53,6 +57,37 @@ class InvalidMessage(ValueError):
         }
         response = {"jsonrpc": "2.0", "id": given if is_id else None, "error": error}
         return json.dumps(response).encode()
+
+
+class RunningRequests:
+    """The requests of a session or connection that are being answered, by id."""
+
+    def __init__(self) -> None:
+        self._ids: set[types.RequestId] = set()
+
+    def begin(self, message: Json) -> types.RequestId | None:
+        """Add a message that expects a response, and return its id; None for any other message.
+
+        Raises:
+            InvalidMessage: a request with its id is being answered.
+        """
+        if "method" not in message or "id" not in message:
+            return None
+        request_id: types.RequestId = message["id"]
+        if coerce_request_id(request_id) in self._ids:
+            raise InvalidMessage(
+                types.INVALID_REQUEST,
+                f"A request with the id {request_id} is already running.",
+                message,
+                hint="Use a unique id for each request. A call goes on when its connection is lost.",
+            )
+        self._ids.add(coerce_request_id(request_id))
+        return request_id
+
+    def end(self, request_id: types.RequestId | None) -> None:
+        """Remove a request that is answered, or is not going to be; None is no request's id."""
+        if request_id is not None:
+            self._ids.discard(coerce_request_id(request_id))
 
 
 def read_message(data: bytes) -> tuple[bytes, Json]:

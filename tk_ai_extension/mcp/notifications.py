@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import logging
 from typing import Any, get_args
 
 import mcp_types as types
@@ -11,6 +11,8 @@ from mcp.server.session import ServerSession
 
 from tk_ai_extension.mcp.sdk import Context, connection_of, is_modern
 from tk_ai_extension.model.json_values import Json
+
+logger = logging.getLogger(__name__)
 
 MAX_WAITING = 100
 """Maximum number of queued reports for a slow client; the oldest are dropped: the result is complete."""
@@ -21,12 +23,13 @@ DRAIN = 1.0
 class ProgressReporter:
     """Sends a tool's progress in order, as fast as the client reads; never blocks the tool.
 
-    Does nothing without a progress token.
+    Does nothing without a progress token, and stops when a report cannot be sent.
     """
 
     def __init__(self, session: ServerSession) -> None:
         self._session = session
-        self._waiting: asyncio.Queue[str] = asyncio.Queue(MAX_WAITING)
+        # None is the end.
+        self._waiting: asyncio.Queue[str | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -34,9 +37,8 @@ class ProgressReporter:
         """Queue a report; does not block."""
         if self._closed:
             return
-        if self._waiting.full():
+        if self._waiting.qsize() == MAX_WAITING:
             self._waiting.get_nowait()
-            self._waiting.task_done()
         self._waiting.put_nowait(message)
         if self._task is None:
             self._task = asyncio.create_task(self._send())
@@ -47,20 +49,20 @@ class ProgressReporter:
         task = self._task
         if task is None:
             return
+        self._waiting.put_nowait(None)
         try:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._waiting.join(), DRAIN)
+            await asyncio.wait((task,), timeout=DRAIN)
         finally:
             task.cancel()
             await asyncio.wait((task,))
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("Reporting progress failed", exc_info=error)
 
     async def _send(self) -> None:
         sent = 0
-        while True:
-            message = await self._waiting.get()
+        while (message := await self._waiting.get()) is not None:
             sent += 1
             await self._session.report_progress(sent, message=message)
-            self._waiting.task_done()
 
 
 _LEVELS: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)

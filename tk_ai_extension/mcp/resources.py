@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
@@ -24,6 +24,7 @@ from tk_ai_extension.mcp.uris import (
     parse,
 )
 from tk_ai_extension.model.digest import error_text, sanitise
+from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, NotReadable, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import json_size, stream_text
@@ -192,8 +193,11 @@ class Resources:
             raise CellNotFound(
                 f"Cell @{found.key} has {len(outputs)} outputs.", hint="They are numbered from 0."
             )
-        _check_size(json_size(outputs[index]))  # before it is converted
-        return _output_contents(place.uri, outputs[index])
+        try:
+            _check_size(json_size(outputs[index]))  # before it is converted
+            return _output_contents(place.uri, outputs[index])
+        except MALFORMED as error:
+            raise NotReadable("The output is not valid.", hint="Run the cell again.") from error
 
 
 def _check_size(size: int) -> None:
@@ -218,14 +222,14 @@ def _output_contents(uri: str, output: Json) -> Contents:
         case "error":
             return [_contents(uri, "text/plain", sanitise(error_text(output)))]
         case _:
-            data: Mapping[str, Any] = output.get("data") or {}
+            data: Json = output.get("data") or {}
             return [_contents(uri, mime, _decoded(mime, value)) for mime, value in data.items()]
 
 
 def _decoded(mime: str, value: Any) -> str | bytes:
-    if isinstance(value, dict) or mime == "application/json" or mime.endswith("+json"):
+    text = None if mime == "application/json" or mime.endswith("+json") else _joined(value)
+    if text is None:
         return json.dumps(value)
-    text = _joined(value)
     if mime.startswith("image/") and mime != "image/svg+xml":
         try:
             return base64.b64decode(text)
@@ -236,8 +240,10 @@ def _decoded(mime: str, value: Any) -> str | bytes:
     return sanitise(text)
 
 
-def _joined(value: Any) -> str:
-    return "".join(value) if isinstance(value, list) else str(value or "")
+def _joined(value: Any) -> str | None:
+    """Return a text, which is stored as a string or a list of lines; None for any other value."""
+    lines = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return "".join(lines) if all(isinstance(line, str) for line in lines) else None
 
 
 def _contents(

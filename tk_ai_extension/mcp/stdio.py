@@ -10,12 +10,12 @@ import mcp_types as types
 from anyio import create_memory_object_stream, create_task_group
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.server import Server
-from mcp.shared.message import SessionMessage
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from pydantic import ValidationError
 
 from tk_ai_extension.mcp.callers import client_name
 from tk_ai_extension.mcp.http import McpHttp
-from tk_ai_extension.mcp.messages import InvalidMessage, read_message
+from tk_ai_extension.mcp.messages import InvalidMessage, RunningRequests, read_message
 from tk_ai_extension.mcp.sdk import Context
 from tk_ai_extension.mcp.server import build_server
 from tk_ai_extension.model.callers import Caller
@@ -105,18 +105,22 @@ async def serve_server(
 async def _serve(server: Server[Any], lines: LineConnection, gone: asyncio.Event) -> None:
     into, incoming = create_memory_object_stream[SessionMessage | Exception]()
     outgoing, sent = create_memory_object_stream[SessionMessage]()
+    running = RunningRequests()
     with into, incoming, outgoing, sent:
         async with create_task_group() as sending:
-            sending.start_soon(_send, sent, lines)
+            sending.start_soon(_send, sent, lines, running)
             async with create_task_group() as receiving:
-                receiving.start_soon(_receive, lines, into, gone)
+                receiving.start_soon(_receive, lines, into, gone, running)
                 await server.run(incoming, outgoing, server.create_initialization_options())
                 receiving.cancel_scope.cancel()
             outgoing.close()
 
 
 async def _receive(
-    lines: LineConnection, into: ObjectSendStream[SessionMessage | Exception], gone: asyncio.Event
+    lines: LineConnection,
+    into: ObjectSendStream[SessionMessage | Exception],
+    gone: asyncio.Event,
+    running: RunningRequests,
 ) -> None:
     """Pass on the messages of a connection, and respond to what is none."""
     async with into:
@@ -126,19 +130,23 @@ async def _receive(
             try:
                 # A character that is cut in half must not cost the whole message.
                 _, found = read_message(line.decode("utf-8", "replace").encode())
-                message = _typed(found)
+                message = _session_message(found, running)
             except InvalidMessage as error:
                 logger.warning("An invalid MCP message: %s", error)
                 if (response := error.response()) is not None:
                     lines.write(response + b"\n")
                     await lines.drain()
             else:
-                await into.send(SessionMessage(message))
+                await into.send(message)
         gone.set()
 
 
-async def _send(sent: ObjectReceiveStream[SessionMessage], lines: LineConnection) -> None:
+async def _send(
+    sent: ObjectReceiveStream[SessionMessage], lines: LineConnection, running: RunningRequests
+) -> None:
     async for each in sent:
+        if isinstance(each.message, types.JSONRPCResponse | types.JSONRPCError):
+            running.end(each.message.id)
         text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
         lines.write(f"{text}\n".encode())
         await lines.drain()
@@ -152,8 +160,22 @@ async def _next_line(lines: LineConnection) -> bytes:
         return b""
 
 
-def _typed(found: Json) -> types.JSONRPCMessage:
+def _session_message(found: Json, running: RunningRequests) -> SessionMessage:
+    """Return a message for the SDK; a request is running from now on.
+
+    Raises:
+        InvalidMessage.
+    """
     try:
-        return types.jsonrpc_message_adapter.validate_python(found, by_name=False)
+        message = types.jsonrpc_message_adapter.validate_python(found, by_name=False)
     except ValidationError as error:
         raise InvalidMessage(types.INVALID_REQUEST, "It is not a message.", found) from error
+    if not isinstance(message, types.JSONRPCRequest):
+        return SessionMessage(message)
+    running.begin(found)
+
+    async def unanswered() -> None:
+        """Handle the end of a cancelled request, which has no response."""
+        running.end(message.id)
+
+    return SessionMessage(message, ServerMessageMetadata(on_request_unanswered=unanswered))

@@ -23,7 +23,7 @@ from tk_ai_extension.workspace.workspace import Workspace
 INTERVAL = 0.5
 """Minimum interval between notifications of a subscription, in seconds."""
 MAX_SUBSCRIPTIONS = 200
-"""Maximum number of subscriptions of a session."""
+"""Maximum number of subscriptions of a session, or of a stream without sessions."""
 
 _STATE = "tk_ai.subscriptions"
 
@@ -76,10 +76,7 @@ class Subscriptions:
         if params.uri in followed:
             return types.EmptyResult()
         if len(followed) >= MAX_SUBSCRIPTIONS:
-            raise MCPError(
-                types.INVALID_REQUEST,
-                f"A session can have at most {MAX_SUBSCRIPTIONS} subscriptions.",
-            )
+            raise _too_many()
         session = context.session
         with ExitStack() as stack:
             self._follow(
@@ -104,9 +101,11 @@ class Subscriptions:
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         """Subscribe to resources while the client keeps the stream open."""
-        uris = (params.notifications.resource_subscriptions or [])[:MAX_SUBSCRIPTIONS]
+        uris = dict.fromkeys(params.notifications.resource_subscriptions or ())
+        if len(uris) > MAX_SUBSCRIPTIONS:
+            raise _too_many()
         with ExitStack() as stack:
-            for uri in dict.fromkeys(uris):
+            for uri in uris:
                 self._publish(context, uri, stack)
             return await self._listen(context, params)
 
@@ -150,6 +149,13 @@ class Subscriptions:
 
     def _spawn(self, sending: Coroutine[Any, Any, None]) -> None:
         self._tasks.spawn(sending, "Notifying a subscriber")
+
+
+def _too_many() -> MCPError:
+    return MCPError(
+        types.INVALID_REQUEST,
+        f"A session or stream can have at most {MAX_SUBSCRIPTIONS} subscriptions.",
+    )
 
 
 def _followed(context: Context) -> dict[str, ExitStack]:
