@@ -32,6 +32,13 @@ def test_markup_becomes_what_a_reader_sees(markup: str, text: str) -> None:
     assert html_text(markup) == text
 
 
+def test_an_empty_row_of_a_table_is_a_line_on_request() -> None:
+    rows = ["<tr><td>a</td></tr>", "<tr><td></td></tr>", "<tr></tr>", "<tr><td>b<td>\0</tr>"]
+    markup = f"<p>x</p>\n<table>{''.join(rows)}</table>"
+    assert html_text(markup, empty_rows=True) == "x\na\n\n\nb | \ufffd"
+    assert html_text(markup) == "x\na\nb | \ufffd"
+
+
 PARTS = [
     "<",
     ">",

@@ -99,6 +99,10 @@ SAME: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         [display(text_html=table((0, 1.0, "a")), text_plain="0 1.0 a")],
         [display(text_html=table((0, 1.000001, "a")), text_plain="0 1.000001 a")],
     ),
+    "what rounding leaves of zero": (
+        [display(text_html=table((0.0, "-0.5", "0")), application_json=[0.0])],
+        [display(text_html=table((2.3e-16, "-0.50", "0.0")), application_json=[-1e-17])],
+    ),
     "the id of a styled table": (
         [display(text_html=table((0, 1), style="T_abcde"))],
         [display(text_html=table((0, 1), style="T_12345"))],
@@ -199,6 +203,31 @@ DIFFERENT: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = {
         [display(text_html=table((0, 1.5)))],
         [display(text_html=table((0, 1.5), (1, 2)))],
         "text/html: row 2 is new",
+    ),
+    "a small number in a table": (
+        [display(text_html=table(("p", "3e-09")))],
+        [display(text_html=table(("p", "9e-12")))],
+        "text/html: row 1, column 2: '3e-09' is now '9e-12'",
+    ),
+    "a code in a table": (
+        [display(text_html=table(("zip", "01234")))],
+        [display(text_html=table(("zip", "1234")))],
+        "text/html: row 1, column 2: '01234' is now '1234'",
+    ),
+    "a row of a table that is empty": (
+        [display(text_html=table(("a",), ("b",)))],
+        [display(text_html=table(("a",), ("",), ("b",)))],
+        "text/html: row 2, column 1: 'b' is now '' and 1 more",
+    ),
+    "the last row of a table that is empty": (
+        [display(text_html=table(("a",)))],
+        [display(text_html=table(("a",), ("",)))],
+        "text/html: row 2 is new",
+    ),
+    "a small number in JSON": (
+        [display(application_json={"p": 1e-9})],
+        [display(application_json={"p": 9e-9})],
+        "application/json: $.p: 1e-09 is now 9e-09",
     ),
     "a unit in a table": (
         [display(text_html=table((0, "5%")))],

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.verification.test_comparing import display, result
+from tests.verification.test_comparing import display, error, result, table
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.executions import Execution
+from tk_ai_extension.verification.comparing import compare_outputs
 from tk_ai_extension.verification.rules import Rules
-from tk_ai_extension.verification.verifying import Verification
+from tk_ai_extension.verification.verifying import Verification, cell_report
 
 pytestmark = pytest.mark.proves("verify:compare")
 
@@ -52,3 +55,40 @@ def test_a_display_with_the_id_of_an_earlier_one_replaces_it() -> None:
     assert made.record(made.cells[0], Execution("ok", begun, displays={"bar": (0,)})).is_bad
     made.record(made.cells[1], Execution("ok", tuple(done), displays={"bar": (0,)}))
     assert [each.status for each in made.report("python3").cells] == ["same", "same"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "tags"), [(Rules(lax=True), ()), (Rules(), ("nbval-ignore-output",))]
+)
+@pytest.mark.parametrize(
+    ("new", "stored", "status"),
+    [
+        (error("division by zero", name="ZeroDivisionError"), [], "failed"),
+        (error("a"), [error("a")], "ignored"),
+        (error("b"), [error("a")], "failed"),
+        (error("a", name="KeyError"), [result("1"), error("a")], "failed"),
+    ],
+)
+def test_a_stored_exception_allows_no_other_one_where_outputs_are_not_compared(
+    new: dict[str, Any],
+    stored: list[dict[str, Any]],
+    status: str,
+    rules: Rules,
+    tags: tuple[str, ...],
+) -> None:
+    cell = Cell(0, "cell-0", "code", "code", execution_count=1)
+    execution = Execution("error", (result("0"), new))
+    assert cell_report(cell, stored, execution, rules, frozenset(tags)).status == status
+    assert cell_report(
+        cell, stored, execution, rules, frozenset((*tags, "raises-exception"))
+    ).status == ("ignored")
+
+
+@given(st.floats(1e-300, 1e300), st.floats(1e-300, 1e300))
+def test_without_a_tolerance_only_equal_numbers_are_the_same(one: float, other: float) -> None:
+    pairs = (
+        [[display(application_json=each)] for each in (one, other)],
+        [[display(text_html=table((repr(each),)))] for each in (one, other)],
+    )
+    for before, after in pairs:
+        assert (compare_outputs(before, after, Rules(relative=0.0)) == ()) == (one == other)

@@ -26,6 +26,7 @@ async def start(session: Session, tool: Tool, **arguments: Any) -> tuple[Run, Ex
     registry = Registry((tool,), None if project is None else project.ownership)
     context = ToolContext(session.context.workspace, session.caller, session.screen.progress)
     result = await registry.call(tool.name, {**arguments, "wait": 0}, context)
+    session.has_effect = True
     started = cast("ExecutionResult", result)
     run = session.context.workspace.executions.get(session.caller, started.execution_id)
     return run, started

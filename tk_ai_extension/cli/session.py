@@ -68,6 +68,8 @@ class Session:
         self._naming = Naming(context.root, terminal.info)
         self._interrupts = BackgroundTasks(logger)
         self.screen = Screen(terminal, live=terminal.info.tty and not options.json)
+        self.has_effect = False
+        """Whether the command has changed or run anything here. It is not redirected any more."""
 
     def path(self, given: str) -> str:
         """Return a path of the command line independent of the working directory."""
@@ -118,7 +120,10 @@ class Session:
             ) from None
         followed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
+        has_effect = self.context.registry.get(tool).effect != "READ"
+
         def on_follow(execution_id: str) -> None:
+            self.has_effect |= has_effect
             if not followed.done():
                 followed.set_result(execution_id)
 
@@ -127,7 +132,9 @@ class Session:
         )
         interrupting = asyncio.create_task(self._interrupt(followed))
         try:
-            return await self.context.registry.call(tool, arguments, context)
+            result = await self.context.registry.call(tool, arguments, context)
+            self.has_effect |= has_effect
+            return result
         finally:
             interrupting.cancel()
             self.screen.clear_progress()
@@ -222,11 +229,24 @@ class Session:
                 self.screen.print_text(text)
         return max(ended, shown)
 
-    def redirect(self, server: Server) -> None:
-        """Redirect the command to another server; nothing was done here."""
+    def redirect(self, server: Server | None) -> bool:
+        """Redirect the whole command to another server, unless it would repeat an effect that it had here.
+
+        Args:
+            server: The server; None for the project's own, which is started if needed.
+
+        Returns:
+            Whether it was redirected.
+        """
+        if self.has_effect:
+            return False
+        if server is None:
+            self.terminal.redirect("", "")
+            return True
         current = self.context.workspace.notebooks.current(self.caller)
         path = None if current is None else os.path.join(self.context.root, current.path)
         self.terminal.redirect(server.url, server.token, path)
+        return True
 
     def finish(self, result: Result) -> int:
         """Show a result with paths relative to the project; return the exit status."""

@@ -307,7 +307,8 @@ def _is_table(*values: Any) -> bool:
 
 
 def _tables(stored: str, new: str, rules: Rules) -> Iterator[_Found]:
-    rows = [rules.text(html_text(each)).splitlines() for each in (stored, new)]
+    texts = (html_text(each, empty_rows=True) for each in (stored, new))
+    rows = [rules.text(text).split("\n") for text in texts]
     found = table_differences(rows[0], rows[1], rules)
     if found:
         what, more = "text/html", len(found) - 1

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
+from tk_ai_extension.model.digest import cut
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.names import names_of
 from tk_ai_extension.model.operations import Insert, Operation, Replace
@@ -16,8 +17,18 @@ from tk_ai_extension.verification.verifying import tags_of
 TAG = "parameters"
 INJECTED = "injected-parameters"
 
+TYPES = frozenset(("null", "bool", "int", "float", "str", "seq", "map"))
+"""Types of YAML's values, as JSON has them."""
+MAX_DEPTH = 50
+"""Maximum nesting of a value. Python's parser has a limit, too."""
+MAX_DIGITS = 4_300
+"""Maximum digits of an integer: Python's limit."""
+LIMIT = 10**MAX_DIGITS
+MAX_SHOWN = 60
+"""Maximum characters of a value in an error."""
 
-def typed(text: str) -> Any:
+
+def typed(text: str, name: str = "The value") -> Any:
     """Return the value of ``-p name=value``.
 
     Numbers, ``True``, ``False`` and ``None`` are typed as papermill does it; quoted texts, lists,
@@ -26,17 +37,26 @@ def typed(text: str) -> Any:
 
     >>> [typed(each) for each in ("3", "1e3", "None", "[a, 2]", "'3'", "no", "2026-01-02", "a: b")]
     [3, 1000.0, None, ['a', 2], '3', 'no', '2026-01-02', 'a: b']
+
+    Args:
+        text: The value.
+        name: The parameter's name, for errors.
+
+    Raises:
+        InvalidArguments: It is not YAML, or is a number that is too large.
     """
     plain: Mapping[str, Any] = {"True": True, "False": False, "None": None}
     if text in plain:
         return plain[text]
     for read in (int, float):
         try:
-            return read(text)
+            return _exact(read(text), text)
+        except OverflowError as error:
+            raise InvalidArguments(f"{name}: {error}.") from None
         except ValueError:
             continue
     if text[:1] in ("[", "{", '"', "'") or text in ("true", "false", "null", "~"):
-        return _yaml(text, text)
+        return _yaml(text, name)
     return text
 
 
@@ -44,7 +64,7 @@ def from_file(text: str, name: str) -> dict[str, Any]:
     """Return the parameters of a YAML or JSON file; dates are texts.
 
     Raises:
-        InvalidArguments: It is not a mapping with names.
+        InvalidArguments: It is not YAML, or not a mapping with names.
     """
     found = _yaml(text, name)
     if not isinstance(found, dict):
@@ -54,16 +74,65 @@ def from_file(text: str, name: str) -> dict[str, Any]:
     return {str(key): value for key, value in cast("dict[Any, Any]", found).items()}
 
 
+def _exact(value: Any, text: str) -> Any:
+    """Return a value that was read from a text.
+
+    Raises:
+        OverflowError: The text is a number that has more digits than Python prints, or is beyond all
+            floats.
+    """
+    if isinstance(value, int) and abs(value) >= LIMIT:
+        raise OverflowError(f"an integer has more than {MAX_DIGITS} digits")
+    if isinstance(value, float) and math.isinf(value) and any(map(str.isdecimal, text)):
+        raise OverflowError("a number is too large")
+    return value
+
+
 def _yaml(text: str, name: str) -> Any:
     import yaml  # Imported late: most runs have no parameters.
 
     class Loader(yaml.SafeLoader):
-        """YAML without dates, as papermill reads it."""
+        """YAML of `TYPES` without aliases and dates.
+
+        Every value that it returns can be written as a literal.
+        """
 
         yaml_implicit_resolvers = {  # noqa: RUF012 - the base class's attribute
             first: [each for each in resolvers if each[0] != "tag:yaml.org,2002:timestamp"]
             for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
+        yaml_constructors = {  # noqa: RUF012 - the base class's attribute
+            tag: constructor
+            for tag, constructor in yaml.SafeLoader.yaml_constructors.items()
+            if tag is None or tag.rpartition(":")[2] in TYPES
+        }
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            event: Any = self.peek_event()
+            mark = event.start_mark
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.MarkedYAMLError(problem="aliases are not supported", problem_mark=mark)
+            if self.depth > MAX_DEPTH:
+                problem = f"more than {MAX_DEPTH} levels"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            if not isinstance(node, yaml.ScalarNode):
+                return super().construct_object(node, deep)
+            kind = str(node.tag).rpartition(":")[2]
+            try:
+                return _exact(super().construct_object(node, deep), node.value)
+            except OverflowError as error:
+                problem = str(error)
+            except (ValueError, LookupError):
+                problem = f"`{cut(node.value, MAX_SHOWN)}` is not of type {kind}"
+            mark: Any = node.start_mark
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
     try:
         return yaml.load(text, Loader)  # noqa: S506 - a safe loader

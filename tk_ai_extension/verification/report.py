@@ -111,7 +111,7 @@ class NotebookReport:
         kernel: The kernelspec.
         seconds: How long all of it took.
         has_outputs: Whether any output or execution count was stored; if not, only the run counts.
-        error: Why it could not be run; empty if it was.
+        error: Why it could not be run, or its new outputs not be stored; empty if they were.
     """
 
     notebook: str
@@ -138,7 +138,7 @@ class NotebookReport:
     @property
     def summary(self) -> str:
         """One line."""
-        if self.error:
+        if self.error and not self.cells:
             return f"{self.notebook}: {self.error}"
         named: tuple[tuple[CellStatus, str], ...] = (
             ("failed", "failed"),
@@ -151,8 +151,8 @@ class NotebookReport:
         counted = [f"{self.count(key)} {text}" for key, text in named if self.count(key)]
         stored = "" if self.has_outputs else ", no outputs are stored"
         cells = "1 code cell" if len(self.cells) == 1 else f"{len(self.cells)} code cells"
-        result = ", ".join(counted)
-        return f"{self.notebook}: {cells}{': ' if result else ''}{result}{stored} ({self.seconds:.1f} s)"
+        result = f"{': ' if counted else ''}{', '.join(counted)}{stored} ({self.seconds:.1f} s)"
+        return f"{self.notebook}: {cells}{result}{'; ' if self.error else ''}{self.error}"
 
     def as_lines(self, limit: int | None = DIFF_LINES) -> Iterator[str]:
         """Yield the report as text.

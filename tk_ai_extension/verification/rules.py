@@ -87,7 +87,8 @@ class Rules:
         sanitizers: Replacements of the caller, applied before the built-in ones.
         ignore_times: Whether dates, times of day and durations are ignored.
         relative: Relative tolerance of numbers in tables and JSON.
-        absolute: Absolute tolerance of numbers in tables and JSON.
+        absolute: Absolute tolerance of numbers in tables and JSON, for what rounding leaves of zero; none
+            if the relative tolerance is 0.
         image: Share of an image's pixels that may differ visibly, from 0 to 1.
         lax: Whether only cells that ask for it are compared (``nbval-check-output``).
     """
@@ -95,7 +96,7 @@ class Rules:
     sanitizers: tuple[Sanitizer, ...] = field(default=())
     ignore_times: bool = False
     relative: float = 1e-5
-    absolute: float = 1e-8
+    absolute: float = 1e-15
     image: float = 0.001
     lax: bool = False
 

@@ -27,6 +27,8 @@ VISIBLE = 24
 """Difference in one channel, of 255, from which a pixel counts as different."""
 
 _NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?%?\Z")
+_CODE = re.compile(r"[-+]?0[\d,]")
+"""Matches the start of a code, such as ``01234``: its leading zeros belong to it."""
 _MASKED = ("model_id",)
 """Members that name objects of a kernel."""
 
@@ -52,17 +54,18 @@ def close(stored: float, new: float, rules: Rules) -> bool:
 def _close(stored: float, new: float, rules: Rules) -> bool:
     if math.isnan(stored) or math.isnan(new):
         return math.isnan(stored) and math.isnan(new)
-    return math.isclose(stored, new, rel_tol=rules.relative, abs_tol=rules.absolute)
+    absolute = rules.absolute if rules.relative else 0.0
+    return math.isclose(stored, new, rel_tol=rules.relative, abs_tol=absolute)
 
 
 def number(text: str) -> float | None:
     """Return the number that a cell of a table shows; None for anything else.
 
-    >>> number(" 1,234.50 "), number("12%"), number("1.2.3"), number("")
-    (1234.5, 12, None, None)
+    >>> number(" 1,234.50 "), number("12%"), number("1.2.3"), number(""), number("01234")
+    (1234.5, 12, None, None, None)
     """
     text = text.strip().replace("\N{MINUS SIGN}", "-")
-    if not any(map(str.isdecimal, text)) or not _NUMBER.match(text):
+    if not any(map(str.isdecimal, text)) or not _NUMBER.match(text) or _CODE.match(text):
         return None
     try:
         text = text.replace(",", "").rstrip("%")

@@ -247,7 +247,12 @@ def cell_report(
         message = execution.message.partition(INTERRUPT_IGNORED)[0].strip() or execution.status
         return report("failed", message=cut(message, MAX_MESSAGE))
     error = next((each for each in reversed(execution.outputs) if is_error(each)), None)
-    is_expected = "raises-exception" in tags or any(map(is_error, stored))
+    compares = has_outputs and "nbval-ignore-output" not in tags
+    if rules.lax:
+        compares = has_outputs and "nbval-check-output" in tags
+    is_expected = "raises-exception" in tags or _is_stored(
+        execution, stored, rules, compares=compares
+    )
     if execution.status == "error" and not is_expected:
         shown = error or {"ename": "error", **(execution.error or {})}
         return report(
@@ -255,13 +260,20 @@ def cell_report(
             message=cut(error_line(shown), MAX_MESSAGE),
             traceback=cut(short_traceback(shown), MAX_TRACEBACK),
         )
-    compares = has_outputs and "nbval-ignore-output" not in tags
-    if rules.lax:
-        compares = has_outputs and "nbval-check-output" in tags
     if not compares:
         return report("ignored" if has_outputs else "same")
     differences = compare_outputs(stored, _comparable(stored, execution), rules)
     return report("differs" if differences else "same", differences=differences)
+
+
+def _is_stored(
+    execution: Execution, stored: Sequence[Json], rules: Rules, *, compares: bool
+) -> bool:
+    """Return whether the exception of a run is a stored one; where outputs are compared, any will do."""
+    before, after = (
+        [each for each in outputs if is_error(each)] for outputs in (stored, execution.outputs)
+    )
+    return bool(before) and (compares or not compare_outputs(before, after, rules))
 
 
 def _without_outputs(execution: Execution) -> Execution:

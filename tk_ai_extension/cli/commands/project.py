@@ -19,7 +19,7 @@ from tk_ai_extension.cli.project import FOLDER
 from tk_ai_extension.cli.project_services import LabMissing, ProjectServices
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.kernels.sharing.share import EXTERNAL
-from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.errors import KernelNotFound, ToolError
 from tk_ai_extension.tools.default.kernels import KernelEntry, RunningKernels, kernel_text
 from tk_ai_extension.tools.results import Result
 
@@ -216,6 +216,8 @@ async def _shutdown(session: Session, args: argparse.Namespace) -> int:  # noqa:
     for kernel_id in context.workspace.kernels.ids():
         try:
             await context.workspace.kernels.shutdown(kernel_id)
+            stopped.append(kernel_id)
+        except KernelNotFound:  # The end of a run stopped it meanwhile.
             stopped.append(kernel_id)
         except ToolError as error:
             failed.append(f"{kernel_id}: {error.message}")

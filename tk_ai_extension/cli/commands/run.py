@@ -131,7 +131,7 @@ async def _parameters(session: Session, args: argparse.Namespace) -> dict[str, A
         name, equals, value = word.partition("=")
         if not equals:
             raise WrongCall(f"nb run: -p {word}: write it as NAME=VALUE.\n")
-        found[name.strip()] = typed(value)
+        found[name.strip()] = typed(value, name.strip())
     return found
 
 

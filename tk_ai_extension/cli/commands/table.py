@@ -209,13 +209,8 @@ class Commands:
             return refuse_call(session.terminal, wrong, json=session.options.json)
         except NothingRead:
             return wire.REFUSED
-        except ServerRequired:
-            session.terminal.redirect("", "")
-            return wire.OK
         except ToolError as error:
-            server = await self._elsewhere(session, error)
-            if server is not None:
-                session.redirect(server)
+            if await self._redirected(session, error):
                 return wire.OK
             return session.refuse(self.with_commands(error, command.name))
         except BrokenPipeError:
@@ -225,12 +220,19 @@ class Commands:
             where = str(error.filename or session.context.root)
             return session.refuse(save_error(error, where))
 
+    async def _redirected(self, session: Session, error: ToolError) -> bool:
+        """Redirect a command to the server that its error names; return whether it was redirected."""
+        if isinstance(error, ServerRequired):
+            return session.redirect(None)
+        server = await self._elsewhere(session, error)
+        return server is not None and session.redirect(server)
+
     async def _elsewhere(self, session: Session, error: ToolError) -> Server | None:
-        """Return the server that an error names as the owner; nothing was done here."""
+        """Return the server that an error names as the owner."""
         project = session.context.project
         if project is None:
             return None
-        if isinstance(error, OpenElsewhere) and "server" in error.details:
+        if isinstance(error, OpenElsewhere) and error.details.get("server"):
             return project.ownership.attached or project.servers.at(error.details["server"])
         if isinstance(error, ExecutionNotFound | ArtifactNotFound | PermissionNotFound):
             return await session.context.owner_of("")

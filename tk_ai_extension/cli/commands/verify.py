@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from tk_ai_extension.cli import fresh_runs, wire
@@ -16,12 +19,16 @@ from tk_ai_extension.model.errors import (
     InvalidNotebook,
     KernelspecNotFound,
     KernelStartFailed,
+    NotebookNotFound,
     NotebookRequired,
+    NotReadable,
+    OpenElsewhere,
     ToolError,
     UnsupportedFormat,
 )
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import SetOutputs
+from tk_ai_extension.notebooks.base import save_error
 from tk_ai_extension.tools.verification import verify_notebook
 from tk_ai_extension.verification.comparing import is_error
 from tk_ai_extension.verification.hidden_state import hidden_state
@@ -32,8 +39,16 @@ from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import Walk
 from tk_ai_extension.workspace.verifications import VerificationRun
 
-_OF_ONE = (InvalidNotebook, KernelspecNotFound, KernelStartFailed, UnsupportedFormat)
-"""Errors of one notebook of several: the others are verified."""
+_OF_ONE = (
+    InvalidNotebook,
+    KernelspecNotFound,
+    KernelStartFailed,
+    NotebookNotFound,
+    NotReadable,
+    OpenElsewhere,
+    UnsupportedFormat,
+)
+"""Errors of one notebook of several: the others are verified. Once one has run, all errors are."""
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -113,25 +128,73 @@ async def _run(session: Session, args: argparse.Namespace) -> int:
     }
     paths = await _notebooks(session, args.paths)
     reports: list[NotebookReport] = []
+    shown = 0
     is_ended_early = False
     for path in paths:
         try:
-            report, is_ended_early = await _verify(session, path, options, update=args.update)
-        except _OF_ONE as error:
-            if len(paths) == 1:
+            with _tool_errors(path):
+                report, is_ended_early = await _verify(session, path, options, update=args.update)
+        except ToolError as error:
+            if await _ends_command(session, paths, error):
                 raise
-            report = NotebookReport(path, error=f"{error.message} [{error.code}]")
+            report = NotebookReport(path, error=_line(error))
         reports.append(report)
-        if not session.options.json:
-            session.screen.print_text(harmless("\n".join(report.as_lines())))
+        if session.has_effect:  # Until then the command may be redirected, and show them there.
+            shown = _show(session, reports, shown)
         if is_ended_early:
             break
+    _show(session, reports, shown)
     if args.junitxml is not None:
         await _write(session, args.junitxml, junit_xml(reports))
     is_verified = _show_all(session, reports, len(paths), strict=args.strict)
     if is_ended_early:
         return wire.INTERRUPTED
     return wire.OK if is_verified else wire.FAILED
+
+
+async def _ends_command(session: Session, paths: list[str], error: ToolError) -> bool:
+    """Whether an error ends the command, instead of being the report of one notebook.
+
+    Once a notebook has run, none does: its report is kept.
+    """
+    if session.has_effect:
+        return len(paths) == 1
+    if len(paths) == 1 or not isinstance(error, _OF_ONE):
+        return True
+    return isinstance(error, OpenElsewhere) and await _belong_to(
+        session, paths, error.details.get("server")
+    )
+
+
+async def _belong_to(session: Session, paths: list[str], url: str | None) -> bool:
+    """Whether all notebooks belong to the server of this address."""
+    for path in paths:
+        server = await session.context.owner_of(path)
+        if server is None or server.url != url:
+            return False
+    return True
+
+
+@contextmanager
+def _tool_errors(path: str) -> Generator[None]:
+    """Raise errors of the file system as those of a notebook."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # The reader closed the pipe of the command.
+    except OSError as error:
+        raise save_error(error, path) from error
+
+
+def _line(error: ToolError) -> str:
+    return f"{error.message} [{error.code}]"
+
+
+def _show(session: Session, reports: list[NotebookReport], shown: int) -> int:
+    """Show the reports that are not shown yet, unless as JSON at the end; return the number of all."""
+    for report in () if session.options.json else reports[shown:]:
+        session.screen.print_text(harmless("\n".join(report.as_lines())))
+    return len(reports)
 
 
 def _show_all(session: Session, reports: list[NotebookReport], total: int, *, strict: bool) -> bool:
@@ -214,8 +277,21 @@ async def _verify(
         if finished is None:
             raise ToolError("The verification ended without a report.")
         if update and not is_ended_early:
-            await _update(session, report)
+            finished = await _updated(session, report, finished)
     return finished, is_ended_early
+
+
+async def _updated(
+    session: Session, report: VerificationRun, finished: NotebookReport
+) -> NotebookReport:
+    """Store the new outputs; return the report, with the error if they cannot be stored."""
+    path = report.verification.snapshot.path
+    try:
+        with _tool_errors(path):
+            await _update(session, report)
+    except ToolError as error:
+        return replace(finished, error=f"not updated: {_line(error)}")
+    return finished
 
 
 async def _update(session: Session, report: VerificationRun) -> None:
@@ -241,7 +317,8 @@ async def _update(session: Session, report: VerificationRun) -> None:
         count = execution.execution_count
         outputs = _counted(execution.outputs if is_new else stored, count)
         if outputs != stored or count != present.execution_count:
-            operations.append(SetOutputs(cell.cell, outputs, count, present.hash))
+            replaces = stored, present.execution_count
+            operations.append(SetOutputs(cell.cell, outputs, count, present.hash, replaces))
     await editing.apply(workspace, session.caller, document, operations, tool="nb verify")
 
 
