@@ -16,6 +16,8 @@ interface IPage {
   tabs: () => object[];
   /** Send the server’s confirmation of the list. */
   listed: () => void;
+  /** Rename the notebook; the page publishes its new path in a microtask. */
+  rename: (path: string) => void;
 }
 
 /** Make a page with an open notebook. */
@@ -37,7 +39,11 @@ async function page(missing?: string, get = jest.fn()): Promise<IPage> {
     ready: Promise.resolve(),
     model,
     disposed: new Signal(of),
-    pathChanged: new Signal(of)
+    pathChanged: new Signal<object, string>(of)
+  };
+  const rename = (path: string): void => {
+    context.path = path;
+    context.pathChanged.emit(path);
   };
   const panel = { context, isDisposed: false } as unknown as NotebookPanel;
   const tracker = {
@@ -67,7 +73,7 @@ async function page(missing?: string, get = jest.fn()): Promise<IPage> {
     connection as unknown as Connection
   );
   await new Promise(resolve => setTimeout(resolve));
-  return { tabs: () => tabs, listed: () => received.emit({ listed: list }) };
+  return { tabs: () => tabs, listed: () => received.emit({ listed: list }), rename };
 }
 
 describe('a notebook that is open', () => {
@@ -95,6 +101,23 @@ describe('a notebook that is open', () => {
     expect(tabs()).toEqual([]);
     expect(dispose).toHaveBeenCalledTimes(1);
     expect((await page()).tabs()).toEqual([]);
+  });
+
+  it('reads its file again once the server has listed its new path', async () => {
+    const get = jest.fn(() => Promise.resolve({ last_modified: '' }));
+    const { listed, rename, tabs } = await page(undefined, get);
+    const nextTask = (): Promise<void> => new Promise(resolve => setTimeout(resolve));
+    listed();
+    await nextTask();
+    expect(get).toHaveBeenCalledTimes(1);
+    rename('b.ipynb');
+    await nextTask();
+    expect(tabs()).toMatchObject([{ path: 'b.ipynb' }]);
+    expect(get).toHaveBeenCalledTimes(1);
+    listed();
+    await nextTask();
+    expect(get).toHaveBeenCalledTimes(2);
+    expect(get).toHaveBeenLastCalledWith('b.ipynb', expect.anything());
   });
 
   it('reads its file once the server has listed it, again where that fails', async () => {

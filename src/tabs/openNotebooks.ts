@@ -60,7 +60,11 @@ export class OpenNotebooks {
       this._notebooks = this._notebooks.filter(each => each !== notebook);
       this._publishSoon();
     });
-    context.pathChanged.connect(() => this._publishSoon());
+    context.pathChanged.connect(() => {
+      // Until now, agents may have edited the file under its new path.
+      this._known.delete(notebook);
+      this._publishSoon();
+    });
     context.model.stateChanged.connect((_, { name }) => {
       if (name === 'dirty') {
         this._publishSoon();

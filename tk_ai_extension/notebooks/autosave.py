@@ -143,9 +143,8 @@ class OutputSaver:
         self._users = 0
         self._failing_since: float | None = None
         self._lock = asyncio.Lock()
-        self._schedule = Schedule(
-            self._save_in_time, f"save {path}", BackgroundTasks(_log), delay=SAVE_DELAY
-        )
+        self._tasks = BackgroundTasks(_log)
+        self._schedule = Schedule(self._save_in_time, f"save {path}", self._tasks, delay=SAVE_DELAY)
 
     @property
     def delay(self) -> float:
@@ -181,12 +180,13 @@ class OutputSaver:
 
     async def _save_in_time(self) -> None:
         try:
-            await self._save_all()
+            if await self._save_runs(None, ()):
+                self._tasks.spawn(self._refresh(), f"refresh {self._path}")
         except ToolError as error:
             _log.warning("Outputs of cells of %s: %s", self._path, error.message)
 
     async def _save_all(
-        self, asking: RunningOutputs | None = None, final: tuple[type[ToolError], ...] = ()
+        self, asking: RunningOutputs | None, final: tuple[type[ToolError], ...]
     ) -> None:
         if await self._save_runs(asking, final):
             await self._refresh()

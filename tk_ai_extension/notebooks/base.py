@@ -183,6 +183,7 @@ class NotebookStore(Protocol):
 
         Raises:
             NotebookExists, PathRefused, NotANotebook, FileMissing (no such folder), ReadOnly, DiskFull.
+            Conflict, OpenTwice, TabOffline: the file is gone, and a tab has unsaved changes.
         """
         ...
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tk_ai_extension.model.errors import (
     CollaborationUnsupported,
+    Conflict,
     InvalidNotebook,
     OpenElsewhere,
     OpenTwice,
@@ -168,8 +169,7 @@ class NotebookRouter:
                 _check_unknown_rooms, self._root, path, self._settings, self.missing_parts
             )
             return document
-        rooms = self._live_rooms()
-        tabs = self._tabs if rooms is None else None
+        rooms, tabs = self._live_rooms(), self._used_tabs()
         document.session.refresh = None if tabs is None else tabs.refresh
         if tabs is not None:
             from tk_ai_extension.notebooks.tabs.document import TabDocument
@@ -260,8 +260,17 @@ class NotebookRouter:
     async def create(self, path: str, notebook: Json) -> SessionDocument:
         """See `NotebookStore.create`."""
         path = self._contain(path)
+        tabs = self._used_tabs()
+        if tabs is not None and not await self._store.exists(path):
+            # The file of an open notebook was deleted.
+            tab = await tabs.channel.find(path)
+            if tab is not None and tab.dirty:
+                raise Conflict(
+                    f"A tab of JupyterLab has unsaved changes of {path}, whose file is gone.",
+                    hint="Save the notebook or close it in JupyterLab, or choose another name.",
+                )
         await self._store.create(path, notebook)
-        return await self.open(path)
+        return await self._open_written(path)
 
     async def copy(self, source: NotebookDocument, path: str) -> SessionDocument:
         """See `NotebookStore.copy`."""
@@ -272,7 +281,17 @@ class NotebookRouter:
             await self._store.write(path, await source.raw())
         else:
             await self._store.create(path, await source.raw())
+        return await self._open_written(path)
+
+    async def _open_written(self, path: str) -> SessionDocument:
+        """Open a notebook whose whole file was written; tabs that have it open read it before."""
+        if (tabs := self._used_tabs()) is not None:
+            await tabs.refresh(path)
         return await self.open(path)
+
+    def _used_tabs(self) -> TabRegistry | None:
+        """Return the registry of tabs; None if notebooks are not in tabs but in rooms."""
+        return self._tabs if self._live_rooms() is None else None
 
     async def exists(self, path: str) -> bool:
         """See `NotebookStore.exists`."""

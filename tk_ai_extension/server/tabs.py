@@ -6,9 +6,9 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, OpenTwice, TabOffline
 from tk_ai_extension.model.paths import has_link, moved, open_aliases
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tk_ai_extension.model.json_values import Json
+    from tk_ai_extension.notebooks.tabs.protocol import PageConnection
 
 GRACE = 5.0
 """Grace period for a page to reconnect, in seconds; then its notebooks count as closed."""
@@ -45,24 +46,14 @@ MAX_ASKED = 200
 """Maximum number of pending questions to a page."""
 
 
-class PageConnection(Protocol):
-    """The WebSocket of a page."""
-
-    def send(self, message: str) -> Awaitable[None]:
-        """Send a message; returns when it is flushed or the connection has ended."""
-        ...
-
-    def drop(self) -> None:
-        """Drop the connection: the page does not answer, or a newer connection replaces it."""
-        ...
-
-
 class OpenTab:
     """A notebook that is open in a page; see `notebooks.tabs.Tab`.
 
     Attributes:
         name: The page's name for it.
         page: The page.
+        listed: The path in the page's last list.
+        named: Set unless the page may not know that the notebook was renamed to `path`.
         is_linked: Whether a link is on the way to its path.
         reported_dirty: Whether it had unsaved changes by the page's last report.
         changed_by: Number of the last question that changed it.
@@ -74,7 +65,9 @@ class OpenTab:
         self.id = tab_id
         self.name = name
         self.page = page
-        self.path = ""
+        self.path = self.listed = ""
+        self.named = asyncio.Event()
+        self.named.set()
         self.is_linked = False
         self.reported_dirty = False
         self.changed_by = 0
@@ -90,8 +83,14 @@ class OpenTab:
         """Return the sort key of a notebook's tabs: unsaved changes first, then the most recent focus."""
         return not self.dirty, -self.seen
 
+    def state(self) -> tuple[str, str, bool, bool]:
+        """Return what listeners are notified of."""
+        return self.id, self.path, self.dirty, self.named.is_set()
+
     async def ask(self, method: str, **arguments: Any) -> Json:
         """See `Tab.ask`."""
+        if method in ("save", "refresh"):  # The page would use the former path.
+            await self.named.wait()
         number = self.page.number()
         if method in ("apply", "outputs"):
             self.changed_by = number
@@ -162,18 +161,9 @@ class Page:
         result: Any = message.get("result")
         if isinstance(error, dict):
             fields = cast("Json", error)
-            if fields.get("code") == "not_open":
-                # It was just closed; the page is about to report that.
-                waiting.set_exception(TabGone())
-                return
-            status: Any = fields.get("status")
-            waiting.set_exception(
-                TabRefused(
-                    str(fields.get("code")),
-                    str(fields.get("message"))[:1_000],
-                    status if isinstance(status, int) else 0,
-                )
-            )
+            # If it was just closed, the page is about to report that.
+            is_closed = fields.get("code") == "not_open"
+            waiting.set_exception(TabGone() if is_closed else TabRefused.of(fields))
         elif isinstance(result, dict):
             waiting.set_result(cast("Json", result))
         else:
@@ -204,6 +194,7 @@ class Tabs:
         self._changed: list[Callable[[str], None]] = []
         self._grace: dict[tuple[str, str], asyncio.TimerHandle] = {}
         self._expiry: dict[tuple[str, str], asyncio.TimerHandle] = {}
+        self._renames: dict[str, asyncio.TimerHandle] = {}
 
     # --- connections
 
@@ -278,8 +269,10 @@ class Tabs:
 
     def close(self) -> None:
         """Close all connections."""
-        for timer in (*self._grace.values(), *self._expiry.values()):
+        for timer in (*self._grace.values(), *self._expiry.values(), *self._renames.values()):
             timer.cancel()
+        for tab in self._tabs():
+            self._settle(tab)
         for page in list(self._pages.values()):
             if page.connection is not None:
                 page.connection.drop()
@@ -318,7 +311,7 @@ class Tabs:
         if len(listed) > MAX_TABS:
             raise InvalidArguments(f"A page can have at most {MAX_TABS} open notebooks.")
         by_name = {tab.name: tab for tab in page.tabs.values()}
-        before = {(tab.id, tab.path, tab.dirty) for tab in page.tabs.values()}
+        before = {tab.state() for tab in page.tabs.values()}
         tabs: dict[str, OpenTab] = {}
         for each in listed:
             fields = cast("Json", each) if isinstance(each, dict) else {}
@@ -327,7 +320,9 @@ class Tabs:
                 raise InvalidArguments("A notebook in a tab must have an id and a path.")
             tab = by_name.get(name) or OpenTab(page, name, str(next(self._count)))
             tabs[tab.id] = tab
-            self._place(tab, path.strip("/"))
+            tab.listed = path.strip("/")
+            if tab.named.is_set() or tab.listed == tab.path:
+                self._settle(tab)
             tab.reported_dirty = fields.get("dirty") is True
             if fields.get("focused") is True and not tab.focused:
                 tab.seen = next(self._count)
@@ -338,8 +333,8 @@ class Tabs:
         page.tabs, page.has_listed = tabs, True
         self._release({tab.path for tab in tabs.values()})
         page.acknowledged = acknowledged if isinstance(acknowledged, int) else 0
-        now = {(tab.id, tab.path, tab.dirty) for tab in tabs.values()}
-        self._notify(self._opened, {path for _, path, _ in before ^ now})
+        now = {tab.state() for tab in tabs.values()}
+        self._notify(self._opened, {path for _, path, *_ in before ^ now})
 
     def _release(self, paths: set[str], user: str | None = None) -> None:
         """Forget notebooks of lost pages.
@@ -393,35 +388,39 @@ class Tabs:
     def present(self, path: str) -> list[Tab]:
         """See `TabChannel.present`."""
         there = [tab for tab in self._with(path) if tab.page.connection is not None]
-        there.sort(key=OpenTab.rank)
-        return [*there]
+        return [*sorted(there, key=OpenTab.rank)]
 
     async def find(self, path: str) -> Tab | None:
         """See `TabChannel.find`."""
         while True:
-            if there := self.present(path):
+            tabs = self._with(path)
+            there = [tab for tab in tabs if tab.page.connection is not None and tab.named.is_set()]
+            if there:
                 dirty = [tab for tab in there if tab.dirty]
                 if len(dirty) > 1:
                     names = ", ".join(dict.fromkeys(tab.path for tab in dirty))
                     raise OpenTwice(f"{names} has unsaved changes in {len(dirty)} tabs.")
-                return there[0]
-            away = self._with(path)
-            if not away:
+                return min(there, key=OpenTab.rank)
+            if not tabs:
                 return None
+            if not all(tab.named.is_set() for tab in tabs):
+                # At most until `_on_rename_over`.
+                await self._wait_for_change(GRACE)
+                continue
             # A little longer than `_on_grace_over` takes.
-            since = max(tab.page.away_since for tab in away)
+            since = max(tab.page.away_since for tab in tabs)
             if not await self._wait_for_change(
                 since + GRACE * 1.1 - time.monotonic()
             ) and self._with(path):
                 raise TabOffline(
-                    f"A tab with unsaved changes of {away[0].path} was lost {_age(since)} ago "
+                    f"A tab with unsaved changes of {tabs[0].path} was lost {_age(since)} ago "
                     "and cannot be reached."
                 )
 
     async def wait_for_return(self, tab: Tab, seconds: float | None) -> bool:
         """See `TabChannel.returned`."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        while (known := self._known(tab)) is not None:
+        while (known := next((each for each in self._tabs() if each is tab), None)) is not None:
             if known.page.connection is not None and known.page.has_listed:
                 return True
             if not await self._wait_for_change(
@@ -436,9 +435,30 @@ class Tabs:
 
     def renamed(self, old: str, new: str) -> None:
         """See `TabChannel.renamed`."""
-        for page in self._pages.values():
-            for tab in page.tabs.values():
-                self._place(tab, moved(tab.path, old, new) or tab.path)
+        loop = asyncio.get_running_loop()
+        for tab in self._tabs():
+            if (path := moved(tab.path, old, new)) is not None:
+                # Until the page knows of the rename, its lists have the former path.
+                if (timer := self._renames.pop(tab.id, None)) is not None:
+                    timer.cancel()
+                tab.named.clear()
+                self._place(tab, path)
+                self._renames[tab.id] = loop.call_later(GRACE, self._on_rename_over, tab)
+
+    def _on_rename_over(self, tab: OpenTab) -> None:
+        """Return a tab to the path that its page still has; another page may have renamed it."""
+        former = tab.path
+        if tab.page.connection is None:
+            tab.listed = former
+        self._settle(tab)
+        self._notify(self._opened, {former, tab.path})
+
+    def _settle(self, tab: OpenTab) -> None:
+        """Use the path of the page's last list."""
+        if (timer := self._renames.pop(tab.id, None)) is not None:
+            timer.cancel()
+        tab.named.set()
+        self._place(tab, tab.listed)
 
     def subscribe(self, opened: Callable[[str], None], changed: Callable[[str], None]) -> None:
         """See `TabChannel.subscribe`."""
@@ -449,18 +469,17 @@ class Tabs:
         tab.path = path
         tab.is_linked = self._root is not None and has_link(self._root, path)
 
+    def _tabs(self) -> Iterator[OpenTab]:
+        return (tab for page in self._pages.values() for tab in page.tabs.values())
+
     def _with(self, path: str) -> list[OpenTab]:
         """Return the tabs with a notebook's file, under whichever name."""
-        tabs = [tab for page in self._pages.values() for tab in page.tabs.values()]
+        tabs = [*self._tabs()]
         names = {path}
         if self._root is not None:
             opened = {tab.path: tab.is_linked for tab in tabs}
             names.update(open_aliases(self._root, path, opened))
         return [tab for tab in tabs if tab.path in names]
-
-    def _known(self, tab: Tab) -> OpenTab | None:
-        found = (page.tabs.get(tab.id) for page in self._pages.values())
-        return next((each for each in found if each is tab), None)
 
     async def _wait_for_change(self, seconds: float | None) -> bool:
         """Wait for a change of any tab, at most this long; return whether there was one."""

@@ -6,7 +6,7 @@ connections; documents use these interfaces.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -32,6 +32,25 @@ class TabRefused(Exception):
         self.code = code
         self.message = message
         self.status = status
+
+    @classmethod
+    def of(cls, error: Json) -> TabRefused:
+        """Return the exception for the error in a tab's answer."""
+        status: Any = error.get("status")
+        message = str(error.get("message"))[:1_000]
+        return cls(str(error.get("code")), message, status if isinstance(status, int) else 0)
+
+
+class PageConnection(Protocol):
+    """The WebSocket of a page."""
+
+    def send(self, message: str) -> Awaitable[None]:
+        """Send a message; returns when it is flushed or the connection has ended."""
+        ...
+
+    def drop(self) -> None:
+        """Drop the connection: the page does not answer, or a newer connection replaces it."""
+        ...
 
 
 class Tab(Protocol):

@@ -24,6 +24,9 @@ GRACE = 5.0
 SAVE_DELAY = 0.8
 """Seconds from an output to its save; further outputs do not postpone it."""
 
+REFRESH_WAIT = 2.0
+"""Maximum seconds to wait for tabs to read a file that was written; everything is saved by then."""
+
 
 class TabRegistry:
     """The notebooks in the tabs of one server.
@@ -122,9 +125,14 @@ class TabRegistry:
             _log.debug("The tab of %s disconnected before it was saved", tab.path)
 
     async def refresh(self, path: str) -> None:
-        """Have tabs that opened the notebook meanwhile reload its file, which was written."""
-        for tab in self.channel.present(path):
-            await self._refresh(tab)
+        """Have tabs that opened the notebook meanwhile reload its file, which was written.
+
+        Tabs that do not answer within `REFRESH_WAIT` do so in the background.
+        """
+        tabs = self.channel.present(path)
+        asked = [self.spawn(self._refresh(tab), f"refresh {path}") for tab in tabs]
+        if asked:
+            await asyncio.wait(asked, timeout=REFRESH_WAIT)
 
     async def _refresh(self, tab: Tab) -> None:
         with suppress(TabGone, TabRefused):
