@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, cell_keys
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Change, Operation, expecting
 from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.notebooks.transactions import EditTransaction
+from tk_ai_extension.workspace.journal import JournalEntry
+from tk_ai_extension.workspace.undo_plan import (
+    UndoPlan,
+    compared_outputs,
+    inverse_operations,
+    plan_undo,
+)
 
 
 class ListNotebook:
@@ -48,6 +56,21 @@ class ListNotebook:
             ),
             nbformat=(4, 5) if self.ids else (4, 4),
         )
+
+    def compared(self, changes: Iterable[Change]) -> dict[str, tuple[Json, ...]]:
+        """The outputs that an undo of changes compares, as they are read for it."""
+        snapshot = self.snapshot()
+        keys = compared_outputs(changes, snapshot)
+        return {key: self.cells[snapshot.by_key[key].index].outputs for key in keys}
+
+    def inverse(self, changes: Sequence[Change]) -> tuple[list[Operation], list[str], list[Change]]:
+        """The operations that undo changes, what stays, and what is undone."""
+        return inverse_operations(changes, self.snapshot(), self.compared(changes))
+
+    def plan(self, entries: Sequence[JournalEntry]) -> UndoPlan:
+        """The plan to undo entries, the newest first."""
+        changes = [change for one in entries for change in one.changes]
+        return plan_undo(entries, self.snapshot(), self.compared(changes))
 
     def draft(self) -> EditTransaction:
         """A draft of a list of operations, which is worked out one by one."""

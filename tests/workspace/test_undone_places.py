@@ -13,7 +13,6 @@ from tests.workspace.test_undo_plan import code, edits, entry, new_cells, undo
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.operations import Delete, Insert, Move, Operation, Replace
 from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes
-from tk_ai_extension.workspace.undo_plan import plan_undo
 
 pytestmark = pytest.mark.proves("edit:history")
 
@@ -56,7 +55,7 @@ def test_a_cell_stays_where_somebody_has_put_it_since(
     before = above(notebook, cell, kept)
     notebook.apply([Move(cell, data.draw(st.integers(0, len(notebook.cells) - 1)))])
     now = above(notebook, cell, kept)
-    undone = plan_undo(entries[::-1], notebook.snapshot())
+    undone = notebook.plan(entries[::-1])
     notebook.apply(undone.operations)
     event(f"moved elsewhere: {now != before}")
     if now != before:
@@ -77,7 +76,7 @@ def test_nothing_is_undone_in_another_notebook(
     # Of a notebook that was left without cells nothing is known.
     assume(all(change.witnesses for change in changes if change.action == "delete"))
     event(f"deletes: {any(change.action == 'delete' for change in changes)}")
-    assert plan_undo(entries[::-1], other.snapshot()).operations == ()
+    assert other.plan(entries[::-1]).operations == ()
 
 
 @pytest.mark.parametrize(
@@ -114,7 +113,7 @@ def test_all_cells_come_back_into_a_notebook_that_was_left_without_cells(ids: bo
     changes = notebook.apply([Delete(cell.key) for cell in notebook.snapshot().cells])
     # JupyterLab adds an empty cell.
     notebook.apply([Insert(code("", "eeee"), index=0)])
-    notebook.apply(plan_undo([entry(1, changes)], notebook.snapshot()).operations)
+    notebook.apply(notebook.plan([entry(1, changes)]).operations)
     assert [cell for cell in notebook.cells if cell.source] == before
 
 
@@ -125,7 +124,7 @@ def test_a_cell_comes_back_with_the_edits_of_those_that_stayed(ids: bool) -> Non
     first, second = (cell.key for cell in notebook.snapshot().cells)
     deleted = entry(1, notebook.apply([Delete(second)]))
     edited = entry(2, notebook.apply([Replace(first, "changed")]))
-    undone = plan_undo([edited, deleted], notebook.snapshot())
+    undone = notebook.plan([edited, deleted])
     notebook.apply(undone.operations)
     assert undone.left == ()
     assert [cell.source for cell in notebook.cells] == ["a", "b"]
@@ -156,7 +155,7 @@ def test_cells_come_back_after_one_that_took_their_place_and_was_edited(ids: boo
     first = notebook.apply([*map(Delete, names), Insert(CellContent("code", "c"), index=0)])
     name = notebook.snapshot().cells[0].key
     second = notebook.apply([Replace(name, "c2")])
-    plan = plan_undo([entry(2, second), entry(1, first)], notebook.snapshot())
+    plan = notebook.plan([entry(2, second), entry(1, first)])
     notebook.apply(plan.operations)
     assert plan.left == ()
     assert notebook.cells == cells

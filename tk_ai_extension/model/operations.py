@@ -3,7 +3,8 @@
 `NotebookDocument.apply` applies a list of operations all or none, each to the result of the previous
 one. A cell is named by the key (`model.cells.Cell.key`) that it has before the list, even if the key is
 ``cell-N`` and an earlier operation shifts the cell. A cell that the list inserts is named by its id.
-An index refers to the result of the previous operations. ``expect`` is the hash of the source that the
+An index refers to the result of the previous operations, in the notebook as the commit finds it; a
+negative one counts from the end. ``expect`` is the hash of the source that the
 operation replaces or deletes: the one that the caller last read, or the one that an earlier operation of
 the list leaves. If it does not match, the whole list fails with `Conflict` (compare-and-set).
 
@@ -19,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tk_ai_extension.model.cells import CellContent, CellType, Snapshot, source_hash
-from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.model.json_values import Json
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Insert a cell at ``index`` (0 to the number of cells), or after or before the named cell.
+    """Insert a cell at ``index`` (`insert_place`), or after or before the named cell.
 
     Without any of the three, the cell is appended. ``content.id`` is used if it is set and free;
     otherwise a new id is generated (only in formats that have ids). ``expect`` is the hash of the cell
@@ -64,7 +65,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Move a cell to the index ``to``, counted after the move.
+    """Move a cell to the index ``to`` (`move_place`), counted after the move.
 
     With ``after``, move it below the cell with this id, wherever that cell is then. ``expect`` is needed
     and compared if the cell has no unique id.
@@ -80,13 +81,16 @@ class Move:
 class SetOutputs:
     """Set the outputs and the count of a code cell; the defaults clear them.
 
-    ``expect`` is needed and compared if the cell has no unique id.
+    ``expect`` is needed and compared if the cell has no unique id. ``replaces`` has the outputs and the
+    count that the operation replaces. If the cell has others, because somebody ran it meanwhile, the
+    whole list fails with `Conflict`.
     """
 
     cell: str
     outputs: tuple[Json, ...] = ()
     execution_count: int | None = None
     expect: str | None = None
+    replaces: tuple[tuple[Json, ...], int | None] | None = None
 
 
 Operation = Insert | Replace | Delete | Move | SetOutputs
@@ -114,6 +118,55 @@ def expecting(snapshot: Snapshot, operations: Iterable[Operation]) -> list[Opera
             left[operation.cell] = source_hash(operation.source)
         found.append(operation)
     return found
+
+
+def insert_place(index: int, count: int, path: str) -> int:
+    """Return the index, from 0, at which a new cell is inserted among ``count`` cells.
+
+    A negative index counts from the end: -1 is after the last cell.
+
+    Raises:
+        InvalidArguments: It is out of range (0 to the number of cells).
+    """
+    at = index + count + 1 if index < 0 else index
+    if not 0 <= at <= count:
+        raise InvalidArguments(f"`index` {index} is out of range for {path}. Use 0 to {count}.")
+    return at
+
+
+def move_place(to: int, count: int, path: str) -> int:
+    """Return the index, from 0, to which a cell is moved among ``count`` cells, itself included.
+
+    A negative index counts from the end: -1 is the last cell.
+
+    Raises:
+        InvalidArguments: It is out of range.
+    """
+    at = to + count if to < 0 else to
+    if not 0 <= at < count:
+        raise InvalidArguments(f"`to` {to} is out of range: {path} has {count} cells.")
+    return at
+
+
+def check_places(snapshot: Snapshot, operations: Iterable[Operation]) -> None:
+    """Check the indexes of operations on a notebook, each in the result of those before it.
+
+    Raises:
+        InvalidArguments: One is out of range.
+    """
+    count = len(snapshot.cells)
+    for operation in operations:
+        match operation:
+            case Insert(index=index):
+                if index is not None:
+                    insert_place(index, count, snapshot.path)
+                count += 1
+            case Move(to=to, after=None):
+                move_place(to, count, snapshot.path)
+            case Delete():
+                count -= 1
+            case _:
+                pass
 
 
 def mark(cell_id: str | None, source: str) -> str:

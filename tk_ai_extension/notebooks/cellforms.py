@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 import re
@@ -9,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from tk_ai_extension.model.cells import CellContent, CellType
+from tk_ai_extension.model.encoding import UNSAFE, encodable_text, shareable
 from tk_ai_extension.model.json_values import Json
 
 _JSON_MIME = re.compile(r"application/(.*\+)?json\Z")
@@ -133,6 +136,53 @@ def read_outputs(stored: Any) -> tuple[Json, ...]:
 def stored_outputs(outputs: Iterable[Json], *, as_lines: bool) -> list[Json]:
     """Return outputs in stored form: multi-line texts as lines if the notebook stores them so."""
     return [_map_text(output, _split_lines) if as_lines else output for output in outputs]
+
+
+def same_outputs(a: Sequence[Json], b: Sequence[Json]) -> bool:
+    """Return whether outputs are equal, however a file, a room or the journal stores them.
+
+    >>> same_outputs([{"data": {"text/plain": ["1"]}}], [{"data": {"text/plain": "1"}}])
+    True
+    """
+    if len(a) != len(b):
+        return False
+    return all(x == y or _comparable(x) == _comparable(y) for x, y in zip(a, b, strict=True))
+
+
+def display_hash(output: Json) -> str:
+    """Return a hash of the data and the metadata of a display, independent of how it is stored."""
+    shown = _comparable({"data": output.get("data"), "metadata": output.get("metadata")})
+    text = json.dumps(shown, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _comparable(output: Json) -> Any:
+    return _comparable_value(_map_text(output, _join_lines))
+
+
+def _comparable_value(value: Any) -> Any:
+    """Return a JSON value as each place can store it, with all numbers as floats.
+
+    A shared document makes floats of integers. One pass, as a table of numbers can be large.
+    """
+    if isinstance(value, str):
+        return encodable_text(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, int):
+        return value if isinstance(value, bool) else _as_float(value)
+    if isinstance(value, dict):
+        return {
+            encodable_text(key): _comparable_value(item)
+            for key, item in cast("Json", value).items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_comparable_value(item) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+def _as_float(number: int) -> Any:
+    return float(number) if abs(number) < UNSAFE else shareable(number, UNSAFE)
 
 
 # --- whole cells

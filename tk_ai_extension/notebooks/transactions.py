@@ -24,10 +24,12 @@ from tk_ai_extension.model.operations import (
     Replace,
     SetOutputs,
     expecting,
+    insert_place,
     mark,
+    move_place,
 )
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.cellforms import new_cell_id
+from tk_ai_extension.notebooks.cellforms import new_cell_id, same_outputs
 
 _Beside = tuple[str | None, str | None]
 
@@ -187,11 +189,7 @@ class EditTransaction:
             return self.order.index(self._named(operation.before, operation.expect))
         if operation.index is None:
             return len(self.order)
-        if not 0 <= operation.index <= len(self.order):
-            raise InvalidArguments(
-                f"The new cell's index {operation.index} is out of range: use 0 to {len(self.order)}."
-            )
-        return operation.index
+        return insert_place(operation.index, len(self.order), self._snapshot.path)
 
     def _id_for(self, content: CellContent, *, restores: bool) -> str | None:
         if not cellforms.has_ids(self._snapshot.nbformat):
@@ -233,14 +231,14 @@ class EditTransaction:
     def _move(self, operation: Move) -> None:
         slot = self._named(operation.cell, operation.expect)
         below = None if operation.after is None else self._named(operation.after, None)
-        if below is None and not 0 <= operation.to < len(self.order):
-            raise InvalidArguments(
-                f"The index {operation.to} is out of range: use 0 to {len(self.order) - 1}."
-            )
+        to = 0
+        if below is None:
+            to = move_place(operation.to, len(self.order), self._snapshot.path)
         index = self.order.index(slot)
         previous = self._previous(index)
         del self.order[index]
-        to = operation.to if below is None else self.order.index(below) + 1
+        if below is not None:
+            to = self.order.index(below) + 1
         self.order.insert(to, slot)
         content = self._content(slot)
         step = EditStep("move", slot, index, to, before=content, after=content)
@@ -253,6 +251,10 @@ class EditTransaction:
             raise InvalidArguments(
                 f"`{operation.cell}` is a {before.type} cell and has no outputs."
             )
+        if operation.replaces is not None:
+            outputs, count = operation.replaces
+            if count != before.execution_count or not same_outputs(outputs, before.outputs):
+                self._add_conflict(operation.cell, slot)
         after = replace(
             before, outputs=operation.outputs, execution_count=operation.execution_count
         )
@@ -334,6 +336,10 @@ class EditTransaction:
                 f"An earlier operation changes the source of `{key}` in {self._snapshot.path}.",
                 hint="Give the hash of the source that it leaves.",
             )
+        self._add_conflict(key, slot)
+
+    def _add_conflict(self, key: str, slot: int) -> None:
+        cell = self._snapshot.cells[slot]
         self._conflicts.append(
             {"cell": key, "address": self._snapshot.address(cell), "source": cell.source}
         )
@@ -350,6 +356,9 @@ def anchored(snapshot: Snapshot, operations: Sequence[Operation]) -> list[Operat
     Args:
         snapshot: The notebook for which the operations were planned.
         operations: In order, each index counted in the result of those before it.
+
+    Raises:
+        InvalidArguments: An index is out of range.
     """
     if not cellforms.has_ids(snapshot.nbformat):
         return expecting(snapshot, operations)
@@ -360,6 +369,7 @@ def anchored(snapshot: Snapshot, operations: Sequence[Operation]) -> list[Operat
     for operation in operations:
         match operation:
             case Insert(content, index=int(index)):
+                index = insert_place(index, len(order), snapshot.path)
                 key = content.id if content.id and content.id not in order else None
                 key = key or _id_of(f"{snapshot.revision} {len(found)} {content.source}", order)
                 order.insert(index, key)
@@ -369,6 +379,7 @@ def anchored(snapshot: Snapshot, operations: Sequence[Operation]) -> list[Operat
                     operation = replace(operation, index=None, after=order[index - 1])  # noqa: PLW2901
                 found.append(operation)
             case Move(cell, to):
+                to = move_place(to, len(order), snapshot.path)
                 order.remove(cell)
                 order.insert(to, cell)
                 below = order[to - 1] if to else None

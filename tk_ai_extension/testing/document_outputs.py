@@ -11,6 +11,7 @@ import pytest
 
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import CellNotFound
+from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Delete, Insert, Move, Replace, SetOutputs
 from tk_ai_extension.model.outputs import Append, ClearOutputs, ReplaceOutput, StreamEdit
@@ -176,13 +177,15 @@ class OutputsConformance:
         async def opened(_path: str) -> NotebookDocument:
             return document
 
+        outputs = stream("x"), display(text_plain="first")
         for key in ("aaaa1111", "bbbb2222"):
             async with document.writing(key) as writer:
                 await writer.start()
-                await writer.write([Append(stream("x")), Append(display(text_plain="first"))])
+                await writer.write([Append(output) for output in outputs])
                 await writer.finish(3, save=False)
         displays = DisplayRegistry()
-        displays.ran("k", document.path, (await document.read()).cells[0], {"d": (1,)}, 2)
+        execution = Execution("ok", outputs, 3, displays={"d": (1,)})
+        displays.ran("k", document.path, (await document.read()).cells[0], execution)
         await displays.update("k", {"d": display(text_plain="second")}, opened)
         assert await document.outputs("aaaa1111") == (stream("x"), display(text_plain="second"))
         assert await document.outputs("bbbb2222") == (stream("x"), display(text_plain="first"))

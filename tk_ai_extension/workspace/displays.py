@@ -6,16 +6,19 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.errors import Conflict, ToolError
+from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import SetOutputs
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.cellforms import display_hash
 
 logger = logging.getLogger(__name__)
 
@@ -50,10 +53,33 @@ class _Cell(NamedTuple):
 
 
 class _Displays(NamedTuple):
-    """The displays of a cell when it ended: output indices by display id, and the number of outputs."""
+    """The displays of a cell, and how its run and the updates since have left it.
+
+    Attributes:
+        places: The indices of its outputs by display id.
+        total: The number of its outputs.
+        execution_count: Its execution count.
+        source: The hash of its source.
+        written: The hashes of the display at each index: the one last written, and one whose write has
+            not returned.
+    """
 
     places: Mapping[str, Sequence[int]]
     total: int
+    execution_count: int | None
+    source: str
+    written: dict[int, frozenset[str]]
+
+    def are_in(self, cell: Cell, outputs: Sequence[Json], indices: Iterable[int]) -> bool:
+        """Return whether a cell is as the run left it, with the last written displays at these indices."""
+        left = self.source, self.execution_count, self.total
+        if (cell.hash, cell.execution_count, len(outputs)) != left:
+            return False
+        return all(
+            outputs[at].get("output_type") in _DISPLAYS
+            and display_hash(outputs[at]) in self.written[at]
+            for at in indices
+        )
 
 
 class DisplayRegistry:
@@ -67,8 +93,7 @@ class DisplayRegistry:
         kernel_id: str,
         path: str,
         cell: Cell,
-        places: Mapping[str, Sequence[int]],
-        count: int,
+        execution: Execution,
     ) -> None:
         """Record the displays of a cell that has ended, replacing those of its previous run.
 
@@ -76,14 +101,21 @@ class DisplayRegistry:
             kernel_id: The kernel that ran it.
             path: The path of its notebook.
             cell: The cell, as it was when it ran.
-            places: The indices of the outputs with each display id.
-            count: The number of its outputs.
+            execution: The result of its run.
         """
         known = self._kernels.setdefault(kernel_id, OrderedDict())
         ran = _Cell(path, None, cell.hash) if cell.is_numbered else _Cell(path, cell.id, "")
         known.pop(ran, None)
-        if places:
-            known[ran] = _Displays(places, count)
+        if places := execution.displays:
+            outputs = execution.outputs
+            written = {
+                at: frozenset((display_hash(outputs[at]),))
+                for indices in places.values()
+                for at in indices
+            }
+            known[ran] = _Displays(
+                places, len(outputs), execution.execution_count, cell.hash, written
+            )
         while len(known) > MAX_CELLS:
             known.popitem(last=False)
 
@@ -111,8 +143,8 @@ class DisplayRegistry:
     ) -> None:
         """Replace displays in all notebooks.
 
-        A cell whose outputs have changed, because somebody cleared them or ran it elsewhere, is
-        skipped.
+        A cell that is no longer as its run left it, because somebody edited it, cleared its outputs
+        or ran it elsewhere, is skipped.
 
         Args:
             kernel_id: The kernel of the displays.
@@ -129,24 +161,34 @@ class DisplayRegistry:
                 for at in displays.places.get(display_id, ())
             }
             if new:
-                await _replace(await open_document(cell.path), cell, new, displays.total)
+                await _replace(await open_document(cell.path), cell, displays, new)
 
 
 async def _replace(
-    document: NotebookDocument, ran: _Cell, new: Mapping[int, Json], count: int
+    document: NotebookDocument, ran: _Cell, displays: _Displays, new: Mapping[int, Json]
 ) -> None:
     # Flush first: outputs that are not saved yet would overwrite the change.
     await document.flush()
     cell = ran.find(await document.read())
-    if cell is None or cell.type != "code" or cell.outputs.count != count:
+    if cell is None or cell.type != "code" or cell.outputs.count != displays.total:
         return
-    outputs = list(await document.outputs(cell.key))
-    if len(outputs) != count or any(outputs[at]["output_type"] not in _DISPLAYS for at in new):
+    before = await document.outputs(cell.key)
+    if not displays.are_in(cell, before, new):
         return
+    outputs = list(before)
+    hashes: dict[int, frozenset[str]] = {}
     for at, output in new.items():
         outputs[at] = {**outputs[at], "data": output["data"], "metadata": output["metadata"]}
-    replacement = SetOutputs(cell.key, tuple(outputs), cell.execution_count, expect=cell.hash)
-    await document.apply([replacement])
+        hashes[at] = frozenset((display_hash(output),))
+        # If the write fails, whether it was made can be unknown.
+        displays.written[at] |= hashes[at]
+    count = cell.execution_count
+    replacement = SetOutputs(
+        cell.key, tuple(outputs), count, expect=cell.hash, replaces=(before, count)
+    )
+    with suppress(Conflict):  # Somebody changed the cell meanwhile.
+        await document.apply([replacement])
+        displays.written.update(hashes)
 
 
 class DisplayUpdates:

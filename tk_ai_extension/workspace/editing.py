@@ -6,12 +6,13 @@ import re
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, OutcomeUnknown, ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Change, Insert, Operation, Replace
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.cellforms import empty_notebook
@@ -254,17 +255,27 @@ async def create(
         except ToolError as error:
             await record(workspace, caller, workspace.journal.failed(entry, error.message))
             raise
-        changes: tuple[Change, ...] = ()
+        made = _cells(stored)
         try:
             snapshot = await document.read()
-            changes = tuple(map(_created, snapshot.cells))
+            # A save hook may have changed a source. A tab may show other cells.
+            made = [snapshot.by_key.get(cell.key, cell) for cell in made]
         finally:
+            changes = tuple(map(_created, made))
             await record(workspace, caller, workspace.journal.done(entry, changes, summary))
         mark_seen(workspace, caller, snapshot, snapshot.cells)
         workspace.revisions.remember(snapshot)
         return JournaledEdit(snapshot, changes, entry)
 
     return await run_to_completion(commit())
+
+
+def _cells(stored: Json) -> list[Cell]:
+    cells: list[dict[str, Any]] = stored["cells"]
+    return [
+        Cell(index, cell["id"], cell["cell_type"], "".join(map(str, cell["source"])), cell["id"])
+        for index, cell in enumerate(cells)
+    ]
 
 
 def _created(cell: Cell) -> Change:
@@ -367,15 +378,22 @@ _DONE = {
     "replace": "changed",
     "delete": "deleted",
     "move": "moved",
-    "outputs": "cleared",
 }
 
 
 def describe(changes: Sequence[Change]) -> str:
     """Return a summary of changes, such as ``inserted @318a, changed @77b0 and 3 more``."""
-    parts = [f"{_DONE[change.action]} @{change.cell}" for change in changes[:4]]
+    parts = [f"{_done(change)} @{change.cell}" for change in changes[:4]]
     more = f" and {len(changes) - 4} more" if len(changes) > 4 else ""
     return ", ".join(parts) + more
+
+
+def _done(change: Change) -> str:
+    if change.action != "outputs":
+        return _DONE[change.action]
+    after = change.after
+    has_any = after is not None and (after.outputs or after.execution_count is not None)
+    return "updated the outputs of" if has_any else "cleared"
 
 
 def check_sources(workspace: Workspace, operations: Sequence[Operation]) -> None:

@@ -180,8 +180,7 @@ class StepRunner:
         execution, incarnation = step.execution, step.incarnation
         if execution is None or incarnation is None or not self._records.is_current(incarnation):
             return
-        places, count = execution.displays, len(execution.outputs)
-        self._displays.ran(run.kernel_id, path, cell, places, count)
+        self._displays.ran(run.kernel_id, path, cell, execution)
         if run.path is not None and execution.execution_count is not None:
             self._records.ran(run.path, cell.key, cell.hash, incarnation, ok=step.status == "ok")
 

@@ -1,21 +1,29 @@
-"""Undo journal entries, cell by cell, unless a cell was edited since."""
+"""Undo journal entries, cell by cell, unless a cell was edited or ran since."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import NothingToUndo, ToolError
+from tk_ai_extension.model.cells import Snapshot
+from tk_ai_extension.model.errors import CellNotFound, NothingToUndo, ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.large_notebooks import run_off_loop_if_large
+from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.workspace import editing, file_edits
 from tk_ai_extension.workspace.journal import JournalEntry
-from tk_ai_extension.workspace.undo_plan import plan_undo
+from tk_ai_extension.workspace.undo_plan import UndoPlan, compared_outputs, plan_undo
 from tk_ai_extension.workspace.workspace import Workspace
+
+COMPARED = 100
+"""The number of cells that take as long as to compare the outputs of one, for `run_off_loop_if_large`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,29 @@ class TakenBack:
     cells: tuple[str, ...]
     left: tuple[str, ...]
     stayed: tuple[str, ...] = ()
+
+
+async def plan(
+    document: NotebookDocument, entries: Sequence[JournalEntry], snapshot: Snapshot
+) -> UndoPlan:
+    """Return the plan to undo entries of a notebook; see `plan_undo`."""
+    changes = [change for entry in entries for change in entry.changes]
+    outputs = await read_compared(document, changes, snapshot)
+    make = partial(plan_undo, entries, snapshot, outputs)
+    # To compare outputs takes time, too.
+    return await run_off_loop_if_large(len(snapshot.cells) + COMPARED * len(outputs), make)
+
+
+async def read_compared(
+    document: NotebookDocument, changes: Sequence[Change], snapshot: Snapshot
+) -> dict[str, tuple[Json, ...]]:
+    """Return the outputs that an undo of changes compares (`compared_outputs`), by the cells' keys."""
+    find = partial(compared_outputs, changes, snapshot)
+    found: dict[str, tuple[Json, ...]] = {}
+    for key in await run_off_loop_if_large(len(snapshot.cells), find):
+        with suppress(CellNotFound):
+            found[key] = await document.outputs(key)
+    return found
 
 
 async def undo_entries(
@@ -89,7 +120,7 @@ async def _undo_in_notebook(
         return TakenBack(path, restored, kept)
     document = await workspace.store.open(path)
     snapshot = await document.read()
-    undo = await run_off_loop_if_large(len(snapshot.cells), partial(plan_undo, entries, snapshot))
+    undo = await plan(document, entries, snapshot)
     if not undo.entries:
         return TakenBack(path, (), undo.left, undo.stayed)
     count = len(undo.entries)

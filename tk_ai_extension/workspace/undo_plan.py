@@ -1,20 +1,25 @@
-"""Plan an undo: the operations that undo changes, except of cells that were edited since.
+"""Plan an undo: the operations that undo changes, except of cells that were edited or ran since.
 
 It has no side effects. Changes are undone in a model of the current notebook (ids, types, hashes, in
 order), the last one first. Then the operations from the notebook to the model are computed. Each has the
-hash that it expects, so the document detects changes between planning and applying
+hash or the outputs that it expects, so the document detects changes between planning and applying
 (compare-and-set). See docs/adr/0007.
+
+The snapshot has no outputs. Those that an undo compares are read before it is planned
+(`compared_outputs`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
 from tk_ai_extension.model.diffs import longest_increasing
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import (
     Change,
     Delete,
@@ -24,7 +29,11 @@ from tk_ai_extension.model.operations import (
     Replace,
     SetOutputs,
 )
+from tk_ai_extension.notebooks.cellforms import same_outputs
 from tk_ai_extension.workspace.journal import JournalEntry
+
+Outputs = tuple[Json, ...]
+_NONE: Mapping[str, Outputs] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +53,58 @@ class UndoPlan:
     stayed: tuple[str, ...] = ()
 
 
-def plan_undo(entries: Sequence[JournalEntry], snapshot: Snapshot) -> UndoPlan:
+def compared_outputs(changes: Iterable[Change], snapshot: Snapshot) -> list[str]:
+    """Return the keys of the cells whose outputs an undo of these changes compares with theirs.
+
+    Cells with another number of outputs or another execution count have run since. They are left out.
+    """
+    keys: dict[str, None] = {}
+    numbered: defaultdict[str, list[Cell]] | None = None
+    for change in changes:
+        after = _content(change)
+        if change.action != "outputs" or change.keeps_outputs or not after.outputs:
+            continue
+        if _by_id(change):
+            cell = snapshot.by_key.get(change.cell)
+            found = [] if cell is None else [cell]
+        else:
+            if numbered is None:
+                numbered = defaultdict(list)
+                for cell in snapshot.cells:
+                    if cell.is_numbered:
+                        numbered[cell.hash].append(cell)
+            found = numbered.get(source_hash(after.source), [])
+        state = len(after.outputs), after.execution_count
+        for cell in found:
+            if (cell.outputs.count, cell.execution_count) == state:
+                keys[cell.key] = None
+    return list(keys)
+
+
+def plan_undo(
+    entries: Sequence[JournalEntry], snapshot: Snapshot, outputs: Mapping[str, Outputs] = _NONE
+) -> UndoPlan:
     """Return the plan to undo entries of one notebook.
 
     Args:
         entries: The entries, newest first, with their changes (`Journal.undoable`).
         snapshot: The current notebook.
+        outputs: The outputs of the cells of `compared_outputs`, by key. A cell that is missing counts
+            as run since.
     """
-    target = _Target(snapshot)
+    target = _Target(snapshot, outputs)
     undone: dict[int, Sequence[Change]] = {}
     for entry in entries:
         if changes := target.undo(entry.changes):
             undone[entry.id] = changes
             target.left += [entry.note] if entry.note else []
+    operations = tuple(target.operations())
     left = tuple(dict.fromkeys(target.left))
-    return UndoPlan(tuple(target.operations()), undone, left, tuple(target.blocked))
+    return UndoPlan(operations, undone, left, tuple(target.blocked))
 
 
 def inverse_operations(
-    changes: Sequence[Change], snapshot: Snapshot
+    changes: Sequence[Change], snapshot: Snapshot, outputs: Mapping[str, Outputs] = _NONE
 ) -> tuple[list[Operation], list[str], list[Change]]:
     """Return the operations that undo changes, sentences that say which stay, and those that are undone.
 
@@ -72,10 +114,12 @@ def inverse_operations(
     Args:
         changes: The changes, in the order in which they were made.
         snapshot: The current notebook.
+        outputs: See `plan_undo`.
     """
-    target = _Target(snapshot)
+    target = _Target(snapshot, outputs)
     undone = target.undo(changes)
-    return target.operations(), list(dict.fromkeys(target.left)), undone
+    operations = target.operations()
+    return operations, list(dict.fromkeys(target.left)), undone
 
 
 @dataclass(eq=False)
@@ -85,12 +129,14 @@ class _Row:
     Attributes:
         cell: The cell of the snapshot; None for a restored cell.
         id, type, hash: Its values in the model.
-        outputs: The number of its outputs in the model.
+        outputs: Its outputs in the model; None if they are not known.
         count: Its execution count in the model.
+        found: Its outputs in the snapshot; None if they are not known.
         content: Its new content; None while it is unchanged.
         place: Why it is where it is: it is there in the notebook; the plan has put it back below the cell
             that was above it, or at its old index since that cell is gone; or somebody moved it.
         sets_outputs: Whether ``content`` has the outputs to restore; otherwise the cell keeps its own.
+        ran: Whether it ran after the last of the changes that are undone.
         whole: Whether fields change that operations cannot set (metadata, attachments). Then the
             cell is deleted and inserted again with its id.
     """
@@ -99,10 +145,12 @@ class _Row:
     id: str | None
     type: CellType
     hash: str
-    outputs: int
+    outputs: Outputs | None
     count: int | None
+    found: Outputs | None = None
     content: CellContent | None = None
     sets_outputs: bool = False
+    ran: bool = False
     whole: bool = False
     place: Literal["kept", "restored", "guessed", "moved"] = "kept"
 
@@ -111,13 +159,20 @@ class _Row:
         return self.id or self.hash
 
     @classmethod
-    def of(cls, cell: Cell) -> _Row:
-        return cls(cell, cell.id, cell.type, cell.hash, cell.outputs.count, cell.execution_count)
+    def of(cls, cell: Cell, outputs: Mapping[str, Outputs]) -> _Row:
+        found = outputs.get(cell.key) if cell.outputs.count else ()
+        return cls(cell, cell.id, cell.type, cell.hash, found, cell.execution_count, found)
+
+    def has_outputs_of(self, content: CellContent) -> bool:
+        """Return whether its outputs are those that a change has left, and not of a later run."""
+        if self.outputs is None or self.count != content.execution_count:
+            return False
+        return same_outputs(self.outputs, content.outputs)
 
     def become(self, content: CellContent, *, keep_outputs: bool = False) -> None:
         if not keep_outputs:
             self.sets_outputs = True
-            self.outputs, self.count = len(content.outputs), content.execution_count
+            self.outputs, self.count = content.outputs, content.execution_count
         elif self.content is not None:
             mine = self.content
             content = replace(content, outputs=mine.outputs, execution_count=mine.execution_count)
@@ -128,10 +183,10 @@ class _Row:
 class _Target:
     """A model of the notebook in which changes are undone one by one."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, outputs: Mapping[str, Outputs]) -> None:
         self.left: list[str] = []
         self._has_ids = snapshot.nbformat >= (4, 5)
-        self._start = [_Row.of(cell) for cell in snapshot.cells]
+        self._start = [_Row.of(cell, outputs) for cell in snapshot.cells]
         self._rows = list(self._start)
         self._by_id: defaultdict[str, list[_Row]] = defaultdict(list)
         for row in self._rows:
@@ -162,7 +217,10 @@ class _Target:
         return undone[::-1]
 
     def operations(self) -> list[Operation]:
-        """Return the operations from the snapshot to the model. Cells have their keys of the snapshot."""
+        """Return the operations from the snapshot to the model. Cells have their keys of the snapshot.
+
+        A cell that ran since and gets the same source again keeps its outputs; `left` says so.
+        """
         deleted = set(self._start) - {row for row in self._rows if not row.whole}
         operations: list[Operation] = [
             Delete(row.cell.key, expect=row.cell.hash)
@@ -170,8 +228,12 @@ class _Target:
             if row in deleted and row.cell is not None
         ]
         for row in self._rows:
-            if row.cell is not None and row.content is not None and not row.whole:
-                operations += _edits(row.cell, row.content, sets_outputs=row.sets_outputs)
+            if row.cell is None or row.content is None or row.whole:
+                continue
+            if row.ran and (row.hash, row.type) == (row.cell.hash, row.cell.type):
+                self.left.append(f"The outputs of cell @{row.cell.key} were kept: it ran since.")
+                continue
+            operations += _edits(row, row.cell, row.content)
         return operations + self._arrange([row for row in self._start if row not in deleted])
 
     def _arrange(self, order: list[_Row]) -> list[Operation]:
@@ -219,10 +281,10 @@ class _Target:
             self._by_id[row.id or ""].remove(row)
             return None
         before = _required(change.before)
+        if (reason := _later_run(change, row)) is not None:
+            return reason
         if change.action == "replace":
             row.whole |= before.metadata != after.metadata or before.extra != after.extra
-        elif (row.outputs, row.count) != (len(after.outputs), after.execution_count):
-            return "it ran since"
         # Undo restores only what the change altered: other outputs may be of a later run.
         row.become(before, keep_outputs=change.keeps_outputs)
         self._marks.add(row.mark)
@@ -235,7 +297,7 @@ class _Target:
         if change.witnesses and not self._is_blank and self._marks.isdisjoint(change.witnesses):
             return "no cell of that notebook is left"
         cell_id = content.id if self._has_ids else None
-        row = _Row(None, cell_id, content.type, "", 0, None)
+        row = _Row(None, cell_id, content.type, "", (), None)
         row.become(content)
         self._marks.add(row.mark)
         self._by_id[row.id or ""].append(row)
@@ -292,8 +354,9 @@ class _Target:
         return rows[0] if len(rows) == 1 else None
 
 
-def _edits(cell: Cell, content: CellContent, *, sets_outputs: bool) -> list[Operation]:
-    """Return the operations that set a cell's type, source and, if ``sets_outputs``, outputs."""
+def _edits(row: _Row, cell: Cell, content: CellContent) -> list[Operation]:
+    """Return the operations that set a cell's type, source and, if they change, outputs."""
+    sets_outputs = row.sets_outputs
     operations: list[Operation] = []
     if cell.hash != source_hash(content.source) or cell.type != content.type:
         operations.append(
@@ -301,8 +364,34 @@ def _edits(cell: Cell, content: CellContent, *, sets_outputs: bool) -> list[Oper
         )
     has_outputs = bool(content.outputs) or content.execution_count is not None
     if sets_outputs and content.type == "code" and (has_outputs or not operations):
-        operations.append(SetOutputs(cell.key, content.outputs, content.execution_count))
+        # After a `Replace`, which compares the source, a cell has no outputs.
+        known = None if operations or row.found is None else (row.found, cell.execution_count)
+        operations.append(
+            SetOutputs(cell.key, content.outputs, content.execution_count, replaces=known)
+        )
     return operations
+
+
+def _later_run(change: Change, row: _Row) -> str | None:
+    """Return why the outputs of a later run stay, and with them the change; None if it can be undone."""
+    if change.keeps_outputs:
+        return None
+    ran = not row.has_outputs_of(_content(change))
+    if change.action == "replace":
+        # Outputs of a source that is undone go with it: see `_Target.operations`.
+        row.ran = row.ran if row.sets_outputs else ran
+        return None
+    if _is_too_large(change):
+        return "its outputs were too large to keep, so that a later run is not recognised"
+    return "it ran since" if ran else None
+
+
+def _is_too_large(change: Change) -> bool:
+    """Return whether a change that set outputs was stored without them."""
+    before, after = _required(change.before), _required(change.after)
+    had_any = bool(before.outputs) or before.execution_count is not None
+    has_any = bool(after.outputs) or after.execution_count is not None
+    return change.outputs_kept is not None and had_any and not has_any
 
 
 def _shows(row: _Row | None, expected: str | None, *places: str) -> bool:
