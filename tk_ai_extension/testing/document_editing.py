@@ -271,10 +271,13 @@ class EditingConformance:
         ids = ["aaaa1111", "bbbb2222", "cccc3333", "dddd4444"]
         ran = code("a", ids[0], execution_count=1, outputs=[stream("x")])
         document = await bench.open(notebook(ran, *(code(i, i) for i in ids[1:])))
-        for cell, to in [(ids[0], 2), (ids[3], 0), (ids[1], 3), (ids[2], 2)]:
+        for cell, to in [(ids[0], 2), (ids[3], 0), (ids[1], -1), (ids[0], -4), (ids[2], 2)]:
             applied = await document.apply([Move(cell, to)])
-            assert applied.snapshot.by_key[cell].index == to
-            assert applied.changes[0].index == to
+            assert applied.snapshot.by_key[cell].index == to % 4
+            assert applied.changes[0].index == to % 4
+        applied = await document.apply([Insert(CellContent("code", "new"), index=-2)])
+        assert applied.snapshot.cells[3].source == "new"
+        assert applied.changes[0].index == 3
         assert await document.outputs(ids[0]) == (stream("x"),)
         assert (await document.read()).by_key[ids[0]].execution_count == 1
 

@@ -1,4 +1,4 @@
-"""Resolve arguments that select several cells, or a position for a cell."""
+"""Resolve arguments that select several cells, or the place of a new cell."""
 
 from __future__ import annotations
 
@@ -51,38 +51,17 @@ def insertion(
 ) -> Insert:
     """Return the operation that inserts a cell at one of three positions, or at the end.
 
+    An index stays as it is given: the commit resolves it in the notebook that it finds.
+
     Raises:
-        InvalidArguments: More than one position is given, or the index is out of range (0 to the
-            number of cells).
+        InvalidArguments: More than one position is given.
         CellNotFound: ``after`` or ``before`` names no cell.
         Conflict: It is a versioned address, and not that of the cell's source.
     """
     if sum(position is not None for position in (index, after, before)) > 1:
         raise InvalidArguments("Give only one of `index`, `after` and `before`.")
-    if index is not None:
-        count = len(snapshot.cells)
-        at = index + count + 1 if index < 0 else index
-        if not 0 <= at <= count:
-            raise InvalidArguments(
-                f"`index` {index} is out of range for {snapshot.path}. Use 0 to {count}."
-            )
-        # Others may add cells before the insertion: -1 is the end at that time.
-        return Insert(content) if index == -1 else Insert(content, index=at)
     if after is not None:
         return Insert(content, after=snapshot.cell(after).key)
     if before is not None:
         return Insert(content, before=snapshot.cell(before).key)
-    return Insert(content)
-
-
-def position(snapshot: Snapshot, to: int) -> int:
-    """Return the index that ``to`` names; a negative one counts from the end.
-
-    Raises:
-        InvalidArguments: It is out of range.
-    """
-    count = len(snapshot.cells)
-    at = to + count if to < 0 else to
-    if not 0 <= at < count:
-        raise InvalidArguments(f"`to` {to} is out of range: {snapshot.path} has {count} cells.")
-    return at
+    return Insert(content, index=index)

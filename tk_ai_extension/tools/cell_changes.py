@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.diffs import DiffBudget, line_diff
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.model.operations import Change, Operation, expecting
+from tk_ai_extension.model.operations import Change, Operation, check_places, expecting
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import CellKind
@@ -109,9 +109,10 @@ def plan_edit(
         timeout: Seconds after which a running cell is interrupted; None for no limit.
 
     Raises:
-        InvalidArguments: A source is too long or has invalid characters.
+        InvalidArguments: A source is too long or has invalid characters, or an index is out of range.
     """
     editing.check_sources(context.workspace, operations)
+    check_places(snapshot, operations)
     return Edit(document, snapshot, tuple(expecting(snapshot, operations)), run, wait, timeout)
 
 

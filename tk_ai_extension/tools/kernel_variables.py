@@ -54,15 +54,17 @@ HIDDEN = {"In", "Out", "exit", "quit", "get_ipython", "open"}
 def type_name(value):
     kind = type(value)
     module = root_of(kind)
-    return (
-        kind.__qualname__
-        if module in ("builtins", "__main__")
-        else "%s.%s" % (module, kind.__qualname__)
-    )
+    name = str.__str__(type.__dict__["__qualname__"].__get__(kind))
+    return name if module in ("", "builtins", "__main__") else "%s.%s" % (module, name)
 
 
 def root_of(kind):
-    return str(kind.__module__).split(".")[0]
+    """Return the first part of a class's module; "" if it is no text. A metaclass does not run."""
+    try:
+        module = type.__dict__["__module__"].__get__(kind)
+    except AttributeError:
+        return ""
+    return str.__str__(module).split(".")[0] if issubclass(type(module), str) else ""
 
 
 def is_shaped(value):
@@ -82,13 +84,13 @@ def size_of(value):
     if is_shaped(value):
         size = getattr(value, "nbytes", None)
         if isinstance(size, int):
-            return size
+            return int(size)
         usage = getattr(value, "memory_usage", None)
         if root_of(type(value)) == "pandas" and callable(usage):
             total = usage(deep=False)
             return int(total if isinstance(total, int) else total.sum())
         return None
-    if type(value).__module__ == "builtins":
+    if root_of(type(value)) == "builtins":
         return sys.getsizeof(value)
     return None
 
@@ -104,28 +106,35 @@ def value_of(value):
 
 
 def entry(name, value):
-    return {
-        "name": name,
-        "type": type_name(value),
-        "shape": shape_of(value),
-        "size": size_of(value),
-        "value": value_of(value),
-    }
+    found = {"name": name, "type": type_name(value)}
+    for field, describe in (("shape", shape_of), ("size", size_of), ("value", value_of)):
+        found[field] = described(describe, value)
+    return found
+
+
+def described(describe, value):
+    """Return a short description; None if the value's code raises, or its answer is too long or no JSON."""
+    try:
+        found = describe(value)
+        return found if len(json.dumps(found)) <= MAX_TEXT else None
+    except Exception:  # noqa: BLE001 - the code of a value may raise anything
+        return None
 
 
 def listing(variables, pattern):
-    names = [
-        name
+    found = [
+        (name, value)
         for name, value in list(variables.items())
-        if not name.startswith("_")
+        if type(name) is str
+        and not name.startswith("_")
         and name not in HIDDEN
         and not issubclass(type(value), types.ModuleType)
         and (pattern is None or fnmatch.fnmatchcase(name, pattern))
     ]
-    shown = names[:MAX_VARIABLES]
+    shown = found[:MAX_VARIABLES]
     return {
-        "variables": [entry(name, variables[name]) for name in shown],
-        "more": len(names) - len(shown),
+        "variables": [entry(name, value) for name, value in shown],
+        "more": len(found) - len(shown),
     }
 
 
@@ -151,7 +160,7 @@ def text_of(value, depth=DEPTH):
         return repr(value[:most]) + ("..." if len(value) > most else "")
     text = within_of(value, depth)
     if text is not None:
-        return text if kind.__module__ == "builtins" else "%s(%s)" % (type_name(value), text)
+        return text if root_of(kind) == "builtins" else "%s(%s)" % (type_name(value), text)
     if root_of(kind) in PLAIN or is_shaped(value):
         return repr(value)
     if is_callable(value):

@@ -17,7 +17,7 @@ A plan of your own needs one method:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Literal, Protocol
 
@@ -85,7 +85,13 @@ class Edit:
             Conflict, CellNotFound, InvalidArguments, UnsupportedFormat: An operation cannot be applied.
         """
         transaction = EditTransaction(self.snapshot, self._content)
-        transaction.apply(self.operations)
+        # Outputs are compared when the edit is applied: the snapshot has none.
+        transaction.apply(
+            [
+                replace(each, replaces=None) if isinstance(each, SetOutputs) else each
+                for each in self.operations
+            ]
+        )
         return transaction.changes()
 
     def _content(self, index: int) -> CellContent:
@@ -248,11 +254,11 @@ def _operation(
     match operation:
         case Insert(content):
             runs = run and content.type == "code"
-            position, to, identity = _position(snapshot, operation)
+            position, identity = _position(snapshot, operation, change.index)
             return ProposalStep(
                 "insert",
                 Sentence("insert_and_run" if runs else "insert", type=content.type, place=position),
-                to=to,
+                to=change.index,
                 runs=runs,
                 lines=marked("+", content.source),
                 identity=(content.type, *identity),
@@ -293,9 +299,9 @@ def _operation(
             cell = snapshot.by_key[key]
             return ProposalStep(
                 "move",
-                Sentence("move", cell=_name(cell), position=to + 1),
+                Sentence("move", cell=_name(cell), position=change.index + 1),
                 cell=_reference(snapshot, cell),
-                to=to,
+                to=change.index,
                 identity=(to,),
             )
         case SetOutputs(key, outputs):
@@ -326,18 +332,15 @@ def _joined(parts: Sequence[Sentence]) -> str:
 
 
 def _position(
-    snapshot: Snapshot, insert: Insert
-) -> tuple[str, int | None, tuple[str | int | None, ...]]:
-    """Return where a cell is inserted: as text, as an index, and as the identity of the approval."""
-    if insert.index is not None:
-        return Sentence("place_at", position=insert.index + 1), insert.index, ("at", insert.index)
+    snapshot: Snapshot, insert: Insert, index: int
+) -> tuple[str, tuple[str | int | None, ...]]:
+    """Return where a cell is inserted, at this index: as text, and as the identity of the approval."""
     key = insert.after or insert.before
     if key is None:
-        return Sentence("place_end"), len(snapshot.cells), ("end",)
+        if insert.index in (None, -1):
+            return Sentence("place_end"), ("end",)
+        return Sentence("place_at", position=index + 1), ("at", insert.index)
     side = "after" if insert.after is not None else "before"
     cell = snapshot.by_key.get(key)
-    name, to = f"@{key}", None
-    if cell is not None:
-        name = Sentence("cell_position", position=cell.index + 1)
-        to = cell.index + (side == "after")
-    return Sentence(f"place_{side}", cell=name), to, (side, key)
+    name = f"@{key}" if cell is None else Sentence("cell_position", position=cell.index + 1)
+    return Sentence(f"place_{side}", cell=name), (side, key)

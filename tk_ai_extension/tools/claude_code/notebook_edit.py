@@ -163,7 +163,7 @@ def _operation(
             raise InvalidArguments(f"An insert needs `cell_type`{why}.")
         content = CellContent(cell_type, source, _fresh_id())
         if edit_mode == "replace":
-            return Insert(content, index=len(snapshot.cells))
+            return Insert(content)
         if cell_id is None:
             return Insert(content, index=0)
         return Insert(content, after=(_with_id(snapshot, cell_id) or snapshot.cell(cell_id)).key)

@@ -13,7 +13,7 @@ from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, source_hash
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, ToolError
 from tk_ai_extension.model.operations import Delete, Move, Operation, Replace
 from tk_ai_extension.notebooks.transactions import anchored
-from tk_ai_extension.tools.addressing import insertion, position
+from tk_ai_extension.tools.addressing import insertion
 from tk_ai_extension.tools.cell_changes import CellsChanged, cells_changed, plan_edit, replaced
 from tk_ai_extension.tools.cell_runs import code_of, kernel_for, start_cells
 from tk_ai_extension.tools.context import ToolContext
@@ -22,6 +22,7 @@ from tk_ai_extension.tools.parameters import CellKind, MaybeAddress, Notebook, W
 from tk_ai_extension.tools.plans import Edit
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.workspace import editing
+from tk_ai_extension.workspace.undo_entries import read_compared
 from tk_ai_extension.workspace.undo_plan import inverse_operations
 
 T = TypeVar("T")
@@ -175,7 +176,8 @@ async def _try_roll_back(
     workspace = context.workspace
     document = await workspace.store.open(path)
     snapshot = await document.read()
-    operations, left, undone = inverse_operations(applied.changes, snapshot)
+    outputs = await read_compared(document, applied.changes, snapshot)
+    operations, left, undone = inverse_operations(applied.changes, snapshot, outputs)
     await editing.undo(
         workspace,
         context.caller,
@@ -228,7 +230,7 @@ class _Batch:
         if operation.action == "move":
             cell = snapshot.cell(_given(operation.cell, "cell", name))
             self._earlier(cell, name)
-            return Move(cell.key, position(snapshot, _given(operation.to, "to", name)))
+            return Move(cell.key, _given(operation.to, "to", name))
         return self._write(operation, name)
 
     def _insert(self, operation: CellOperation, name: str) -> Operation:

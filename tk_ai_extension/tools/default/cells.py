@@ -6,7 +6,7 @@ from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Move, Replace, SetOutputs
 from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.tools.addressing import insertion, position, select
+from tk_ai_extension.tools.addressing import insertion, select
 from tk_ai_extension.tools.cell_changes import apply_edit, plan_edit, replaced
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Address, CellKind, MaybeAddress, MaybeRanges, Notebook
@@ -124,5 +124,5 @@ async def move_cell(
     """Move a cell; `to` is its new index."""
     document = await context.workspace.open(context.caller, notebook, tool="move_cell")
     snapshot = await document.read()
-    operation = Move(snapshot.cell(cell).key, position(snapshot, to))
+    operation = Move(snapshot.cell(cell).key, to)
     return plan_edit(context, document, snapshot, operation)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.diffs import DiffBudget
 from tk_ai_extension.model.errors import Conflict, NothingToUndo
-from tk_ai_extension.model.large_notebooks import run_off_loop_if_large
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.proposals import Proposal, ProposalStep
 from tk_ai_extension.model.sentences import Sentence
@@ -23,9 +21,8 @@ from tk_ai_extension.tools.parameters import Entry, Notebook
 from tk_ai_extension.tools.plans import Edit
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
-from tk_ai_extension.workspace import editing
+from tk_ai_extension.workspace import editing, undo_entries
 from tk_ai_extension.workspace.journal import JournalEntry
-from tk_ai_extension.workspace.undo_plan import plan_undo
 
 
 class Undone(Result):
@@ -114,7 +111,7 @@ async def undo(
             else "Your connection has no session, so your changes cannot be identified."
         )
     snapshot = await document.read()
-    plan = await run_off_loop_if_large(len(snapshot.cells), partial(plan_undo, entries, snapshot))
+    plan = await undo_entries.plan(document, entries, snapshot)
     if not plan.entries:
         raise Conflict(
             f"Nothing was undone: {' '.join(plan.left)}",

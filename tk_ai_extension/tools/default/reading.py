@@ -188,7 +188,6 @@ async def read_cell(
     document = await workspace.open(caller, notebook, tool="read_cell")
     snapshot = await workspace.read(document)
     found, _ = snapshot.find(cell)
-    editing.mark_seen(workspace, caller, snapshot, [found])
     result = CellRead(
         notebook=document.path,
         cell=found.key,
@@ -206,6 +205,8 @@ async def read_cell(
         result.output, result.artifact = presented.text, presented.artifact
         result.data = list(presented.data)
         result.with_images(presented.images)
+    # A call that fails before shows no source.
+    editing.mark_seen(workspace, caller, snapshot, [found])
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
@@ -19,7 +20,7 @@ from tk_ai_extension.workspace.files import Walk, some_of
 from tk_ai_extension.workspace.patterns import Pattern
 
 MAX_LINE = 200
-"""Maximum characters of a line that are shown. A one-line cell that fits counts as read."""
+"""Maximum characters of a line that are shown. A one-line cell that is shown in full counts as read."""
 
 
 class Match(BaseModel):
@@ -32,6 +33,20 @@ class Match(BaseModel):
     line: int
     """The line's number, from 1, in the source or in the text of the outputs."""
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A match and its cell."""
+
+    match: Match
+    snapshot: Snapshot
+    cell: Cell
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the match shows the whole source, so that the cell counts as read."""
+        return self.match.where == "source" and self.match.text == self.cell.source
 
 
 class SearchResult(Result):
@@ -65,8 +80,8 @@ async def search_cells(
 ) -> SearchResult:
     """Search the sources or outputs of notebooks. Returns matching cells and lines."""
     wanted = Pattern(pattern)
-    workspace, caller = context.workspace, context.caller
-    matches: list[Match] = []
+    workspace = context.workspace
+    found: list[_Found] = []
     paths, walk = await _searched(context, notebook)
     unread: list[str] = []
     for path in paths:
@@ -81,18 +96,28 @@ async def search_cells(
             continue
         for cell in snapshot.cells:
             text = await _searched_text(document, cell, where)
-            found = await asyncio.to_thread(_matches, snapshot, cell, text, wanted, where)
-            if where == "source" and found and _is_shown_whole(cell):
-                editing.mark_seen(workspace, caller, snapshot, [cell])
-            matches += found
-            if len(matches) > limit:
+            found += await asyncio.to_thread(_matches, snapshot, cell, text, wanted, where)
+            if len(found) > limit:
                 break
-        if len(matches) > limit:
+        if len(found) > limit:
             break
     notices = [] if walk is None else walk.left_out
     if unread:
         notices.append(f"Notebooks that cannot be read were left out: {some_of(unread)}.")
-    return SearchResult(matches=matches[:limit], truncated=len(matches) > limit, notices=notices)
+    return _shown(context, found, limit, notices)
+
+
+def _shown(
+    context: ToolContext, found: list[_Found], limit: int, notices: list[str]
+) -> SearchResult:
+    """Return the result with the first matches. The cells that these show in full count as read."""
+    shown = found[:limit]
+    for each in shown:
+        if each.is_whole:
+            editing.mark_seen(context.workspace, context.caller, each.snapshot, [each.cell])
+    return SearchResult(
+        matches=[each.match for each in shown], truncated=len(found) > limit, notices=notices
+    )
 
 
 async def _searched_text(
@@ -105,25 +130,25 @@ async def _searched_text(
     return (await digested(await document.outputs(cell.key))).text
 
 
-def _is_shown_whole(cell: Cell) -> bool:
-    return "\n" not in cell.source and len(cell.source) <= MAX_LINE
-
-
 def _matches(
     snapshot: Snapshot,
     cell: Cell,
     text: str,
     wanted: Pattern,
     where: Literal["source", "outputs"],
-) -> list[Match]:
+) -> list[_Found]:
     return [
-        Match(
-            notebook=snapshot.path,
-            cell=snapshot.short_keys[cell.key],
-            index=cell.index,
-            where=where,
-            line=number,
-            text=line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…",
+        _Found(
+            Match(
+                notebook=snapshot.path,
+                cell=snapshot.short_keys[cell.key],
+                index=cell.index,
+                where=where,
+                line=number,
+                text=line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…",
+            ),
+            snapshot,
+            cell,
         )
         for number, line in enumerate(text.split("\n"), 1)
         if wanted.found_in(line)
