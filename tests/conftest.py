@@ -138,6 +138,8 @@ def forgotten_databases() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (sessionmanager, sign, sqlite_anyio.sqlite):
             patch.setattr(module, "sqlite3", namespace)
+        # It fails where the garbage collector runs in another thread.
+        patch.delattr(sessionmanager.SessionManager, "__del__")
         yield
 
 

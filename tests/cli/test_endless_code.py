@@ -81,8 +81,13 @@ async def test_the_first_ctrl_c_interrupts_it_and_shows_how_it_ended(shared: Nb,
 class Stubborn:
     """A registry whose code ignores the interrupt, and is ended after some time."""
 
+    effect = "EXECUTE"
+
     def __init__(self) -> None:
         self.ended = asyncio.Event()
+
+    def get(self, _tool: str) -> Stubborn:
+        return self
 
     async def call(self, tool: str, _arguments: object, context: ToolContext) -> ExecutionResult:
         loop = asyncio.get_running_loop()

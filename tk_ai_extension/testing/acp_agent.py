@@ -35,9 +35,21 @@ _numbers = itertools.count(1)
 _lock = threading.Lock()
 
 
-def send(message: Json) -> None:
-    """Send a message to the client."""
-    write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+def send(*messages: Json) -> None:
+    """Send messages to the client, at once."""
+    lines = [json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in messages]
+    write(b"".join(lines))
+
+
+def update_of(session: str, update: str, **fields: Any) -> Json:
+    """Return the message of an update."""
+    params = {"sessionId": session, "update": {"sessionUpdate": update, **fields}}
+    return {"method": "session/update", "params": params}
+
+
+def text_of(session: str, text: str) -> Json:
+    """Return the message of a text."""
+    return update_of(session, "agent_message_chunk", content={"type": "text", "text": text})
 
 
 def write(data: bytes) -> None:
@@ -166,12 +178,11 @@ class Agent:
 
     def update(self, session: str, update: str, **fields: Any) -> None:
         """Send an update."""
-        params = {"sessionId": session, "update": {"sessionUpdate": update, **fields}}
-        send({"method": "session/update", "params": params})
+        send(update_of(session, update, **fields))
 
     def say(self, session: str, text: str) -> None:
         """Send a text."""
-        self.update(session, "agent_message_chunk", content={"type": "text", "text": text})
+        send(text_of(session, text))
 
     def prompt(self, message: Json) -> None:
         """Answer a prompt."""
@@ -193,9 +204,10 @@ class Agent:
             ending = act(session, rest, blocks) or ending
         if self.cancelled.is_set():
             ending = {"result": {"stopReason": "cancelled"}}
-        send({"id": message["id"], **ending})
-        if word == "late":
-            self.say(session, "Too late.")
+        # The text arrives with the end of the turn, before the next turn begins.
+        late = [text_of(session, "Too late.")] if word == "late" else []
+        send({"id": message["id"], **ending}, *late)
+        if late:
             asked = self.ask(session, "late", "execute", {"command": "true"})
             written = Path("late.tmp")
             written.write_text(json.dumps(asked))
