@@ -85,6 +85,9 @@ class OpenedInPage:
     async def exists(self, path: str) -> bool:
         return await self._store.exists(path)
 
+    def file_of(self, path: str) -> str:
+        return self._store.file_of(path)
+
     def is_open(self, path: str) -> bool:
         return self._store.is_open(path)
 

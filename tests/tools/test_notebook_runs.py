@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.harness import ALICE
-from tk_ai_extension.model.errors import PermissionRequired
+from tests.harness import ALICE, BOB
+from tk_ai_extension.model.errors import Conflict, InvalidArguments, PermissionRequired
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.notebook_runs import run_notebook
+from tk_ai_extension.tools.notebook_runs import run_notebook, run_plan
 from tk_ai_extension.tools.registry import Registry
 
 ASK = replace(ALICE, mode="ask")
+WAITS = "import threading\nthreading.Event().wait()"
 
 
 @pytest.mark.proves("nb:run-notebook")
@@ -48,3 +50,122 @@ async def test_a_result_stays_if_the_notebook_changes_while_the_kernel_starts(
         await registry.call("run_notebook", call, context)
     assert (harness.root / "b.ipynb").read_bytes() == before
     assert workspace.kernels.ids() == []
+
+
+@pytest.mark.proves("nb:run-notebook")
+@pytest.mark.parametrize("edited", ["a.ipynb", "b.ipynb"])
+async def test_code_that_changed_after_the_plan_does_not_run(
+    harness: Any, monkeypatch: pytest.MonkeyPatch, edited: str
+) -> None:
+    workspace = harness.workspace
+    harness.write("a.ipynb", "print('planned')")
+    context = ToolContext(workspace, ALICE)
+    plan = await run_notebook.function(context, "a.ipynb", output="b.ipynb")
+    copy = workspace.store.copy
+
+    async def copied(*arguments: Any) -> Any:
+        document = await copy(*arguments)
+        harness.write(edited, "open('another', 'w')")
+        return document
+
+    monkeypatch.setattr(workspace.store, "copy", copied)
+    if edited == "a.ipynb":
+        harness.write("a.ipynb", "open('another', 'w')")
+    with pytest.raises(Conflict, match="Nothing was run"):
+        await run_plan(context, plan, "run_notebook")
+    assert not (harness.root / "another").exists()
+    assert (harness.root / "b.ipynb").exists() == (edited == "b.ipynb")
+    assert workspace.kernels.ids() == []
+
+
+@pytest.mark.proves("nb:run-notebook")
+@pytest.mark.parametrize("other", ["out.ipynb", "linked/out.ipynb"])
+async def test_two_runs_into_one_file_do_not_mix(
+    harness: Any, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    workspace = harness.workspace
+    harness.write("a.ipynb", "print(x)")
+    (harness.root / "linked").symlink_to(harness.root, target_is_directory=True)
+    registry = Registry([run_notebook])
+    # Both are planned before one of them writes.
+    started, copy = asyncio.Barrier(2), workspace.store.copy
+    start = workspace.fresh.start
+
+    async def both_started(*arguments: Any) -> str:
+        kernel_id = await start(*arguments)
+        await started.wait()
+        return kernel_id
+
+    async def slow_copy(*arguments: Any) -> Any:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return await copy(*arguments)
+
+    monkeypatch.setattr(workspace.fresh, "start", both_started)
+    monkeypatch.setattr(workspace.store, "copy", slow_copy)
+    outcomes: list[Any] = await asyncio.gather(
+        *(
+            registry.call(
+                "run_notebook",
+                {"notebook": "a.ipynb", "output": output, "parameters": {"x": value}},
+                ToolContext(workspace, caller),
+            )
+            for caller, output, value in ((ALICE, "out.ipynb", 1), (BOB, other, 2))
+        ),
+        return_exceptions=True,
+    )
+    (refused,) = (each for each in outcomes if isinstance(each, Exception))
+    assert isinstance(refused, Conflict)
+    value = 2 if outcomes[0] is refused else 1
+    cells = harness.on_disk("out.ipynb").cells
+    assert cells[0].source.endswith(f"x = {value}")
+    assert cells[-1].outputs[0].text == f"{value}\n"
+    # The kernel of the refused run has ended, and the file can be replaced again.
+    workspace.executions.check_replaceable("out.ipynb")
+    assert workspace.kernels.ids() == []
+
+
+@pytest.mark.proves("nb:run-notebook")
+@pytest.mark.parametrize("is_linked", [False, True])
+async def test_a_notebook_with_a_running_cell_is_not_replaced(
+    harness: Any, *, is_linked: bool
+) -> None:
+    workspace = harness.workspace
+    harness.write("a.ipynb", "print('a')")
+    live = harness.write("live.ipynb", WAITS, "print('mine')")
+    (harness.root / "link.ipynb").symlink_to(live)
+    context = ToolContext(workspace, BOB)
+    planned = await run_notebook.function(context, "a.ipynb", output="live.ipynb")
+    running = await harness.call("execute_cell", notebook="live.ipynb", cell=0, wait=0)
+    output = "link.ipynb" if is_linked else "live.ipynb"
+    with pytest.raises(Conflict, match=running.execution_id):
+        await run_notebook.function(context, "a.ipynb", output=output)
+    with pytest.raises(Conflict, match=running.execution_id):
+        await run_plan(context, planned, "run_notebook")
+    assert harness.sources("live.ipynb") == [WAITS, "print('mine')"]
+    run = workspace.executions.get(ALICE, running.execution_id)
+    await workspace.executions.cancel(run)
+    await run.wait(30)
+    answer = await run_plan(context, planned, "run_notebook")
+    assert answer.status == "ok"
+    assert harness.sources("live.ipynb") == ["print('a')"]
+
+
+@pytest.mark.proves("nb:run-notebook")
+@pytest.mark.parametrize("output", ["link.ipynb", "linked/b.ipynb"])
+async def test_a_result_does_not_replace_its_own_notebook_through_a_link(
+    harness: Any, output: str
+) -> None:
+    source = harness.write("b.ipynb", "print('kept')")
+    before = source.read_bytes()
+    context = ToolContext(harness.workspace, ALICE)
+    plan = await run_notebook.function(context, "b.ipynb", output="c.ipynb")
+    (harness.root / "link.ipynb").symlink_to(source)
+    (harness.root / "linked").symlink_to(harness.root, target_is_directory=True)
+    with pytest.raises(InvalidArguments, match=r"is the notebook b\.ipynb itself"):
+        await run_notebook.function(context, "b.ipynb", output=output)
+    # The link may also appear after the plan.
+    with pytest.raises(InvalidArguments, match=r"is the notebook b\.ipynb itself"):
+        await run_plan(context, replace(plan, output=output), "run_notebook")
+    assert source.read_bytes() == before
+    assert harness.workspace.kernels.ids() == []

@@ -200,6 +200,10 @@ class NotebookStore(Protocol):
         """Return whether a file or folder exists at a path."""
         ...
 
+    def file_of(self, path: str) -> str:
+        """Return what identifies a notebook's file: the same for all names that lead to it."""
+        ...
+
     def is_open(self, path: str) -> bool:
         """Return whether people have a notebook open, under any of its names."""
         ...

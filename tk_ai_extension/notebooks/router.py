@@ -297,6 +297,10 @@ class NotebookRouter:
         """See `NotebookStore.exists`."""
         return await self._store.exists(self._contain(path))
 
+    def file_of(self, path: str) -> str:
+        """See `NotebookStore.file_of`; a contents manager without files has one name for each."""
+        return self._store.file_of(path) if isinstance(self._store, NotebookFiles) else path
+
     def is_open(self, path: str) -> bool:
         """See `NotebookStore.is_open`; rooms that only agents keep open do not count."""
         names = self._open_names(self._contain(path))

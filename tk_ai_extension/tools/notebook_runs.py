@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,26 +92,38 @@ async def run_plan(context: ToolContext, plan: NotebookRunPlan, tool: str) -> Ex
     name = plan.kernel_name or plan.snapshot.kernel_name
     # The kernel first: if it does not start, nothing is changed.
     async with workspace.fresh.handed_over(name, plan.snapshot.path) as kernel_id:
-        snapshot = await _prepared(context, plan, tool)
-        cells = runnable(snapshot)
-        may_fail = {cell.key for cell in cells if "raises-exception" in tags_of(cell)}
-        report = NotebookRun(None if plan.allow_errors else may_fail)
-        run = workspace.executions.start(
-            context.caller,
-            kernel_id,
-            [Step(cell.key, cell.index, cell.source) for cell in cells],
-            open_document=workspace.store.open,
-            path=plan.path,
-            timeout=plan.timeout,
-            stop_on_error=False,
-            approval=context.approval,
-            tool=tool,
-            supervisor=NotebookRunSupervisor(workspace.fresh, report),
-            report=report,
-        )
+        with _reserved(context, plan):
+            snapshot = await _prepared(context, plan, tool)
+            cells = runnable(snapshot)
+            may_fail = {cell.key for cell in cells if "raises-exception" in tags_of(cell)}
+            report = NotebookRun(None if plan.allow_errors else may_fail)
+            run = workspace.executions.start(
+                context.caller,
+                kernel_id,
+                [Step(cell.key, cell.index, cell.source) for cell in cells],
+                open_document=workspace.store.open,
+                path=plan.path,
+                timeout=plan.timeout,
+                stop_on_error=False,
+                approval=context.approval,
+                tool=tool,
+                supervisor=NotebookRunSupervisor(workspace.fresh, report),
+                report=report,
+            )
     result = await follow(context, run, plan.wait, total_cells=len(snapshot.cells))
     result.notices += plan.notices
     return result
+
+
+def _reserved(context: ToolContext, plan: NotebookRunPlan) -> AbstractContextManager[None]:
+    """Return the reservation of the copy's file, until its run has started.
+
+    Raises (on entering):
+        Conflict: Another run writes it.
+    """
+    if plan.output is None:
+        return nullcontext()
+    return context.workspace.executions.replacing(plan.output)
 
 
 async def _prepared(context: ToolContext, plan: NotebookRunPlan, tool: str) -> Snapshot:
@@ -121,6 +134,7 @@ async def _prepared(context: ToolContext, plan: NotebookRunPlan, tool: str) -> S
     if plan.output is not None:
         document = await run_to_completion(_copied(context, plan, plan.output))
         snapshot = await document.read()
+        _check_code(plan, snapshot)
         operations += [
             SetOutputs(cell.key)
             for cell in snapshot.cells
@@ -140,23 +154,42 @@ async def _prepared(context: ToolContext, plan: NotebookRunPlan, tool: str) -> S
     return applied.snapshot
 
 
+def _check_code(plan: NotebookRunPlan, snapshot: Snapshot) -> None:
+    """Check that a notebook has the code of the plan.
+
+    The notebook may have changed since. A tab that opened the copy may show what the copy replaced.
+
+    Raises:
+        Conflict.
+    """
+    planned, found = (
+        [cell.source for cell in runnable(each)] for each in (plan.snapshot, snapshot)
+    )
+    if planned != found:
+        raise Conflict(
+            f"The code in {snapshot.path} changed before it ran. Nothing was run.",
+            hint="Run the notebook again. Close the result's notebook in JupyterLab before.",
+        )
+
+
 async def _copied(context: ToolContext, plan: NotebookRunPlan, output: str) -> NotebookDocument:
     """Write the copy; what belongs to a notebook that it replaces is forgotten.
 
     Raises:
-        Conflict: A file has appeared at the path, or a person has opened it.
+        Conflict: A file has appeared at the path, a person has opened it, or the code has changed.
+        InvalidArguments: The path leads to the notebook itself by now.
         ApprovalOutdated: The notebook has changed since the person approved its code.
     """
     workspace = context.workspace
-    replaces = await _is_replaced(context, output)
+    replaces = await _is_replaced(context, plan.document.path, output)
     if replaces and not plan.replaces:
         raise Conflict(
             f"{output} was created meanwhile.", hint="Choose another name, or run again."
         )
-    if context.approval is not None:
-        now = await plan.document.read()
-        if now.revision != plan.snapshot.revision:
-            raise ApprovalOutdated("The notebook changed before it ran.")
+    now = await plan.document.read()
+    if context.approval is not None and now.revision != plan.snapshot.revision:
+        raise ApprovalOutdated("The notebook changed before it ran.")
+    _check_code(plan, now)
     copy = await workspace.store.copy(plan.document, output)
     if replaces:
         await workspace.deleted(output)
@@ -189,7 +222,10 @@ async def run_notebook(
             hint="Name the file for the result with --output.",
         )
     is_copy = target is not None and target != path
-    replaces = is_copy and target is not None and await _is_replaced(context, target)
+    replaces = False
+    if is_copy and target is not None:
+        workspace.executions.check_replaceable(target)
+        replaces = await _is_replaced(context, path, target)
     source = source_of(parameters, snapshot.language) if parameters else ""
     return NotebookRunPlan(
         document,
@@ -211,15 +247,22 @@ def _notices(unknown: Sequence[str]) -> tuple[str, ...]:
     return (f"The cell with the tag `parameters` does not set {', '.join(unknown)}.",)
 
 
-async def _is_replaced(context: ToolContext, target: str) -> bool:
+async def _is_replaced(context: ToolContext, path: str, target: str) -> bool:
     """Return whether there is a file that would be replaced.
 
     Raises:
+        InvalidArguments: It is the file of the notebook at ``path``, under another name.
         Conflict: A person has it open.
     """
-    if context.workspace.store.is_open(target):
+    store = context.workspace.store
+    if store.file_of(target) == store.file_of(path):
+        raise InvalidArguments(
+            f"{target} is the notebook {path} itself, under another name.",
+            hint=f"Leave --output out or give it {path} to run in place, or choose another name.",
+        )
+    if store.is_open(target):
         raise Conflict(
             f"{target} is open in a browser, which would overwrite the result.",
             hint="Close it there, or choose another name.",
         )
-    return await context.workspace.store.exists(target)
+    return await store.exists(target)

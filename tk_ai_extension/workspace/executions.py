@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Literal
 
@@ -13,6 +14,7 @@ from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import (
+    Conflict,
     ExecutionNotFound,
     LimitReached,
     ToolError,
@@ -61,6 +63,7 @@ class Executions:
         open_document: Opens a notebook to update its displays.
         questions: Kernels whose running cell waits for a caller's answer. Runs of that caller start
             afterwards.
+        file_of: Identifies the file of a notebook, which may have several names.
         max_kept_output: Approximate maximum characters of output of ended runs. The oldest is dropped
             first; the newest and those being read are kept.
     """
@@ -76,6 +79,7 @@ class Executions:
         displays: DisplayRegistry | None = None,
         open_document: OpenDocument | None = None,
         questions: KernelQuestions | None = None,
+        file_of: Callable[[str], str] = str,
         max_kept_output: int = MAX_KEPT_OUTPUT,
     ) -> None:
         self._interrupts = RunInterrupts(kernels)
@@ -90,6 +94,9 @@ class Executions:
             open_document=open_document,
         )
         self._questions = questions or KernelQuestions()
+        self._file_of = file_of
+        # The files that runs which have not begun are about to replace.
+        self._replaced: set[str] = set()
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._supervisors: dict[str, RunSupervisor] = {}
         self._under_way = 0
@@ -146,6 +153,7 @@ class Executions:
             path,
             list(steps),
             is_source_pinned=approval is not None,
+            writes_outputs=open_document is not None,
             report=report,
         )
         self._runs[run.id] = run
@@ -185,6 +193,44 @@ class Executions:
             and path in (None, run.path)
             and turn in (None, run.caller.turn)
         ]
+
+    def check_replaceable(self, path: str) -> None:
+        """Check that no run writes its outputs to a notebook, under any of its names.
+
+        Raises:
+            Conflict: A run does, or is about to.
+        """
+        file = self._file_of(path)
+        writing = next(
+            (
+                run
+                for run in self.active()
+                if run.writes_outputs and run.path is not None and self._file_of(run.path) == file
+            ),
+            None,
+        )
+        if writing is None and file not in self._replaced:
+            return
+        which = "Another run" if writing is None else f"Execution `{writing.id}`"
+        raise Conflict(
+            f"{which} writes its outputs to {path}, which is not replaced meanwhile.",
+            hint="Choose another name, or run again after its end.",
+        )
+
+    @contextmanager
+    def replacing(self, path: str) -> Generator[None]:
+        """Reserve a notebook that is replaced in the block, in which the run of the new one starts.
+
+        Raises:
+            Conflict: See `check_replaceable`.
+        """
+        self.check_replaceable(path)
+        file = self._file_of(path)
+        self._replaced.add(file)
+        try:
+            yield
+        finally:
+            self._replaced.discard(file)
 
     def latest(self, caller: Caller) -> Run | None:
         """Return the caller's oldest active run, else their newest ended one, or None."""

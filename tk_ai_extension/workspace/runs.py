@@ -175,6 +175,7 @@ class Run:
         steps: list[Step],
         *,
         is_source_pinned: bool = False,
+        writes_outputs: bool = False,
         report: RunReport | None = None,
     ) -> None:
         self.id = secrets.token_hex(5)
@@ -184,6 +185,8 @@ class Run:
         self.steps = steps
         self.is_source_pinned = is_source_pinned
         """Whether cells run only with the source that their steps have."""
+        self.writes_outputs = writes_outputs
+        """Whether its outputs are written to the notebook."""
         self.error: ToolError | None = None
         """Why the run could not be carried out; None if it could."""
         self.done = False

@@ -91,6 +91,7 @@ class Workspace:
             displays=self.displays,
             open_document=self.store.open,
             questions=self.questions,
+            file_of=self.store.file_of,
         )
         self.python = PythonSessions(self.kernels, self.sessions, self.notices)
         self.fresh = FreshKernels(self.kernels)

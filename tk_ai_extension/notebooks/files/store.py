@@ -93,6 +93,10 @@ class NotebookFiles:
             None,
         )
 
+    def file_of(self, path: str) -> str:
+        """Return the file that a path leads to, which may not exist: a write replaces that file."""
+        return str((self._root / path).resolve())
+
     async def exists(self, path: str) -> bool:
         """Return whether a file or folder exists at a path."""
         return (self._root / path).exists()
