@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, cast
@@ -11,6 +12,8 @@ import pytest
 
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
 from tests.notebooks.conftest import bench
+from tests.workspace.list_notebook import ListNotebook
+from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Operation, Replace, SetOutputs
@@ -136,6 +139,45 @@ async def test_a_run_during_an_update_stays_and_other_cells_are_updated(
     await displays.update("k", {"d": SHOWN[1]}, opened)
     assert await document.outputs("aaaa1111") == (theirs,)
     assert await document.outputs("bbbb2222") == (SHOWN[1],)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("seed", range(4))
+async def test_the_last_of_overlapping_updates_of_each_display_is_written(
+    bench: DocumentBench, seed: int
+) -> None:
+    random = Random(seed)
+    shown = {each: display(text_plain=each) for each in "de"}
+    document = await bench.open(
+        notebook(*(code("a", cell, outputs=[*shown.values()]) for cell in ("aaaa1111", "bbbb2222")))
+    )
+    displays = DisplayRegistry()
+    for cell in (await document.read()).cells:
+        execution = Execution("ok", tuple(shown.values()), displays={"d": (0,), "e": (1,)})
+        displays.ran("k", document.path, cell, execution)
+
+    async def opened(_path: str) -> NotebookDocument:
+        return document
+
+    updates: list[dict[str, Json]] = []
+    for number in range(6):
+        ids = random.choice(["d", "e", "de"])
+        updates.append({each: display(text_plain=f"{each}{number}") for each in ids})
+        shown |= updates[-1]
+    await asyncio.gather(*(displays.update("k", each, opened) for each in updates))
+    for key in ("aaaa1111", "bbbb2222"):
+        assert await document.outputs(key) == tuple(shown.values())
+
+
+def test_a_display_that_is_nested_too_deeply_is_not_tracked() -> None:
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    outputs = display(application_json=nested), display(text_plain="beside")
+    (cell,) = ListNotebook([CellContent("code", "a", "aaaa1111")]).snapshot().cells
+    displays = DisplayRegistry()
+    displays.ran("k", "n.ipynb", cell, Execution("ok", outputs, displays={"d": (0,), "e": (1,)}))
+    assert displays.has("k", "e")
 
 
 def edit_source(cell: Any) -> None:

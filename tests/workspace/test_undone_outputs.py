@@ -96,14 +96,27 @@ def test_a_run_after_two_replacements_that_cancel_out_is_kept() -> None:
     notebook.apply(undone.operations)
     assert notebook.cells == now
     assert undone.left == ("The outputs of cell @aaaa were kept: it ran since.",)
+    assert (undone.entries, undone.stayed) == ({}, ("aaaa",))
 
 
 def test_a_replacement_by_the_same_source_is_not_undone_over_a_later_run() -> None:
     notebook = ListNotebook([code("a", "aaaa", ran=True)])
     changes = notebook.apply([Replace("aaaa", "a")])
     notebook.apply([SetOutputs("aaaa", printed("fresh\n"), 8)])
-    operations, left, _ = notebook.inverse(changes)
-    assert (operations, left) == ([], ["The outputs of cell @aaaa were kept: it ran since."])
+    kept = "The outputs of cell @aaaa were kept: it ran since."
+    assert notebook.inverse(changes) == ([], [kept], [])
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_outputs_are_undone_below_a_later_edit_that_kept_them(ids: bool) -> None:
+    name = "aaaa" if ids else "cell-0"
+    cell = CellContent("code", "a", name if ids else None, {}, 1, printed("1\n"))
+    notebook = ListNotebook([cell], ids=ids)
+    edits = SetOutputs(name, printed("2\n"), 2), Replace(name, "b", keep_outputs=True)
+    entries = [entry(number, notebook.apply([edit])) for number, edit in enumerate(edits, 1)]
+    undone = notebook.plan(entries[::-1])
+    notebook.apply(undone.operations)
+    assert (notebook.cells, undone.left) == ([cell], ())
 
 
 def test_a_run_between_plan_and_undo_is_a_conflict() -> None:
@@ -131,6 +144,7 @@ def test_only_outputs_that_may_be_those_of_the_change_are_read() -> None:
         ({"text/plain": "a\nb"}, {"text/plain": ["a\n", "b"]}),
         ({"application/json": float("nan")}, {"application/json": None}),
         ({"application/json": {"n": [1]}}, {"application/json": {"n": [1.0]}}),
+        ({"application/json": -0.0}, {"application/json": 0}),
         ({"application/json": 2**60}, {"application/json": float(2**60)}),
         ({"text/plain": "\ud83d"}, {"text/plain": "\ufffd"}),
     ],

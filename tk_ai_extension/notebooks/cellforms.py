@@ -168,7 +168,8 @@ def _comparable_value(value: Any) -> Any:
     if isinstance(value, str):
         return encodable_text(value)
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        # A shared document returns -0.0 as 0.
+        return value + 0.0 if math.isfinite(value) else None
     if isinstance(value, int):
         return value if isinstance(value, bool) else _as_float(value)
     if isinstance(value, dict):

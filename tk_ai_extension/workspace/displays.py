@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from tk_ai_extension.model.background import BackgroundTasks
@@ -77,16 +78,37 @@ class _Displays(NamedTuple):
             return False
         return all(
             outputs[at].get("output_type") in _DISPLAYS
-            and display_hash(outputs[at]) in self.written[at]
+            and not self.written[at].isdisjoint(_hashes(outputs[at]))
             for at in indices
         )
+
+
+def _hashes(output: Json) -> frozenset[str]:
+    """Return the hash of a display; an empty set, which never matches, if it is nested too deeply."""
+    try:
+        return frozenset((display_hash(output),))
+    except RecursionError:
+        return frozenset()
+
+
+@dataclass(eq=False, slots=True)
+class _Kernel:
+    """The cells with displays that a kernel ran.
+
+    Attributes:
+        cells: The displays of each cell, the least recently run first.
+        updating: Serialises updates: two at once would conflict, and the newer one could be lost.
+    """
+
+    cells: OrderedDict[_Cell, _Displays] = field(default_factory=OrderedDict)
+    updating: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class DisplayRegistry:
     """Tracks the displays of cells in each kernel, by display id."""
 
     def __init__(self) -> None:
-        self._kernels: dict[str, OrderedDict[_Cell, _Displays]] = {}
+        self._kernels: dict[str, _Kernel] = {}
 
     def ran(
         self,
@@ -103,16 +125,12 @@ class DisplayRegistry:
             cell: The cell, as it was when it ran.
             execution: The result of its run.
         """
-        known = self._kernels.setdefault(kernel_id, OrderedDict())
+        known = self._kernels.setdefault(kernel_id, _Kernel()).cells
         ran = _Cell(path, None, cell.hash) if cell.is_numbered else _Cell(path, cell.id, "")
         known.pop(ran, None)
         if places := execution.displays:
             outputs = execution.outputs
-            written = {
-                at: frozenset((display_hash(outputs[at]),))
-                for indices in places.values()
-                for at in indices
-            }
+            written = {at: _hashes(outputs[at]) for indices in places.values() for at in indices}
             known[ran] = _Displays(
                 places, len(outputs), execution.execution_count, cell.hash, written
             )
@@ -121,10 +139,10 @@ class DisplayRegistry:
 
     def has(self, kernel_id: str, display_id: str) -> bool:
         """Return whether a cell of this kernel has a display with this id."""
-        return any(display_id in each.places for _, each in self._of(kernel_id))
-
-    def _of(self, kernel_id: str) -> list[tuple[_Cell, _Displays]]:
-        return list(self._kernels[kernel_id].items()) if kernel_id in self._kernels else []
+        kernel = self._kernels.get(kernel_id)
+        return kernel is not None and any(
+            display_id in each.places for each in kernel.cells.values()
+        )
 
     def forget_kernel(self, kernel_id: str) -> None:
         """Forget the displays of a kernel that has ended or was restarted."""
@@ -132,16 +150,16 @@ class DisplayRegistry:
 
     def renamed(self, old: str, new: str) -> None:
         """Update paths after a notebook or a folder was renamed."""
-        for kernel_id, known in self._kernels.items():
-            self._kernels[kernel_id] = OrderedDict(
+        for kernel in self._kernels.values():
+            kernel.cells = OrderedDict(
                 (cell._replace(path=moved(cell.path, old, new) or cell.path), displays)
-                for cell, displays in known.items()
+                for cell, displays in kernel.cells.items()
             )
 
     async def update(
         self, kernel_id: str, outputs: Mapping[str, Json], open_document: OpenDocument
     ) -> None:
-        """Replace displays in all notebooks.
+        """Replace displays in all notebooks, after the updates of this kernel that began before.
 
         A cell that is no longer as its run left it, because somebody edited it, cleared its outputs
         or ran it elsewhere, is skipped.
@@ -154,14 +172,18 @@ class DisplayRegistry:
         Raises:
             ToolError: A notebook cannot be written.
         """
-        for cell, displays in self._of(kernel_id):
-            new = {
-                at: output
-                for display_id, output in outputs.items()
-                for at in displays.places.get(display_id, ())
-            }
-            if new:
-                await _replace(await open_document(cell.path), cell, displays, new)
+        kernel = self._kernels.get(kernel_id)
+        if kernel is None:
+            return
+        async with kernel.updating:
+            for cell, displays in list(kernel.cells.items()):
+                new = {
+                    at: output
+                    for display_id, output in outputs.items()
+                    for at in displays.places.get(display_id, ())
+                }
+                if new:
+                    await _replace(await open_document(cell.path), cell, displays, new)
 
 
 async def _replace(
@@ -179,7 +201,7 @@ async def _replace(
     hashes: dict[int, frozenset[str]] = {}
     for at, output in new.items():
         outputs[at] = {**outputs[at], "data": output["data"], "metadata": output["metadata"]}
-        hashes[at] = frozenset((display_hash(output),))
+        hashes[at] = _hashes(output)
         # If the write fails, whether it was made can be unknown.
         displays.written[at] |= hashes[at]
     count = cell.execution_count

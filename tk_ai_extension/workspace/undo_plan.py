@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -59,26 +59,29 @@ def compared_outputs(changes: Iterable[Change], snapshot: Snapshot) -> list[str]
     Cells with another number of outputs or another execution count have run since. They are left out.
     """
     keys: dict[str, None] = {}
-    numbered: defaultdict[str, list[Cell]] | None = None
+    numbered: defaultdict[tuple[int, int | None], list[Cell]] | None = None
     for change in changes:
         after = _content(change)
         if change.action != "outputs" or change.keeps_outputs or not after.outputs:
             continue
+        state = len(after.outputs), after.execution_count
         if _by_id(change):
             cell = snapshot.by_key.get(change.cell)
-            found = [] if cell is None else [cell]
+            found = [] if cell is None or _state(cell) != state else [cell]
         else:
+            # Neither its position nor its source is known: later changes are undone first.
             if numbered is None:
                 numbered = defaultdict(list)
                 for cell in snapshot.cells:
                     if cell.is_numbered:
-                        numbered[cell.hash].append(cell)
-            found = numbered.get(source_hash(after.source), [])
-        state = len(after.outputs), after.execution_count
-        for cell in found:
-            if (cell.outputs.count, cell.execution_count) == state:
-                keys[cell.key] = None
+                        numbered[_state(cell)].append(cell)
+            found = numbered.get(state, [])
+        keys |= dict.fromkeys(cell.key for cell in found)
     return list(keys)
+
+
+def _state(cell: Cell) -> tuple[int, int | None]:
+    return cell.outputs.count, cell.execution_count
 
 
 def plan_undo(
@@ -99,6 +102,8 @@ def plan_undo(
             undone[entry.id] = changes
             target.left += [entry.note] if entry.note else []
     operations = tuple(target.operations())
+    done = {number: target.without_kept(changes) for number, changes in undone.items()}
+    undone = {number: changes for number, changes in done.items() if changes}
     left = tuple(dict.fromkeys(target.left))
     return UndoPlan(operations, undone, left, tuple(target.blocked))
 
@@ -119,7 +124,7 @@ def inverse_operations(
     target = _Target(snapshot, outputs)
     undone = target.undo(changes)
     operations = target.operations()
-    return operations, list(dict.fromkeys(target.left)), undone
+    return operations, list(dict.fromkeys(target.left)), target.without_kept(undone)
 
 
 @dataclass(eq=False)
@@ -139,6 +144,7 @@ class _Row:
         ran: Whether it ran after the last of the changes that are undone.
         whole: Whether fields change that operations cannot set (metadata, attachments). Then the
             cell is deleted and inserted again with its id.
+        changes: The changes of its content that are undone.
     """
 
     cell: Cell | None
@@ -153,6 +159,7 @@ class _Row:
     ran: bool = False
     whole: bool = False
     place: Literal["kept", "restored", "guessed", "moved"] = "kept"
+    changes: list[Change] = field(default_factory=list[Change])
 
     @property
     def mark(self) -> str:
@@ -198,6 +205,8 @@ class _Target:
         self.blocked: dict[str, None] = {}
         # The same for all cells without an id: their positions may have shifted.
         self._numbers_blocked = False
+        # Changes of cells that are kept as they are: they stay, and can be undone another time.
+        self._kept: list[Change] = []
 
     def undo(self, changes: Sequence[Change]) -> list[Change]:
         """Undo changes, the last one first; return those that were undone, in order."""
@@ -231,10 +240,22 @@ class _Target:
             if row.cell is None or row.content is None or row.whole:
                 continue
             if row.ran and (row.hash, row.type) == (row.cell.hash, row.cell.type):
-                self.left.append(f"The outputs of cell @{row.cell.key} were kept: it ran since.")
+                self._keep(row, row.cell)
                 continue
             operations += _edits(row, row.cell, row.content)
         return operations + self._arrange([row for row in self._start if row not in deleted])
+
+    def _keep(self, row: _Row, cell: Cell) -> None:
+        self.left.append(f"The outputs of cell @{cell.key} were kept: it ran since.")
+        # Without an id, a change is found by its position, which an earlier undo may shift.
+        if row.id is not None:
+            self._kept += row.changes
+            self.blocked[cell.key] = None
+
+    def without_kept(self, changes: Sequence[Change]) -> list[Change]:
+        """Return these changes without those of cells that `operations` kept as they are."""
+        kept = {id(change) for change in self._kept}
+        return [change for change in changes if id(change) not in kept]
 
     def _arrange(self, order: list[_Row]) -> list[Operation]:
         """Return the inserts and moves that turn this order into the model's.
@@ -287,6 +308,7 @@ class _Target:
             row.whole |= before.metadata != after.metadata or before.extra != after.extra
         # Undo restores only what the change altered: other outputs may be of a later run.
         row.become(before, keep_outputs=change.keeps_outputs)
+        row.changes.append(change)
         self._marks.add(row.mark)
         return None
 
