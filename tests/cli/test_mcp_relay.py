@@ -193,27 +193,35 @@ def test_a_request_goes_to_one_server_and_a_notification_to_all(servers: Servers
 
 
 @pytest.mark.proves("mcp:requests-refused", "mcp:cancel")
-def test_a_request_with_the_id_of_a_call_of_another_server_is_refused(servers: Servers) -> None:
+@pytest.mark.parametrize("name", [1, "1"])
+def test_a_request_with_the_id_of_a_call_of_another_server_is_refused(
+    servers: Servers, name: int | str
+) -> None:
     """The first server does not know the call."""
     for method in ("tools/call", "ping"):
-        servers.says({"id": 1, "method": method, "params": {"name": "list_notebooks"}})
+        servers.says({"id": name, "method": method, "params": {"name": "list_notebooks"}})
         (refused,) = servers.shown()
-        assert (refused["id"], refused["error"]["code"]) == (1, -32600)
+        assert (refused["id"], refused["error"]["code"]) == (name, -32600)
         servers.written.clear()
     servers.says({"id": 2, "method": "ping"})
     assert [each["id"] for each in received(servers.first)] == [2]
-    servers.says({"method": "notifications/cancelled", "params": {"requestId": 1}})
-    assert received(servers.second)[0]["params"] == {"requestId": 1}
+    servers.says({"method": "notifications/cancelled", "params": {"requestId": name}})
+    assert received(servers.second)[0]["params"] == {"requestId": name}
     # A cancelled call is not answered: its id is free.
     servers.says({"id": 1, "method": "tools/call", "params": {"name": "read_cell"}})
     assert [each.get("id") for each in received(servers.first)] == [None, 1]
 
 
 @pytest.mark.proves("mcp:cancel")
-def test_a_cancelled_call_is_not_sent_on(two: Servers) -> None:
-    two.says({"id": 1, "method": "tools/call", "params": {"name": "read_cell"}})
-    two.says({"method": "notifications/cancelled", "params": {"requestId": 1}})
+@pytest.mark.parametrize("name", [7, "7"])
+@pytest.mark.parametrize("cancelled", [7, "7"])
+def test_a_cancelled_call_is_not_sent_on(
+    two: Servers, name: int | str, cancelled: int | str
+) -> None:
+    """`7` and `"7"` are one id, as for the servers."""
+    two.says({"id": name, "method": "tools/call", "params": {"name": "read_cell"}})
+    two.says({"method": "notifications/cancelled", "params": {"requestId": cancelled}})
     # The first server had answered before it read the cancellation.
-    two.answers(0, {"id": 1, "result": {"structuredContent": {"error": ELSEWHERE}}})
+    two.answers(0, {"id": name, "result": {"structuredContent": {"error": ELSEWHERE}}})
     assert two.relay._requests == {}
     assert two.relay._others == {}

@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,8 +21,9 @@ from tests.cli.conftest import Ended, Nb
 from tests.cli.test_unresponsive_servers import HEALTHY, Stub, listens
 from tests.cli.test_verify import printed, stored
 from tests.servers import StartServer, start_server
-from tk_ai_extension.cli import wire
+from tk_ai_extension.cli import fresh_runs, wire
 from tk_ai_extension.cli.commands import project
+from tk_ai_extension.cli.commands import verify as verify_command
 from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.commands.table import Commands
 from tk_ai_extension.cli.no_kernels import ServerRequired
@@ -34,10 +36,13 @@ from tk_ai_extension.model.errors import (
     ExecutionNotFound,
     KernelBusy,
     KernelNotFound,
+    LimitReached,
+    NotReadable,
     OpenElsewhere,
     PermissionNotFound,
     ToolError,
 )
+from tk_ai_extension.verification.report import NotebookReport
 
 __all__ = ["start_server"]
 
@@ -131,6 +136,72 @@ async def test_a_notebook_that_is_deleted_or_cannot_be_written_loses_no_report(n
     assert found["d.ipynb"]["error"].startswith("not updated: ")
     assert [cell["status"] for cell in found["d.ipynb"]["cells"]] == ["differs"]
     assert set(suites(nb)) == {"a.ipynb", "b.ipynb", "c.ipynb", "d.ipynb"}
+
+
+@pytest.mark.proves("verify:report", "nb:collaborate")
+@given(
+    st.lists(
+        st.sampled_from([None, NotReadable("a"), KernelBusy("a"), LimitReached("a")]), min_size=2
+    ),
+    st.booleans(),
+)
+async def test_no_report_of_several_notebooks_is_lost(
+    errors: list[ToolError | None], has_effect: bool
+) -> None:
+    """Some errors concern one notebook, others the server; only a redirect repeats the command."""
+    terminal, names = Recorder(), [f"{number}.ipynb" for number in range(len(errors))]
+    session = session_of(terminal)
+    left = iter(errors)
+
+    async def one(_: object, path: str, *_more: object, **_options: object) -> Any:
+        session.has_effect = has_effect
+        if (error := next(left)) is not None:
+            raise error
+        return NotebookReport(path), False
+
+    async def notebooks(*_: object) -> list[str]:
+        return names
+
+    words = argparse.ArgumentParser()
+    verify_command._configure(words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verify_command, "_verify", one)
+        patch.setattr(verify_command, "_notebooks", notebooks)
+        status = await verify_command._run(session, words.parse_args([]))
+    assert [each["notebook"] for each in json.loads(terminal.shown)["notebooks"]] == names
+    assert (status == wire.OK) == (not any(errors))
+
+
+@pytest.mark.proves("verify:report")
+@pytest.mark.parametrize("is_early", [False, True])
+async def test_a_run_that_is_ended_early_says_so_even_if_it_fails(is_early: bool) -> None:
+    terminal = Recorder()
+    done = asyncio.Event()
+
+    async def cancel(run: Any) -> None:
+        run.error, run.done = KernelBusy("It failed."), True
+        done.set()
+
+    async def changed(*_: object) -> None:
+        await done.wait()
+
+    async def show() -> None:
+        """Nothing is shown."""
+
+    session = session_of(terminal, executions=SimpleNamespace(cancel=cancel))
+    interrupted, gone = asyncio.Event(), asyncio.Event()
+    cast("Any", terminal).interrupted, cast("Any", terminal).gone = interrupted, gone
+    run: Any = SimpleNamespace(
+        done=False, version=0, error=None, followed=nullcontext, changed=changed
+    )
+    if is_early:
+        interrupted.set()
+        assert await fresh_runs.follow(session, run, show)
+        assert "It failed." in terminal.shown
+    else:
+        await cancel(run)
+        with pytest.raises(KernelBusy):
+            await fresh_runs.follow(session, run, show)
 
 
 ERRORS: list[ToolError] = [

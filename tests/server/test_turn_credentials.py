@@ -147,8 +147,15 @@ async def test_an_agent_answers_neither_a_request_nor_a_plan(
                 f"api/tk-ai/permissions/{event.data['id']}",
                 f"api/tk-ai/chats/{started.chat}/plan",
             )
+            turn = {"turn": started.turn}
+            refusals = (
+                *zip(paths, answers, strict=True),
+                ("api/tk-ai/mcp/chat", {"message": "Hi.", "mode": "auto", "notebook": notebook}),
+                (f"api/tk-ai/chats/{started.chat}/steer", turn),
+                (f"api/tk-ai/chats/{started.chat}/restore", turn),
+            )
             for token in (agents.backend.credentials[-1].token, "made-up"):
-                for path, answer in zip(paths, answers, strict=True):
+                for path, answer in refusals:
                     refused = await ask("POST", path, answer, **login, **{TURN: token})
                     assert (refused.code, code_of(refused)) == (403, "forbidden")
             assert "b = 1" not in sources(jp_root_dir, notebook)

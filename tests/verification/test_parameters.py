@@ -19,6 +19,8 @@ REFUSED = [
     "[!!int '']",
     "[!!bool foo]",
     "{a: !!float x}",
+    "[!!int {=: abc}]",
+    "[!!float {=: 1e999}]",
     "[!!timestamp foo]",
     "[!!timestamp 2026-01-02]",
     "[!!binary YQ==]",

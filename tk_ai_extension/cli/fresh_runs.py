@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from tk_ai_extension.cli.session import Session
+from tk_ai_extension.cli.terminal import harmless
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.execution_results import ExecutionResult
 from tk_ai_extension.tools.registry import Registry, Tool
@@ -41,7 +42,7 @@ async def follow(session: Session, run: Run, show: Callable[[], Awaitable[None]]
         show: Shows the progress; called after each event, and each second.
 
     Returns:
-        Whether it was ended early.
+        Whether it was ended early; an error of such a run is only shown.
     """
     terminal = session.terminal
     is_ended_early = False
@@ -76,5 +77,7 @@ async def follow(session: Session, run: Run, show: Callable[[], Awaitable[None]]
         await asyncio.wait([watching])
         session.screen.clear_progress()
     if run.error is not None:
-        raise run.error
+        if not is_ended_early:
+            raise run.error
+        session.terminal.err(f"{harmless(f'{run.error.message} [{run.error.code}]')}\n")
     return is_ended_early

@@ -93,7 +93,7 @@ class _Relay:
         self._others: dict[str, socket.socket] = {}
         # Incomplete lines, by connection.
         self._unfinished: dict[socket.socket | int, list[bytes]] = {}
-        # Pending calls and the servers that were asked, the current one last, by id as JSON.
+        # Pending calls and the servers that were asked, the current one last, by `_key`.
         self._requests: dict[str, tuple[bytes, list[socket.socket]]] = {}
         # Requests of other servers and their ids there, by the id that the client has seen.
         self._questions: dict[str, tuple[socket.socket, Any]] = {}
@@ -162,10 +162,10 @@ class _Relay:
 
         The first server does so for its own calls, and does not know those of others.
         """
-        key = json.dumps(request["id"])
+        key = _key(request["id"])
         if key in self._requests:
-            message = f"A request with the id {key} is already running."
-            _write(sys.stdout.fileno(), _error_response(key, INVALID_REQUEST, message))
+            message = f"A request with the id {json.dumps(request['id'])} is already running."
+            _write(sys.stdout.fileno(), _error_response(request["id"], INVALID_REQUEST, message))
             return False
         if request["method"] == "tools/call":
             self._requests[key] = (line, [self._first])
@@ -175,7 +175,7 @@ class _Relay:
         """Send a notification to the other servers; a cancelled call is not answered or sent on."""
         match notification:
             case {"method": "notifications/cancelled", "params": {"requestId": cancelled}}:
-                self._requests.pop(json.dumps(cancelled), None)
+                self._requests.pop(_key(cancelled), None)
             case _:
                 pass
         for server in self._others.values():
@@ -218,14 +218,15 @@ class _Relay:
 
     def _answer_for(self, server: socket.socket) -> None:
         """Answer the calls that a server which has ended has not answered."""
-        for key, (_, asked) in list(self._requests.items()):
+        for key, (line, asked) in list(self._requests.items()):
             if asked[-1] is server:
                 del self._requests[key]
                 message = (
                     "The server that has the notebook ended during the call. Whether the call had an "
                     "effect is unknown: read the notebook before you repeat it."
                 )
-                _write(sys.stdout.fileno(), _error_response(key, CONNECTION_CLOSED, message))
+                answer = _error_response(_parsed(line)["id"], CONNECTION_CLOSED, message)
+                _write(sys.stdout.fileno(), answer)
 
     def _for_client(self, server: socket.socket, line: bytes) -> bytes:
         """Return a message for the client, with a new id for a request of another server.
@@ -247,7 +248,7 @@ class _Relay:
         if not self._requests or b'"id"' not in line:
             return False
         answer = _parsed(line)
-        key = json.dumps(answer.get("id"))
+        key = _key(answer.get("id"))
         if "method" in answer or key not in self._requests:
             return False
         request, asked = self._requests[key]
@@ -340,10 +341,18 @@ def _error(answer: dict[str, Any]) -> dict[str, Any]:
             return {}
 
 
-def _error_response(key: str, code: int, message: str) -> bytes:
-    """Return the response with an error to the request whose id is this JSON text."""
+def _key(request_id: object) -> str:
+    """Return what two ids of one request share: `7` and `"7"` are one id, as for the SDKs of MCP."""
+    if isinstance(request_id, str):
+        with suppress(ValueError):
+            return json.dumps(int(request_id))
+    return json.dumps(request_id)
+
+
+def _error_response(request_id: object, code: int, message: str) -> bytes:
+    """Return the response with an error to a request."""
     error = {"code": code, "message": message}
-    return json.dumps({"jsonrpc": "2.0", "id": json.loads(key), "error": error}).encode() + b"\n"
+    return json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode() + b"\n"
 
 
 def _parsed(line: bytes) -> dict[str, Any]:

@@ -241,7 +241,9 @@ def _decoded(mime: str, value: Any) -> str | bytes:
 
 
 def _joined(value: Any) -> str | None:
-    """Return a text, which is stored as a string or a list of lines; None for any other value."""
+    """Return a text, stored as a string, a list of lines or null; None for any other value."""
+    if value is None:
+        return ""
     lines = cast("list[Any]", value) if isinstance(value, list) else [value]
     return "".join(lines) if all(isinstance(line, str) for line in lines) else None
 

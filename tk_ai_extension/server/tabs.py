@@ -91,12 +91,13 @@ class OpenTab:
         """See `Tab.ask`."""
         if method in ("save", "refresh"):  # The page would use the former path.
             await self.named.wait()
+            if self.page.tabs.get(self.id) is not self:
+                raise TabGone
         number = self.page.number()
         if method in ("apply", "outputs"):
             self.changed_by = number
-        limit = SAVE if method == "save" else ANSWER
         question = {"id": number, "tab": self.name, "method": method, **arguments}
-        return await self.page.ask(number, question, limit)
+        return await self.page.ask(number, question, SAVE if method == "save" else ANSWER)
 
 
 @dataclass
@@ -157,8 +158,7 @@ class Page:
         waiting = self._asked.get(number) if isinstance(number, int) else None
         if waiting is None or waiting.done():
             return
-        error: Any = message.get("error")
-        result: Any = message.get("result")
+        error, result = message.get("error"), message.get("result")
         if isinstance(error, dict):
             fields = cast("Json", error)
             # If it was just closed, the page is about to report that.
@@ -205,10 +205,8 @@ class Tabs:
             LimitReached: too many pages are connected.
         """
         key = (user, client)
-        page = self._pages.get(key)
-        if page is None:
-            connected = sum(each.connection is not None for each in self._pages.values())
-            if connected >= MAX_PAGES:
+        if (page := self._pages.get(key)) is None:
+            if sum(each.connection is not None for each in self._pages.values()) >= MAX_PAGES:
                 raise LimitReached(f"{MAX_PAGES} pages are connected.")
             page = self._pages[key] = Page(user, client)
         for timers in (self._grace, self._expiry):
@@ -237,8 +235,7 @@ class Tabs:
         if left:
             self._forget(key)
             return
-        loop = asyncio.get_running_loop()
-        self._grace[key] = loop.call_later(GRACE, self._on_grace_over, key)
+        self._grace[key] = asyncio.get_running_loop().call_later(GRACE, self._on_grace_over, key)
         self._notify(self._opened, {tab.path for tab in page.tabs.values()})
 
     def _on_grace_over(self, key: tuple[str, str]) -> None:
@@ -246,26 +243,30 @@ class Tabs:
         self._grace.pop(key, None)
         page = self._pages[key]
         paths = {tab.path for tab in page.tabs.values()}
-        page.tabs = {tab.id: tab for tab in page.tabs.values() if tab.dirty}
+        self._keep(page, {tab.id: tab for tab in page.tabs.values() if tab.dirty})
         if not page.tabs:
             del self._pages[key]
         else:
             # A page that never reconnects would block the notebook for everybody.
-            loop = asyncio.get_running_loop()
-            self._expiry[key] = loop.call_later(KEEP_LOST, self._forget, key)
+            self._expiry[key] = asyncio.get_running_loop().call_later(KEEP_LOST, self._forget, key)
             own = [lost for lost in self._lost_pages() if lost[1].user == page.user]
             for former, _ in sorted(own, key=lambda each: each[1].away_since)[:-MAX_LOST]:
                 self._forget(former)
         self._notify(self._opened, paths)
 
     def _forget(self, key: tuple[str, str]) -> None:
-        page = self._remove(key)
-        self._notify(self._opened, {tab.path for tab in page.tabs.values()})
-
-    def _remove(self, key: tuple[str, str]) -> Page:
         if (expiry := self._expiry.pop(key, None)) is not None:
             expiry.cancel()
-        return self._pages.pop(key)
+        page = self._pages.pop(key)
+        paths = {tab.path for tab in page.tabs.values()}
+        self._keep(page, {})
+        self._notify(self._opened, paths)
+
+    def _keep(self, page: Page, tabs: dict[str, OpenTab]) -> None:
+        """Set a page's notebooks; those that left it wait no more for their new names."""
+        former, page.tabs = page.tabs, tabs
+        for tab_id in former.keys() - tabs.keys():
+            self._settle(former[tab_id])
 
     def close(self) -> None:
         """Close all connections."""
@@ -298,8 +299,7 @@ class Tabs:
             self._list(page, cast("list[Any]", message["tabs"]), received)
             return {"listed": message.get("list")}
         elif isinstance(message.get("changed"), str):
-            tab = page.tabs.get(message["changed"])
-            if tab is not None:
+            if (tab := page.tabs.get(message["changed"])) is not None:
                 tab.reported_dirty = tab.reported_dirty or message.get("dirty") is True
                 self._notify(self._changed, {tab.path})
         else:
@@ -330,7 +330,8 @@ class Tabs:
             if not page.has_listed:
                 # Questions on a former connection are done by now, or never will be.
                 tab.changed_by = 0
-        page.tabs, page.has_listed = tabs, True
+        self._keep(page, tabs)
+        page.has_listed = True
         self._release({tab.path for tab in tabs.values()})
         page.acknowledged = acknowledged if isinstance(acknowledged, int) else 0
         now = {tab.state() for tab in tabs.values()}
@@ -346,9 +347,9 @@ class Tabs:
         for key, page in self._lost_pages():
             if user not in (None, page.user):
                 continue
-            page.tabs = {tab.id: tab for tab in page.tabs.values() if tab.path not in paths}
+            self._keep(page, {tab.id: tab for tab in page.tabs.values() if tab.path not in paths})
             if not page.tabs:
-                self._remove(key)
+                self._forget(key)
 
     def _lost_pages(self) -> list[tuple[tuple[str, str], Page]]:
         """Return the pages that have not reconnected in time."""
@@ -404,8 +405,7 @@ class Tabs:
             if not tabs:
                 return None
             if not all(tab.named.is_set() for tab in tabs):
-                # At most until `_on_rename_over`.
-                await self._wait_for_change(GRACE)
+                await self._wait_for_change(GRACE)  # At most until `_on_rename_over`.
                 continue
             # A little longer than `_on_grace_over` takes.
             since = max(tab.page.away_since for tab in tabs)

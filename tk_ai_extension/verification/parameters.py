@@ -121,6 +121,10 @@ def _yaml(text: str, name: str) -> Any:
             self.depth -= 1
             return node
 
+        def construct_scalar(self, node: Any) -> Any:
+            # Not the value `=` of a mapping.
+            return yaml.constructor.BaseConstructor.construct_scalar(self, node)
+
         def construct_object(self, node: Any, deep: bool = False) -> Any:
             if not isinstance(node, yaml.ScalarNode):
                 return super().construct_object(node, deep)

@@ -10,21 +10,16 @@ from typing import Any
 
 from tk_ai_extension.cli import fresh_runs, wire
 from tk_ai_extension.cli.commands.command import Command
+from tk_ai_extension.cli.no_kernels import ServerRequired
 from tk_ai_extension.cli.parsing import WrongCall
 from tk_ai_extension.cli.session import Session, as_json
 from tk_ai_extension.cli.terminal import UnreadableFile, harmless
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import (
     InvalidArguments,
-    InvalidNotebook,
-    KernelspecNotFound,
-    KernelStartFailed,
-    NotebookNotFound,
     NotebookRequired,
-    NotReadable,
     OpenElsewhere,
     ToolError,
-    UnsupportedFormat,
 )
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import SetOutputs
@@ -38,17 +33,6 @@ from tk_ai_extension.verification.verifying import Verification
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import Walk
 from tk_ai_extension.workspace.verifications import VerificationRun
-
-_OF_ONE = (
-    InvalidNotebook,
-    KernelspecNotFound,
-    KernelStartFailed,
-    NotebookNotFound,
-    NotReadable,
-    OpenElsewhere,
-    UnsupportedFormat,
-)
-"""Errors of one notebook of several: the others are verified. Once one has run, all errors are."""
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -135,7 +119,7 @@ async def _run(session: Session, args: argparse.Namespace) -> int:
             with _tool_errors(path):
                 report, is_ended_early = await _verify(session, path, options, update=args.update)
         except ToolError as error:
-            if await _ends_command(session, paths, error):
+            if await _ends_command(session, paths, error, reports):
                 raise
             report = NotebookReport(path, error=_line(error))
         reports.append(report)
@@ -152,18 +136,20 @@ async def _run(session: Session, args: argparse.Namespace) -> int:
     return wire.OK if is_verified else wire.FAILED
 
 
-async def _ends_command(session: Session, paths: list[str], error: ToolError) -> bool:
+async def _ends_command(
+    session: Session, paths: list[str], error: ToolError, reports: list[NotebookReport]
+) -> bool:
     """Whether an error ends the command, instead of being the report of one notebook.
 
-    Once a notebook has run, none does: its report is kept.
+    Of several notebooks, wrong options do so before the first report, and a redirect before the first run.
     """
-    if session.has_effect:
-        return len(paths) == 1
-    if len(paths) == 1 or not isinstance(error, _OF_ONE):
+    if len(paths) == 1:
         return True
-    return isinstance(error, OpenElsewhere) and await _belong_to(
-        session, paths, error.details.get("server")
-    )
+    if session.has_effect:
+        return False
+    if isinstance(error, OpenElsewhere):
+        return await _belong_to(session, paths, error.details.get("server"))
+    return isinstance(error, ServerRequired) or (type(error) is InvalidArguments and not reports)
 
 
 async def _belong_to(session: Session, paths: list[str], url: str | None) -> bool:
@@ -275,7 +261,10 @@ async def _verify(
         is_ended_early = await fresh_runs.follow(session, run, show)
         finished = report.finished
         if finished is None:
-            raise ToolError("The verification ended without a report.")
+            error = run.error or ToolError("The verification ended without a report.")
+            if not is_ended_early:
+                raise error
+            return NotebookReport(path, error=_line(error)), True
         if update and not is_ended_early:
             finished = await _updated(session, report, finished)
     return finished, is_ended_early

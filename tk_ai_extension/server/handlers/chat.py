@@ -122,7 +122,8 @@ class MessageHandler(TurnHandler):
 
     @operation("execute", "send_message", streams="ChatEvent")
     async def post(self, body: ChatRequest) -> TurnAnswer | None:
-        """Send a message to Claude and return the result of its turn."""
+        """Send a message to Claude and return the result of its turn. Agents are refused during a turn."""
+        self.check_person()
         chats, user = await self.services.chats(), username(self)
         begin = partial(chats.send, user, body)
         if body.id is not None:
@@ -258,8 +259,9 @@ class ChatRestoreHandler(TkAIHandler):
         """Restore the chat and its notebooks to before a turn.
 
         The turn and all later ones are stopped, their changes are undone, and Claude forgets them. A
-        cell that somebody edited since stays: ``stayed`` and ``left`` list them.
+        cell that somebody edited since stays: ``stayed`` and ``left`` list them. Agents are refused.
         """
+        self.check_person()
         chats = await self.services.chats()
         return {"notebooks": await chats.restore(username(self), chat_id, body.turn)}
 
@@ -271,8 +273,9 @@ class ChatSteerHandler(TkAIHandler):
     async def post(self, chat_id: str, body: TurnRequest) -> Given:
         """Give the queued message of a turn to the running turn.
 
-        A message that the agent cannot take now stays queued: ``{"given": false}``.
+        A message that the agent cannot take now stays queued: ``{"given": false}``. Agents are refused.
         """
+        self.check_person()
         chats = await self.services.chats()
         return {"given": await chats.steer(username(self), chat_id, body.turn)}
 
