@@ -102,9 +102,9 @@ SELECT {_COLUMNS} FROM (
 
 _ANSWERED = """
 SELECT turn, kind, json_extract(data, '$.replaces'), turn IN (
-    SELECT turn FROM events WHERE chat = ?1 AND kind IN ('text', 'thinking', 'tool_call')
+    SELECT turn FROM events WHERE chat = ? AND kind IN ('text', 'thinking', 'tool_call')
 )
-FROM events WHERE chat = ?1 AND kind IN ('message', 'restored') ORDER BY id
+FROM events WHERE chat = ? AND kind IN ('message', 'restored') ORDER BY id
 """
 
 _TURNS = """
@@ -376,7 +376,7 @@ class Transcripts:
         """Return the replaced turns, if no response has begun since."""
         found: list[str] = []
         forgotten: list[str] = []
-        for turn, kind, replaces, answered in await self._rows(_ANSWERED, chat_id):
+        for turn, kind, replaces, answered in await self._rows(_ANSWERED, chat_id, chat_id):
             first = turn if kind == "restored" else replaces
             if first in found:
                 forgotten += found[found.index(first) :]
