@@ -98,11 +98,16 @@ class OpenedInPage:
         await self._store.close()
 
 
-def store_of(app: ServerApp) -> NotebookStore:
-    """The store of the server's extension."""
+def services_of(app: ServerApp) -> Any:
+    """The services of the server's extension."""
     (extension,) = app.extension_manager.extension_apps["tk_ai_extension"]
     found: Any = extension
-    return found.services.workspace.store
+    return found.services
+
+
+def store_of(app: ServerApp) -> NotebookStore:
+    """The store of the server's extension."""
+    return services_of(app).workspace.store
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.harness import ALICE, loop_turns
-from tests.notebooks.tabs import PATH, SHORT, TabHarness
+from tests.notebooks.tabs import PATH, SHORT, TabHarness, services_of
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import Conflict, NotebookExists
 from tk_ai_extension.model.json_values import Json
@@ -33,10 +33,9 @@ from tk_ai_extension.workspace.workspace import Workspace
 
 
 async def workspace_of(harness: TabHarness) -> Workspace:
-    (extension,) = harness.app.extension_manager.extension_apps["tk_ai_extension"]
-    services: Any = extension
-    await services.services.ready()
-    return services.services.workspace
+    services = services_of(harness.app)
+    await services.ready()
+    return services.workspace
 
 
 def shown(harness: TabHarness) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.cli.terminal import harmless
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.execution_results import ExecutionResult
 from tk_ai_extension.tools.registry import Registry, Tool
@@ -79,5 +80,10 @@ async def follow(session: Session, run: Run, show: Callable[[], Awaitable[None]]
     if run.error is not None:
         if not is_ended_early:
             raise run.error
-        session.terminal.err(f"{harmless(f'{run.error.message} [{run.error.code}]')}\n")
+        session.terminal.err(f"{harmless(as_line(run.error))}\n")
     return is_ended_early
+
+
+def as_line(error: ToolError) -> str:
+    """Return an error as one line, without its hint."""
+    return f"{error.message} [{error.code}]"

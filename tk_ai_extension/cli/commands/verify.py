@@ -121,7 +121,7 @@ async def _run(session: Session, args: argparse.Namespace) -> int:
         except ToolError as error:
             if await _ends_command(session, paths, error, reports):
                 raise
-            report = NotebookReport(path, error=_line(error))
+            report = NotebookReport(path, error=fresh_runs.as_line(error))
         reports.append(report)
         if session.has_effect:  # Until then the command may be redirected, and show them there.
             shown = _show(session, reports, shown)
@@ -170,10 +170,6 @@ def _tool_errors(path: str) -> Generator[None]:
         raise  # The reader closed the pipe of the command.
     except OSError as error:
         raise save_error(error, path) from error
-
-
-def _line(error: ToolError) -> str:
-    return f"{error.message} [{error.code}]"
 
 
 def _show(session: Session, reports: list[NotebookReport], shown: int) -> int:
@@ -264,7 +260,7 @@ async def _verify(
             error = run.error or ToolError("The verification ended without a report.")
             if not is_ended_early:
                 raise error
-            return NotebookReport(path, error=_line(error)), True
+            return NotebookReport(path, error=fresh_runs.as_line(error)), True
         if update and not is_ended_early:
             finished = await _updated(session, report, finished)
     return finished, is_ended_early
@@ -279,7 +275,7 @@ async def _updated(
         with _tool_errors(path):
             await _update(session, report)
     except ToolError as error:
-        return replace(finished, error=f"not updated: {_line(error)}")
+        return replace(finished, error=f"not updated: {fresh_runs.as_line(error)}")
     return finished
 
 
