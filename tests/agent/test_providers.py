@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -354,6 +356,21 @@ async def asked(provider: Provider, model: ScriptedModel, folder: Path) -> Messa
     assert isinstance(result, ResultMessage)
     assert (result.is_error, result.result) == (False, "Here.")
     return model.requests[0]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no launcher")
+def test_chats_that_begin_at_once_have_one_launcher_that_can_be_started(tmp_path: Path) -> None:
+    def begun(folder: Path) -> bool:
+        options = ClaudeAgentOptions(cli_path=sys.executable, cwd=folder)
+        assert started_by_launcher(options, folder, {}) is not None
+        return os.access(str(options.cli_path), os.X_OK)
+
+    for number in range(20):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with ThreadPoolExecutor(8) as threads:
+            assert all(threads.map(begun, [folder] * 8))
+        assert [path.name for path in folder.iterdir()] == ["launch"]
 
 
 async def test_a_small_local_server_gets_what_it_knows_and_needs_no_key(

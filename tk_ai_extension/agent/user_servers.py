@@ -12,7 +12,6 @@ import json
 import os
 import re
 import stat
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing_extensions import TypedDict
 
 from tk_ai_extension.model.agent_errors import ServersForbidden
 from tk_ai_extension.model.errors import InvalidArguments, ReadOnly
+from tk_ai_extension.model.private_files import make_private, write_private
 from tk_ai_extension.model.sentences import Sentence
 
 FILE = "mcp.json"
@@ -328,12 +328,8 @@ def _own_text(file: Path) -> str | None:
 
 
 def _write(file: Path, names: list[str]) -> None:
-    new = file.with_name(f".{file.name}-{os.getpid()}-{time.monotonic_ns()}")
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new.touch(mode=0o600, exist_ok=False)
-        new.write_text(json.dumps(names, indent=1), encoding="utf-8")
-        new.replace(file)
+        make_private(file.parent)
+        write_private(file, json.dumps(names, indent=1))
     except OSError as error:
-        new.unlink(missing_ok=True)
         raise ReadOnly(f"{file} cannot be written: {error.strerror}.") from error

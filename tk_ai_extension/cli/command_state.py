@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.private_files import write_private
 from tk_ai_extension.workspace.workspace import Workspace
 
 MAX_NOTEBOOKS = 50
@@ -66,13 +67,8 @@ class CommandState:
         self._callers[caller.identity] = known
         for gone in list(self._callers)[:-MAX_CALLERS]:
             del self._callers[gone]
-        new = self._file.with_name(f"{self._file.name}.{os.getpid()}")
-        try:
-            new.write_text(json.dumps(self._callers), encoding="utf-8")
-            new.chmod(0o600)
-            new.replace(self._file)
-        except OSError:
-            new.unlink(missing_ok=True)
+        with suppress(OSError):
+            write_private(self._file, json.dumps(self._callers), sync=False)
 
     def _load(self) -> dict[str, Any]:
         try:

@@ -23,7 +23,7 @@ from tk_ai_extension.model.errors import (
     StateUnavailable,
     ToolError,
 )
-from tk_ai_extension.workspace.state_folder import make_private
+from tk_ai_extension.model.private_files import make_private
 
 logger = logging.getLogger(__name__)
 

@@ -29,20 +29,10 @@ def state_folder(data: Path, root: Path | None) -> Path:
     Raises:
         OSError: It cannot be created, or its mode cannot be set.
     """
+    # The start of Jupyter Server needs `default_data_folder` alone.
+    from tk_ai_extension.model.private_files import make_private
+
     folder = state_path(data, root)
     make_private(folder)
     folder.chmod(0o700)
     return folder
-
-
-def make_private(folder: Path) -> None:
-    """Create a folder and its missing parents with mode 0700.
-
-    `Path.mkdir(parents=True)` would create the parents with the umask's mode.
-
-    Raises:
-        OSError: It cannot be created.
-    """
-    for part in (*reversed(folder.parents), folder):
-        if not part.is_dir():
-            part.mkdir(mode=0o700, exist_ok=True)

@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import re
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from tk_ai_extension.agent.claude import secrets_file
 from tk_ai_extension.agent.claude.secrets_file import OTHERS_READ, OTHERS_WRITE, SecretsFileError
 from tk_ai_extension.agent.claude.sources import ADDRESS, CREDENTIALS, STORABLE
 from tk_ai_extension.model.errors import ReadOnly
+from tk_ai_extension.model.private_files import make_private, write_private
 from tk_ai_extension.model.sentences import Sentence
 
 logger = logging.getLogger(__name__)
@@ -194,7 +194,7 @@ class ConnectionStore:
     def _make_folder(self) -> None:
         folder = self.file.parent
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(folder)
             found = folder.stat()
         except OSError as error:
             raise self._unsaved(error) from error
@@ -202,18 +202,9 @@ class ConnectionStore:
             raise ReadOnly(Sentence("connection_folder", folder=str(folder)))
 
     def _write(self, text: str) -> None:
-        new = self.file.with_name(f".{self.file.name}-{os.getpid()}-{time.monotonic_ns()}")
         try:
-            # With its mode from the first moment, and never through a link.
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self.file)
+            write_private(self.file, text)
         except OSError as error:
-            with suppress(OSError):
-                new.unlink(missing_ok=True)
             raise self._unsaved(error) from error
 
     def _unsaved(self, error: OSError) -> ReadOnly:

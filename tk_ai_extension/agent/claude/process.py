@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import sys
+import threading
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from tk_ai_extension.agent.claude import launch
 from tk_ai_extension.agent.claude.sources import OAUTH
 from tk_ai_extension.agent.environment import inherited
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.private_files import write_private
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions, Transport
@@ -28,6 +30,9 @@ DESCRIPTORS: Mapping[str, str] = {
 }
 """Keys that the CLI reads from a descriptor, by the variable that would hold them: other processes of
 the same user can read a process's environment."""
+
+_WRITING = threading.Lock()
+"""Held while the launcher is written: a program that is open for writing cannot be started."""
 
 
 def without(environment: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, str]:
@@ -90,12 +95,9 @@ def _launcher(folder: Path) -> Path | None:
     words = shlex.join([sys.executable, "-I", "-S", str(Path(launch.__file__).resolve())])
     text = f'#!/bin/sh\nexec {words} "$@"\n'
     try:
-        if path.is_symlink() or not path.exists() or path.read_text(encoding="utf-8") != text:
-            new = path.with_name(f".launch-{os.getpid()}")
-            new.unlink(missing_ok=True)
-            new.touch(mode=0o700, exist_ok=False)
-            new.write_text(text, encoding="utf-8")
-            new.replace(path)
+        with _WRITING:
+            if path.is_symlink() or not path.exists() or path.read_text(encoding="utf-8") != text:
+                write_private(path, text, mode=0o700)
     except OSError as error:
         logger.warning("Cannot write Claude's launcher: %s", error.strerror)
         return None

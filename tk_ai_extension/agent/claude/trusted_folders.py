@@ -12,6 +12,7 @@ from pathlib import Path
 from jupyter_core.paths import jupyter_config_dir
 
 from tk_ai_extension.model.errors import ReadOnly
+from tk_ai_extension.model.private_files import make_private, write_private
 
 FILE = "trusted_folders.json"
 SECRETS = "secrets.env"
@@ -82,15 +83,8 @@ class TrustedFolders:
             return {}
 
     def _save(self, known: Mapping[str, Mapping[str, int]]) -> None:
-        self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = self.file.with_name(f".{self.file.name}-{os.getpid()}-{time.monotonic_ns()}")
-        try:
-            new.touch(mode=0o600, exist_ok=False)
-            new.write_text(json.dumps(known, indent=1), encoding="utf-8")
-            new.replace(self.file)
-        except OSError:
-            new.unlink(missing_ok=True)
-            raise
+        make_private(self.file.parent)
+        write_private(self.file, json.dumps(known, indent=1))
 
 
 def trusted_folders() -> TrustedFolders:
