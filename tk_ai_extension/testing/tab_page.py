@@ -229,7 +229,8 @@ class TabPage:
 
     async def request_rename(self, path: str, new: str) -> None:
         """Send the request to rename a notebook; the page does not use the new path yet."""
-        await self._contents("PATCH", path, {"path": new})
+        async with self.notebooks[path].saving:
+            await self._contents("PATCH", path, {"path": new})
 
     async def on_renamed(self, path: str, new: str) -> None:
         """Use the new path, as when the answer to the request has arrived."""
