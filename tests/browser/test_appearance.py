@@ -269,7 +269,7 @@ async def test_every_state_is_right_in_every_theme_narrow_and_wide_zoomed_and_at
     await lab.panel.get_by_role("button", name="History").click()
     await expect(lab.panel.get_by_role("region", name="History")).to_be_visible()
     await looks_right(lab, last, "history")
-    await lab.panel.get_by_role("button", name="New chat").last.click()
+    await lab.panel.get_by_title("New chat", exact=True).click()
     await looks_right(lab, last, "empty")
 
 

@@ -72,7 +72,7 @@ async def test_an_answer_gets_through_beside_three_notebooks_and_two_chats_that_
 
     await lab.say("The first one.")
     await expect(question).to_be_visible()
-    await lab.panel.get_by_role("button", name="New chat").click()
+    await lab.panel.get_by_title("New chat", exact=True).click()
     await expect(question).to_have_count(0)
     await lab.say("The second one.")
     await expect(question).to_be_visible()

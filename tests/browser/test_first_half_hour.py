@@ -84,7 +84,7 @@ async def finds_every_chat(lab: Lab, model: ScriptedModel) -> None:
     """Chats about several things, which are in the history."""
     for message in ("Why is March so low?", "Explain this notebook", "Plot sales by month"):
         model.add(Answer.of("Done.", usage=USED))
-        await lab.panel.get_by_role("button", name="New chat").last.click()
+        await lab.panel.get_by_title("New chat", exact=True).click()
         await lab.say(message)
         await expect(lab.log.get_by_text("Done.")).to_be_visible()
     await lab.panel.get_by_role("button", name="History").click()
@@ -97,7 +97,7 @@ async def finds_every_chat(lab: Lab, model: ScriptedModel) -> None:
 async def gets_a_plan(lab: Lab, model: ScriptedModel) -> None:
     """Gets a plan, which waits for approval."""
     model.add(Answer.of(ToolUse("read_notebook")), Answer.of(PLAN, usage=USED))
-    await lab.panel.get_by_role("button", name="New chat").last.click()
+    await lab.panel.get_by_title("New chat", exact=True).click()
     await lab.mode.select_option("plan")
     await lab.say("Make the months comparable.")
     await expect(lab.log.get_by_role("button", name="Approve", exact=True)).to_be_visible()
@@ -111,7 +111,7 @@ async def asks_and_finds_the_answer_in_the_notebook(lab: Lab, model: ScriptedMod
         Answer.of(FOUND, ToolUse("insert_and_execute_cell", {"source": PLOT, "index": 3})),
         Answer.of(ANSWER, usage=USED),
     )
-    await lab.panel.get_by_role("button", name="New chat").last.click()
+    await lab.panel.get_by_title("New chat", exact=True).click()
     await lab.say("Why is March so low?")
     question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
     await expect(question).to_contain_text("plt.bar(months")

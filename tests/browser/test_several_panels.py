@@ -53,7 +53,7 @@ async def test_a_question_of_a_chat_that_is_not_on_screen_is_notified_and_found(
     await lab.show_panel()
     await lab.say("Add a cell.")
     await asking.held.wait()
-    await lab.panel.get_by_role("button", name="New chat").click()
+    await lab.panel.get_by_title("New chat", exact=True).click()
     await lab.message_box.fill("Meanwhile")
     asking.go_on.set()
 
@@ -63,7 +63,7 @@ async def test_a_question_of_a_chat_that_is_not_on_screen_is_notified_and_found(
     await notification.get_by_role("button", name="Show").click()
     await expect(question).to_be_visible()
 
-    await lab.panel.get_by_role("button", name="New chat").click()
+    await lab.panel.get_by_title("New chat", exact=True).click()
     await expect(lab.message_box).to_have_value("Meanwhile")
     await lab.panel.get_by_role("button", name="History").click()
     await lab.command("tk-ai:question")
