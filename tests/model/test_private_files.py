@@ -1,4 +1,4 @@
-"""Private files are replaced as a whole, whoever writes them at the same time."""
+"""Private files are replaced as a whole, also by several writers at the same time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tk_ai_extension.model.private_files import make_private, write_private
 AT_ONCE = 8
 
 
-def test_whoever_writes_at_once_a_reader_gets_one_of_the_texts(tmp_path: Path) -> None:
+def test_of_several_writers_at_once_a_reader_gets_one_of_the_texts(tmp_path: Path) -> None:
     path = tmp_path / "file"
     texts = [f"{number}\n" * 5_000 for number in range(AT_ONCE)]
     write_private(path, texts[0])
