@@ -22,7 +22,11 @@ async def run() -> ExecutionListener:
 
 
 def new_run(
-    *, stopping: Callable[[], bool] = lambda: False, reply_idle_gap: float = 0.1, **request: Any
+    *,
+    stopping: Callable[[], bool] = lambda: False,
+    reply_idle_gap: float = 0.1,
+    reply_idle_limit: float = 60.0,
+    **request: Any,
 ) -> ExecutionListener:
     async def interrupt() -> None:
         raise RuntimeError("there is no kernel")
@@ -32,7 +36,12 @@ def new_run(
         backend="direct",
         interrupt=interrupt,
         stopping=stopping,
-        timeouts=Timeouts(reply_idle_gap=reply_idle_gap, interrupt=0.05, stopping=0.1),
+        timeouts=Timeouts(
+            reply_idle_gap=reply_idle_gap,
+            reply_idle_limit=reply_idle_limit,
+            interrupt=0.05,
+            stopping=0.1,
+        ),
     )
 
 
@@ -96,6 +105,39 @@ async def test_a_flood_that_is_still_read_after_the_reply_is_read_to_its_end() -
 
     receive_more()
     assert (await ended(run)).outputs[0]["text"] == "more\n" * 10
+
+
+@pytest.mark.proves("exec:complete", "exec:timeout")
+@pytest.mark.parametrize("reply", [True, False])
+@pytest.mark.parametrize("limits", [{"reply_idle_limit": 0.3}, {"timeout": 0.3}])
+async def test_the_other_half_is_not_waited_for_without_end_while_a_thread_prints(
+    reply: bool, limits: dict[str, Any]
+) -> None:
+    run, loop = new_run(**limits), asyncio.get_running_loop()
+
+    def print_on() -> None:
+        receive(run, "stream", name="stdout", text=".")
+        if not run.done:
+            loop.call_later(0.02, print_on)
+
+    receive(run, "status", execution_state="busy")
+    if reply:
+        run.on_reply(OK)
+    else:
+        receive(run, "status", execution_state="idle")
+    print_on()
+    execution = await ended(run)
+    assert execution.status == "ok"
+    assert len(execution.outputs[0]["text"]) > 1
+    # Without idle, what the code printed may still be on its way.
+    assert ("arrive later" in str(execution.outputs[-1])) is reply
+
+
+@pytest.mark.proves("exec:timeout")
+async def test_a_timeout_counts_although_only_outputs_show_that_the_code_runs() -> None:
+    run = new_run(timeout=0.01)
+    receive(run, "stream", name="stdout", text=".")
+    assert (await ended(run)).status == "timed_out"
 
 
 @pytest.mark.proves("fault:flood")

@@ -20,6 +20,7 @@ from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
 from tk_ai_extension.kernels.persistent_processes import PersistentProvisioner
 from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.model import file_locks
 from tk_ai_extension.model.errors import KernelNotFound, KernelStartFailed
 from tk_ai_extension.testing import faults
 from tk_ai_extension.testing.executor_bench import (
@@ -120,6 +121,41 @@ async def test_an_adopted_kernel_that_dies_is_noticed_and_started_again(
         assert (outcome.status, outcome.text()) == ("kernel_died", "running\n")
         await happens(events, "restarted", kernel_id=kernel_id)
     assert (await run(bench, "1", kernel_id)).execution.execution_count == 1
+
+
+@pytest.mark.proves("kernel:tools")
+async def test_a_kernel_whose_log_was_deleted_restarts_with_a_new_one(
+    bench: ExecutorBench, tmp_path: Path
+) -> None:
+    kernel_id = await bench.kernels.start("python3")
+    log = tmp_path / f"kernel-{kernel_id}.log"
+    for _ in range(2):
+        log.unlink()
+        await bench.kernels.restart(kernel_id)
+        assert (await run(bench, "1", kernel_id)).status == "ok"
+        assert log.exists()
+        with log.open("ab") as opened, pytest.raises(BlockingIOError):
+            file_locks.lock(opened.fileno(), wait=False)
+    await bench.kernels.shutdown(kernel_id)
+    assert files(tmp_path) == []
+
+
+async def test_a_kernel_that_could_not_be_restarted_can_come_back_and_leaves_no_files(
+    bench: ExecutorBench, tmp_path: Path
+) -> None:
+    kernel_id = await bench.kernels.start("python3")
+    argv: list[str] = bench.manager.get_kernel(kernel_id).provisioner.kernel_spec.argv
+    program = argv[0]
+    for comes_back in (True, False):
+        argv[0] = str(tmp_path / "missing")
+        with pytest.raises(KernelStartFailed):
+            await bench.kernels.restart(kernel_id)
+        if comes_back:
+            argv[0] = program
+            await bench.kernels.restart(kernel_id)
+            assert (await run(bench, "1", kernel_id)).status == "ok"
+    await bench.kernels.shutdown(kernel_id)
+    assert files(tmp_path) == []
 
 
 async def test_files_of_a_kernel_that_has_ended_are_removed(

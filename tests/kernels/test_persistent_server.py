@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 from uuid import uuid4
 
+import nbformat
 import psutil
 import pytest
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
+from tests.documentation import code as blocks
+from tests.documentation import written
 from tests.servers import ServerProcess, StartServer
 from tk_ai_extension.testing import faults
 
@@ -32,7 +37,8 @@ async def request(server: ServerProcess, method: str, path: str, body: Any = Non
 
     def fetch() -> Any:
         data = None if body is None else json.dumps(body).encode()
-        made = Request(f"{server.url}api/{path}", data, server.headers, method=method)
+        headers = {**server.headers, "Content-Type": "application/json"}
+        made = Request(f"{server.url}api/{path}", data, headers, method=method)
         with urlopen(made, timeout=DEADLINE) as answer:
             return json.loads(answer.read() or "null")
 
@@ -169,3 +175,30 @@ async def test_kernels_are_shut_down_with_the_server_where_that_is_asked_for(
     processes.append(int(await run(server, kernel, "import os; print(os.getpid())")))
     await server.stop()
     assert not psutil.pid_exists(processes[0])
+
+
+async def test_a_notebook_keeps_its_kernel_as_the_documentation_configures_it(
+    start_server: StartServer, processes: list[int], tmp_path: Path
+) -> None:
+    section = written()["docs/administrators.md"].partition("\n### Kernels that outlive")[2]
+    documented = next(blocks(section, "python"))
+    config = re.sub(r'"/home/[^"]*"', repr(str(tmp_path / "sessions.sqlite")), documented)
+    assert config != documented
+    first = await start_server(config=config)
+    ran = await ask(first, "execute_ipython", "import os; kept = 41; os.getpid()")
+    processes.append(int(ran["runs"][0]["output"]))
+    await first.stop(signal.SIGKILL)
+
+    second = await start_server(config=config, beside=first)
+    assert (await ask(second, "execute_ipython", "kept"))["runs"][0]["output"] == "41"
+    (kernel,) = await request(second, "GET", "kernels")
+    await request(second, "DELETE", f"kernels/{kernel['id']}")
+
+
+async def ask(server: ServerProcess, tool: str, source: str) -> Any:
+    """What a tool answers that runs code in the kernel of a notebook."""
+    path = server.root / "kept.ipynb"
+    if not path.exists():
+        nbformat.write(nbformat.v4.new_notebook(), path)
+    given = {"notebook": path.name, "code": source}
+    return await request(server, "POST", f"tk-ai/tools/{tool}", given)

@@ -78,6 +78,21 @@ CASES = [
 """The depth of the environment in the project, which of its ancestors is changed, and how."""
 
 
+NAMED = {
+    "home": "{outside}",
+    "home in bin": "{outside}/bin",
+    "home that begins twice": "/{outside}",
+    "home by the project": "{outside}/{name}/..",
+    "home by another folder": "{outside}/neighbour/..",
+    "home by a link": "{outside}/{name}/lib/..",
+    "home of a neighbour": "{outside}/neighbour/env/bin",
+    "home that cannot be": "{outside}\0",
+    "interpreter": "{outside}/neighbour/env/bin/python",
+    "folder of the interpreter": "{outside}/neighbour/env",
+}
+"""Ways in which code in a project can name folders outside."""
+
+
 @pytest.fixture
 def outside() -> Iterator[Path]:
     """A folder outside of all projects, where pytest's temporary folders are not."""
@@ -296,6 +311,48 @@ def test_files_of_the_project_show_nothing_of_the_machine_but_installations_of_p
         python.symlink_to(secret / "python-secret")
     readable = resolve_program([str(python)], {}, tmp_path).readable
     assert set(readable) <= {BASE}
+
+
+@pytest.mark.parametrize("name", ["project", "lib", "lib-project", "bin"])
+@pytest.mark.parametrize("way", NAMED)
+@pytest.mark.parametrize("evidence", ["file", "link"])
+def test_whatever_the_code_names_its_neighbours_stay_hidden(
+    outside: Path, monkeypatch: pytest.MonkeyPatch, name: str, way: str, evidence: str
+) -> None:
+    project, neighbour, alias = outside / name, outside / "neighbour", outside / "alias"
+    (project / "py").mkdir(parents=True)
+    alias.symlink_to(project)
+    make_environment(neighbour / "env")
+    editable = neighbour / "env" / LIBRARY / "editable.pth"
+    editable.write_text(f"{neighbour}\n", encoding="utf-8")
+    monkeypatch.setattr("site.getuserbase", lambda: str(outside / "user"))
+    (outside / "user" / LIBRARY).mkdir(parents=True)
+    shutil.copy(editable, outside / "user" / LIBRARY)
+
+    # What the code does: it makes all around its project look like installations and environments.
+    if evidence == "file":
+        (project / "py" / "os.py").touch()
+    else:
+        (project / "py" / "os.py").symlink_to("/etc/passwd")
+    (project / "lib").symlink_to(project)
+    named = NAMED[way].format(outside=outside, name=name)
+    if way == "folder of the interpreter":
+        (project / "env").symlink_to(named)
+    else:
+        python = make_environment(project / "env")
+        (project / "env" / "pyvenv.cfg").write_text(
+            f"home = {named}\ninclude-system-site-packages = true\n", encoding="utf-8"
+        )
+        if way == "interpreter":
+            python.unlink()
+            python.symlink_to(named)
+
+    for start in (project, alias):
+        readable = resolve_program([f"{start}/env/bin/python"], {}, project).readable
+        shown = [path for path in readable if neighbour.is_relative_to(path.resolve())]
+        assert shown == []
+        assert neighbour / "env" not in readable
+        assert [path for path in readable if path.is_relative_to(alias)] == []
 
 
 def test_a_pipe_in_place_of_its_settings_does_not_block(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 
 from tk_ai_extension.magics import keep_question_marks
 from tk_ai_extension.magics.magic import Command
@@ -197,6 +198,17 @@ def test_an_option_that_is_none_is_refused(typed: str) -> None:
 def test_a_question_may_follow_another_magic() -> None:
     kept = keep_question_marks(["%load_ext tk_ai_extension.magics\n", "\n", "%tk why?\n"])
     assert kept[2] == "get_ipython().run_line_magic('tk', 'why?')\n"
+
+
+@pytest.mark.parametrize("magic", ["%%writefile a.md", "%%time", "%%tk", "# Hm.\n%%html"])
+def test_below_a_cell_magic_nothing_is_rewritten_but_the_code_that_it_runs(magic: str) -> None:
+    body = "# Usage\n%tk what is x?\n"
+    shell = TransformerManager()
+    expected = shell.transform_cell(f"{magic}\n{body}")
+    shell.cleanup_transforms.append(keep_question_marks)
+    assert shell.transform_cell(f"{magic}\n{body}") == expected
+    # IPython's %%time and the like transform what they run.
+    assert "'tk', 'what is x?'" in shell.transform_cell(body)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
+import resource
+import select
 import signal
 import socket
 import threading
@@ -14,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from tk_ai_extension.magics.asking import ask_unless_settled
-from tk_ai_extension.magics.server_connection import ServerConnection, TkError
+from tk_ai_extension.magics.magic import Magic
+from tk_ai_extension.magics.server_connection import ServerConnection, Stopped, TkError
 
 pytestmark = [
     pytest.mark.proves("ext:magics"),
@@ -84,6 +88,44 @@ def test_the_end_of_the_connection_ends_the_input(
         server.connection.receive()
     os.close(read)
     os.close(write)
+
+
+def test_a_request_is_watched_by_a_kernel_with_many_open_files(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(_: str) -> str:
+        server.send(*OTHERS, SETTLED)
+        return str(select.poll().poll(5_000))
+
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    monkeypatch.setattr("builtins.input", ask)
+    with contextlib.ExitStack() as opened:
+        opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, most[1]), most[1]))
+        while opened.enter_context(Path(os.devnull).open()).fileno() < 1024:
+            pass
+        assert ask_unless_settled("? ", server.connection, "mine") is None
+
+
+def test_an_interrupt_stops_a_turn_where_the_kernel_would_only_schedule_a_cancellation(
+    server: Server, interrupts: list[int]
+) -> None:
+    def interrupt() -> None:
+        server.socket.recv(1)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        server.send({"kind": "done", "end": "completed"})
+
+    before = signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(Stopped):
+        Magic(None, lambda: server.connection).ask("--plain Change everything.")
+    thread.join()
+    assert signal.getsignal(signal.SIGINT) is before
+    server.socket.settimeout(5)
+    with contextlib.suppress(ConnectionResetError):
+        while server.socket.recv(1 << 16):
+            pass  # until the kernel closes the connection
 
 
 def test_an_answer_and_a_settlement_at_once_leave_no_interrupt(

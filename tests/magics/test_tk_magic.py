@@ -159,8 +159,15 @@ async def test_a_cell_that_an_agent_runs_may_ask_as_well(
 
 
 @pytest.mark.real_cli
+@pytest.mark.parametrize("before", ["", "import asyncio\nawait asyncio.sleep(0)\n"])
 async def test_an_interrupt_stops_the_turn_and_what_it_has_queued(
-    harness: NotebookHarness, model: ScriptedModel, notebook: str, jp_root_dir: Path, extension: Any
+    harness: NotebookHarness,
+    model: ScriptedModel,
+    notebook: str,
+    jp_root_dir: Path,
+    extension: Any,
+    *,
+    before: str,
 ) -> None:
     person = await harness.open(notebook)
     held = Held(Answer.of("One, two, three, four."), after=4)
@@ -169,7 +176,7 @@ async def test_an_interrupt_stops_the_turn_and_what_it_has_queued(
         held,
         Answer.of("Nothing."),
     )
-    asking = asyncio.create_task(person.run("%tk --mode auto Count, and print."))
+    asking = asyncio.create_task(person.run(f"{before}%tk --mode auto Count, and print."))
     async with asyncio.timeout(DEADLINE):
         await held.held.wait()
     (run,) = extension.workspace.executions.active(kernel_id=person.kernel_id)

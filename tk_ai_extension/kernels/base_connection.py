@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tk_ai_extension.kernels.base import KernelState, Message
+from tk_ai_extension.kernels.collector import integer
 from tk_ai_extension.kernels.output_widgets import OutputWidgets
 from tk_ai_extension.model.executions import ExecutionRequest
 
 if TYPE_CHECKING:
     from jupyter_client.session import Session
+
+log = logging.getLogger(__name__)
+
+MAX_DIGITS = 18
+"""Maximum digits of the number in a message's id."""
 
 
 class SequenceGapDetector:
@@ -42,7 +50,7 @@ class SequenceGapDetector:
             origin is arbitrary: only differences count. None if ids have no numbers.
         """
         maker, _, digits = msg_id.rpartition("_")
-        if not maker or not digits.isdigit():
+        if not maker or not digits.isdecimal() or len(digits) > MAX_DIGITS:
             return None
         if begins_request:
             self._requests += 1
@@ -59,6 +67,12 @@ HANDSHAKE_INTERVAL = 0.2
 CAPTURED = "captured"
 """Stands for the type of a message whose output an Output widget has captured."""
 
+REPLY_IDLE_GAP = 5.0
+"""Seconds to wait, while no message arrives, for idle after the reply or the reply after idle."""
+
+REPLY_IDLE_LIMIT = 60.0
+"""Seconds to wait for it at most: a thread of the code may print forever."""
+
 Channel = Literal["shell", "control", "stdin", "iopub"]
 """A channel of the Jupyter protocol."""
 
@@ -74,6 +88,60 @@ class Ending:
 
     kind: Literal["died", "restarted", "shutdown", "lost", "closed"]
     message: str
+
+
+class ReplyIdleWait:
+    """The wait of a request for idle after the reply, or for the reply after idle.
+
+    The reply may arrive long before a flood of outputs has been read, so the wait goes on while messages
+    arrive; but not without end, because either may be lost.
+
+    Args:
+        give_up: Called once, unless the wait is stopped.
+        gap: Seconds to wait while no message arrives.
+        limit: Seconds to wait in any case.
+    """
+
+    def __init__(self, give_up: Callable[[], None], gap: float, limit: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._give_up = give_up
+        self._gap = gap
+        self._limit = limit
+        self._received_at = -inf
+        self._end = inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def on_message(self) -> None:
+        """Note that a message has arrived."""
+        self._received_at = self._loop.time()
+
+    def start(self, timeout_at: float = inf) -> None:
+        """Start to wait, once.
+
+        Args:
+            timeout_at: The loop time of the request's own timeout, which shortens the limit down to the gap.
+        """
+        if self._timer is None:
+            now = self._loop.time()
+            self._end = min(now + self._limit, max(now + self._gap, timeout_at))
+            self._timer = self._loop.call_at(min(now + self._gap, self._end), self._check)
+
+    def stop(self) -> None:
+        """Stop to wait."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether messages still arrived when the wait ended."""
+        return self._loop.time() < self._received_at + self._gap
+
+    def _check(self) -> None:
+        due = min(self._received_at + self._gap, self._end)
+        if self._loop.time() < due:
+            self._timer = self._loop.call_at(due, self._check)
+        else:
+            self._give_up()
 
 
 class ConnectionClosed(Exception):
@@ -266,8 +334,11 @@ class BaseKernelConnection(ABC):
         """Close the transport."""
 
     def _receive(self, channel: str, message: Message) -> None:
-        """Dispatch a received message; the caller has dropped malformed ones."""
+        """Dispatch a received message. Both transports end here: what is malformed goes no further."""
         if self._ending is not None:
+            return
+        if not _is_well_formed(message):
+            log.warning("Dropped a malformed message from a kernel: %.200r", message["msg_type"])
             return
         parent = message["parent_header"]
         if channel == "iopub":
@@ -316,9 +387,8 @@ class BaseKernelConnection(ABC):
         state: Any = content.get("execution_state", "unknown") if kind == "status" else None
         missing = self._gaps.count(message["msg_id"], begins_request=state == "busy")
         if kind == "execute_input":
-            self._observer.on_run(
-                str(content.get("code", "")), content.get("execution_count"), parent
-            )
+            count = integer(content.get("execution_count"))
+            self._observer.on_run(str(content.get("code", "")), count, parent)
         elif kind == "status":
             if parent.get("msg_type") in {"execute_request", None} or state not in {"busy", "idle"}:
                 self._observer.on_state(state)
@@ -344,6 +414,18 @@ class BaseKernelConnection(ABC):
                 if note:
                     listener.on_iopub("stream", {"name": "stderr", "text": note}, missing)
         listener.on_iopub(kind, content, missing)
+
+
+def _is_well_formed(message: Message) -> bool:
+    """Return whether the fields of a message by which it is dispatched have the protocol's types."""
+    header, parent, content = (message[name] for name in ("header", "parent_header", "content"))
+    if not all(isinstance(each, dict) for each in (header, parent, content)):
+        return False
+    texts = (message["msg_id"], message["msg_type"], content.get("execution_state", ""))
+    origin = (parent.get("msg_id"), parent.get("msg_type"))  # None in messages without a request
+    return all(isinstance(each, str) for each in texts) and all(
+        each is None or isinstance(each, str) for each in origin
+    )
 
 
 class _Probe:

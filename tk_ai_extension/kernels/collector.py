@@ -237,7 +237,7 @@ class OutputCollector:
             return
         display_id = _display_id(content)
         if kind == "execute_result":
-            output["execution_count"] = content.get("execution_count")
+            output["execution_count"] = integer(content.get("execution_count"))
         elif display_id in self._displays:
             # A second display with the same id also updates the first one.
             self._replace(display_id, output)
@@ -322,6 +322,11 @@ class OutputCollector:
     def _clear_if_due(self) -> None:
         if self._clear_next:
             self._clear(wait=False)
+
+
+def integer(value: Any) -> int | None:
+    """Return a value of a message that should be an integer; None if it is another."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _text(content: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from jupyter_client.session import Session
 from tk_ai_extension.kernels.base import Message
 from tk_ai_extension.kernels.base_connection import BaseKernelConnection, Channel, Observer
 from tk_ai_extension.kernels.sockets import DisconnectMonitor, SocketReader
+from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.executions import ExecutionRequest
 
 log = logging.getLogger(__name__)
@@ -100,13 +101,10 @@ class KernelConnection(BaseKernelConnection):
         try:
             _, rest = self.session.feed_identities(parts)
             message = self.session.deserialize(rest)
-        except (ValueError, TypeError, KeyError) as error:
+        except MALFORMED as error:
             log.warning("Dropped a malformed message from a kernel: %s", error)
             return None
-        if isinstance(message["content"], dict) and isinstance(message["parent_header"], dict):
-            return message
-        log.warning("Dropped a malformed message from a kernel: %s", message["msg_type"])
-        return None
+        return message
 
 
 def _bytes(key: str | bytes) -> bytes:

@@ -7,10 +7,21 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any, cast
 
-from tk_ai_extension.kernels.base_connection import Ending
-from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES, OUTPUT_MESSAGES, OutputCollector
+from tk_ai_extension.kernels.base_connection import (
+    REPLY_IDLE_GAP,
+    REPLY_IDLE_LIMIT,
+    Ending,
+    ReplyIdleWait,
+)
+from tk_ai_extension.kernels.collector import (
+    MAX_OUTPUT_BYTES,
+    OUTPUT_MESSAGES,
+    OutputCollector,
+    integer,
+)
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.executions import (
@@ -54,13 +65,15 @@ class Timeouts:
 
     Attributes:
         reply_idle_gap: For idle after the reply, or the reply after idle, while no message arrives.
+        reply_idle_limit: For the same at most. A request's own timeout may shorten it down to the gap.
         interrupt: For the end after an interrupt; then the code counts as ignoring it.
         stopping: For the end of a kernel that is being stopped or restarted.
         external_interrupt_grace: For the event that the kernel is being stopped, after an interrupt by
             another client: a stop begins with one. 0 if this server knows of every stop.
     """
 
-    reply_idle_gap: float = 5.0
+    reply_idle_gap: float = REPLY_IDLE_GAP
+    reply_idle_limit: float = REPLY_IDLE_LIMIT
     interrupt: float = 5.0
     stopping: float = 15.0
     external_interrupt_grace: float = 0.0
@@ -121,7 +134,9 @@ class ExecutionListener:
         self._questions = 0
         self._interrupt_is_due = self._is_interrupting = False
         self._received = 0
-        self._received_at = 0.0
+        self._wait = ReplyIdleWait(
+            self._stop_waiting, self._timeouts.reply_idle_gap, self._timeouts.reply_idle_limit
+        )
         self._held_back = False
         self._missing_before: int | None = None
         self._last_missing: int | None = None
@@ -163,6 +178,7 @@ class ExecutionListener:
 
     async def close(self) -> None:
         """Stop the timers. Called by the executor when the listener is no longer needed."""
+        self._wait.stop()
         for timer in (*self._timers, self._wake_timer):
             if timer is not None:
                 timer.cancel()
@@ -175,17 +191,18 @@ class ExecutionListener:
         if self.done:
             return
         self._received += 1
-        self._received_at = self._loop.time()
+        self._wait.on_message()
         self._last_missing = missing
         if kind in OUTPUT_MESSAGES:
             if missing is None and GATEWAY_HOLDS_BACK.match(str(content.get("text", ""))):
                 self._held_back = True
             self._collector.add(kind, content)
             self._has_run = True
+            self._start()  # busy may be lost
             self._publish_start()
             self._wake_in_time()
         elif kind == "execute_input":
-            self._count = content.get("execution_count")
+            self._count = integer(content.get("execution_count"))
             self._has_run = True
             self._start()
             self._publish_start()
@@ -302,7 +319,8 @@ class ExecutionListener:
     def _settle(self) -> None:
         """End the execution if reply and idle have arrived; otherwise wait a bounded time."""
         if self._reply is None or not self._idle:
-            self._after(self._timeouts.reply_idle_gap, self._stop_waiting)
+            timeout = self._request.timeout
+            self._wait.start(inf if timeout is None else self._began + timeout)
         elif self._stopping() and self._reply.get("status") != "ok":
             # Stopping a kernel interrupts it first: the reply to that is not the outcome.
             self._after(self._timeouts.stopping, self._finish)
@@ -317,11 +335,7 @@ class ExecutionListener:
         return not ours and (self._reply or {}).get("ename") == "KeyboardInterrupt"
 
     def _stop_waiting(self) -> None:
-        quiet = self._loop.time() - self._received_at
-        if not self.done and quiet < self._timeouts.reply_idle_gap:
-            # The reply may arrive long before a flood of outputs has been read.
-            self._after(self._timeouts.reply_idle_gap - quiet, self._stop_waiting)
-        elif not self.done:
+        if not self.done and (self._reply is None or not self._idle):
             missing = "reply" if self._reply is None else "idle"
             log.warning("An execution ends without the kernel's %s, which did not arrive", missing)
             self._report_losses()
@@ -330,6 +344,8 @@ class ExecutionListener:
                 self._collector.warn(
                     f"[The last messages with output were lost: {self._loss_reason}.]"
                 )
+            elif not self._idle and self._wait.cut_short:
+                self._collector.warn("[Outputs that arrive later are not shown.]")
             self._finish()
 
     def _finish(self) -> None:
@@ -341,8 +357,8 @@ class ExecutionListener:
 
     def _finish_with_reply(self, reply: Mapping[str, Any]) -> None:
         status = reply.get("status")
-        if reply.get("execution_count") is not None:
-            self._count = reply["execution_count"]
+        count = integer(reply.get("execution_count"))
+        self._count = self._count if count is None else count
         if self._timed_out:
             self.finish("timed_out", self._timeout_message)
         elif status == "ok":
@@ -445,6 +461,7 @@ class ExecutionListener:
 
 def _pages(reply: Mapping[str, Any]) -> list[Json]:
     """Return the parts of a reply that IPython sends to a pager."""
-    parts = cast("list[Any]", reply.get("payload") or [])
+    payload = reply.get("payload")
+    parts = cast("list[Any]", payload) if isinstance(payload, list) else []
     pages = [cast("Json", part) for part in parts if isinstance(part, dict)]
     return [page for page in pages if page.get("source") == "page"]

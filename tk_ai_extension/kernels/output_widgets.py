@@ -169,4 +169,4 @@ def _nbformat(outputs: Any) -> list[Json]:
     """Return the outputs in a widget's state: other widgets may have outputs of another form."""
     found = cast("list[Any]", outputs) if isinstance(outputs, (list, tuple)) else []
     bundles = [cast("Json", each) for each in found if isinstance(each, dict)]
-    return [each for each in bundles if each.get("output_type") in OUTPUT_MESSAGES]
+    return [each for each in bundles if str(each.get("output_type")) in OUTPUT_MESSAGES]

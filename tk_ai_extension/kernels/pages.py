@@ -13,16 +13,19 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tk_ai_extension.kernels.base_connection import BaseKernelConnection, Ending
+from tk_ai_extension.kernels.base_connection import (
+    REPLY_IDLE_GAP,
+    REPLY_IDLE_LIMIT,
+    BaseKernelConnection,
+    Ending,
+    ReplyIdleWait,
+)
 from tk_ai_extension.model.executions import ExecutionRequest
 from tk_ai_extension.model.json_values import Json
 
 log = logging.getLogger(__name__)
 
 Hook = Callable[[Json], None]
-
-REPLY_IDLE_GAP = 5.0
-"""Seconds to wait, while no message arrives, for idle after the reply or the reply after idle."""
 
 
 class KernelEnded(Exception):
@@ -110,10 +113,10 @@ class _Execution:
     def __init__(
         self, output: Hook, ask: Callable[[Mapping[str, Any], Callable[[str], None]], None]
     ) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._received_at = 0.0
+        self._wait = ReplyIdleWait(self._stop_waiting, REPLY_IDLE_GAP, REPLY_IDLE_LIMIT)
         self._ran: Json = {"status": "ok"}  # the reply as far as outputs show it
-        self.reply: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
+        self.reply: asyncio.Future[Mapping[str, Any]]
+        self.reply = asyncio.get_running_loop().create_future()
         self._output = output
         self._ask = ask
         self._content: Mapping[str, Any] | None = None
@@ -121,7 +124,7 @@ class _Execution:
 
     def on_iopub(self, kind: str, content: Mapping[str, Any], missing: int | None) -> None:  # noqa: ARG002 - the protocol's
         """Pass an iopub message of this execution to the page."""
-        self._received_at = self._loop.time()
+        self._wait.on_message()
         if kind != "status":
             if kind == "execute_input":
                 self._ran["execution_count"] = content.get("execution_count")
@@ -134,7 +137,6 @@ class _Execution:
 
     def on_reply(self, content: Mapping[str, Any]) -> None:
         """Note the reply."""
-        self._received_at = self._loop.time()
         self._content = content
         self._settle()
 
@@ -150,6 +152,7 @@ class _Execution:
 
     def on_end(self, ending: Ending) -> None:
         """Fail: the kernel or the connection has ended."""
+        self._wait.stop()
         if not self.reply.done():
             self.reply.set_exception(KernelEnded(ending.message))
 
@@ -157,14 +160,10 @@ class _Execution:
         if self._idle and self._content is not None:
             self._end()
         else:
-            self._loop.call_later(REPLY_IDLE_GAP, self._stop_waiting)
+            self._wait.start()
 
     def _stop_waiting(self) -> None:
-        quiet = self._loop.time() - self._received_at
         if self.reply.done():
-            return
-        if quiet < REPLY_IDLE_GAP:  # the reply may arrive long before all outputs are read
-            self._loop.call_later(REPLY_IDLE_GAP - quiet, self._stop_waiting)
             return
         missing = "reply" if self._content is None else "idle"
         log.warning(
@@ -173,5 +172,6 @@ class _Execution:
         self._end()
 
     def _end(self) -> None:
+        self._wait.stop()
         if not self.reply.done():
             self.reply.set_result(self._ran if self._content is None else self._content)

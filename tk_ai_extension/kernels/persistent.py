@@ -55,6 +55,7 @@ def missing_parts() -> list[str]:
             *("_kernels", "_pending_kernels", "pre_start_kernel", "add_restart_callback"),
             *("_kernel_connections", "_kernel_ports", "_initialized_culler", "initialize_culler"),
             *("start_watching_activity", "stop_watching_activity", "remove_kernel"),
+            "_async_shutdown_kernel",
         ),
         LocalProvisioner: ("connection_info", "pgid", "pid", "ports_cached", "process"),
     }
@@ -189,6 +190,18 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
             self.initialize_culler()
         remove_stale_folders()
         return adopted
+
+    async def _async_shutdown_kernel(
+        self, kernel_id: str, now: bool = False, restart: bool = False
+    ) -> None:
+        """Stop a kernel. The base class forgets one whose restart failed, and keeps its files."""
+        manager: Any = self.get_kernel(kernel_id)
+        await cast("Any", super()).shutdown_kernel(kernel_id, now=now, restart=restart)
+        ready: Any = manager.ready
+        if not restart and ready.done() and not ready.cancelled() and ready.exception():
+            await manager.cleanup_resources()
+
+    shutdown_kernel: Any = _async_shutdown_kernel
 
     async def shutdown_all(self, now: bool = False) -> None:  # pyrefly: ignore[bad-override-mutable-attribute]
         """Detach from all kernels. Called when the server stops.

@@ -215,12 +215,22 @@ class PersistentProvisioner(FilteringProvisioner):
                 await asyncio.to_thread(remove_folder, self.sockets)
 
     def _is_restart(self) -> bool:
-        """Return whether the kernel's previous process left a log that is to be continued."""
-        return self._managed is not None and self._file(LOG).stat().st_size < MAX_LOG
+        """Return whether the log is the previous process's and is to be continued; a missing one is empty."""
+        status = self._log_status()
+        return self._managed is not None and (status is None or status.st_size < MAX_LOG)
+
+    def _log_status(self) -> os.stat_result | None:
+        try:
+            return self._file(LOG).stat()
+        except FileNotFoundError:
+            return None
 
     def _lock(self) -> None:
-        if self._managed is not None:
+        status = self._log_status()
+        locked = None if self._managed is None else os.fstat(self._managed.fileno())
+        if locked is not None and status is not None and os.path.samestat(locked, status):
             return
+        # If the log was deleted, others find the new file, on which there is no lock yet.
         log_file = self._file(LOG).open("ab")
         try:
             file_locks.lock(log_file.fileno(), wait=False)
@@ -229,6 +239,7 @@ class PersistentProvisioner(FilteringProvisioner):
             raise ManagedElsewhere("Another running process manages this kernel.") from error
         except OSError as error:
             log.debug("Kernel %s is managed without a lock: %s", self.kernel_id, error)
+        self.release()
         self._managed = log_file
 
     def _file(self, ending: str) -> Path:

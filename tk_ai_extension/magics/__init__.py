@@ -38,8 +38,9 @@ def unload_ipython_extension(ipython: Any) -> None:
 def keep_question_marks(lines: list[str]) -> list[str]:
     r"""Rewrite `%tk` lines that end in a question mark, which IPython would treat as a help request.
 
-    Only lines at the beginning of the cell, after comments and other magics, are rewritten. Further
-    down, such a line may be part of a string.
+    Only lines at the beginning of the cell, after comments and other line magics, are rewritten. Further
+    down, such a line may be part of a string; below a cell magic, of a file that it writes. IPython
+    calls this again for code that a cell magic such as ``%%time`` runs.
 
     >>> keep_question_marks(["# Hm.\n", "%tk what is x?\n", "x\n"])
     ['# Hm.\n', "get_ipython().run_line_magic('tk', 'what is x?')\n", 'x\n']
@@ -48,6 +49,6 @@ def keep_question_marks(lines: list[str]) -> list[str]:
     for number, line in enumerate(lines):
         if line.startswith("%tk ") and line.rstrip().endswith("?"):
             kept[number] = f"get_ipython().run_line_magic('tk', {line[4:].strip()!r})\n"
-        elif line.strip() and not line.startswith(("#", "%")):
+        elif line.startswith("%%") or (line.strip() and not line.startswith(("#", "%"))):
             break
     return kept

@@ -5,9 +5,12 @@ from __future__ import annotations
 import linecache
 import os
 import re
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -112,7 +115,7 @@ class Magic:
             message, error = FIX, error_text(self._ipython, self._error)
             if not error:
                 raise TkError("No error in this kernel.", "Describe what to fix: %tk MESSAGE.")
-        with self._connect() as connection:
+        with _interrupts_are_raised(), self._connect() as connection:
             location = _location(self._ipython)
             # A front end that names the cell renders display updates. Other clients (a server that
             # runs the cell) forward outputs, but not their updates.
@@ -157,6 +160,20 @@ class Magic:
                     return
                 case _:
                     _show(event, screen)
+
+
+@contextmanager
+def _interrupts_are_raised() -> Generator[None]:
+    """Raise KeyboardInterrupt in a cell that awaits, too: ipykernel only schedules its cancellation."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python's signal handlers run in the main thread alone.
+        return
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        # None stands for a handler that is not Python's.
+        signal.signal(signal.SIGINT, previous or signal.default_int_handler)
 
 
 def _show(event: Mapping[str, Any], screen: Screen) -> None:

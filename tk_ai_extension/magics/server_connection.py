@@ -137,10 +137,12 @@ class ServerConnection:
                 looked += 1
                 if _settles(event, permission):
                     return True
-            readable = select.select(
-                [self._socket, until] if until else [self._socket], [], [], None if until else 0
-            )[0]
-            if until in readable or not readable:
+            # Not select.select, which refuses descriptors from 1024 on.
+            poll = select.poll()
+            for each in filter(None, (self._socket, until)):
+                poll.register(each, select.POLLIN)
+            ready = {descriptor for descriptor, _ in poll.poll(None if until else 0)}
+            if not ready or (until is not None and until.fileno() in ready):
                 return False
             try:
                 self._read()

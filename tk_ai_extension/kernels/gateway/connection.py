@@ -29,6 +29,7 @@ from tk_ai_extension.kernels.base_connection import (
     Observer,
 )
 from tk_ai_extension.kernels.gateway.requests import response_to
+from tk_ai_extension.model.encoding import MALFORMED
 
 _jupyter: Any = base  # its functions are not annotated
 
@@ -47,7 +48,7 @@ class Framing(Protocol):
         """Return the channel and the kernel message.
 
         Raises:
-            ValueError, TypeError, KeyError, IndexError, struct.error: the message is malformed.
+            MALFORMED, struct.error: the message is malformed.
         """
         ...
 
@@ -262,7 +263,7 @@ class GatewayConnection(BaseKernelConnection):
     def _deliver(self, data: str | bytes) -> None:
         try:
             channel, message = self._framing.unpack(data)
-        except (ValueError, TypeError, KeyError, IndexError, struct.error) as error:
+        except (*MALFORMED, struct.error) as error:
             log.warning("Dropped a malformed message from a gateway: %s", error)
         else:
             self._receive(channel, message)

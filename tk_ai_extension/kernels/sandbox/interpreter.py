@@ -2,7 +2,8 @@
 
 Nothing is run to find them: an interpreter that sandboxed code can write, or one that imports modules
 from where that code can write, would run that code outside the sandbox. Links and settings are read.
-What they say in a folder that the code can write leads outside only to installations of Python.
+What they say in a folder that the code can write leads outside only to installations of Python, and
+nothing in that folder is evidence that another one is an installation.
 """
 
 from __future__ import annotations
@@ -70,62 +71,95 @@ def resolve_program(
         raise FileNotFoundError(f"There is no program {argv[0]}.")
     links = list(_links(Path(found).absolute(), project))
     user: dict[str, str] = {}
-    installed = [path for path in links if _is_environment(_prefix(path), project)]
-    if installed and PYTHON.fullmatch(installed[0].name):
+    installed = [link for link in links if _is_environment(_prefix(link.path), project)]
+    if installed and PYTHON.fullmatch(installed[0].path.name):
         # A link to an interpreter from elsewhere, such as ~/.local/bin/python3, is not needed.
-        program, *further = links[links.index(installed[0]) :]
-        seen, user = _needed_by_python(program, further, project)
+        links = links[links.index(installed[0]) :]
+        seen, user = _needed_by_python(links, project)
     else:
         # /opt/julia/bin/julia needs /opt/julia.
-        program, target = links[0], links[-1]
-        is_trusted = not any(_is_inside(path, project) for path in links)
-        seen = [program, target.parent, target.parent.parent] if is_trusted else []
-    return Program((str(program), *argv[1:]), _outermost(seen, project), user)
+        target = links[-1].path
+        seen = [links[0].path, target.parent, target.parent.parent] if links[-1].is_trusted else []
+    return Program((str(links[0].path), *argv[1:]), _outermost(seen, project), user)
 
 
-def _links(path: Path, project: Path | None) -> Iterator[Path]:
-    """Yield a path and what it links to, in turn; paths in the project are without links to folders."""
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """A path that leads to a program; trusted unless the project, or a link in it, was on the way."""
+
+    path: Path
+    is_trusted: bool
+
+
+def _links(path: Path, project: Path | None, is_trusted: bool = True) -> Iterator[_Link]:
+    """Yield a path and what it links to, in turn; no path has links to folders in the project."""
     for _ in range(MAX_LINKS):
-        real = path.parent.resolve() / path.name
-        path = real if _is_inside(real, project) or _is_inside(path, project) else path
-        yield path
+        folder, is_writable = _follow(path.parent, project)
+        real = folder / path.name
+        is_writable = is_writable or _is_inside(real, project)
+        is_trusted = is_trusted and not is_writable
+        path = real if is_writable or _is_inside(path, project) else path
+        yield _Link(path, is_trusted)
         try:
             path = Path(os.path.normpath(path.parent / path.readlink()))
         except OSError:
             return
 
 
+def _follow(path: Path, project: Path | None) -> tuple[Path, bool]:
+    """Return a path without links, and whether code that can write the project determines it.
+
+    It does if the path ends in the project, or a link in the project is on the way.
+    """
+    place, is_writable, links = Path("/"), False, 0
+    parts = [*reversed(path.absolute().parts[1:])]
+    while parts:
+        part = parts.pop()
+        place = place.parent if part == ".." else place / part
+        try:
+            target = place.readlink()
+        except OSError:
+            continue  # no link
+        links += 1
+        if links > MAX_LINKS:
+            return place, True
+        is_writable = is_writable or _is_inside(place, project)
+        parts += reversed(target.parts[target.is_absolute() :])
+        place = Path("/") if target.is_absolute() else place.parent
+    return place, is_writable or _is_inside(place, project)
+
+
 def _needed_by_python(
-    program: Path, links: Iterable[Path], project: Path | None
+    links: Sequence[_Link], project: Path | None
 ) -> tuple[list[Path], dict[str, str]]:
     """Return what an interpreter needs, and its variables.
 
     Args:
-        program: The interpreter's path in its environment.
-        links: What it links to, in turn.
+        links: The interpreter's path in its environment, and what it links to, in turn.
         project: The folder that sandboxed code can write.
     """
-    settings = _settings(_prefix(program) / VENV)
+    program = links[0]
+    file = _prefix(program.path) / VENV
+    settings = _settings(file)
+    is_trusted = program.is_trusted and not _follow(file, project)[1]
     home = settings.get("home")
-    bases = islice(_links(Path(home, "python"), project), 1) if home else ()
+    bases = islice(_links(Path(home, "python"), project, is_trusted), 1) if home else ()
     is_isolated = bool(settings) and settings.get("include-system-site-packages") != "true"
-    is_trusted = not _is_inside(program, project)
     seen: list[Path] = []
-    for path in (program, *links, *bases):
-        prefix = _prefix(path)
-        is_trusted = is_trusted and not _is_inside(path, project)
-        if _is_installation(prefix) or (is_trusted and _is_environment(prefix, project)):
+    for link in (*links, *bases):
+        prefix = _prefix(link.path)
+        if _is_needed(prefix, project, link.is_trusted):
             seen.append(prefix)
-        elif PYTHON.fullmatch(path.name) and path.is_file():
-            seen.append(path)
-        if is_trusted and (path == program or not is_isolated):
+        elif PYTHON.fullmatch(link.path.name) and link.path.is_file():
+            seen.append(link.path)
+        if link.is_trusted and (link == program or (is_trusted and not is_isolated)):
             seen += _added(_site_folders(prefix), project)
     if is_isolated:
         return seen, {}
     base = Path(site.getuserbase())
-    versions = {file.parent.name for path in seen for file in path.glob("lib*/py*/os.py")}
+    versions = {file.parent.name for path in seen for file in _standard_library(path, project)}
     packages = [folder for folder in _site_folders(base) if folder.parent.name in versions]
-    seen += [*packages, *_added(packages, project)]
+    seen += [*packages, *(_added(packages, project) if is_trusted else ())]
     return seen, {"PYTHONUSERBASE": str(base)} if packages else {}
 
 
@@ -135,14 +169,28 @@ def _prefix(executable: Path) -> Path:
     return above.parent if above.name == "bin" else above
 
 
-def _is_installation(prefix: Path) -> bool:
-    """Return whether a folder is an installation of Python, with the standard library."""
-    return any(prefix.glob("lib*/py*/os.py"))
+def _standard_library(prefix: Path, project: Path | None) -> list[Path]:
+    """Return files that show that a folder is an installation of Python; none that code can make."""
+    found = prefix.glob("lib*/py*/os.py")
+    return [file for file in found if not _follow(file, project)[1]]
 
 
 def _is_environment(prefix: Path, project: Path | None) -> bool:
     """Return whether a folder is an installation or an environment of Python; in the project any is."""
-    return _is_inside(prefix, project) or (prefix / VENV).is_file() or _is_installation(prefix)
+    is_environment = _is_inside(prefix, project) or (prefix / VENV).is_file()
+    return is_environment or bool(_standard_library(prefix, project))
+
+
+def _is_needed(prefix: Path, project: Path | None, is_trusted: bool) -> bool:
+    """Return whether an interpreter needs the folder that it is in.
+
+    Code that can write the project may have named it unless it is trusted. Then it is visible only as
+    an installation, and never with the folders beside the project.
+    """
+    if is_trusted:
+        return _is_environment(prefix, project)
+    is_above = project is not None and project.is_relative_to(_follow(prefix, project)[0])
+    return not is_above and bool(_standard_library(prefix, project))
 
 
 def _is_inside(path: Path, project: Path | None) -> bool:
@@ -152,7 +200,11 @@ def _is_inside(path: Path, project: Path | None) -> bool:
 def _settings(file: Path) -> dict[str, str]:
     """Return the settings of a virtual environment; none if it is not one."""
     lines = (line.partition("=") for line in _read(file).splitlines())
-    return {name.strip().lower(): value.strip() for name, equals, value in lines if equals}
+    return {
+        name.strip().lower(): value.strip()
+        for name, equals, value in lines
+        if equals and "\0" not in value
+    }
 
 
 def _site_folders(prefix: Path) -> list[Path]:
@@ -173,7 +225,7 @@ def _added(folders: Iterable[Path], project: Path | None) -> list[Path]:
         Path(os.path.normpath(folder / line.rstrip()))
         for folder in folders
         for file in sorted(folder.glob("*.pth"))
-        if not _is_inside(file.resolve(), project)
+        if not _follow(file, project)[1]
         for line in _read(file).splitlines()
         if line.strip() and not line.startswith(("#", "import ", "import\t")) and "\0" not in line
     ]
@@ -204,7 +256,8 @@ def _outermost(seen: Iterable[Path], project: Path | None) -> tuple[Path, ...]:
         for path in map(Path.absolute, seen)
         if path.exists()
         and not any(path.is_relative_to(folder) for folder in SYSTEM)
-        and not any(_is_inside(each, project) for each in (path, path.resolve()))
-        and not home.is_relative_to(path.resolve())
+        and not _is_inside(path, project)
+        and not _follow(path, project)[1]
+        and not home.is_relative_to(_follow(path, project)[0])
     }
     return tuple(sorted(path for path in allowed if not allowed & set(path.parents)))
