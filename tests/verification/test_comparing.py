@@ -420,6 +420,7 @@ _VALUES = st.lists(
         st.integers(0, 3).map(str),
         st.sampled_from("abc"),
         st.sampled_from("12").map(lambda digit: digit * 32),
+        st.integers(1, 9).map("{}e400".format),  # Beyond all floats.
         st.uuids(version=4).map(str),
     ),
     min_size=1,

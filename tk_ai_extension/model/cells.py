@@ -151,6 +151,20 @@ class Snapshot:
         return {cell.key: cell for cell in self.cells}
 
     @cached_property
+    def code_hashes(self) -> Mapping[str, Cell]:
+        """The code cells that are not blank, each by a hash of the code from the first one to it.
+
+        Another revision has such a hash if and only if all of these cells are the same in it, in order.
+        """
+        digest = hashlib.blake2b(digest_size=16)
+        found: dict[str, Cell] = {}
+        for cell in self.cells:
+            if cell.type == "code" and cell.source.strip():
+                digest.update(f"{len(cell.id or '')} {cell.id} {cell.hash}\0".encode())
+                found[digest.hexdigest()] = cell
+        return found
+
+    @cached_property
     def short_keys(self) -> Mapping[str, str]:
         """The shortest unique prefix of each key (at least four characters); ``cell-N`` in full."""
         return shortest_prefixes([cell.key for cell in self.cells])
@@ -292,7 +306,7 @@ def shortest_prefixes(keys: Sequence[str]) -> dict[str, str]:
                 needed = max(needed, _common_prefix(key, neighbour) + 1)
         # A prefix of digits would be read as an index: extend it until it contains a letter.
         short = key if _NUMBERED.match(key) else key[:needed]
-        while short != key and short.isdigit():
+        while short != key and short.isdecimal():
             short = key[: len(short) + 1]
         prefixes[key] = short
     return prefixes

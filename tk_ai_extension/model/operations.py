@@ -83,7 +83,8 @@ class SetOutputs:
 
     ``expect`` is needed and compared if the cell has no unique id. ``replaces`` has the outputs and the
     count that the operation replaces. If the cell has others, because somebody ran it meanwhile, the
-    whole list fails with `Conflict`.
+    whole list fails with `Conflict`. So it does without ``code``, the hash of the code that made the
+    outputs (`Snapshot.code_hashes`), if the notebook before the list has other code.
     """
 
     cell: str
@@ -91,6 +92,7 @@ class SetOutputs:
     execution_count: int | None = None
     expect: str | None = None
     replaces: tuple[tuple[Json, ...], int | None] | None = None
+    code: str | None = None
 
 
 Operation = Insert | Replace | Delete | Move | SetOutputs

@@ -83,6 +83,13 @@ class EditTransaction:
         # those beside a moved one afterwards.
         self._done: list[tuple[Action, EditStep, str | None, _Beside | None]] = []
         self._conflicts: list[Json] = []
+        # The end of the code that must not change before the commit.
+        self._code_end = 0
+
+    @property
+    def needs(self) -> list[int]:
+        """The slots of the cells whose code made outputs that are set: they must be unchanged."""
+        return [c.index for c in self._snapshot.cells[: self._code_end] if c.type == "code"]
 
     def apply(self, operations: Sequence[Operation]) -> None:
         """Apply operations to the transaction.
@@ -255,11 +262,21 @@ class EditTransaction:
             outputs, count = operation.replaces
             if count != before.execution_count or not same_outputs(outputs, before.outputs):
                 self._add_conflict(operation.cell, slot)
+        if operation.code is not None:
+            self._need_code(operation.cell, slot, operation.code)
         after = replace(
             before, outputs=operation.outputs, execution_count=operation.execution_count
         )
         index = self.order.index(slot)
         self._record("outputs", EditStep("set", slot, index, before=before, after=after))
+
+    def _need_code(self, key: str, slot: int, code: str) -> None:
+        """Compare the code that made a cell's outputs; a difference is a conflict."""
+        last = self._snapshot.code_hashes.get(code)
+        if last is None:
+            self._add_conflict(key, slot)
+        else:
+            self._code_end = max(self._code_end, last.index + 1)
 
     # --- cells
 

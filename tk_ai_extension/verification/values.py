@@ -63,15 +63,20 @@ def number(text: str) -> float | None:
 
     >>> number(" 1,234.50 "), number("12%"), number("1.2.3"), number(""), number("01234")
     (1234.5, 12, None, None, None)
+    >>> number("12e400")
     """
     text = text.strip().replace("\N{MINUS SIGN}", "-")
     if not any(map(str.isdecimal, text)) or not _NUMBER.match(text) or _CODE.match(text):
         return None
     try:
         text = text.replace(",", "").rstrip("%")
-        return int(text) if text.lstrip("+-").isdecimal() else float(text)
+        if text.lstrip("+-").isdecimal():
+            return int(text)
+        value = float(text)
     except ValueError:
         return None
+    # Beyond all floats, as a hash such as 12e400 may be, every number would equal every other.
+    return value if math.isfinite(value) else None
 
 
 def same_text_cell(stored: str, new: str, rules: Rules) -> bool:

@@ -74,6 +74,7 @@ class Verification:
         self._stored = stored
         self._rules = rules
         self._code = [c for c in snapshot.cells if c.type == "code" and c.source.strip()]
+        self._code_hashes = {cell.key: code for code, cell in snapshot.code_hashes.items()}
         self._tags = {cell.key: tags_of(cell) for cell in self._code}
         self._has_outputs = any(
             cell.execution_count is not None or stored.get(cell.key) for cell in self._code
@@ -84,7 +85,7 @@ class Verification:
         self._reports: dict[str, CellReport] = {}
         self._displays: dict[str, list[tuple[Cell, int]]] = {}
         self._updates: dict[str, Json] = {}
-        self._changed = set[str]()
+        self._makers: dict[str, Cell] = {}
         self._began = time.monotonic()
         self._seconds: float | None = None
 
@@ -93,13 +94,20 @@ class Verification:
         """How the cells ended that have run, by key; outputs that nobody needs any more are dropped."""
         return self._ended
 
+    def code_of(self, cell: Cell) -> str:
+        """Return the hash of the code that made a cell's outputs (`Snapshot.code_hashes`).
+
+        A later cell that changes a display of the cell belongs to it, with all above.
+        """
+        return self._code_hashes[self._makers.get(cell.key, cell).key]
+
     @property
     def size(self) -> int:
         """Approximate characters of the report and of outputs that are kept for it alone.
 
         Outputs as a cell has made them are those of its execution.
         """
-        outputs = sum(summarise(self._ended[key].outputs).size for key in self._changed)
+        outputs = sum(summarise(self._ended[key].outputs).size for key in self._makers)
         return outputs + sum(each.size for each in self._reports.values())
 
     @property
@@ -140,7 +148,7 @@ class Verification:
                 known = self._ended[earlier.key]
                 outputs = (*known.outputs[:at], output, *known.outputs[at + 1 :])
                 self._ended[earlier.key] = replace(known, outputs=outputs)
-                self._changed.add(earlier.key)
+                self._makers[earlier.key] = cell
                 changed[earlier.key] = earlier
         for earlier in changed.values():
             self._compare(earlier)

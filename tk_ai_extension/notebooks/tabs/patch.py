@@ -42,12 +42,13 @@ class TabPatch:
 
         The order of the cells is always a precondition: the edit's changes name indexes.
         """
-        return _message(self.edit.steps, self.ids, ordered=True)
+        needs = [self.ids[slot] for slot in self.edit.needs]
+        return _message(self.edit.steps, self.ids, needs, ordered=True)
 
     def inverse(self) -> Json:
         """Return the inverse patch; cells that were only set may have been moved by others."""
         steps = [_inverse(step) for step in reversed(self.edit.steps)]
-        return _message(steps, self.ids, ordered=any(step.kind != "set" for step in steps))
+        return _message(steps, self.ids, (), ordered=any(step.kind != "set" for step in steps))
 
     def placed(self, after: Snapshot, ids: Sequence[str]) -> dict[int, Cell]:
         """Return the edit's cells that a later state of the tab still has, by slot.
@@ -94,10 +95,12 @@ def utf16(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _message(steps: Sequence[EditStep], ids: dict[int, str], *, ordered: bool) -> Json:
-    touched = {ids[step.slot]: None for step in steps if step.kind != "insert"}
+def _message(
+    steps: Sequence[EditStep], ids: dict[int, str], needs: Sequence[str], *, ordered: bool
+) -> Json:
+    touched = dict.fromkeys(ids[step.slot] for step in steps if step.kind != "insert")
     return {
-        "needs": {"order": ordered, "cells": list(touched)},
+        "needs": {"order": ordered, "cells": list(touched | dict.fromkeys(needs))},
         "steps": [_step(step, ids[step.slot]) for step in steps],
     }
 
