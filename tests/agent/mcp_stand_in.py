@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from mcp.server import MCPServer
+from mcp.shared.exceptions import MCPError
 from mcp_types import ToolAnnotations
 
 server = MCPServer("stand-in")
@@ -28,6 +29,12 @@ def note(text: str) -> str:
 def fail() -> str:
     """Fail."""
     raise ValueError("no such thing")
+
+
+@server.tool()
+def refuse(code: int) -> str:
+    """Answer with an error of the protocol."""
+    raise MCPError(code=code, message="no such row")
 
 
 @server.tool()

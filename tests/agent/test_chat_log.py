@@ -26,6 +26,7 @@ from tk_ai_extension.agent.export import as_markdown
 from tk_ai_extension.agent.log import ChatLog, joined
 from tk_ai_extension.agent.transcripts import Chat, Transcripts
 from tk_ai_extension.model.errors import DiskFull, InvalidArguments
+from tk_ai_extension.testing.echo_agent import EchoBackend
 
 
 @pytest.fixture
@@ -231,7 +232,8 @@ def test_a_document_of_a_chat_has_no_void_text_and_no_fence_ends_early() -> None
     ]
     answer = {"call": "c", "tool": "read_cell", "ok": True, "text": "```\nx\n```"}
     events.append(Event(4, "t", 0.0, "tool_result", answer))
-    document = as_markdown(Chat("id", "ada", "A\ntitle", None, None, 0.0, 0.0), events)
+    chat = Chat("id", "ada", "A\ntitle", None, None, 0.0, 0.0)
+    document = as_markdown(chat, events, lambda _: EchoBackend())
     assert document == "# A title\n\nOne, two.\n\n````\n```\nx\n```\n````\n"
 
 

@@ -182,3 +182,13 @@ async def test_a_chat_is_its_users_alone(talk: Talk) -> None:
         with pytest.raises(ChatNotFound):
             await deed
     assert [each.title for each, _ in await talk.chats.list(USER)] == ["Hello."]
+
+
+async def test_a_state_folder_that_cannot_be_created_is_a_typed_error(
+    open_chats: Open, tmp_path: Path
+) -> None:
+    (tmp_path / "claude").write_text("", encoding="utf-8")
+    (error,) = of_kind(await open_chats().say("Hello."), "error")
+    assert error["error"]["code"] == "agent_unavailable"
+    assert "cannot be used: File exists" in error["error"]["message"]
+    assert "disk" in error["error"]["hint"]

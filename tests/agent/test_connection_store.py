@@ -66,6 +66,12 @@ def store(tmp_path: Path) -> ConnectionStore:
     return in_folder(tmp_path)
 
 
+def left(store: ConnectionStore) -> list[str]:
+    """The names of the files beside the lock, which stays."""
+    names = (path.name for path in store.file.parent.iterdir())
+    return [name for name in names if name != f".{FILE}.lock"]
+
+
 def read(store: ConnectionStore) -> Connection:
     found = store.read()
     assert found is not None
@@ -88,13 +94,13 @@ def test_a_connection_is_kept_for_its_user_alone(store: ConnectionStore) -> None
         ("claude-a", "claude-b"),
     )
     assert (found.secret, found.ending, found.place) == (KEY, "6789", "file")
-    assert [path.name for path in store.file.parent.iterdir()] == [FILE]
+    assert left(store) == [FILE]
     # A process was killed while it saved.
     store.file.with_name(f".{FILE}-1-2").write_text(KEY, encoding="utf-8")
     store.delete()
     store.delete()
     assert store.read() is None
-    assert list(store.file.parent.iterdir()) == []
+    assert left(store) == []
 
 
 @pytest.mark.proves("connect:secret")
@@ -124,7 +130,7 @@ def test_a_failed_write_leaves_the_present_connection_and_no_copy(
     assert "No space left" in caught.value.message
     assert "another" not in repr(caught.value.as_dict())
     assert read(store).secret == KEY
-    assert [path.name for path in store.file.parent.iterdir()] == [FILE]
+    assert left(store) == [FILE]
 
 
 @pytest.mark.proves("connect:store")

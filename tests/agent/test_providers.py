@@ -193,7 +193,13 @@ async def test_nothing_but_keys_is_taken_from_a_project(tmp_path: Path) -> None:
 async def test_a_file_that_cannot_be_read_is_reported_and_not_passed_over(tmp_path: Path) -> None:
     found = await in_project(tmp_path, f"ANTHROPIC_API_KEY = {CANARY}\n").provider()
     assert not found.ready
-    assert "Line 1 of .secrets.env" in found.hint
+    assert f"{tmp_path / '.secrets.env'} cannot be used: line 1 is not" in found.hint
+    with pytest.raises(
+        NoModel, match=r"cannot be used: line 1 is not .* needs single quotes"
+    ) as said:
+        found.require_ready()
+    assert str(tmp_path / ".secrets.env") in said.value.message
+    assert "tour" not in said.value.message
 
 
 @pytest.mark.proves("threat:project-keys")
@@ -255,7 +261,7 @@ async def test_a_file_that_others_write_or_that_is_a_link_is_not_used(tmp_path: 
         assert "others can write it" in (await asked.provider()).hint
     assert (await asked.health()).get("hint_sentence") == {
         "code": "keys_writable",
-        "parameters": {"file": ".secrets.env"},
+        "parameters": {"file": str(file)},
     }
     file.rename(tmp_path / "there")
     file.symlink_to(tmp_path / "there")

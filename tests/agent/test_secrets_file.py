@@ -56,7 +56,7 @@ def test_variables_are_read_with_export_and_quotes(text: str, values: dict[str, 
 def test_any_other_line_is_an_error_that_names_it_and_does_not_show_it(line: str) -> None:
     with pytest.raises(SecretsFileError) as caught:
         parse(f"# first\nB=2\n{line}\n")
-    assert "Line 3 of .secrets.env" in str(caught.value)
+    assert "The file of keys .secrets.env cannot be used: line 3 is not" in str(caught.value)
     assert "canary" not in repr(caught.value)
     assert caught.value.__context__ is None
 

@@ -15,7 +15,7 @@ from tests.agent.conftest import USER, Open, of_kind
 from tests.harness import ToolHarness
 from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.external_tools import ExternalTools
-from tk_ai_extension.agent.user_servers import DISABLED, FILE, UserServers
+from tk_ai_extension.agent.user_servers import DISABLED, FILE, ServerConfig, UserServers
 from tk_ai_extension.model.agent_errors import ServerFailed, ServersForbidden
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.testing.scripted_model import Answer, ToolUse
@@ -72,6 +72,7 @@ async def test_the_screen_gets_no_argument_variable_or_header(servers: UserServe
         ({}, "command"),
         ({"command": "a", "url": "http://b"}, "command"),
         ({"url": "file:///etc/passwd"}, "address"),
+        ({"url": "http://[bad/mcp"}, "address"),
         ({"command": "a", "args": "b"}, "args"),
         ({"command": "a", "env": {"KEY": 5}}, "KEY"),
         ({"command": "${MISSING}"}, "MISSING"),
@@ -191,6 +192,63 @@ async def test_a_server_that_does_not_start_says_why_without_secrets(
         assert not tools.alive
     finally:
         await tools.close()
+
+
+@pytest.mark.proves("chat:servers-fault")
+@pytest.mark.parametrize("code", [-32000, -32001, -32603, 7])
+async def test_a_server_that_answers_with_an_error_has_not_ended(
+    servers: UserServers, tmp_path: Path, code: int
+) -> None:
+    write(servers, mine=entry())
+    tools = await ExternalTools.start(servers, await servers.enabled(USER), tmp_path / "work")
+    try:
+        server = tools.get("mine__refuse").server
+        for _ in range(2):
+            with pytest.raises(ServerFailed, match="no such row"):
+                await server.call("refuse", {"code": code})
+            assert tools.alive
+            assert "here" in str((await server.call("look", {"what": "here"})).content)
+        with pytest.raises(ServerFailed):
+            await server.call("stop", {})
+        for _ in range(2):
+            assert not tools.alive
+            with pytest.raises(ServerFailed, match="has ended"):
+                await server.call("look", {"what": "here"})
+    finally:
+        await tools.close()
+
+
+@pytest.mark.proves("chat:servers-fault")
+async def test_without_a_folder_for_programs_the_chat_goes_on_without_them(
+    servers: UserServers, tmp_path: Path
+) -> None:
+    write(servers, mine=entry(), invalid={}, remote={"url": "http://127.0.0.1:9/"})
+    (tmp_path / "work").write_text("", encoding="utf-8")
+    tools = await ExternalTools.start(servers, await servers.enabled(USER), tmp_path / "work")
+    await tools.close()
+    failures = dict(tools.failures)
+    assert set(failures) == {"mine", "invalid", "remote"}
+    assert "cannot be created" in failures["mine"]
+    assert "cannot be created" not in failures["remote"]
+    shown = {each["name"]: each for each in (await servers.info(USER))["servers"]}
+    assert shown["mine"]["problem"] == failures["mine"]
+
+
+@pytest.mark.proves("chat:servers-secrets")
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"url": f"https://Host.example:443/mcp?token={SECRET}"}, f"at /mcp?token={SECRET}"),
+        ({"url": f"https://bob:{SECRET}@host/mcp"}, f"for bob with {SECRET}"),
+        ({"url": f"https://HOST/{SECRET}/mcp"}, f"at https://host/{SECRET}/mcp"),
+        ({"headers": (("authorization", f"Bearer {SECRET}"),)}, f"the token {SECRET}"),
+        ({"args": (f"--token={SECRET}",)}, f"the token {SECRET}"),
+        ({"args": (f"postgresql://bob:{SECRET}@host/db",)}, f"password {SECRET}"),
+        ({"env": (("DATABASE", f"postgresql://bob:{SECRET}@host/db"),)}, f"password {SECRET}"),
+    ],
+)
+def test_a_part_of_what_is_secret_is_not_shown(config: dict[str, Any], said: str) -> None:
+    assert SECRET not in ServerConfig("mine", **config).redact(said)
 
 
 @pytest.mark.proves("chat:servers-approval", "chat:servers-own", "chat:servers-fault")

@@ -28,7 +28,7 @@ from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry, tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import file_edits
-from tk_ai_extension.workspace.files import Files
+from tk_ai_extension.workspace.files import Files, read_as_text
 from tk_ai_extension.workspace.permission_requests import Effect
 
 WRITE = "write_text_file"
@@ -130,10 +130,7 @@ class TurnActions:
 
     async def read_text(self, token: str, path: str) -> str:
         """Read a text file."""
-        turn = self._turn_of(token)
-        if path.lower().endswith(".ipynb"):
-            raise NotReadable(f"`{path}` is a notebook.", hint="Use the tool read_notebook.")
-        return await turn.workspace.files.read_text(path)
+        return await read_as_text(self._turn_of(token).workspace.files, path)
 
     async def write_text(self, token: str, call: str | None, path: str, text: str) -> None:
         """Write a text file."""

@@ -53,6 +53,7 @@ class Chats:
     def __init__(self, services: ChatServices) -> None:
         self._services = services
         self.setup = services.setup
+        self.agent_of = services.agent_of
         self.sent = SentMessages(self)
         self._transcripts = services.transcripts
         self.changes = ChatChanges(services.workspace, services.transcripts)
@@ -84,8 +85,7 @@ class Chats:
         """
         services = self._services
         model = await services.model(request.model)
-        path = request.notebook
-        notebook = None if path is None else services.workspace.contain(path)
+        notebook = None if (path := request.notebook) is None else services.workspace.contain(path)
         message = services.message(request, notebook, model, asking)
         await services.check(message)
         message.request = await services.expanded(user, request)

@@ -40,7 +40,7 @@ NAMES_WITHIN: Final = 0.02
 EDIT_NAMES_WITHIN: Final = 2.0
 """Seconds that an edit waits for the names of variables."""
 MAX_RUNNING: Final = 16
-"""Maximum number of requests for code at once."""
+"""Maximum number of requests for code of a user at once."""
 
 _COMMENTS: Final = {"javascript": "//", "typescript": "//", "java": "//", "c++": "//", "rust": "//"}
 """The beginning of a comment by language; `#` in others."""
@@ -123,7 +123,7 @@ class CodeAssistant:
         Raises:
             CompletionReplaced: The client sent a newer request.
             asyncio.CancelledError: The assistant was closed.
-            LimitReached: Too many requests are running.
+            LimitReached: Too many requests of the user are running.
             PathRefused, NotANotebook: The path is none of a notebook in the root.
             ToolError: See `CodeModels.find` and `CodeModel.answer`.
         """
@@ -150,9 +150,9 @@ class CodeAssistant:
         former = self._running.pop(key, None)
         if former is not None:
             former.cancel()
-        if len(self._running) >= MAX_RUNNING:
+        if sum(user == key[0] for user, *_ in self._running) >= MAX_RUNNING:
             _discard(work)
-            raise LimitReached(Sentence("code_many", count=len(self._running)))
+            raise LimitReached(Sentence("code_many", count=MAX_RUNNING))
         task = self._running[key] = asyncio.ensure_future(work)
         if self._is_closed:
             task.cancel()

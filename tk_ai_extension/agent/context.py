@@ -29,6 +29,7 @@ from tk_ai_extension.agent.requests import (
 from tk_ai_extension.mcp.descriptions import INSTRUCTIONS
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
+from tk_ai_extension.model.encoding import encodable_text
 from tk_ai_extension.model.errors import (
     FileMissing,
     KernelBusy,
@@ -381,5 +382,5 @@ def _cut(text: str, budget: int) -> str:
 
 
 def _unforged(text: str) -> str:
-    """Remove the tags around the context from a text."""
-    return _MARK.sub(r"<\\", text)
+    """Return a text that can be encoded, without the tags around the context."""
+    return _MARK.sub(r"<\\", encodable_text(text))

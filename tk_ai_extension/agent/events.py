@@ -34,6 +34,7 @@ class Sent:
         waits: Number of turns of this chat that are ahead of it.
         active_cell: The active cell when it was sent.
         replaces: The turn that it replaces, with all later turns; None for none.
+        message: The id that the sender chose for the message; None for none.
     """
 
     kind: ClassVar[str] = "message"
@@ -47,6 +48,7 @@ class Sent:
     waits: int = 0
     active_cell: str | None = None
     replaces: str | None = None
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import nbformat
 
+from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.transcripts import Chat
 
@@ -16,24 +17,28 @@ MAX_RESULT = 2_000
 """Maximum length of a tool's result in an export, in characters."""
 
 
-def as_markdown(chat: Chat, events: Sequence[Event]) -> str:
+Agents = Callable[[str], AgentBackend]
+"""Returns the agent that answers for a model; see `ChatServices.agent_of`."""
+
+
+def as_markdown(chat: Chat, events: Sequence[Event], agent_of: Agents) -> str:
     """Return the chat as Markdown: messages, tool calls and their results."""
-    parts = [f"# {' '.join(chat.title.split())}", *_parts(events)]
+    parts = [f"# {' '.join(chat.title.split())}", *_parts(events, agent_of)]
     return "\n\n".join(parts) + "\n"
 
 
-def as_notebook(chat: Chat, events: Sequence[Event]) -> str:
+def as_notebook(chat: Chat, events: Sequence[Event], agent_of: Agents) -> str:
     """Return the chat as the JSON of a notebook, with a Markdown cell for each part.
 
     Code that tools ran is quoted in Markdown: code cells could run it again by accident.
     """
-    parts = [f"# {' '.join(chat.title.split())}", *_parts(events)]
+    parts = [f"# {' '.join(chat.title.split())}", *_parts(events, agent_of)]
     cells = [nbformat.v4.new_markdown_cell(part) for part in parts]
     notebook: Any = nbformat.v4.new_notebook(cells=cells)
     return str(nbformat.writes(notebook))
 
 
-def _parts(events: Sequence[Event]) -> Iterator[str]:
+def _parts(events: Sequence[Event], agent_of: Agents) -> Iterator[str]:
     written: list[str] = []
     void = _void(events)
     for event in events:
@@ -45,7 +50,7 @@ def _parts(events: Sequence[Event]) -> Iterator[str]:
         if written and event.kind != "thinking":
             yield "".join(written)
             written = []
-        part = _part(event)
+        part = _part(event, agent_of)
         if part:
             yield part
     if written:
@@ -84,12 +89,14 @@ def _replaced(events: Sequence[Event]) -> set[str]:
     return found
 
 
-def _part(event: Event) -> str:
+def _part(event: Event, agent_of: Agents) -> str:
     data = event.data
     match event.kind:
         case "message":
             where = f" ({data['notebook']})" if data["notebook"] else ""
-            return f"## You{where}\n\n{data['text']}\n\n## Claude"
+            # Missing in transcripts of older versions.
+            agent = agent_of(data.get("model", "")).name
+            return f"## You{where}\n\n{data['text']}\n\n## {agent}"
         case "tool_call":
             arguments = json.dumps(data["arguments"], indent=1, ensure_ascii=False)
             return f"**{data['tool']}**\n\n{_fenced(arguments, 'json')}"

@@ -21,6 +21,7 @@ from tk_ai_extension.agent.user_servers import ServerConfig, ServerTool, UserSer
 from tk_ai_extension.model.agent_errors import ServerFailed
 from tk_ai_extension.model.encoding import encodable, encodable_text
 from tk_ai_extension.model.errors import PermissionDenied, PermissionRequired, UnknownTool
+from tk_ai_extension.model.private_files import make_private
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.permission_checks import argument_proposal
@@ -120,9 +121,12 @@ class ExternalTools:
             folder: The working directory of their programs, which is empty.
         """
         failures = [(each.name, each.problem) for each in configs if each.problem]
-        usable = [each for each in configs if not each.problem]
-        if usable:
-            await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
+        why = await asyncio.to_thread(_make_folder, folder, configs)
+        for each in configs:
+            if why and each.command:
+                failures.append((each.name, why))
+                servers.started(each, why, [])
+        usable = [each for each in configs if not each.problem and not (why and each.command)]
         connections = [ServerConnection(each, folder) for each in usable]
         started: list[tuple[ServerConnection, Sequence[types.Tool]]] = []
         try:
@@ -214,6 +218,16 @@ class ExternalTools:
             raise
         if tool.effect != "READ":
             await workspace.journal.record(caller, "", tool.name, str(title), kind="run")
+
+
+def _make_folder(folder: Path, configs: Sequence[ServerConfig]) -> str:
+    """Create the working directory of programs, if there are any; return why it cannot be, or nothing."""
+    try:
+        if any(each.command for each in configs):
+            make_private(folder)
+    except OSError as error:
+        return f"its working directory cannot be created: {error.strerror}"
+    return ""
 
 
 def _reads(tool: types.Tool) -> bool:

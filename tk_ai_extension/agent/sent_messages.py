@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
 
 KEPT = 200
-"""Number of messages that are remembered."""
+"""Number of messages of a user that are remembered, besides those that are being sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class SentMessages:
         self._chats = chats
         # Of a message that is being sent, the task; of others the chat and the turn. No stream is kept,
         # because it would keep the chat's log.
-        self._turns: dict[tuple[str, str], asyncio.Future[StartedTurn] | tuple[str, str]] = {}
+        self._turns: dict[str, dict[str, asyncio.Future[StartedTurn] | tuple[str, str]]] = {}
 
     async def once(
         self, user: str, message: str, begin: Callable[[], Awaitable[StartedTurn]]
@@ -46,25 +46,24 @@ class SentMessages:
         Raises:
             ToolError: What `begin` raised. It may be tried again under the same id.
         """
-        key = user, message
-        if (known := self._turns.get(key)) is not None:
+        turns = self._turns.setdefault(user, {})
+        if (known := turns.get(message)) is not None:
             if isinstance(known, asyncio.Future):
                 begun = await asyncio.shield(known)
                 known = begun.chat, begun.turn
             return StartedTurn(*known, _events(self._chats, user, *known))
 
         def ended(done: asyncio.Future[StartedTurn]) -> None:
-            if self._turns.get(key) is not done:
-                return
-            if done.cancelled() or done.exception() is not None:
-                del self._turns[key]
-            else:
-                self._turns[key] = done.result().chat, done.result().turn
+            del turns[message]
+            if not done.cancelled() and done.exception() is None:
+                # The newest: a message that was sent for long may be sent again as late as others.
+                turns[message] = done.result().chat, done.result().turn
+                sent = [each for each, turn in turns.items() if isinstance(turn, tuple)]
+                for oldest in sent[:-KEPT]:
+                    del turns[oldest]
 
-        sending = self._turns[key] = asyncio.ensure_future(begin())
+        sending = turns[message] = asyncio.ensure_future(begin())
         sending.add_done_callback(ended)
-        while len(self._turns) > KEPT:
-            del self._turns[next(iter(self._turns))]
         return await asyncio.shield(sending)
 
 

@@ -61,13 +61,13 @@ class ServerConnection:
         self._session: ClientSession | None = None
         self._ready: asyncio.Future[list[types.Tool]] = asyncio.get_running_loop().create_future()
         self._errors = _Tail()
+        self._read: Any = None
         self._task = asyncio.create_task(self._run(), name="tk-ai MCP server of the user")
-        self._is_lost = False
 
     @property
     def alive(self) -> bool:
-        """Whether it answers, as far as is known."""
-        return not self._task.done() and not self._is_lost
+        """Whether its connection is open. An error that it answers a call with is no end of it."""
+        return not self._task.done() and not _is_at_end(self._read)
 
     async def tools(self) -> list[types.Tool]:
         """Wait until it has started, and return its tools.
@@ -90,7 +90,6 @@ class ServerConnection:
         try:
             return await self._session.call_tool(tool, dict(arguments))
         except MCPError as error:
-            self._is_lost = error.error.code == types.CONNECTION_CLOSED
             why = self._shown(error.error.message)
         except (OSError, RuntimeError, ValueError) as error:
             why = self._shown(str(error) or type(error).__name__)
@@ -130,9 +129,11 @@ class ServerConnection:
         """Open the connection, and wait until it is to be closed."""
         from mcp import ClientSession
 
-        read, write = await self._connect(stack)
+        self._read, write = await self._connect(stack)
         about = types.Implementation(name="tk-ai-extension", version=__version__)
-        session = await stack.enter_async_context(ClientSession(read, write, client_info=about))
+        session = await stack.enter_async_context(
+            ClientSession(self._read, write, client_info=about)
+        )
         async with asyncio.timeout(self._start):
             await session.initialize()
             found = await _all_tools(session)
@@ -203,6 +204,12 @@ class _Tail:
     def close(self) -> None:
         """Release the text."""
         self._text = b""
+
+
+def _is_at_end(stream: Any) -> bool:
+    """Whether a transport has closed the stream of a server's messages; those to an address never do."""
+    statistics = getattr(stream, "statistics", None)
+    return statistics is not None and statistics().open_send_streams == 0
 
 
 async def _all_tools(session: ClientSession) -> list[types.Tool]:

@@ -163,6 +163,7 @@ class ChatSession:
                 len(self._waiting) + (self._turn is not None),
                 message.request.active_cell,
                 message.replaces[0] if message.replaces else None,
+                message.request.id,
             )
         )
         if self._plan is not None:

@@ -21,10 +21,12 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from tk_ai_extension.agent.environment import secret_parts
 from tk_ai_extension.model.agent_errors import ServersForbidden
 from tk_ai_extension.model.errors import InvalidArguments, ReadOnly
 from tk_ai_extension.model.private_files import make_private, write_private
 from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.model.single_writer import single_writer
 
 FILE = "mcp.json"
 DISABLED = "mcp_disabled.json"
@@ -35,6 +37,8 @@ MAX_SERVERS = 20
 """Maximum number of MCP servers of a user."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_BEFORE_PATH = re.compile(r"^\w+://[^/?#]*")
+_BEFORE_VALUE = re.compile(r"[?&#;]+(?:[\w.-]+=)?")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:(?!\$\{)[^}])*))?\}")
 
 
@@ -61,17 +65,25 @@ class ServerConfig:
     problem: str = ""
 
     def redact(self, text: str) -> str:
-        """Return a text without the values of variables, headers and arguments."""
+        """Return a text without the values of variables, headers and arguments, and the address's parts.
+
+        >>> ServerConfig("s", url="https://HOST/mcp?token=s3cret").redact("https://host/mcp?token=s3cret")
+        'https://host…?token=…'
+        """
         values = [*dict(self.env).values(), *dict(self.headers).values(), *self.args, self.url]
+        found = {part for value in values for part in (value, *secret_parts(value))}
+        found |= {arg.partition("=")[2] for arg in self.args}
+        # A client writes an address in a form of its own.
+        found.update(_BEFORE_VALUE.split(_BEFORE_PATH.sub("", self.url)))
         # The longest first: one may be a part of another.
-        for value in sorted((each for each in values if len(each) > 3), key=len, reverse=True):
+        for value in sorted((each for each in found if len(each) > 3), key=len, reverse=True):
             text = text.replace(value, "…")
         return text
 
     @property
     def place(self) -> str:
         """The name of the program, or the host of the address; without arguments, which may be secret."""
-        return Path(self.command).name or (urlsplit(self.url).hostname or "")
+        return Path(self.command).name or _split(self.url)[1]
 
 
 class _Entry(BaseModel):
@@ -133,8 +145,14 @@ class ServersInfo(TypedDict):
 @dataclass(frozen=True, slots=True)
 class _Read:
     servers: tuple[ServerConfig, ...] = ()
-    disabled: frozenset[str] = frozenset()
+    switched_off: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
+    """Names of servers whose own entries disable them."""
     problem: str = ""
+
+    @property
+    def disabled(self) -> frozenset[str]:
+        return self.switched_off | self.own
 
 
 @dataclass
@@ -188,11 +206,7 @@ class UserServers:
         """
         if not self.allowed or self.folder is None or user not in self.owners:
             raise ServersForbidden(Sentence("servers_forbidden"))
-        read = await asyncio.to_thread(self._read, self.folder)
-        if name not in {each.name for each in read.servers}:
-            raise InvalidArguments(Sentence("server_missing", server=name[:80]))
-        names = read.disabled - {name} if enabled else read.disabled | {name}
-        await asyncio.to_thread(_write, self.folder / DISABLED, sorted(names))
+        await asyncio.to_thread(self._switch, self.folder, name, enabled)
 
     def started(self, server: ServerConfig, problem: str, tools: list[ServerTool]) -> None:
         """Record how a server has started.
@@ -217,6 +231,19 @@ class UserServers:
             "tools": tools,
         }
 
+    def _switch(self, folder: Path, name: str, enabled: bool) -> None:
+        file = folder / DISABLED
+        with single_writer(file):
+            read = self._read(folder)
+            if name not in {each.name for each in read.servers}:
+                raise InvalidArguments(Sentence("server_missing", server=name[:80]))
+            names = read.switched_off - {name} if enabled else read.switched_off | {name}
+            try:
+                make_private(folder)
+                write_private(file, json.dumps(sorted(names), indent=1))
+            except OSError as error:
+                raise ReadOnly(f"{file} cannot be written: {error.strerror}.") from error
+
     def _read(self, folder: Path) -> _Read:
         try:
             text = _own_text(folder / FILE)
@@ -236,7 +263,7 @@ class UserServers:
             off.update(entries)
         servers = [self._config(name, entry) for name, entry in [*entries.items()][:MAX_SERVERS]]
         own = {name for name, entry in entries.items() if _is_disabled(entry)}
-        return _Read(tuple(servers), frozenset(off | own))
+        return _Read(tuple(servers), frozenset(off), frozenset(own))
 
     def _config(self, name: str, given: object) -> ServerConfig:
         try:
@@ -244,13 +271,6 @@ class UserServers:
         except ValidationError as error:
             fields = {".".join(map(str, each["loc"])) or "entry" for each in error.errors()}
             return ServerConfig(name[:80], problem=f"invalid: {', '.join(sorted(fields))}")
-        problem = ""
-        if not _NAME.fullmatch(name):
-            problem = "its name may have letters, digits, - and _, at most 32"
-        elif bool(entry.command) == bool(entry.url):
-            problem = "it needs either `command` or `url`"
-        elif entry.url and urlsplit(entry.url).scheme not in ("http", "https"):
-            problem = "its `url` is no address"
         missing: set[str] = set()
 
         def value(text: str) -> str:
@@ -263,6 +283,13 @@ class UserServers:
 
             return _VARIABLE.sub(of, text)
 
+        problem = ""
+        if not _NAME.fullmatch(name):
+            problem = "its name may have letters, digits, - and _, at most 32"
+        elif bool(entry.command) == bool(entry.url):
+            problem = "it needs either `command` or `url`"
+        elif entry.url and _split(value(entry.url))[0] not in ("http", "https"):
+            problem = "its `url` is no address"
         config = ServerConfig(
             name[:80],
             value(entry.command),
@@ -274,6 +301,15 @@ class UserServers:
         if missing and not problem:
             problem = f"these variables are not set: {', '.join(sorted(missing))}"
         return config if not problem else ServerConfig(config.name, problem=problem)
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Return the scheme and the host of an address; empty texts if it is not valid."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "", ""
+    return parts.scheme, parts.hostname or ""
 
 
 def _is_disabled(entry: object) -> bool:
@@ -325,11 +361,3 @@ def _own_text(file: Path) -> str | None:
     if len(data) > MAX_FILE:
         raise ValueError("it is too large")
     return data.decode("utf-8-sig")
-
-
-def _write(file: Path, names: list[str]) -> None:
-    try:
-        make_private(file.parent)
-        write_private(file, json.dumps(names, indent=1))
-    except OSError as error:
-        raise ReadOnly(f"{file} cannot be written: {error.strerror}.") from error

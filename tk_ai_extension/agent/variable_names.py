@@ -83,6 +83,7 @@ class VariableNames:
             self._current.discard(kernel_id)
             logger.debug("No variables of %s: %s", path, error.message)
         else:
+            self._known.pop(kernel_id, None)
             while len(self._known) >= MAX_KERNELS:
                 self._current.discard(oldest := next(iter(self._known)))
                 del self._known[oldest]

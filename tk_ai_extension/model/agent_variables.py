@@ -11,9 +11,14 @@ SECRETS = (
         "OPENCODE_*",
         "VIBE_*",
     ),
+    "AWS_BEARER_TOKEN_BEDROCK",
+    *("JPY_API_TOKEN", "JUPYTER_TOKEN"),
 )
-"""Patterns (`fnmatch`) of variables that kernels do not get: those that only agents use. Keys of providers
-that notebooks use as well, such as ``OPENAI_API_KEY``, stay: ``kernel_env_exclude`` removes them."""
+"""Patterns (`fnmatch`) of variables that kernels do not get: those that only agents and models use, and
+the tokens with which code could call the server as its user and answer its own requests for approval.
+(``JPY_API_TOKEN`` is the Hub's token, by the name of old versions; ``JUPYTERHUB_API_TOKEN`` stays for
+notebooks that call the Hub.) Keys of providers that notebooks use as well, such as ``OPENAI_API_KEY`` and
+AWS's credentials, stay: ``kernel_env_exclude`` removes them."""
 
 FOR_CHATS = (
     "ANTHROPIC_API_KEY",

@@ -54,7 +54,7 @@ def aliases(root: Path, path: str, names: Iterable[str]) -> list[str]:
     own = os.path.join(root, path)  # noqa: PTH118
     try:
         found = os.stat(own)  # noqa: PTH116
-    except OSError:
+    except (OSError, ValueError):
         return []
     return [name for name in others if _leads_to(os.path.join(root, name), own, found)]  # noqa: PTH118
 

@@ -219,9 +219,13 @@ _KEYS: Final = {
     "address_invalid": "ANTHROPIC_BASE_URL is not an address such as http://localhost:11434.",
     "address_with_v1": ("ANTHROPIC_BASE_URL ends in /v1: remove it, it is added to every request."),
     "keys_encoding": "{file} is not UTF-8 text.",
+    "keys_hint": "Correct this, then try again.",
     "keys_irregular": "{file} cannot be read: it is not a regular file.",
     "keys_large": "{file} has more than {size} bytes.",
-    "keys_line": "Line {line} of {file} is not NAME=value, NAME='value' or NAME=\"value\".",
+    "keys_line": (
+        "The file of keys {file} cannot be used: line {line} is not NAME=value, NAME='value' or "
+        'NAME="value". A value that begins with `$` needs single quotes.'
+    ),
     "keys_linked": "{file} is ignored: it is reached by a symbolic link.",
     "keys_owner": "{file} is ignored: it belongs to another user.",
     "keys_readable": "{file} is not used: others can read it. Run `chmod 600` on it.",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -72,6 +74,43 @@ async def test_an_agent_that_never_answers_its_start_is_ended(open_acp: OpenAcp)
     error = error_of(await open_acp("--no-start", start=0.3).say("Hello."))
     assert error["code"] == "agent_unavailable"
     assert "did not answer" in error["message"]
+
+
+@pytest.mark.proves("fault:acp-agent")
+async def test_a_state_folder_that_cannot_be_created_is_a_typed_error(
+    open_acp: OpenAcp, tmp_path: Path
+) -> None:
+    (tmp_path / "acp").write_text("", encoding="utf-8")
+    error = error_of(await open_acp().say("Hello."))
+    assert error["code"] == "agent_unavailable"
+    assert "cannot be used: File exists" in error["message"]
+    assert "disk" in error["hint"]
+
+
+@pytest.mark.proves("fault:acp-agent")
+async def test_no_process_is_left_of_a_session_that_cannot_be_opened(
+    open_acp: OpenAcp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_arguments: object) -> None:
+        raise RuntimeError("no session")
+
+    monkeypatch.setattr(session.AcpSession, "__init__", fails)
+    # The fixture searches for processes.
+    error = error_of(await open_acp().say("Hello."))
+    assert (error["code"], "no session" in error["message"]) == ("agent_unavailable", True)
+
+
+@pytest.mark.parametrize("later", [None, "it sent a line that is not a message of the protocol"])
+async def test_the_first_end_is_the_reason(later: str | None) -> None:
+    ended: Any = session.AcpSession.__new__(session.AcpSession)
+    ended._over, ended._events, ended._title = asyncio.Event(), asyncio.Queue(), "Scripted"
+    ended._turn, ended.closed, ended.redact = None, False, str
+    ended._on_end("it sent too much text in one turn")
+    # Its process is ended because of that, and so its output.
+    ended._on_end(later)
+    ended._abandon("its connection was lost")
+    assert "too much text" in (await ended.died()).message
+    assert ended._events.qsize() == 1
 
 
 async def test_a_program_that_is_no_agent_is_a_typed_error(open_acp: OpenAcp) -> None:

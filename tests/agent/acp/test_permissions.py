@@ -210,7 +210,8 @@ async def test_a_notebook_is_never_written_as_a_file(
     assert (harness.root / "a.ipynb").read_bytes() == before
     edited = await acp.text(f"edit {harness.root / 'a.ipynb'} {{}}", mode="auto")
     assert edited == NO
-    assert "read_notebook" in await acp.text(f"read {harness.root / 'a.ipynb'}", mode="auto")
+    for name in (path, f"{path}/", f"{path}//."):
+        assert "read_notebook" in await acp.text(f"read {harness.root}/{name}", mode="auto")
 
 
 @pytest.mark.proves("threat:acp-tools")

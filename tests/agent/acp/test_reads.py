@@ -14,6 +14,7 @@ from tests.agent.acp.conftest import AcpTalk
 from tests.harness import ToolHarness
 from tk_ai_extension.agent.acp.calls import ReportedCall
 from tk_ai_extension.agent.acp.paths import UNKNOWN, AgentFolder, concerned_paths
+from tk_ai_extension.agent.acp.session import _lines
 
 pytestmark = pytest.mark.proves("perm:agent-reads", "threat:path")
 
@@ -27,6 +28,20 @@ KEYS = (
     "paths",
     "url",
 )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\x0cb\nc\nd", ["a\x0cb\n", "c\n", "d"]),
+        ("a\u2028b\r\nc\rd\n", ["a\u2028b\r\n", "c\r", "d\n"]),
+        ("a\x85\x0b\x1c\n\nb", ["a\x85\x0b\x1c\n", "\n", "b"]),
+    ],
+)
+def test_an_agent_counts_lines_as_editors_do(text: str, expected: list[str]) -> None:
+    assert [_lines(text, number, 1) for number in range(1, len(expected) + 2)] == [*expected, ""]
+    assert _lines(text, 2, None) == "".join(expected[1:])
+    assert _lines(text, None, None) == text
 
 
 def read(raw: Any = None, *locations: object, kind: str = "read") -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pytest
 from tests.agent.acp.conftest import AcpTalk, OpenAcp
 from tests.agent.conftest import USER, kinds, of_kind
 from tests.harness import ToolHarness
+from tk_ai_extension.agent.export import as_markdown
 
 INSERT = 'insert_cell {"source": "b = 1"}'
 
@@ -150,6 +151,15 @@ async def test_only_what_the_agent_needs_is_in_its_environment(open_acp: OpenAcp
 async def test_it_works_in_an_empty_folder_of_its_own(acp: AcpTalk) -> None:
     assert json.loads(await acp.text("env"))["folder"] == str(acp.folder)
     assert acp.folder.parent.stat().st_mode & 0o077 == 0
+
+
+async def test_an_export_names_the_agent_of_each_answer(acp: AcpTalk) -> None:
+    chat = (await acp.say("Hello."))[0].data["chat"]
+    await acp.say("And you?", chat=chat, model="")
+    found, events = await acp.chats.get(USER, chat), await acp.chats.events(USER, chat)
+    exported = as_markdown(found, events, acp.chats.agent_of)
+    heads = [line for line in exported.splitlines() if line.startswith("## ")]
+    assert heads == ["## You", "## Scripted", "## You", "## Echo"]
 
 
 async def test_a_key_in_an_error_is_not_shown(open_acp: OpenAcp) -> None:

@@ -7,28 +7,29 @@ works in an empty folder: settings in a project's folder may name programs that 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tk_ai_extension.agent.acp.commands import AgentCommand, has_protocol
+from tk_ai_extension.agent.acp.errors import redacting
 from tk_ai_extension.agent.acp.opening import Opening
 from tk_ai_extension.agent.acp.paths import AgentFolder
 from tk_ai_extension.agent.acp.process import AgentProcess
 from tk_ai_extension.agent.acp.session import AcpSession
 from tk_ai_extension.agent.backend import SessionConfig
-from tk_ai_extension.agent.environment import secrets_of
+from tk_ai_extension.agent.environment import redacted, secrets_of
 from tk_ai_extension.agent.threaded_imports import gc_paused
+from tk_ai_extension.agent.work_folder import make_work_folder
 from tk_ai_extension.model.agent_errors import AgentUnavailable
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.acp.tool_socket import ToolSocket
-
-logger = logging.getLogger(__name__)
 
 START = 60.0
 """Timeout for each request at the start, in seconds."""
@@ -86,27 +87,34 @@ class AcpBackend:
 
     async def start(self, config: SessionConfig) -> AcpSession:
         """Start a process and open its session."""
-        program, folder = await asyncio.to_thread(self._prepare)
         environment = self._command.process_environment(self._config.environment())
         if self._config.project is None:
             environment |= self._command.in_own_folder
-        secrets = secrets_of(environment)
+        redact = partial(redacted, secrets=secrets_of(environment))
 
-        def redact(text: str) -> str:
-            for value in secrets:
-                text = text.replace(value, "[secret]")
-            return text
+        def unforeseen(why: str) -> AgentUnavailable:
+            return self._command.unavailable(f"{self.name} cannot be started: {why}.")
 
+        with redacting(redact, unforeseen):
+            return await self._opened(config, environment, redact)
+
+    async def _opened(
+        self, config: SessionConfig, environment: Mapping[str, str], redact: Callable[[str], str]
+    ) -> AcpSession:
+        program, folder = await asyncio.to_thread(self._prepare)
         command = [program, *self._command.command[1:]]
         try:
             process = await AgentProcess.start(command, environment, folder, redact)
         except OSError as error:
-            raise AgentUnavailable(
-                f"{self.name} cannot be started: {error.strerror}.", hint=self._command.hint
+            raise self._command.unavailable(
+                f"{self.name} cannot be started: {error.strerror}."
             ) from error
-        place = AgentFolder(folder, own=self._config.project is None)
-        session = _Session(process, config, self.name, redact, place, socket=self._socket)
-        try:
+        async with AsyncExitStack() as started:
+            started.push_async_callback(process.close)
+            started.push_async_callback(process.end)
+            place = AgentFolder(folder, own=self._config.project is None)
+            session = _Session(process, config, self.name, redact, place, socket=self._socket)
+            started.push_async_callback(session.close)
             opening = Opening(
                 session,
                 self._command,
@@ -115,9 +123,7 @@ class AcpBackend:
                 timeout=self._config.start,
             )
             await opening.run(folder, self._prefix, self._socket)
-        except BaseException:
-            await session.close()
-            raise
+            started.pop_all()
         return session
 
     async def forget(self, session: str) -> None:
@@ -150,9 +156,7 @@ class AcpBackend:
         return program, self._folder()
 
     def _folder(self) -> Path:
-        folder = self._config.folder / self._command.name
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._config.folder.chmod(0o700)
+        folder = make_work_folder(self._config.folder, self._command.name)
         return self._config.project or folder
 
 

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any, cast
 
 from tk_ai_extension.agent.environment import NETWORK, inherited, matches
+from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.model.errors import InvalidArguments
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,15 @@ class AgentCommand:
     def program(self) -> str | None:
         """The path of the program; None if it is not installed."""
         return shutil.which(self.command[0])
+
+    def unavailable(self, message: str) -> AgentUnavailable:
+        """Return the error of an agent that cannot be started.
+
+        Args:
+            message: What happened, without secrets.
+        """
+        hint = self.hint or f"Check that {self.title} starts in a terminal of the server."
+        return AgentUnavailable(message, hint=hint)
 
     def process_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of its process, made from the server's."""

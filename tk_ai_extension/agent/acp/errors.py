@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 from tk_ai_extension.model.agent_errors import ModelBusy, ModelFailed, ModelUnauthorized
 from tk_ai_extension.model.errors import ToolError
+
+logger = logging.getLogger(__name__)
 
 AUTHENTICATION_REQUIRED = -32000
 NOT_FOUND = -32002
@@ -38,6 +43,31 @@ def failure(error: BaseException | None, title: str, redact: Callable[[str], str
     return ModelFailed(f"{title} failed: {said}.")
 
 
+@contextmanager
+def redacting(
+    redact: Callable[[str], str], unforeseen: Callable[[str], ToolError]
+) -> Generator[None]:
+    """Let only errors without secrets out of a block: an agent's words may be in any of them.
+
+    Args:
+        redact: Removes secrets from a text.
+        unforeseen: Returns the error for an exception of another kind, by its redacted words.
+    """
+    try:
+        yield
+    except ToolError as error:
+        message, hint = redact(error.message), redact(error.hint)
+        if (message, hint) != (error.message, error.hint):
+            error.message, error.hint, error.args = message, hint, (message,)
+        raise
+    except Exception as error:  # noqa: BLE001 - what an agent's message can cause
+        said = redact(words(error))[:500].rstrip(".")
+        # Not chained, and logged with frames alone: the words of its causes are the agent's.
+        where = "".join(traceback.format_tb(error.__traceback__))
+        logger.warning("%s: %s\n%s", type(error).__name__, said, where)
+        raise unforeseen(f"{type(error).__name__}: {said}") from None
+
+
 _LOGIN = "Log in with the agent's own program in a terminal, or set its key for the server."
 
 
@@ -47,5 +77,5 @@ def words(error: BaseException) -> str:
     if isinstance(data, Mapping):
         given = cast("Mapping[str, Any]", data)
         detail: Any = given.get("details") or given.get("message") or given.get("error")
-        data = detail if isinstance(detail, str) else json.dumps(dict(given))
+        data = detail if isinstance(detail, str) else json.dumps(dict(given), ensure_ascii=False)
     return f"{error}: {data}" if data and str(data) not in str(error) else str(error)

@@ -93,18 +93,18 @@ class Opening:
             await self._set_model(opened, model)
 
     async def _initialize(self) -> None:
-        answer = await self._request(
-            "initialize",
-            {
-                "protocolVersion": PROTOCOL_VERSION,
-                "clientCapabilities": CAPABILITIES,
-                "clientInfo": {
-                    "name": "tk-ai-extension",
-                    "title": "tk-ai-extension",
-                    "version": __version__,
-                },
-            },
-        )
+        from acp.exceptions import RequestError
+
+        name = "tk-ai-extension"
+        about = {
+            "protocolVersion": PROTOCOL_VERSION,
+            "clientCapabilities": CAPABILITIES,
+            "clientInfo": {"name": name, "title": name, "version": __version__},
+        }
+        try:
+            answer = await self._request("initialize", about)
+        except RequestError as error:
+            raise self._refused(error, "initialize") from None
         if answer.get("protocolVersion") != PROTOCOL_VERSION:
             raise AgentUnavailable(
                 f"{self._command.title} speaks another version of the protocol.",
@@ -139,17 +139,15 @@ class Opening:
             return await self._request(method, params)
         except RequestError as error:
             if error.code != AUTHENTICATION_REQUIRED:
-                raise self._refused(error, method) from error
+                raise self._refused(error, method) from None
         login = self._login()
         if login is None:
-            raise AgentUnavailable(
-                f"{self._command.title} is not logged in.", hint=self._command.hint
-            )
+            raise self._command.unavailable(f"{self._command.title} is not logged in.")
         try:
             await self._request("authenticate", {"methodId": login})
             return await self._request(method, params)
         except RequestError as error:
-            raise self._refused(error, "authenticate") from error
+            raise self._refused(error, "authenticate") from None
 
     def _login(self) -> str | None:
         """Return the first login method whose variable is set."""
@@ -166,9 +164,7 @@ class Opening:
             is_missing = getattr(error, "code", None) in (INVALID_PARAMS, NOT_FOUND)
             died = HistoryMissing if is_missing else AgentDied
             return died(f"{self._command.title} cannot resume its session: {said}.")
-        return AgentUnavailable(
-            f"{self._command.title} refused to start: {said}.", hint=self._command.hint
-        )
+        return self._command.unavailable(f"{self._command.title} refused to start: {said}.")
 
     async def _set_mode(self, opened: Mapping[str, Any]) -> None:
         """Choose a mode in which the agent asks before it acts."""
@@ -184,7 +180,7 @@ class Opening:
                 "session/set_mode", {"sessionId": self._session.session, "modeId": wanted}
             )
         except RequestError as error:
-            raise self._refused(error, "session/set_mode") from error
+            raise self._refused(error, "session/set_mode") from None
 
     async def _set_model(self, opened: Mapping[str, Any], model: str) -> None:
         """Choose a model of the agent; the one that it had first if the name is empty.
@@ -223,8 +219,9 @@ class Opening:
         except RequestError as error:
             raise NoModel(
                 f"{self._command.title} does not accept the model `{model[:80]}`: "
-                f"{self._session.redact(words(error))[:300]}."
-            ) from error
+                f"{self._session.redact(words(error))[:300]}.",
+                hint=f"Choose another model of {self._command.title}.",
+            ) from None
 
     async def _request(self, method: str, params: dict[str, Any]) -> Mapping[str, Any]:
         """Send a request.
@@ -238,15 +235,14 @@ class Opening:
             async with asyncio.timeout(self._timeout):
                 return mapping(await session.connection.send_request(method, params))
         except TimeoutError:
-            raise AgentUnavailable(
-                f"{self._command.title} did not answer within {self._timeout:.0f} s.",
-                hint=self._command.hint,
+            raise self._command.unavailable(
+                f"{self._command.title} did not answer within {self._timeout:.0f} s."
             ) from None
         except ConnectionError:
             died = await session.died()
             if self._config.history.session is not None and method != "initialize":
                 raise died from None
-            raise AgentUnavailable(died.message, hint=self._command.hint) from None
+            raise self._command.unavailable(died.message) from None
 
 
 def _values(option: Mapping[str, Any] | None) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import mcp_types as types
 
 from tk_ai_extension.agent.acp.calls import mapping
-from tk_ai_extension.agent.acp.errors import failure
+from tk_ai_extension.agent.acp.errors import failure, redacting
 from tk_ai_extension.agent.acp.paths import AgentFolder
 from tk_ai_extension.agent.acp.permissions import (
     MODE,
@@ -67,6 +68,7 @@ A build or a training may take a night, and a person can stop it, as they can st
 call is taken for one whose end the agent does not report."""
 
 INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
 METHOD_NOT_FOUND = -32601
 """Codes of JSON-RPC."""
 
@@ -162,7 +164,8 @@ class AcpSession:
         if not self.alive:
             raise await self.died()
         if model != self._model and self.set_model is not None:
-            await self.set_model(model.partition(":")[2])
+            with redacting(self.redact, AgentDied):
+                await self.set_model(model.partition(":")[2])
         self._model = model
         blocks = [self._block(each) for each in content]
         if self.prelude:
@@ -256,8 +259,6 @@ class AcpSession:
     # -- the turn
 
     async def _prompt(self, turn: _Turn, blocks: list[dict[str, Any]]) -> None:
-        from acp.exceptions import RequestError
-
         error: ToolError | None = None
         result: Mapping[str, Any] = {}
         try:
@@ -275,7 +276,7 @@ class AcpSession:
                 self._abandon("its connection was lost")
             self._turn = None
             return
-        except RequestError as failed:
+        except Exception as failed:  # noqa: BLE001 - `RequestError`, or what its answer caused
             error = failure(failed, self._title, self.redact)
         self._turn = None
         for event in turn.translator.end():
@@ -330,6 +331,9 @@ class AcpSession:
         return Connection(self._handle, transport)
 
     def _on_end(self, problem: str | None) -> None:
+        if self._over.is_set():
+            # The first end is the cause of the others.
+            return
         self._ended = problem
         if problem is not None and not self.closed:
             logger.warning("%s: %s", self._title, problem)
@@ -338,6 +342,23 @@ class AcpSession:
         self._events.put_nowait(None)
 
     async def _handle(self, method: str, params: Any, is_notification: bool) -> Any:
+        """Answer a message. Any other error than these two would be logged with the agent's words."""
+        from acp.exceptions import RequestError
+        from pydantic import ValidationError
+
+        try:
+            return await self._answer(method, params, is_notification)
+        except Exception as error:
+            if not is_notification and isinstance(error, (RequestError, ValidationError)):
+                raise
+            kind = type(error).__name__
+            shown = self.redact(method[:100])
+            logger.warning("%s: a message `%s` failed: %s", self._title, shown, kind)
+            if is_notification:
+                return None
+            raise RequestError(INTERNAL_ERROR, f"The client failed: {kind}.") from None
+
+    async def _answer(self, method: str, params: Any, is_notification: bool) -> Any:
         from acp.exceptions import RequestError
         from acp.schema import (
             ReadTextFileRequest,
@@ -386,7 +407,7 @@ class AcpSession:
             update = schema.model_validate(given).update
         except ValidationError as error:
             # Of a later version of the protocol.
-            logger.debug("%s sent an unknown update: %s", self._title, error)
+            logger.debug("%s: an unknown update: %s", self._title, self.redact(str(error)))
             return
         try:
             events = turn.translator.translate(
@@ -399,7 +420,7 @@ class AcpSession:
 
     def _abandon(self, problem: str) -> None:
         """End the session because of what the agent sends."""
-        if self._ended is None:
+        if not self._over.is_set():
             self._on_end(problem)
             self._tasks.spawn(self.process.end(), "tk-ai end of an agent")
 
@@ -452,5 +473,6 @@ def _lines(text: str, first: int | None, limit: int | None) -> str:
     if first is None and limit is None:
         return text
     begin = max((first or 1) - 1, 0)
-    lines = text.splitlines(keepends=True)
+    # As editors count them: `str.splitlines` also splits at a form feed or U+2028.
+    lines = [*io.StringIO(text, newline="")]
     return "".join(lines[begin : None if limit is None else begin + limit])

@@ -36,6 +36,7 @@ from tk_ai_extension.agent.claude.translator import CostMeter, Translator
 from tk_ai_extension.agent.environment import inherited
 from tk_ai_extension.agent.threaded_imports import gc_paused
 from tk_ai_extension.agent.tool_server import SERVER, build_tool_server
+from tk_ai_extension.agent.work_folder import make_work_folder
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import Sentence
@@ -364,9 +365,7 @@ def _options(
 ) -> ClaudeAgentOptions:
     import claude_agent_sdk as sdk
 
-    work = config.folder / "work"
-    work.mkdir(mode=0o700, parents=True, exist_ok=True)
-    config.folder.chmod(0o700)
+    work = make_work_folder(config.folder, "work")
     environment = inherited(os.environ) | _environment(provider, config)
     return sdk.ClaudeAgentOptions(
         # Only our tools are offered, and the CLI asks for no permission: the policy is

@@ -2,7 +2,8 @@
 
 A file of mode 0600 in the syntax of `secrets_file`, written atomically. The secret is in it, or in the
 system's keyring where the ``keyring`` package is installed and has a backend. In both places it stands
-beside the address that it was entered for. All functions block.
+beside the address that it was entered for. All functions block. There is one writer at a time, from the
+choice of an entry of the keyring to the removal of the former one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tk_ai_extension.agent.claude.sources import ADDRESS, CREDENTIALS, STORABLE
 from tk_ai_extension.model.errors import ReadOnly
 from tk_ai_extension.model.private_files import make_private, write_private
 from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.model.single_writer import single_writer
 
 logger = logging.getLogger(__name__)
 
@@ -131,6 +133,18 @@ class ConnectionStore:
                 for its address.
         """
         found = secrets_file.read(self.file, refused_bits=OTHERS_READ)
+        while True:
+            try:
+                return self._connection(found)
+            except SecretsFileError:
+                # The secret that the file names may have been replaced since; a writer may hold its lock
+                # while a dialog of the keyring is open.
+                before = found
+                found = secrets_file.read(self.file, refused_bits=OTHERS_READ)
+                if found == before:
+                    raise
+
+    def _connection(self, found: Mapping[str, str]) -> Connection | None:
         if not found.get(_PROVIDER):
             return None
         values = {name: value for name, value in found.items() if name in STORABLE}
@@ -155,6 +169,12 @@ class ConnectionStore:
         if invalid:
             raise ValueError(f"Not storable: {', '.join(invalid)}")
         self._make_folder()
+        with single_writer(self.file):
+            return self._save(provider, values, models)
+
+    def _save(
+        self, provider: str, values: Mapping[str, str], models: tuple[str, ...]
+    ) -> Connection:
         secret = next((name for name in CREDENTIALS if name in values), None)
         place: Place = "file"
         entry = self._free_entry()
@@ -181,6 +201,10 @@ class ConnectionStore:
         Raises:
             ReadOnly: The file cannot be deleted.
         """
+        with single_writer(self.file):
+            self._delete()
+
+    def _delete(self) -> None:
         try:
             # Of a symbolic link, the link.
             self.file.unlink(missing_ok=True)
@@ -227,7 +251,7 @@ class ConnectionStore:
                 # Who can write the file cannot send the secret to another address.
                 if found is not None and found["address"] == address:
                     return str(found["secret"])
-        raise SecretsFileError(Sentence("keys_unreadable", file=self.file.name, why="keyring"))
+        raise SecretsFileError(Sentence("keys_unreadable", file=str(self.file), why="keyring"))
 
     def _to_keyring(self, name: str, secret: str, address: str) -> bool:
         backend = self.keyring()

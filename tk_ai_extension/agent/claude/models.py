@@ -203,5 +203,5 @@ class ClaudeModels:
     def _read_project(self, file: Path) -> dict[str, str]:
         root = self._root.resolve()
         if file.is_relative_to(self._root) and not file.parent.resolve().is_relative_to(root):
-            raise SecretsFileError(Sentence("keys_linked", file=file.name))
+            raise SecretsFileError(Sentence("keys_linked", file=str(file)))
         return secrets_file.read(file)

@@ -25,7 +25,7 @@ from tk_ai_extension.agent.claude.sources import (
     host_of,
     resolve,
 )
-from tk_ai_extension.agent.environment import NETWORK, SECRET_WORDS, matches
+from tk_ai_extension.agent.environment import NETWORK, matches, redacted, secrets_of
 from tk_ai_extension.agent.models import ModelsInfo
 from tk_ai_extension.model.agent_errors import FolderNotTrusted, NoModel
 from tk_ai_extension.model.sentences import Sentence, sentence_info
@@ -151,6 +151,8 @@ class Provider:
             raise FolderNotTrusted(
                 Sentence("folder_untrusted"), hint=self.hint, folder=self.untrusted
             )
+        if self.problem is not None:
+            raise NoModel(self.problem, hint=Sentence("keys_hint"))
         if not self.ready:
             raise NoModel(Sentence("model_not_ready", provider=self.label), hint=self.hint)
         return self
@@ -175,9 +177,7 @@ class Provider:
 
     def redact(self, text: str) -> str:
         """Remove secrets from a text, such as output of the process."""
-        for value in self.secrets:
-            text = text.replace(value, "[secret]")
-        return text
+        return redacted(text, self.secrets)
 
 
 def choose(
@@ -223,14 +223,15 @@ def choose(
         address=_shown(found.text(ADDRESS)) if name == "compatible" else None,
         ignored=tuple(sorted(given.project.keys() - CREDENTIALS)),
         uses_stored=found.uses_stored,
-        secrets=_secrets(given, model),
+        secrets=_secrets(replace(given, base_url=settings.base_url), model),
     )
 
 
 def _secrets(given: Given, model: str) -> tuple[str, ...]:
     """Return all secret values of all sources, including unused ones, for redaction."""
-    said = (given.environment, given.user, given.stored, given.project)
-    found = {v for each in said for n, v in each.items() if matches(n, SECRET_WORDS)}
+    address = {ADDRESS: given.base_url}
+    said = (address, given.environment, given.user, given.stored, given.project)
+    found = {secret for each in said for secret in secrets_of(each)}
     return tuple(sorted({v for v in found if len(v) >= 6} - {model}, key=len, reverse=True))
 
 

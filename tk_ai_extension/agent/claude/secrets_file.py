@@ -50,7 +50,7 @@ def parse(text: str, name: str = ".secrets.env") -> dict[str, str]:
 
     Args:
         text: The file's content.
-        name: The file's name for errors.
+        name: The file's path for errors.
 
     Raises:
         SecretsFileError: a line is invalid.
@@ -88,41 +88,41 @@ def read(path: Path, *, refused_bits: int = OTHERS_WRITE) -> dict[str, str]:
         return {}
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise SecretsFileError(Sentence("keys_linked", file=path.name)) from error
+            raise SecretsFileError(Sentence("keys_linked", file=str(path))) from error
         raise _unreadable(path, error) from error
     try:
-        _check(path.name, os.fstat(descriptor), refused_bits)
+        _check(path, os.fstat(descriptor), refused_bits)
         data = _read(descriptor)
     except OSError as error:
         raise _unreadable(path, error) from error
     finally:
         os.close(descriptor)
     if len(data) > MAX_BYTES:
-        raise SecretsFileError(Sentence("keys_large", file=path.name, size=MAX_BYTES))
+        raise SecretsFileError(Sentence("keys_large", file=str(path), size=MAX_BYTES))
     try:
         text = data.decode()
     except UnicodeDecodeError:
         # Not chained: that error would hold the file's bytes.
-        raise SecretsFileError(Sentence("keys_encoding", file=path.name)) from None
-    return parse(text, path.name)
+        raise SecretsFileError(Sentence("keys_encoding", file=str(path))) from None
+    return parse(text, str(path))
 
 
 def _unreadable(path: Path, error: OSError) -> SecretsFileError:
     why = error.strerror or str(error)
-    return SecretsFileError(Sentence("keys_unreadable", file=path.name, why=why))
+    return SecretsFileError(Sentence("keys_unreadable", file=str(path), why=why))
 
 
-def _check(name: str, found: os.stat_result, refused_bits: int) -> None:
+def _check(path: Path, found: os.stat_result, refused_bits: int) -> None:
     """Check that a file belongs to this user and is private."""
     if not stat.S_ISREG(found.st_mode):
-        raise SecretsFileError(Sentence("keys_irregular", file=name))
+        raise SecretsFileError(Sentence("keys_irregular", file=str(path)))
     if os.name == "nt":
         return
     if found.st_uid != os.geteuid():
-        raise SecretsFileError(Sentence("keys_owner", file=name))
+        raise SecretsFileError(Sentence("keys_owner", file=str(path)))
     if found.st_mode & refused_bits:
-        is_read = refused_bits == OTHERS_READ
-        raise SecretsFileError(Sentence("keys_readable" if is_read else "keys_writable", file=name))
+        code = "keys_readable" if refused_bits == OTHERS_READ else "keys_writable"
+        raise SecretsFileError(Sentence(code, file=str(path)))
 
 
 def _read(descriptor: int) -> bytes:

@@ -13,6 +13,7 @@ from jupyter_core.paths import jupyter_config_dir
 
 from tk_ai_extension.model.errors import ReadOnly
 from tk_ai_extension.model.private_files import make_private, write_private
+from tk_ai_extension.model.single_writer import single_writer
 
 FILE = "trusted_folders.json"
 SECRETS = "secrets.env"
@@ -54,7 +55,7 @@ class TrustedFolders:
         """
         try:
             path, identity = _identity(folder)
-            self._save({**self._load(), path: {**identity, "since": int(time.time())}})
+            self._change(path, {**identity, "since": int(time.time())})
         except OSError as error:
             raise ReadOnly(f"{self.file} cannot be written: {error.strerror}.") from error
 
@@ -66,7 +67,7 @@ class TrustedFolders:
         """
         path = os.path.realpath(folder)
         try:
-            self._save({each: known for each, known in self._load().items() if each != path})
+            self._change(path, None)
         except OSError as error:
             raise ReadOnly(f"{self.file} cannot be written: {error.strerror}.") from error
 
@@ -82,9 +83,13 @@ class TrustedFolders:
         except (OSError, ValueError):
             return {}
 
-    def _save(self, known: Mapping[str, Mapping[str, int]]) -> None:
+    def _change(self, path: str, identity: Mapping[str, int] | None) -> None:
+        """Record a folder, or remove it: without losing what another thread or server records meanwhile."""
         make_private(self.file.parent)
-        write_private(self.file, json.dumps(known, indent=1))
+        with single_writer(self.file):
+            others = {each: known for each, known in self._load().items() if each != path}
+            known = others if identity is None else {**others, path: identity}
+            write_private(self.file, json.dumps(known, indent=1))
 
 
 def trusted_folders() -> TrustedFolders:

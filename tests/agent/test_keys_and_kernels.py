@@ -1,0 +1,61 @@
+"""Which keys of a model reach the code in a kernel: those that notebooks use themselves, and no others."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.documentation import written
+from tk_ai_extension.agent.acp.commands import KNOWN, PROVIDERS
+from tk_ai_extension.agent.claude.sources import CREDENTIALS, DIRECT, is_identity
+from tk_ai_extension.agent.environment import inherited
+from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.model.agent_variables import FOR_CHATS
+
+NOTEBOOKS_OWN = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
+"""Credentials of the table of providers that a data scientist's own code needs as well."""
+
+SERVERS_OWN = {"JUPYTER_TOKEN", "JPY_API_TOKEN"}
+"""Tokens with which code could call the server as its user."""
+
+
+def in_kernel(monkeypatch: pytest.MonkeyPatch, *names: str) -> set[str]:
+    """Those of some variables of the server that a kernel has."""
+    for name in names:
+        monkeypatch.setenv(name, "canary")
+    return set(InheritedEnvironment().environment("python3", None)).intersection(names)
+
+
+@pytest.mark.proves("threat:secrets")
+def test_a_key_that_only_a_model_takes_reaches_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_claude = [pattern.replace("*", "ANY_KEY") for pattern in DIRECT]
+    names = {*CREDENTIALS, *FOR_CHATS, *of_claude, "ANTHROPIC_FOUNDRY_API_KEY"}
+    assert in_kernel(monkeypatch, *names) == NOTEBOOKS_OWN
+    assert all(map(is_identity, NOTEBOOKS_OWN))
+
+
+@pytest.mark.proves("threat:secrets")
+def test_a_variable_of_one_agent_alone_reaches_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = {*PROVIDERS, "AWS_*", "GH_TOKEN", "GITHUB_TOKEN"} - {"ANTHROPIC_*"}
+    patterns = {pattern for agent in KNOWN for pattern in agent.variables} - shared
+    assert in_kernel(monkeypatch, *(each.replace("*", "ANY_KEY") for each in patterns)) == set()
+
+
+@pytest.mark.proves("threat:secrets")
+def test_a_token_of_the_server_reaches_no_kernel_and_no_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert in_kernel(monkeypatch, *SERVERS_OWN, "HARMLESS") == {"HARMLESS"}
+    assert not SERVERS_OWN & set(inherited(os.environ))
+    for agent in KNOWN:
+        assert not SERVERS_OWN & set(agent.process_environment(os.environ)), agent.name
+
+
+def test_the_pages_that_promise_it_name_the_exception() -> None:
+    pages = written()
+    for name in ("models", "jupyterhub", "permissions", "magics"):
+        assert "`kernel_env_exclude`" in pages[f"docs/{name}.md"], name
+    for variable in NOTEBOOKS_OWN:
+        assert f"`{variable}`" in pages["docs/models.md"]
+        assert f"kernel_env_exclude={variable}" in pages["docs/jupyterhub.md"]

@@ -1,0 +1,33 @@
+"""Folder in which an agent's process starts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tk_ai_extension.model.agent_errors import AgentUnavailable
+from tk_ai_extension.model.private_files import make_private
+
+
+def make_work_folder(state: Path, name: str) -> Path:
+    """Create a folder below a folder of mode 0700, and return it.
+
+    Args:
+        state: The folder that only its user can read.
+        name: The name of the folder in it.
+
+    Raises:
+        AgentUnavailable: It cannot be created, or its mode cannot be set.
+    """
+    folder = state / name
+    try:
+        make_private(folder)
+        # In a folder that is private already, a read-only disk is no obstacle.
+        if os.name != "nt" and state.stat().st_mode & 0o077:
+            state.chmod(0o700)
+    except OSError as error:
+        raise AgentUnavailable(
+            f"The folder {folder} cannot be used: {error.strerror or type(error).__name__}.",
+            hint="Free space on its disk, or let the user of the server write there.",
+        ) from error
+    return folder
