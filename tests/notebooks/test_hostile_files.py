@@ -248,7 +248,7 @@ async def test_a_text_file_is_a_regular_file(root: Path, private: Path, hostile:
     place = root / "a.txt"
     hostile(place, private)
     files = FolderFiles(root)
-    for action in (files.read_text("a.txt"), files.write_text("a.txt", "mine")):
+    for action in (files.read_text("a.txt"), files.replace("a.txt", None, "mine")):
         result = await within_deadline(action, place)
         if hostile is dangling and result is None:
             assert (root / "nothing").read_text() == "mine"  # A link inside the root.

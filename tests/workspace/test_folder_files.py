@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from tk_ai_extension.model.errors import FileMissing, NotReadable, PathRefused
+from tk_ai_extension.model.errors import Conflict, FileMissing, NotReadable, PathRefused
 from tk_ai_extension.workspace import files as workspace_files
 from tk_ai_extension.workspace.files import FileEntry, Walk
 from tk_ai_extension.workspace.folder_files import FolderFiles
@@ -72,14 +72,14 @@ async def test_a_file_without_text_is_refused(files: FolderFiles, tmp_path: Path
 
 async def test_a_file_is_written_and_removed(tmp_path: Path) -> None:
     files = FolderFiles(tmp_path)
-    await files.write_text("a.txt", "one\r\ntwo")
+    await files.replace("a.txt", None, "one\r\ntwo")
     assert (tmp_path / "a.txt").read_bytes() == b"one\r\ntwo"
-    await files.remove("a.txt")
+    await files.replace("a.txt", "one\r\ntwo", None)
     assert not (tmp_path / "a.txt").exists()
+    with pytest.raises(Conflict):
+        await files.replace("a.txt", "one\r\ntwo", None)
     with pytest.raises(FileMissing):
-        await files.remove("a.txt")
-    with pytest.raises(FileMissing):
-        await files.write_text("none/a.txt", "")
+        await files.replace("none/a.txt", None, "")
 
 
 @pytest.mark.proves("threat:path", "perm:agent-files")
@@ -91,9 +91,9 @@ async def test_a_path_outside_or_hidden_and_a_notebook_are_refused(
     root.mkdir()
     (root / "link.txt").symlink_to("a.ipynb")
     with pytest.raises(PathRefused):
-        await FolderFiles(root).write_text(path, "")
+        await FolderFiles(root).replace(path, None, "")
     with pytest.raises(PathRefused):
-        await FolderFiles(root).remove(path)
+        await FolderFiles(root).replace(path, "", None)
     assert [each.name for each in root.iterdir()] == ["link.txt"]
 
 

@@ -136,16 +136,19 @@ async def test_a_change_that_a_killed_server_did_not_report_is_reported_by_the_n
 async def test_a_change_is_known_of_from_before_it_is_made_until_it_is_known_what_it_changed(
     journal: Journal,
 ) -> None:
-    assert await journal.written("n.ipynb") == ({}, None)
+    assert await journal.written("n.ipynb") == ({}, {}, None)
     entry = await journal.intend(A, "n.ipynb", "edit_cell", "edit @318a")
-    cells, since = await journal.written("n.ipynb")
-    assert cells == {}
+    cells, last, since = await journal.written("n.ipynb")
+    assert (cells, last) == ({}, {})
     assert since is not None
     await journal.done(entry, [change()])
-    assert await journal.written("n.ipynb") == ({change().cell: since}, None)
+    cells, last, unsettled = await journal.written("n.ipynb")
+    ((cell, [at]),) = cells.items()
+    assert (cell, last, unsettled) == (change().cell, {cell: at}, None)
+    assert at <= since
     await journal.failed(await journal.intend(A, "n.ipynb", "edit_cell", "edit"), "refused")
-    assert (await journal.written("n.ipynb"))[1] is None
-    assert await journal.written("other.ipynb") == ({}, None)
+    assert (await journal.written("n.ipynb"))[-1] is None
+    assert await journal.written("other.ipynb") == ({}, {}, None)
 
 
 async def test_history_is_everybodys_the_newest_first(journal: Journal) -> None:

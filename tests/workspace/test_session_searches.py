@@ -49,7 +49,7 @@ class Bench:
         kernels: Any = self.kernels
         call = PythonCallContext(caller, {"WHO": str(caller.session)}, Path(), cast("Any", None))
         if key is None:
-            session = await self.sessions.single("")
+            session = await self.sessions.single(caller.user, "")
             supervisor = SingleRunSupervisor(kernels, self.sessions, session, call)
         else:
             session = await self.sessions.acquire(key, caller)

@@ -58,8 +58,7 @@ def slow_saves(monkeypatch: pytest.MonkeyPatch) -> None:
 
     slow(SessionDocument, "commit")
     slow(NotebookRouter, "create")
-    slow(ContentsFiles, "write_text")
-    slow(ContentsFiles, "remove")
+    slow(ContentsFiles, "replace")
 
 
 async def stopped(call: Coroutine[Any, Any, Any], random: Random) -> None:

@@ -180,5 +180,5 @@ async def test_what_was_not_undone_stands_and_what_was_not_wanted_stays(
             (entry.id, each.cell) for entry in await undoable(harness) for each in entry.changes
         }
         assert stands == {(entry, cell) for entry, cell, *_ in model.standing}
-        written, _ = await workspace.journal.written("a.ipynb")
+        _, written, _ = await workspace.journal.written("a.ipynb")
         assert set(written) == {cell for _, cell in stands}, "their images are blocked"

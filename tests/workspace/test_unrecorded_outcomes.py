@@ -76,7 +76,7 @@ async def write(harness: ToolHarness, error: ToolError | None) -> None:
         async def refuse(*_: Any) -> Any:
             raise error
 
-        harness.workspace.files.write_text = refuse  # type: ignore[method-assign]
+        harness.workspace.files.replace = refuse  # type: ignore[method-assign]
     await file_edits.write(harness.workspace, ALICE, TEXT, "new", expect=None, tool="agent")
 
 

@@ -7,6 +7,7 @@ import builtins
 import os
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,16 @@ from tk_ai_extension.model.errors import (
     is_out_of_files,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.workspace.files import FileEntry, no_notebook
+from tk_ai_extension.notebooks.files.atomic import has_own_writing, may_replace
+from tk_ai_extension.notebooks.managers import is_on_files
+from tk_ai_extension.workspace.files import (
+    FileEntry,
+    WriteLocks,
+    changed_since,
+    encoded,
+    names_notebook,
+    no_notebook,
+)
 
 MAX_BYTES = 20_000_000
 """Maximum size of a text file, in bytes; read a larger one by code in a kernel."""
@@ -52,6 +62,7 @@ class ContentsFiles:
         self._contain = contain
         self._contain_folder = contain_folder
         self._max_bytes = max_bytes
+        self._writes = WriteLocks()
 
     async def list(self, path: str) -> builtins.list[FileEntry]:
         """List a folder, sorted by name."""
@@ -92,31 +103,76 @@ class ContentsFiles:
     def locate(self, path: str) -> str:
         """Return the path of a text file below the root."""
         path = self._contain(path)
+        return no_notebook(path, self._resolved(path))
+
+    def is_notebook(self, path: str) -> bool:
+        """Return whether a path is a notebook's, itself or through a link."""
+        path = self._contain(path)
+        return names_notebook(path, self._resolved(path))
+
+    async def replace(self, path: str, before: str | None, after: str | None) -> None:
+        """Write or remove a text file that has a known content.
+
+        A manager that writes files in Jupyter's way has its hooks run, but the file is written here: a
+        save of the manager does not compare. Whether the file is replaced is the manager's rule.
+        """
+        path = self.locate(path)
+        if after is not None:
+            encoded(path, after)
+        file = self._resolved(path)
+        on_files = is_on_files(self._contents) and not has_own_writing(self._contents)
+        write = self._replace_file if on_files else self._replace_stored
+        async with self._writes.of(file):
+            try:
+                await write(path, Path(file), before, after)
+            except HTTPError as error:
+                raise _write_error(path, error) from None
+
+    def _resolved(self, path: str) -> str:
+        """Return the file of a contained path without links; the path itself if files have no folder."""
         root = getattr(self._contents, "root_dir", "")
-        return no_notebook(path, os.path.realpath(Path(root) / path) if root else path)
+        return os.path.realpath(Path(root) / path) if root else path
 
-    async def write_text(self, path: str, text: str) -> None:
-        """Write a text file."""
-        path = self.locate(path)
-        model = {"type": "file", "format": "text", "content": text}
-        try:
-            await ensure_async(self._contents.save(model, path))
-        except HTTPError as error:
-            raise _write_error(path, error) from None
+    async def _replace_file(
+        self, path: str, file: Path, before: str | None, after: str | None
+    ) -> None:
+        from tk_ai_extension.notebooks.files.hooks import SaveHooks
+        from tk_ai_extension.workspace.file_writes import replace_on_disk
 
-    async def remove(self, path: str) -> None:
-        """Remove a text file."""
-        path = self.locate(path)
+        old = None if before is None else encoded(path, before)
+        if after is None:
+            await asyncio.to_thread(replace_on_disk, file, path, old, None)
+            return
+        model = _text_model(after)
+        self._contents.run_pre_save_hooks(model=model, path=path)
+        new = encoded(path, str(model["content"]))
+        rule = partial(may_replace, self._contents)
+        await asyncio.to_thread(replace_on_disk, file, path, old, new, rule)
+        await SaveHooks(self._contents).saved(path, file)
+
+    async def _replace_stored(
+        self, path: str, _file: Path, before: str | None, after: str | None
+    ) -> None:
         try:
+            found = await self.read_text(path)
+        except FileMissing:
+            found = None
+        if found != before:
+            raise changed_since(path)
+        if after is not None:
+            await ensure_async(self._contents.save(_text_model(after), path))
+        elif found is not None:
             await ensure_async(self._contents.delete_file(path))
-        except HTTPError as error:
-            raise _write_error(path, error) from None
 
     async def _get(self, path: str, **options: Any) -> dict[str, Any]:
         try:
             return await ensure_async(self._contents.get(path, **options))
         except HTTPError as error:
             raise _error(path, error) from None
+
+
+def _text_model(text: str) -> dict[str, Any]:
+    return {"type": "file", "format": "text", "content": text}
 
 
 def _entry(item: Json) -> FileEntry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -36,11 +36,11 @@ logger = logging.getLogger(__name__)
 
 
 MAX_KEPT = 500
-"""Maximum ended executions that are kept for `wait_execution`."""
+"""Maximum ended executions of a user that are kept for `wait_execution`."""
 MAX_KEPT_OUTPUT = 200_000_000
-"""Approximate maximum characters of output that are kept of ended executions."""
+"""Approximate maximum characters of output that are kept of ended executions of all users."""
 MAX_ACTIVE = 1_000
-"""Maximum queued and running executions of the server."""
+"""Maximum queued and running executions of a user."""
 STOPPED = (
     "The server stopped during this execution, so its outcome is unknown. After the server has "
     "restarted, call list_running_kernels. If the kernel is not running, run the cells from the top."
@@ -64,8 +64,9 @@ class Executions:
         questions: Kernels whose running cell waits for a caller's answer. Runs of that caller start
             afterwards.
         file_of: Identifies the file of a notebook, which may have several names.
-        max_kept_output: Approximate maximum characters of output of ended runs. The oldest is dropped
-            first; the newest and those being read are kept.
+        max_kept_output: Approximate maximum characters of output of ended runs. The oldest of the user
+            with the most is dropped first. The newest, those being read and an equal share of each user
+            are kept.
     """
 
     def __init__(
@@ -97,12 +98,14 @@ class Executions:
         self._file_of = file_of
         # The files that runs which have not begun are about to replace.
         self._replaced: set[str] = set()
-        self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._runs: dict[str, Run] = {}
+        # The ended runs of each user, and the number of the others.
+        self._ended: defaultdict[str, deque[Run]] = defaultdict(deque)
+        self._active: Counter[str] = Counter()
         self._supervisors: dict[str, RunSupervisor] = {}
-        self._under_way = 0
         self._closing = False
         self._max_kept_output = max_kept_output
-        self._kept_output = 0
+        self._kept_output: Counter[str] = Counter()
         self._ends = BackgroundTasks(logger)
         self._background = BackgroundTasks(logger)
 
@@ -140,13 +143,13 @@ class Executions:
             report: What a reader gets instead of the outputs.
 
         Raises:
-            LimitReached: Too many executions are active.
+            LimitReached: Too many executions of the user are active.
             Conflict: The approval is not for this code in this notebook.
         """
         if approval is not None:
             approval.check_run(path, (step.code for step in steps))
-        if self._under_way >= MAX_ACTIVE:
-            raise LimitReached(f"{MAX_ACTIVE} executions are active.")
+        if self._active[caller.user] >= MAX_ACTIVE:
+            raise LimitReached(f"{MAX_ACTIVE} of your executions are active.")
         run = Run(
             caller,
             kernel_id,
@@ -159,8 +162,7 @@ class Executions:
         self._runs[run.id] = run
         if supervisor is not None:
             self._supervisors[run.id] = supervisor
-        self._under_way += 1
-        self._forget_old()
+        self._active[caller.user] += 1
         begun = self._begin_entry(run, tool)
         run.task = asyncio.create_task(
             self._run_steps(run, begun, open_document, timeout, stop_on_error)
@@ -296,26 +298,43 @@ class Executions:
         # Wait for the journal entries of the runs that just ended.
         await self._background.join()
 
-    def _forget_old(self) -> None:
-        while len(self._runs) - self._under_way > MAX_KEPT:
-            oldest = self._runs.pop(next(key for key, run in self._runs.items() if run.done))
-            self._kept_output -= oldest.kept
-
-    def _evict_outputs(self, ended: Run) -> None:
+    def _keep(self, ended: Run) -> None:
+        """Keep a run that has ended, within the limits."""
+        user = ended.caller.user
+        self._active[user] -= 1
+        self._ended[user].append(ended)
+        if len(self._ended[user]) > MAX_KEPT:
+            oldest = self._ended[user].popleft()
+            del self._runs[oldest.id]
+            self._kept_output[user] -= oldest.kept
+            oldest.kept = 0
         ended.kept = sum(summarise(step.outputs).size for step in ended.steps)
         if ended.report is not None:
             ended.kept += ended.report.size
-        self._kept_output += ended.kept
-        for run in self._runs.values():
-            if self._kept_output <= self._max_kept_output:
+        self._kept_output[user] += ended.kept
+        if self._kept_output.total() > self._max_kept_output:
+            self._evict_outputs(ended)
+
+    def _evict_outputs(self, ended: Run) -> None:
+        kept = self._kept_output
+        share = self._max_kept_output / sum(size > 0 for size in kept.values())
+        droppable = {
+            user: deque(run for run in runs if run.kept and not run.followers and run is not ended)
+            for user, runs in self._ended.items()
+        }
+        while kept.total() > self._max_kept_output:
+            users = [user for user, runs in droppable.items() if runs and kept[user] > share]
+            if not users:
                 return
-            if run.kept and not run.followers and run is not ended:
-                for step in run.steps:
-                    step.drop_outputs()
-                if run.report is not None:
-                    run.report.drop_outputs()
-                self._kept_output -= run.kept
-                run.kept = 0
+            self._drop_outputs(droppable[max(users, key=lambda user: kept[user])].popleft())
+
+    def _drop_outputs(self, run: Run) -> None:
+        for step in run.steps:
+            step.drop_outputs()
+        if run.report is not None:
+            run.report.drop_outputs()
+        self._kept_output[run.caller.user] -= run.kept
+        run.kept = 0
 
     async def _run_steps(
         self,
@@ -358,8 +377,7 @@ class Executions:
             except (Exception, asyncio.CancelledError) as error:
                 logger.exception("The end of run %s failed", run.id)
                 _warn(run, f"The end of this run failed: {str(error) or type(error).__name__}")
-        self._under_way -= 1
-        self._evict_outputs(run)
+        self._keep(run)
         run.record("done", {"status": run.outcome})
 
     def _note_outcome(self, run: Run, steps: asyncio.Task[None]) -> None:
@@ -431,7 +449,8 @@ class Executions:
         """Record the end of a run in the journal, in the background if the entry exists."""
         if run.path is None or begun is None:
             return
-        summary = f"ran {_cells_of(run)}: {run.outcome}"
+        compared = None if run.report is None or run.cancelled else run.report.outcome
+        summary = f"ran {_cells_of(run)}: {compared or run.outcome}"
         try:
             entry = await begun
         except ToolError:

@@ -10,6 +10,7 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import Conflict, FileMissing, ToolError
 from tk_ai_extension.model.operations import Action, Change
 from tk_ai_extension.workspace.editing import record
+from tk_ai_extension.workspace.files import encoded
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -44,8 +45,10 @@ async def write(
 
     Raises:
         Conflict: The file has changed.
+        InvalidArguments: The content is not valid Unicode.
         ToolError: The file cannot be written. Nothing was changed.
     """
+    encoded(path, text)
     summary = f"{tool}: {'created' if expect is None else 'changed'} {path}"
     entry = await workspace.journal.intend(caller, path, tool, summary)
     await run_to_completion(_carry_out(workspace, path, expect, text, caller=caller, entry=entry))
@@ -57,6 +60,8 @@ async def undo(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Undo writes of a text file, unless it was changed since.
 
+    The entries are claimed first, as by `editing.undo`.
+
     Args:
         workspace: The workspace.
         caller: The caller.
@@ -67,7 +72,8 @@ async def undo(
         The key of the file if it was restored, and sentences that say what stays.
 
     Raises:
-        ToolError: The file cannot be written.
+        Conflict: An entry was undone meanwhile, or the file has changed.
+        ToolError: The file cannot be written. Nothing was changed.
     """
     now = before = await read(workspace, path)
     undone: dict[int, list[Change]] = {}
@@ -78,15 +84,24 @@ async def undo(
         undone.setdefault(entry.id, []).append(change)
     if not undone:
         return (), (f"`{path}` was not reverted: it was changed since.",)
-    by = await workspace.journal.intend(
-        caller, path, "undo", f"undid changes of {path}", kind="undo"
-    )
+    journal = workspace.journal
 
-    async def take_back() -> None:
-        await _carry_out(workspace, path, now, before, caller=caller, entry=by)
-        await record(workspace, caller, workspace.journal.undone(undone, by))
+    async def claim_and_write() -> None:
+        if not await journal.claim(list(undone)):
+            raise Conflict(
+                f"A change of `{path}` was undone meanwhile.",
+                hint="Nothing was changed. Try again.",
+            )
+        try:
+            summary = f"undid changes of {path}"
+            by = await journal.intend(caller, path, "undo", summary, kind="undo")
+            await _carry_out(workspace, path, now, before, caller=caller, entry=by)
+        except BaseException:
+            await record(workspace, caller, journal.release(list(undone)))
+            raise
+        await record(workspace, caller, journal.undone(undone, by))
 
-    await run_to_completion(take_back())
+    await run_to_completion(claim_and_write())
     left = () if len(undone) == len(entries) else (f"Earlier changes of `{path}` stay.",)
     return (PREFIX + path,), left
 
@@ -102,13 +117,7 @@ async def _carry_out(
 ) -> None:
     """Write a text file, or remove it if there is to be none, and end the journal's entry."""
     try:
-        # The journal may have waited for its database: look again right before.
-        if await read(workspace, path) != before:
-            raise Conflict(f"`{path}` changed since it was read.", hint="Read it again.")
-        if after is None:
-            await workspace.files.remove(path)
-        else:
-            await workspace.files.write_text(path, after)
+        await workspace.files.replace(path, before, after)
     except ToolError as error:
         await record(workspace, caller, workspace.journal.failed(entry, error.message))
         raise

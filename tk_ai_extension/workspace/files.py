@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol
+from weakref import WeakValueDictionary
 
-from tk_ai_extension.model.errors import PathRefused, ToolError
+from tk_ai_extension.model.errors import (
+    Conflict,
+    InvalidArguments,
+    NotReadable,
+    PathRefused,
+    ToolError,
+)
 
 MAX_DEPTH = 12
 """Maximum depth of folders in a `Walk`."""
@@ -64,24 +73,89 @@ class Files(Protocol):
         """
         ...
 
-    async def write_text(self, path: str, text: str) -> None:
-        """Write a text file, creating it if needed; its folder must exist.
+    def is_notebook(self, path: str) -> bool:
+        """Return whether a path is a notebook's, itself or through a link.
 
         Raises:
+            PathRefused: The path is outside the root or hidden.
+        """
+        ...
+
+    async def replace(self, path: str, before: str | None, after: str | None) -> None:
+        """Write or remove a text file that has a known content (compare-and-set).
+
+        Of several callers that expect the same content, one succeeds. Readers get the old or the new
+        content, even after a crash, as far as the storage allows it.
+
+        Args:
+            path: The path. The folder must exist.
+            before: The content that the file must have; None if it must not exist.
+            after: The new content; None to remove the file.
+
+        Raises:
+            Conflict: The file has another content.
+            InvalidArguments: The new content is not valid Unicode.
             PathRefused: See `locate`, or the file is not writable.
             FileMissing: The folder does not exist.
-            SaveFailed: It could not be written.
+            ReadOnly, DiskFull, SaveFailed: It could not be written. Nothing was changed, or the message
+                says that the old content could not be restored.
         """
         ...
 
-    async def remove(self, path: str) -> None:
-        """Remove a text file.
 
-        Raises:
-            PathRefused: See `locate`, or the file cannot be removed.
-            FileMissing: The file does not exist.
+class WriteLocks:
+    """Locks of files, by which a comparison and the write after it are one step in this process."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def of(self, file: str) -> AsyncGenerator[None]:
+        """Hold the lock of a file.
+
+        Args:
+            file: The file that all of its names lead to.
         """
-        ...
+        lock = self._locks.setdefault(file, asyncio.Lock())
+        async with lock:
+            yield
+
+
+async def read_as_text(files: Files, path: str) -> str:
+    """Return the content of a text file that an agent asked for.
+
+    Raises:
+        NotReadable: It is a notebook, which the tools read; or see `Files.read_text`.
+        PathRefused, FileMissing: See `Files.read_text`.
+    """
+    if files.is_notebook(path):
+        raise NotReadable(f"`{path}` is a notebook.", hint="Use the tool read_notebook.")
+    return await files.read_text(path)
+
+
+def encoded(path: str, text: str) -> bytes:
+    """Return the bytes of a text file.
+
+    Raises:
+        InvalidArguments: The text is not valid Unicode.
+    """
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidArguments(
+            f"The text for `{path}` contains a lone surrogate, which is not a character.",
+            hint="Remove it.",
+        ) from None
+
+
+def changed_since(path: str) -> Conflict:
+    """Return the error for a file that has another content than the caller expects."""
+    return Conflict(f"`{path}` changed since it was read.", hint="Read it again.")
+
+
+def names_notebook(*names: str) -> bool:
+    """Return whether one of the names of a file is a notebook's."""
+    return any(name.lower().endswith(".ipynb") for name in names)
 
 
 def no_notebook(path: str, *names: str) -> str:
@@ -94,7 +168,7 @@ def no_notebook(path: str, *names: str) -> str:
     Raises:
         PathRefused: It is a notebook's.
     """
-    if any(name.lower().endswith(".ipynb") for name in (path, *names)):
+    if names_notebook(path, *names):
         raise PathRefused(
             f"`{path}` is a notebook. It is not written as a file.",
             hint="Use the tools insert_cell, overwrite_cell and delete_cell, or create_notebook.",

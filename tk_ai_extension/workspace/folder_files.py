@@ -6,7 +6,6 @@ import asyncio
 import builtins
 import errno
 import os
-from io import BufferedWriter
 from pathlib import Path
 from typing import Literal
 
@@ -18,8 +17,14 @@ from tk_ai_extension.model.errors import (
     TooManyOpenFiles,
     is_out_of_files,
 )
-from tk_ai_extension.notebooks.files.opening import open_regular, overwrite_regular
-from tk_ai_extension.workspace.files import FileEntry, no_notebook
+from tk_ai_extension.notebooks.files.opening import open_regular
+from tk_ai_extension.workspace.files import (
+    FileEntry,
+    WriteLocks,
+    encoded,
+    names_notebook,
+    no_notebook,
+)
 from tk_ai_extension.workspace.paths import contain, folder_path, is_contained
 
 MAX_BYTES = 20_000_000
@@ -37,6 +42,7 @@ class FolderFiles:
     def __init__(self, root: Path, max_bytes: int = MAX_BYTES) -> None:
         self._root = root
         self._max_bytes = max_bytes
+        self._writes = WriteLocks()
 
     async def list(self, path: str) -> builtins.list[FileEntry]:
         """Return the entries of a folder, sorted by name, without hidden ones."""
@@ -49,31 +55,25 @@ class FolderFiles:
     def locate(self, path: str) -> str:
         """Return the path of a text file below the root."""
         path = contain(self._root, path)
-        return no_notebook(path, os.path.realpath(self._root / path))
+        return no_notebook(path, str(self._resolved(path)))
 
-    async def write_text(self, path: str, text: str) -> None:
-        """Write a text file."""
-        path = self.locate(path)
-        await asyncio.to_thread(self._write, path, text)
+    def is_notebook(self, path: str) -> bool:
+        """Return whether a path is a notebook's, itself or through a link."""
+        path = contain(self._root, path)
+        return names_notebook(path, str(self._resolved(path)))
 
-    async def remove(self, path: str) -> None:
-        """Remove a text file."""
+    async def replace(self, path: str, before: str | None, after: str | None) -> None:
+        """Write or remove a text file that has a known content."""
+        from tk_ai_extension.workspace.file_writes import replace_on_disk
+
         path = self.locate(path)
-        try:
-            await asyncio.to_thread(os.unlink, self._root / path)
-        except OSError as error:
-            raise _refusal(path, error) from None
+        file = self._resolved(path)
+        old, new = (None if text is None else encoded(path, text) for text in (before, after))
+        async with self._writes.of(str(file)):
+            await asyncio.to_thread(replace_on_disk, file, path, old, new)
 
     def _resolved(self, path: str) -> Path:
         return Path(os.path.realpath(self._root / path))
-
-    def _write(self, path: str, text: str) -> None:
-        data = text.encode("utf-8")
-        try:
-            with overwrite_regular(self._resolved(path)) as file, BufferedWriter(file) as buffer:
-                buffer.write(data)
-        except OSError as error:
-            raise _refusal(path, error) from None
 
     def _list(self, folder: str) -> builtins.list[FileEntry]:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -12,7 +13,7 @@ from tk_ai_extension.verification.fresh_kernel import shut_down, start_fresh
 from tk_ai_extension.workspace.runs import Run, Step
 
 MAX_FRESH = 8
-"""Maximum fresh kernels of a server."""
+"""Maximum fresh kernels of a user."""
 
 
 class FreshKernels:
@@ -20,32 +21,37 @@ class FreshKernels:
 
     Args:
         kernels: Starts and stops kernels.
-        max_kernels: Maximum kernels at a time.
+        max_kernels: Maximum kernels of a user at a time.
     """
 
     def __init__(self, kernels: Kernels, *, max_kernels: int = MAX_FRESH) -> None:
         self._kernels = kernels
         self._max = max_kernels
-        self._count = 0
+        self._counts = Counter[str]()
+        self._users: dict[str, str] = {}
 
-    async def start(self, name: str | None, path: str) -> str:
+    async def start(self, user: str, name: str | None, path: str) -> str:
         """Start a kernel for a notebook and return its id. Call `stop` afterwards.
 
         Raises:
-            LimitReached: Too many fresh kernels are running.
+            LimitReached: Too many fresh kernels of the user are running.
             KernelspecNotFound, KernelStartFailed, SandboxUnavailable.
         """
-        if self._count >= self._max:
-            raise LimitReached(f"{self._max} notebooks already run in a kernel of their own.")
-        self._count += 1
+        if self._counts[user] >= self._max:
+            raise LimitReached(
+                f"{self._max} of your notebooks already run in a kernel of their own."
+            )
+        self._counts[user] += 1
         try:
-            return await start_fresh(self._kernels, name, path)
+            kernel_id = await start_fresh(self._kernels, name, path)
         except BaseException:
-            self._count -= 1
+            self._counts[user] -= 1
             raise
+        self._users[kernel_id] = user
+        return kernel_id
 
     @asynccontextmanager
-    async def handed_over(self, name: str | None, path: str) -> AsyncGenerator[str]:
+    async def handed_over(self, user: str, name: str | None, path: str) -> AsyncGenerator[str]:
         """Start a kernel for a run that is started in the block, and then stops it at its end.
 
         An exception in the block stops the kernel.
@@ -53,7 +59,7 @@ class FreshKernels:
         Raises:
             LimitReached, KernelspecNotFound, KernelStartFailed, SandboxUnavailable: As `start`.
         """
-        kernel_id = await self.start(name, path)
+        kernel_id = await self.start(user, name, path)
         try:
             yield kernel_id
         except BaseException:
@@ -61,8 +67,9 @@ class FreshKernels:
             raise
 
     async def stop(self, kernel_id: str) -> None:
-        """Shut a kernel down. To be called once."""
-        self._count -= 1
+        """Shut a kernel down."""
+        if (user := self._users.pop(kernel_id, None)) is not None:
+            self._counts[user] -= 1
         await shut_down(self._kernels, kernel_id)
 
     async def kill(self, kernel_id: str) -> None:

@@ -307,19 +307,29 @@ class Journal:
 
         return await self._database.read(select)
 
-    async def written(self, path: str) -> tuple[dict[str, float], float | None]:
+    async def written(
+        self, path: str
+    ) -> tuple[dict[str, list[float]], dict[str, float], float | None]:
         """Return the cells that were written through tools and not undone.
 
         Returns:
-            The times of the cells' last changes by key, in seconds since the epoch; and the time of
-            the newest change whose cells are unknown, because it is in progress or was interrupted,
-            or None.
+            The times of the cells' changes by key, in seconds since the epoch; the time of the last
+            change or undo by key; and the time of the newest change whose cells are unknown, because
+            it is in progress or was interrupted, or None.
         """
 
-        def select(db: sqlite3.Connection) -> tuple[dict[str, float], float | None]:
+        def select(
+            db: sqlite3.Connection,
+        ) -> tuple[dict[str, list[float]], dict[str, float], float | None]:
             # In this order: a change that is settled in between is then among the cells.
             [unsettled] = db.execute(queries.UNSETTLED, (path,)).fetchone()
-            return dict(db.execute(queries.WRITTEN, (path,)).fetchall()), unsettled
+            changes: dict[str, list[float]] = {}
+            last: dict[str, float] = {}
+            for cell, at, is_change in db.execute(queries.WRITTEN, (path,)):
+                last[cell] = max(at, last.get(cell, at))
+                if is_change:
+                    changes.setdefault(cell, []).append(at)
+            return changes, {cell: last[cell] for cell in changes}, unsettled
 
         return await self._database.read(select)
 
@@ -431,7 +441,8 @@ class Journal:
             await self.prune()
         self._inserted += 1
         identity = (caller.user, caller.session, storable(caller.author))
-        row = (time.time(), own_process(), *identity, *written)
+        now = time.time()
+        row = (now, now, own_process(), *identity, *written)
         return await self._database.run(
             lambda db: int(db.execute(queries.INSERT, row).fetchone()[0])
         )

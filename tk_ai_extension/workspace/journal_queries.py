@@ -71,10 +71,18 @@ ALTER TABLE entries ADD COLUMN owner TEXT NOT NULL DEFAULT '';
 MIGRATIONS = (TABLES, SIZES, OWNERS)
 """See `Database`. The first migration also accepts files from before there were versions."""
 
+# Times are compared, as what a person keeps: they increase even if the system's clock steps back, by a
+# day at most. After a clock that was wrong by more, they are right again at once.
 INSERT = """
 INSERT INTO entries
     (time, owner, user, caller_key, author, path, tool, turn, kind, state, summary, note)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
+VALUES (
+    max(?, coalesce((
+        SELECT time + 1e-6 FROM (SELECT time FROM entries ORDER BY id DESC LIMIT 1)
+        WHERE time < ? + 86400
+    ), 0.0)),
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+) RETURNING id
 """
 
 GOING_ON = "SELECT DISTINCT owner FROM entries WHERE state = 'intended'"
@@ -142,10 +150,10 @@ ORDER BY id DESC LIMIT :limit
 
 # A cell that an undo restored counts as written if an earlier change of it was not undone.
 WRITTEN = """
-SELECT cell, max(time) FROM entries JOIN touched ON entry = id
+SELECT DISTINCT cell, time, kind = 'change' FROM entries JOIN touched ON entry = id
 WHERE path = ? AND kind IN ('change', 'undo') AND state = 'done'
   AND action NOT IN ('move', 'delete')
-GROUP BY cell HAVING max(kind = 'change')
+ORDER BY id
 """
 
 TOUCHED = """
@@ -157,8 +165,10 @@ SELECT id, time, path, turn, cell FROM (
 ) JOIN touched ON entry = id ORDER BY id DESC, touched.rowid
 """
 
+# What is in progress is newer than everything that a person has seen.
 UNSETTLED = """
-SELECT max(time) FROM entries
+SELECT max(CASE WHEN state = 'intended' AND time < newest THEN newest + 1e-6 ELSE time END)
+FROM entries, (SELECT time AS newest FROM entries ORDER BY id DESC LIMIT 1)
 WHERE path = ? AND kind IN ('change', 'undo') AND state IN ('intended', 'interrupted', 'unknown')
 """
 

@@ -24,6 +24,10 @@ class NotebookRun:
         return "all code cells in a fresh kernel"
 
     @property
+    def outcome(self) -> None:
+        """None: it ends as its steps do."""
+
+    @property
     def size(self) -> int:
         """None: the steps keep all outputs."""
         return 0

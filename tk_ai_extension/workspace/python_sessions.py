@@ -1,4 +1,4 @@
-"""Session kernels of the `python` tool: one for each session and folder, up to a limit."""
+"""Session kernels of the `python` tool: one for each session and folder, up to a limit for each user."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,9 +35,9 @@ logger = logging.getLogger(__name__)
 ATTEMPTS = 2
 """Maximum attempts to start a kernel while too many files are open."""
 MAX_SESSIONS = 4
-"""Maximum session kernels."""
+"""Maximum session kernels of a user."""
 MAX_SINGLE = 8
-"""Maximum kernels for one call each."""
+"""Maximum kernels of a user for one call each."""
 IDLE_AFTER = 300.0
 """Seconds without use after which a session kernel is shut down."""
 SWEEP_EVERY = 30.0
@@ -70,6 +71,7 @@ class PythonSession:
     """A session and its kernel.
 
     Attributes:
+        user: Its user.
         key: The key; None for a kernel of one call.
         folder: The folder that its code runs in, relative to the root.
         id: The id for the code that runs in it (``PI_TOOL_BRIDGE_SESSION``).
@@ -85,6 +87,7 @@ class PythonSession:
         used: The time of its last use, in seconds of the monotonic clock.
     """
 
+    user: str
     key: SessionKey | None
     folder: str = ""
     id: str = field(default_factory=lambda: secrets.token_hex(6))
@@ -103,16 +106,16 @@ class PythonSession:
 class PythonSessions:
     """The session kernels of a workspace: started, reused, replaced, and shut down when idle.
 
-    At the limit, the least recently used session is closed. A session whose kernel is bound to a
-    notebook is not counted and not closed, and such a kernel is never stopped or restarted here: a
+    At a user's limit, that user's least recently used session is closed. A session whose kernel is bound
+    to a notebook is not counted and not closed, and such a kernel is never stopped or restarted here: a
     session that ends or needs another kernel leaves it to the notebook.
 
     Args:
         kernels: Starts and stops kernels.
         sessions: Knows which kernels belong to notebooks.
         notices: Notifies owners that variables are lost.
-        max_sessions: Maximum session kernels.
-        max_single: Maximum kernels for one call each.
+        max_sessions: Maximum session kernels of a user.
+        max_single: Maximum kernels of a user for one call each.
         idle_after: Seconds without use after which a session is closed.
         sweep_every: Seconds between two checks for idle sessions.
     """
@@ -154,14 +157,15 @@ class PythonSessions:
         """Return a session with a running kernel for one run. Call `release` afterwards.
 
         Raises:
-            LimitReached: All session kernels are in use.
+            LimitReached: All session kernels of the user are in use.
             KernelspecNotFound: No Python kernel is installed.
             KernelStartFailed: The kernel did not start.
         """
         bound = {session for session in self if await self._is_bound(session.kernel_id)}
         session, victim = self._sessions.pop(key, None), None
         if session is None:
-            session, victim = PythonSession(key, key.folder), self._session_to_evict(bound)
+            victim = self._session_to_evict(key.user, bound)
+            session = PythonSession(key.user, key, key.folder)
         self._sessions[key] = session
         session.owners[caller.identity] = caller
         session.using += 1
@@ -185,17 +189,17 @@ class PythonSessions:
         session.using -= 1
         session.used = time.monotonic()
 
-    async def single(self, folder: str) -> PythonSession:
+    async def single(self, user: str, folder: str) -> PythonSession:
         """Start a kernel for one call. Call `discard` afterwards.
 
         Raises:
-            LimitReached: Too many calls have their own kernel.
+            LimitReached: Too many of the user's calls have their own kernel.
             KernelspecNotFound: No Python kernel is installed.
             KernelStartFailed: The kernel did not start.
         """
-        if len(self._single) >= self._max_single:
-            raise LimitReached(f"{self._max_single} calls already have their own kernel.")
-        session = PythonSession(None, folder)
+        if sum(each.user == user for each in self._single) >= self._max_single:
+            raise LimitReached(f"{self._max_single} of your calls already have their own kernel.")
+        session = PythonSession(user, None, folder)
         self._single.add(session)
         try:
             session.kernel_id = await self._start(session)
@@ -283,7 +287,7 @@ class PythonSessions:
         # The kernel runs in the folder of this path, which is not a notebook's.
         path = f"{session.folder}/{NO_NOTEBOOK}{session.id}".lstrip("/")
         kernel_id = await _start_python(
-            self._kernels, path, make_room=partial(self._close_idle, NO_FILES)
+            self._kernels, path, make_room=partial(self._close_idle, session.user)
         )
         session.died = session.stopped = False
         try:
@@ -339,19 +343,19 @@ class PythonSessions:
 
     # -- closing sessions
 
-    def _session_to_evict(self, bound: set[PythonSession]) -> PythonSession | None:
-        """Return the session to close before adding one; None if the limit is not reached.
+    def _session_to_evict(self, user: str, bound: set[PythonSession]) -> PythonSession | None:
+        """Return the user's session to close before adding one; None if the limit is not reached.
 
         Raises:
-            LimitReached: All sessions are in use.
+            LimitReached: All sessions of the user are in use.
         """
-        counted = [session for session in self if session not in bound]
+        counted = [each for each in self if each.user == user and each not in bound]
         if len(counted) < self._max:
             return None
         for session in counted:
             if not session.using:
                 return session
-        raise LimitReached(f"All {self._max} session kernels are in use.")
+        raise LimitReached(f"All {self._max} of your session kernels are in use.")
 
     async def sweep(self) -> None:
         """Close idle sessions, and those whose kernel has ended."""
@@ -374,10 +378,15 @@ class PythonSessions:
             except ToolError as error:
                 logger.warning("A session kernel could not be shut down: %s", error.message)
 
-    async def _close_idle(self, event: str) -> None:
-        for session in self:
-            if not session.using and not await self._is_bound(session.kernel_id):
-                await self._close_session(session, event)
+    async def _close_idle(self, user: str) -> None:
+        """Close the idle sessions of a user who needs files; without any, of the user with the most."""
+        unused = [session for session in self if not session.using]
+        idle = [each for each in unused if not await self._is_bound(each.kernel_id)]
+        counts = Counter(session.user for session in idle)
+        most = max(counts, key=lambda each: (each == user, counts[each]), default=user)
+        for session in idle:
+            if session.user == most:
+                await self._close_session(session, NO_FILES)
 
     async def _close_session(self, session: PythonSession, event: str) -> None:
         if session.using or not self._remove(session):

@@ -143,6 +143,11 @@ class RunReport(Protocol):
         ...
 
     @property
+    def outcome(self) -> str | None:
+        """How the run ended, for the journal; None for the outcome of its steps."""
+        ...
+
+    @property
     def size(self) -> int:
         """Approximate characters of output that it keeps beside the steps, once the run has ended."""
         ...

@@ -37,6 +37,13 @@ class VerificationRun:
         """What it runs, for the journal."""
         return "all code cells in a fresh kernel, to verify their outputs"
 
+    @property
+    def outcome(self) -> str | None:
+        """The result of the comparison: an exception may be the stored output."""
+        if self.finished is None:
+            return None
+        return "verified" if self.finished.status == "same" else self.finished.status
+
     def finish(self, why: str) -> None:
         """Make the report; the reason is why the cells that are left did not run."""
         self.finished = self.verification.report(self.kernel, why)

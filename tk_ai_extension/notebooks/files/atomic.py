@@ -32,9 +32,9 @@ def replace_on_save(contents_manager: Any, tracks_inodes: Callable[[], bool]) ->
 
     Jupyter's way is kept if ``use_atomic_writing`` is off, if a file cannot be replaced (in a folder that is
     not writable, or as a mount point), if that would lose something (a second hard link, an owner who is
-    somebody else), and if file ids are bound to inodes. A person's save keeps hard links as it does without
-    this package; an agent's edit always replaces the file, so that a crash leaves the old or the new
-    content, and the other hard link keeps the old content.
+    somebody else), and if file ids are bound to inodes. The same holds for an agent's writes of text files
+    (`may_replace`). An agent's edit always replaces a notebook, so that a crash leaves the old or the new
+    content, and another hard link keeps the old content.
 
     Args:
         contents_manager: The manager; one with its own way of writing is not changed.
@@ -49,30 +49,61 @@ def replace_on_save(contents_manager: Any, tracks_inodes: Callable[[], bool]) ->
     stock: Any = contents_manager.atomic_writing
     if stock.__module__ != _STOCK:
         return False
+    contents_manager.atomic_writing = _AtomicWriting(contents_manager, stock, tracks_inodes)
+    return True
+
+
+def has_own_writing(contents_manager: Any) -> bool:
+    """Return whether a manager for files writes them in a way of its own."""
+    return contents_manager.atomic_writing.__module__ not in {_STOCK, __name__}
+
+
+def may_replace(contents_manager: Any, target: Path) -> bool:
+    """Return whether a manager's save would replace a file instead of overwriting it.
+
+    Args:
+        contents_manager: The manager; False if it was not changed by `replace_on_save`.
+        target: The file, not a link.
+    """
+    writing = contents_manager.atomic_writing
+    return isinstance(writing, _AtomicWriting) and writing.may_replace(target)
+
+
+class _AtomicWriting:
+    """The method `atomic_writing` of a contents manager; see `replace_on_save`."""
+
+    def __init__(self, manager: Any, stock: Any, tracks_inodes: Callable[[], bool]) -> None:
+        self._manager = manager
+        self._stock = stock
+        self._tracks_inodes = tracks_inodes
+
+    def may_replace(self, target: Path) -> bool:
+        """Return whether a file may be replaced; else Jupyter's way is kept."""
+        return (
+            self._manager.use_atomic_writing
+            and not self._tracks_inodes()
+            and is_replaceable(target)
+        )
 
     @contextmanager
-    def atomic_writing(
-        os_path: str, text: bool = True, encoding: str = "utf-8", **options: Any
+    def __call__(
+        self, os_path: str, text: bool = True, encoding: str = "utf-8", **options: Any
     ) -> Generator[IO[Any]]:
         target = Path(os.path.realpath(os_path))
-        if (
-            not contents_manager.use_atomic_writing
-            or tracks_inodes()
-            or not _is_replaceable(target)
-        ):
+        if not self.may_replace(target):
             _remove_linked_copy(target)
-            with stock(os_path, text, encoding, **options) as file:
+            with self._stock(os_path, text, encoding, **options) as file:
                 yield file
             return
 
         def write_mounted(fd: int) -> None:
             _remove_linked_copy(target)
             os.lseek(fd, 0, os.SEEK_SET)
-            with stock(os_path, text=False) as file, os.fdopen(os.dup(fd), "rb") as content:
+            with self._stock(os_path, text=False) as file, os.fdopen(os.dup(fd), "rb") as content:
                 copyfileobj(content, file)
 
         with (
-            contents_manager.perm_to_403(os_path),
+            self._manager.perm_to_403(os_path),
             replacing(target, write_mounted=write_mounted) as fd,
         ):
             options = {"newline": "\n"} | options if text else options
@@ -84,9 +115,6 @@ def replace_on_save(contents_manager: Any, tracks_inodes: Callable[[], bool]) ->
             # As Jupyter does: the copy is older than the file.
             copy_beside(target).unlink()
 
-    contents_manager.atomic_writing = atomic_writing
-    return True
-
 
 def _remove_linked_copy(target: Path) -> None:
     """Remove a link in the place of Jupyter's copy: Jupyter would overwrite the file that it leads to."""
@@ -96,7 +124,8 @@ def _remove_linked_copy(target: Path) -> None:
             copy.unlink()
 
 
-def _is_replaceable(target: Path) -> bool:
+def is_replaceable(target: Path) -> bool:
+    """Return whether a file can be replaced without losing a second hard link or its owner."""
     try:
         status = target.stat()
     except FileNotFoundError:

@@ -29,24 +29,9 @@ def open_regular(file: Path) -> FileIO:
     return FileIO(open_descriptor(file), "rb")
 
 
-def open_descriptor(file: Path) -> int:
-    """Open a regular file for reading and return its descriptor; see `open_regular`."""
-    return _open(file, os.O_RDONLY)
-
-
-def overwrite_regular(file: Path) -> FileIO:
-    """Open a regular file for writing and empty it; create it if it does not exist.
-
-    Raises:
-        OSError: See `open_regular`; nothing was changed.
-    """
-    fd = _open(file, os.O_WRONLY | os.O_CREAT)
-    os.ftruncate(fd, 0)
-    return FileIO(fd, "wb")
-
-
-def _open(file: Path, flags: int) -> int:
-    fd = os.open(file, flags | _FLAGS, 0o666)
+def open_descriptor(file: Path, access: int = os.O_RDONLY) -> int:
+    """Open a regular file, by default for reading, and return its descriptor; see `open_regular`."""
+    fd = os.open(file, access | _FLAGS, 0o666)
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode):
         return fd

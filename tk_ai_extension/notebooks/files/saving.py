@@ -21,9 +21,10 @@ from tk_ai_extension.model.errors import (
     NotebookExists,
 )
 from tk_ai_extension.notebooks.base import FileChanged, save_error
-from tk_ai_extension.notebooks.files.indexing import FileVersion
+from tk_ai_extension.notebooks.files.indexing import FileVersion, read_consistent
+from tk_ai_extension.notebooks.files.opening import open_descriptor
 from tk_ai_extension.notebooks.files.splicing import Piece
-from tk_ai_extension.notebooks.files.temporary import new_file
+from tk_ai_extension.notebooks.files.temporary import NewFile, new_file
 from tk_ai_extension.notebooks.jsonspans import Span
 
 _CHUNK = 1 << 20
@@ -73,7 +74,11 @@ def _check_access(file: Path) -> None:
 
 
 def replace_file(
-    target: Path, pieces: Sequence[Piece], source: FileIO | None, expected: FileVersion
+    target: Path,
+    pieces: Sequence[Piece],
+    source: FileIO | None,
+    expected: FileVersion,
+    content: bytes | None = None,
 ) -> tuple[FileVersion, int]:
     """Replace a file (compare-and-set) and keep its mode, owner and extended attributes.
 
@@ -82,6 +87,8 @@ def replace_file(
         pieces: The new content, as bytes and spans of ``source``.
         source: The current file, opened; it is closed before the file is replaced.
         expected: The version from which the new content was made.
+        content: The content of that version, to compare it too: a file that is overwritten twice in one
+            tick of the clock has the same version.
 
     Returns:
         The new file's version and the CRC-32 of its content.
@@ -99,6 +106,8 @@ def replace_file(
         os.fsync(temporary.fd)
         with temporary.alone():
             if FileVersion.of(target.stat()) != expected:
+                raise FileChanged
+            if content is not None and read_consistent(target)[1] != content:
                 raise FileChanged
             temporary.take_place_of(target.name, expected)
         return temporary.placed(target.name), checksum
@@ -149,7 +158,7 @@ def write_file(target: Path, data: bytes, path: str) -> None:
     """
     try:
         with replacing(target) as fd:
-            _write_all(fd, data)
+            write_all(fd, data)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileMissing(f"The folder of {path} does not exist.") from error
     except OSError as error:
@@ -159,6 +168,8 @@ def write_file(target: Path, data: bytes, path: str) -> None:
 def create_file(target: Path, data: bytes, path: str) -> None:
     """Create a file that must not exist yet.
 
+    Others see all of it or nothing, except on a file system without hard links (vfat, SMB).
+
     Raises:
         NotebookExists, FileMissing, and the errors of `save_error`.
     """
@@ -166,7 +177,7 @@ def create_file(target: Path, data: bytes, path: str) -> None:
         with new_file(target.parent, 0o666) as temporary:
             _write(temporary.fd, [data], None)
             os.fsync(temporary.fd)
-            temporary.take_name(target.name)
+            _take_new_name(temporary, target, data)
             temporary.placed(target.name)
     except FileExistsError:
         raise NotebookExists(f"{path} already exists.") from None
@@ -176,24 +187,50 @@ def create_file(target: Path, data: bytes, path: str) -> None:
         raise save_error(error, path) from error
 
 
+def _take_new_name(temporary: NewFile, target: Path, data: bytes) -> None:
+    try:
+        temporary.take_name(target.name)
+    except FileExistsError:
+        raise
+    except OSError:
+        # No hard links, for which systems have several errors. If there is another reason, it is raised now.
+        with temporary.alone():
+            _create_in_place(target, data)
+
+
+def _create_in_place(target: Path, data: bytes) -> None:
+    fd = open_descriptor(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+    try:
+        try:
+            write_all(fd, data)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except BaseException:
+        with suppress(OSError):
+            target.unlink()
+        raise
+
+
 def _write(fd: int, pieces: Sequence[Piece], source: FileIO | None) -> int:
     checksum = 0
     for piece in pieces:
         if isinstance(piece, bytes):
             checksum = crc32(piece, checksum)
-            _write_all(fd, piece)
+            write_all(fd, piece)
             continue
         assert source is not None
         at, end = piece
         source.seek(at)
         while at < end and (part := source.read(min(end - at, _CHUNK))):
             checksum = crc32(part, checksum)
-            _write_all(fd, part)
+            write_all(fd, part)
             at += len(part)
     return checksum
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes) -> None:
+    """Write all bytes to a descriptor, which may take several calls."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]

@@ -82,6 +82,41 @@ def new_file(folder: Path, mode: int) -> Generator[NewFile]:
         temporary.close()
 
 
+@contextmanager
+def folder_lock(folder: Path) -> Generator[None]:
+    """Exclude other programs that save in a folder, as `NewFile.alone`; the folder may be read-only.
+
+    It has no effect where a folder cannot be opened or locked.
+    """
+    try:
+        fd = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    except OSError:
+        fd = None
+    if fd is None:
+        yield
+        return
+    try:
+        with _locked(fd):
+            yield
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _locked(folder: int) -> Generator[None]:
+    """Lock an open folder, unless its file system has no locks."""
+    locked = True
+    try:
+        file_locks.lock(folder)
+    except OSError:
+        locked = False
+    try:
+        yield
+    finally:
+        if locked:
+            file_locks.unlock(folder)
+
+
 class _InFolder(NewFile):
     """A file in an open folder; the folder may be moved meanwhile."""
 
@@ -115,18 +150,11 @@ class _InFolder(NewFile):
         about to be removed for the current one. The hidden name is removed before the lock is
         released, because the next program uses the same name.
         """
-        locked = True
-        try:
-            file_locks.lock(self._folder)
-        except OSError:
-            # A file system without locks.
-            locked = False
-        try:
-            yield
-        finally:
-            self._remove_hidden_name()
-            if locked:
-                file_locks.unlock(self._folder)
+        with _locked(self._folder):
+            try:
+                yield
+            finally:
+                self._remove_hidden_name()
 
     def take_name(self, name: str) -> None:
         """See `NewFile.take_name`."""

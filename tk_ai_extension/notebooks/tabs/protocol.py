@@ -7,10 +7,20 @@ connections; documents use these interfaces.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from tk_ai_extension.model.errors import InvalidArguments
 
 if TYPE_CHECKING:
     from tk_ai_extension.model.json_values import Json
+
+MAX_TABS = 500
+"""Maximum number of open notebooks of a page."""
+
+MAX_NAME = 64
+MAX_PATH = 4096
+"""Maximum length of a page's or notebook's name, and of a notebook's path, in characters."""
 
 
 class TabGone(Exception):
@@ -39,6 +49,44 @@ class TabRefused(Exception):
         status: Any = error.get("status")
         message = str(error.get("message"))[:1_000]
         return cls(str(error.get("code")), message, status if isinstance(status, int) else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTab:
+    """A notebook in a page's list of its open notebooks.
+
+    Attributes:
+        name: The page's name for it.
+        path: Its path.
+        is_dirty: Whether it has unsaved changes.
+        is_focused: Whether it has the focus.
+    """
+
+    name: str
+    path: str
+    is_dirty: bool
+    is_focused: bool
+
+    @classmethod
+    def parse(cls, listed: list[Any]) -> list[ListedTab]:
+        """Return the notebooks in a page's list.
+
+        Raises:
+            InvalidArguments: One of them is invalid, or they are too many.
+        """
+        if len(listed) > MAX_TABS:
+            raise InvalidArguments(f"A page can have at most {MAX_TABS} open notebooks.")
+        tabs: list[ListedTab] = []
+        for each in listed:
+            fields = cast("Json", each) if isinstance(each, dict) else {}
+            name, path = fields.get("id"), fields.get("path")
+            if not (isinstance(name, str) and isinstance(path, str)):
+                raise InvalidArguments("A notebook in a tab must have an id and a path.")
+            if len(name) > MAX_NAME or len(path) > MAX_PATH:
+                raise InvalidArguments("The id or the path of a notebook in a tab is too long.")
+            flags = fields.get("dirty") is True, fields.get("focused") is True
+            tabs.append(cls(name, path.strip("/"), *flags))
+        return tabs
 
 
 class PageConnection(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -26,6 +27,8 @@ SAVE_DELAY = 0.8
 
 REFRESH_WAIT = 2.0
 """Maximum seconds to wait for tabs to read a file that was written; everything is saved by then."""
+
+_ERRNO = re.compile(r"\[Errno (\d{1,5})\]", re.ASCII)
 
 
 class TabRegistry:
@@ -174,8 +177,7 @@ def refusal(error: TabRefused, path: str) -> ToolError:
         case _:
             if error.status == 403:
                 return ReadOnly(f"{path} cannot be written: {error.message}")
-            number = error.message.partition("[Errno ")[2].partition("]")[0]
-            if number.isdigit():
+            if found := _ERRNO.search(error.message):
                 # The contents manager's answer to the tab quotes the OSError.
-                return save_error(OSError(int(number), error.message), path)
+                return save_error(OSError(int(found[1]), error.message), path)
             return SaveFailed(f"{path} cannot be saved: {error.message}")
