@@ -89,7 +89,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     # -- Kernels and sessions --
     Requirement("kernel:python-session", "S0 S1", "`python` in session mode: kernels kept by (session, cwd), several owners may share one, state persists from cell to cell and call to call"),
     Requirement("kernel:python-per-call", "S0 S1", "per-call mode: started for the request and always shut down after it"),
-    Requirement("kernel:pool", "S0", "at most 4 session kernels, the least recently used goes; idle ones are swept every 30 s after 5 minutes; kernels bound to notebooks are never swept"),
+    Requirement("kernel:pool", "S0", "at most 4 session kernels for each user, whose least recently used goes; idle ones are swept every 30 s after 5 minutes; kernels bound to notebooks are never swept"),
     Requirement("kernel:queue", "S0 S4", "executions of one kernel run one after the other, first come first served, fair between callers"),
     Requirement("kernel:reset", "S0 S1", "each cell of a `python` call has its own reset flag; a reset while another is in progress is rejected"),
     Requirement("kernel:heartbeat", "S0", "a kernel that died is noticed within 5 s"),

@@ -11,6 +11,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -278,7 +279,8 @@ async def test_a_defect_is_an_error_like_others(
     monkeypatch.setattr(Commands, "run", broken)
     context = local_context(Project(str(tmp_path)))
     terminal = RecordingTerminal()
-    commands = CommandServer(context, cast("Any", None))
+    usage = SimpleNamespace(is_unused=lambda *, ending: False)  # noqa: ARG005
+    commands = CommandServer(context, cast("Any", None), usage)
     try:
         for words in (["cells"], ["cells", "--json"]):
             await commands._run(words, terminal, context.user)

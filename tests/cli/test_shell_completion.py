@@ -38,8 +38,14 @@ SETUP = {
 
 
 @contextmanager
-def completing(nb: Nb, shell: str) -> Generator[Callable[[str], list[str]]]:
-    """A shell; what is typed in it gives the words of the command line after Tab, as it would be run."""
+def completing(nb: Nb, shell: str, last: str = ":") -> Generator[Callable[[str], list[str]]]:
+    """A shell; what is typed in it gives the words of the command line after Tab, as it would be run.
+
+    Args:
+        nb: The project, where the shell is.
+        shell: Its name in `SETUP`.
+        last: What it runs after its setup.
+    """
     argv, setup = SETUP[shell]
     (nb.root / "bin").mkdir(exist_ok=True)
     echo = nb.root / "bin" / "echo-arguments"
@@ -76,7 +82,7 @@ def completing(nb: Nb, shell: str) -> Generator[Callable[[str], list[str]]]:
         return words
 
     try:
-        os.write(ours, f"{setup}; echo rea''dy\n".encode())
+        os.write(ours, f"{setup}; {last}; echo rea''dy\n".encode())
         until(rb"ready\r?\n")
         yield completed
     finally:
@@ -130,6 +136,55 @@ def test_tab_completes_what_is_meant(nb: Nb, shell: str, subtests: pytest.Subtes
             for typed in cases:
                 with subtests.test(typed):
                     assert completed(typed) == CASES[typed]
+
+
+HOSTILE = (
+    "x;touch PWNED;.ipynb",
+    "$(touch PWNED).ipynb",
+    "`touch PWNED`.ipynb",
+    "$HOME.ipynb",
+    "st*r.ipynb",
+    "[x]{a,b}?.ipynb",
+    "q'uo\"te.ipynb",
+    "ba!ng.ipynb",
+    "back\\slash.ipynb",
+    "a&b|c#(.ipynb",
+    "~x.ipynb",
+)
+"""Names of notebooks that a shell would expand or run."""
+
+
+@pytest.mark.parametrize("quote", ["", "'", '"'])
+def test_a_completion_is_data_whatever_its_name(
+    nb: Nb, shell: str, quote: str, subtests: pytest.Subtests
+) -> None:
+    if shell == "zsh file":
+        pytest.skip("the script is that of `zsh`")
+    replies = nb.root / "replies"
+    start = "n" if quote else ""
+    # The names are those of another folder: none of them is in the shell's own.
+    with completing(nb, shell, "nb() { cat replies; }") as completed:
+        for name in HOSTILE:
+            replies.write_text(f"{start}{name}\n")
+            with subtests.test(name):
+                assert completed(f"nb cells {quote}{start}") == ["nb", "cells", start + name]
+        if shell == "bash" and not quote:
+            replies.write_text("~/my;touch PWNED;.ipynb\n")
+            path = Path(nb.environment["HOME"], "my;touch PWNED;.ipynb")
+            assert completed("nb cells ~/my") == ["nb", "cells", str(path)]
+        replies.write_text("shutdown\n")
+        (nb.root / "shutdown").mkdir()
+        assert completed("nb shut") == ["nb", "shutdown"]
+    assert not list(nb.root.rglob("PWNED"))
+
+
+def test_a_name_that_no_shell_can_show_is_not_offered(nb: Nb) -> None:
+    nb.notebook("a\tb.ipynb")
+    nb.notebook("a\x1bb.ipynb")
+    nb.notebook("a\u202eb.ipynb")
+    nb.notebook("a\u00a0b.ipynb")
+    (nb.root / os.fsdecode(b"a\xff.ipynb")).touch()
+    assert nb("complete", "--", "cells", "a").out == "a\u00a0b.ipynb\n"
 
 
 def test_completions_are_the_values_that_the_argument_takes(nb: Nb) -> None:

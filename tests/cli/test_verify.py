@@ -214,6 +214,22 @@ def test_update_stores_what_differs_and_nothing_else(shared: Nb) -> None:
     assert shared.read("a.ipynb").cells[0].outputs[0].text == "old\n"
 
 
+@pytest.mark.proves("verify:update", "verify:report")
+def test_update_stores_no_output_of_code_that_changed_during_the_run(nb: Nb) -> None:
+    edit = (
+        "from pathlib import Path\nfile = Path('a.ipynb')\n"
+        "file.write_text(file.read_text().replace('x =' + ' 1', 'x = 2'))\nprint('new')"
+    )
+    sources = ("print('a')", edit, "x = 1", "print(x)")
+    path = stored(nb, "a.ipynb", *((each, [printed("old\n")], 1) for each in sources))
+    ended = nb("verify", "a.ipynb", "--update", status=1)
+    error = "not updated: cells 3-4: the code there or above changed meanwhile"
+    assert ended.out.splitlines()[0].endswith(error)
+    cells = nb.read("a.ipynb").cells
+    assert [cell.outputs[0].text for cell in cells] == ["a\n", "new\n", "old\n", "old\n"]
+    assert "x = 2" in path.read_text()
+
+
 @pytest.mark.proves("verify:kernel-ends")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, "host"])
 async def test_the_kernel_ends_whatever_ends_the_command(nb: Nb, how: signal.Signals | str) -> None:

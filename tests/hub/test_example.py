@@ -37,7 +37,8 @@ def test_the_settings_of_the_example_exist_and_are_the_same_on_docker_and_kubern
     for argument in hub.Spawner.args:
         match = re.fullmatch(r"--TkAIExtensionApp\.(\w+)=(.+)", argument)
         assert match is not None
-        assert getattr(app, match[1]) in (match[2], [match[2]])
+        found = getattr(app, match[1])
+        assert match[2] in (found if isinstance(found, list) else [found])
     user = configured(EXAMPLE / "user" / "jupyter_server_config.py", monkeypatch)
     assert user.MappingKernelManager.cull_idle_timeout < 3_600
 

@@ -286,6 +286,7 @@ class Cells:
     def __init__(self, ask: Ask, headers: dict[str, str]) -> None:
         self._ask = ask
         self._headers = headers
+        self.changes: dict[str, list[float]] = {}
 
     async def __call__(self, notebook: str) -> tuple[dict[str, float], float | None]:
         route = f"{PATH}/cells"
@@ -295,6 +296,7 @@ class Cells:
         answer = json.loads(described.body)["paths"][f"/{route}"]["get"]["responses"]["200"]
         found = json.loads(response.body)
         jsonschema.validate(found, answer["content"]["application/json"]["schema"])
+        self.changes = found["changes"]
         return found["cells"], found["unsettled"]
 
 
@@ -315,10 +317,13 @@ async def test_the_cells_that_agents_wrote_are_listed_with_the_time_of_their_las
     await change(call, notebook, "1 / 3")
     changed = (await person.changes(notebook))[0]
     assert await cells(notebook) == ({"fails000": changed["time"]}, None)
+    # Each of them, since a person may keep the last one only.
+    assert cells.changes == {"fails000": [first["time"], changed["time"]]}
     # What comes back was written by an agent too, and nobody has seen it since.
     await person.undo(notebook=notebook, entries=[changed["entry"]])
     [(cell, time)] = (await cells(notebook))[0].items()
     assert cell == "fails000"
     assert time > changed["time"]
+    assert cells.changes == {"fails000": [first["time"]]}
     await person.undo(notebook=notebook, entries=[first["entry"]])
     assert await cells(notebook) == ({}, None)

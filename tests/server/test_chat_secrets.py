@@ -92,7 +92,8 @@ async def test_a_canary_among_the_secrets_is_nowhere_but_with_the_model(
     assert [call["ok"] for call in answers[0]["calls"]][:2] == [True, False]
     # A line that is none of the allowed ones is named, and not shown.
     assert answers[1]["error"]["code"] == "no_model"
-    assert "Line 1 of .secrets.env" in answers[1]["error"]["hint"]
+    said = f"{server.root / '.secrets.env'} cannot be used: line 1 is not"
+    assert said in answers[1]["error"]["message"]
     # The model's server got what is meant for it.
     assert {request.headers.get("X-Canary") for request in model.requests} == {None}
     assert {request.headers["X-Api-Key"] for request in model.requests} == {KEY}

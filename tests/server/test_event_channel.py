@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
+from unittest.mock import AsyncMock
 
 import pytest
 from jupyter_server.auth import Authorizer
@@ -377,6 +378,19 @@ class TestReader:
         number = await page.subscribe(permissions=True)
         assert (await page.receive())["subscription"] == number
         assert extension.settings[tabs.TABS_KEY].present("n.ipynb") == []
+
+    @pytest.mark.proves("fault:server-stop")
+    async def test_a_page_with_read_access_leaves_no_task_when_the_server_stops(
+        self, open_page: OpenPage, extension: Any
+    ) -> None:
+        page = await open_page("page")
+        number = await page.subscribe(permissions=True)
+        await page.next(number)
+        await extension.stop_extension()
+        extension.stop_extension = AsyncMock()  # The fixture would stop it a second time.
+        await asyncio.sleep(0)
+        left = {task.get_name() for task in asyncio.all_tasks() if not task.done()}
+        assert not left & {"tk-ai heartbeat", "tk-ai channel", "tk-ai feed"}
 
 
 async def test_a_feed_keeps_its_last_events_and_says_where_some_are_gone(

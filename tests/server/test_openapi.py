@@ -9,9 +9,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.documentation import written
 from tests.server.conftest import Ask, Call
 from tk_ai_extension.server.handlers.handler import NotFoundHandler
 from tk_ai_extension.server.handlers.routes import ROUTES
+from tk_ai_extension.tools.registry import Registry
 
 PREFIX = "/api/tk-ai"
 NOT_REST = {"mcp"}
@@ -64,6 +66,11 @@ async def test_it_describes_every_route_under_the_base_url(
     for path in described["paths"]:
         handler = next(handler for pattern, handler in ROUTES if _matches(pattern, path))
         assert handler is not NotFoundHandler, path
+
+
+def _example(path: str) -> str:
+    """A path with parameters that name nothing."""
+    return re.sub(r"\{\w+\}", "nothing", path.lstrip("/"))
 
 
 def _matches(pattern: str, path: str) -> bool:
@@ -131,10 +138,10 @@ async def test_whatever_is_wrong_is_the_error_that_it_describes(
 ) -> None:
     for path, operations in described["paths"].items():
         for method in operations:
-            where = path.lstrip("/").replace("{id}", "nothing")
+            where = _example(path)
             body = b'{"no such argument": 1}' if method in ("post", "patch") else None
             refused = [await ask(method.upper(), where, body)]
-            if "{id}" in path or method == "post":
+            if "{" in path or method == "post":
                 refused.append(await ask(method.upper(), where, body, **jp_auth_header))
             for response in refused:
                 assert 400 <= response.code < 500, (path, response.code)
@@ -152,13 +159,53 @@ async def test_the_description_is_of_use_to_a_generator(described: Any) -> None:
     assert all(name.isidentifier() for name in names)
 
 
+@pytest.mark.proves("rest:openapi")
+async def test_each_parameter_has_a_name_of_its_own_and_is_in_the_path(described: Any) -> None:
+    for path, operations in described["paths"].items():
+        for method, operation in operations.items():
+            known = [(each["name"], each["in"]) for each in operation["parameters"]]
+            assert len(known) == len(set(known)), (method, path)
+            in_path = [name for name, place in known if place == "path"]
+            assert in_path == re.findall(r"\{(\w+)\}", path), (method, path)
+
+
+@pytest.mark.proves("rest:openapi")
+async def test_the_paths_in_the_documentation_are_those_of_the_description(described: Any) -> None:
+    named = {
+        (method.lower(), path)
+        for name, text in written().items()
+        if not name.startswith(("docs/adr/", "CHANGELOG"))
+        for method, path in re.findall(r"`(GET|POST|PATCH|DELETE) (/api/tk-ai/[\w/{}.-]+)", text)
+    }
+    known = {
+        (method, path) for path, operations in described["paths"].items() for method in operations
+    }
+    assert ("get", f"{PREFIX}/chats/{{id}}/changes/{{turn}}") in named
+    assert named - known == set()
+
+
+@pytest.mark.proves("rest:openapi")
+async def test_a_summary_is_one_sentence_and_a_description_is_the_whole_text(
+    described: Any,
+) -> None:
+    tools = {tool.name: " ".join(tool.description.split()) for tool in Registry.load()}
+    for operations in described["paths"].values():
+        for operation in operations.values():
+            summary, description = operation["summary"], operation["description"]
+            assert description.startswith(f"{summary}."), operation["operationId"]
+            assert ". " not in summary
+            assert description == tools.get(operation["operationId"], description)
+            assert "\n" not in description
+            assert description[-1] in ".`", operation["operationId"]
+
+
 @pytest.mark.proves("rest:methods")
 async def test_methods_that_a_route_has_not_are_refused_and_named(
     described: Any, ask: Ask, jp_auth_header: dict[str, str]
 ) -> None:
     for path, operations in described["paths"].items():
         has = {method.upper() for method in operations} | {"OPTIONS"}
-        where = path.lstrip("/").replace("{id}", "nothing")
+        where = _example(path)
         for method in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} - has:
             response = await ask(method, where, **jp_auth_header)
             assert response.code == 405, (method, path, response.code)

@@ -12,7 +12,13 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, TabOffline
-from tk_ai_extension.notebooks.tabs.protocol import TabGone, TabRefused
+from tk_ai_extension.notebooks.tabs.protocol import (
+    MAX_NAME,
+    MAX_PATH,
+    MAX_TABS,
+    TabGone,
+    TabRefused,
+)
 from tk_ai_extension.server import tabs
 from tk_ai_extension.server.handlers import tabs as handlers
 from tk_ai_extension.server.tabs import Page, Tabs
@@ -101,7 +107,7 @@ async def test_a_page_needs_a_name(connect: Any, jp_auth_header: dict[str, str])
         ("[]", 1008),
         ('{"tabs": [1]}', 1008),
         ('{"tabs": [{"id": 1, "path": "n.ipynb"}]}', 1008),
-        (json.dumps({"tabs": [tab_entry()] * (tabs.MAX_TABS + 1)}), 1008),
+        (json.dumps({"tabs": [tab_entry()] * (MAX_TABS + 1)}), 1008),
     ],
     ids=["no JSON", "no object", "no notebook", "no name", "too many"],
 )
@@ -188,7 +194,8 @@ async def test_pages_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) 
     channel = Tabs()
     page_with(channel, tab_entry())
     with pytest.raises(LimitReached):
-        channel.connect("ben", CLIENT, FakeConnection())
+        channel.connect("ann", "another-page", FakeConnection())
+    channel.connect("ben", CLIENT, FakeConnection())
     (tab,) = channel.present("n.ipynb")
     asked = asyncio.create_task(tab.ask("read", since=0))
     await asyncio.wait([asked], timeout=0)
@@ -199,7 +206,46 @@ async def test_pages_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) 
         await asked
 
 
+@pytest.mark.proves("threat:exhaustion")
+@pytest.mark.parametrize(
+    "invalid",
+    [
+        {"id": 2, "path": "a.ipynb"},
+        {"id": "m"},
+        {"id": "m" * (MAX_NAME + 1), "path": "a.ipynb"},
+        {"id": "m", "path": "a" * (MAX_PATH + 1)},
+        None,
+    ],
+)
+async def test_a_list_with_an_invalid_notebook_changes_nothing(invalid: Any) -> None:
+    channel = Tabs()
+    page, _ = page_with(channel, tab_entry())
+    (tab,) = channel.present("n.ipynb")
+    channel.renamed("n.ipynb", "renamed.ipynb")
+    before = {**vars(tab)}
+    for listed in ([tab_entry(path="other.ipynb", dirty=True), invalid], [invalid]):
+        with pytest.raises(InvalidArguments):
+            channel.handle(page, {"tabs": listed, "received": 7, "list": 2})
+    assert vars(tab) == before
+    assert (list(page.tabs), page.acknowledged) == ([tab.id], 0)
+    channel.close()
+
+
 # --- how it ends
+
+
+async def test_connections_that_end_because_the_server_stops_start_no_timer() -> None:
+    channel = Tabs()
+
+    class Closing(FakeConnection):
+        def drop(self) -> None:
+            channel.disconnect(page, self, left=False)
+
+    connection = Closing()
+    page = channel.connect("ann", CLIENT, connection)
+    channel.close()
+    assert page.connection is None
+    assert not channel._grace
 
 
 async def test_a_page_that_comes_again_takes_the_place_of_its_former_connection() -> None:

@@ -8,13 +8,14 @@ import random
 from collections.abc import AsyncIterator
 from getpass import getuser
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from tests.server.test_event_channel import OpenPage, open_page
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.server import page_channels
-from tk_ai_extension.server.page_channels import PageChannel
+from tk_ai_extension.server.page_channels import PageChannel, PageChannels
 
 __all__ = ["open_page"]
 
@@ -99,6 +100,42 @@ async def test_each_feed_without_readers_has_one_timer_in_any_order_of_connectio
     driver.check()
     driver.channel.close()
     assert all(timer.cancelled() for timer, _ in driver.timers)
+
+
+@pytest.mark.proves("fault:server-stop")
+async def test_nothing_of_a_page_begins_once_the_channels_are_closed(extension: Any) -> None:
+    """A page may subscribe, disconnect and reconnect until the server has stopped."""
+    await extension.services.ready()
+    channels, loop = PageChannels(), asyncio.get_running_loop()
+    connections = [object() for _ in range(3)]
+    said: list[str] = []
+
+    async def send(text: str) -> None:
+        said.append(text)
+
+    topic = {"permissions": True}
+    away, here = (
+        channels.attach(extension.services, getuser(), name, connection)
+        for name, connection in zip(("away", "here"), connections, strict=False)
+    )
+    channels.lost(away, connections[0], left=False)
+    here.receive({"subscribe": 1, **topic}, send)
+    before = asyncio.all_tasks()
+    channels.close()
+    later = channels.attach(extension.services, getuser(), "later", connections[2])
+    timers = Mock(wraps=loop.call_later)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "call_later", timers)
+        for channel, connection in ((here, connections[1]), (later, connections[2])):
+            assert channel.receive({"subscribe": 2, **topic}, send)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            channels.lost(channel, connection, left=False)
+            for _ in range(5):
+                await asyncio.sleep(0)
+    assert not {task for task in asyncio.all_tasks() - before if "tk-ai" in task.get_name()}
+    assert not timers.called
+    assert said == []
 
 
 @pytest.mark.proves("rest:errors")

@@ -104,7 +104,8 @@ class ChatClient:
         from tk_ai_extension.agent.export import as_markdown
 
         found = await self._chats.get(self._user, chat)
-        return as_markdown(found, await self._chats.events(self._user, chat))
+        events = await self._chats.events(self._user, chat)
+        return as_markdown(found, events, self._chats.agent_of)
 
     async def model(self) -> ModelsInfo:
         """Return what is configured and what is missing, without values."""

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from typing import Any, TextIO
 
 
+READERS = (["watch"],)
+"""Commands that end when the pipe of their output is closed: what they follow may never end."""
+
+
 class OutputFailed(Exception):
     """The output cannot be written, for example on a full disk; the message has the reason."""
 
@@ -38,13 +42,13 @@ def forward(
     console: Console,
     *,
     own: bool,
-    started: bool = False,
     notebook: str | None = None,
 ) -> int | Redirect:
     """Run a command in a server and act as its terminal.
 
     Ctrl-C interrupts the running code; a second Ctrl-C only stops waiting. A command that is killed
-    stops waiting as well: the code continues.
+    stops waiting as well: the code continues. If the reader of the output closes the pipe, the command goes
+    on to its end and its exit status, except `READERS`.
 
     Args:
         connection: Connection to the server.
@@ -53,15 +57,13 @@ def forward(
         console: Reads and edits input for the command.
         own: Whether it is the project's own server, which runs here as the same user: only this one
             receives keys and tokens and opens pages.
-        started: Whether the server was started for this command: if the command fails and nothing runs, the
-            server stops with it.
         notebook: The current notebook, if a redirecting server named it.
 
     Returns:
         The exit status, or a redirect if the command belongs to another server and nothing was done.
     """
     greeting = _greeting(argv, project, own)
-    _send(connection, {**greeting, "notebook": notebook, "started": started})
+    _send(connection, {**greeting, "notebook": notebook})
     interrupted = False
     with Messages(connection) as messages:
         while True:
@@ -72,7 +74,8 @@ def forward(
                     return unreachable("The server stopped before it answered; see its log.", argv)
                 if "redirect" in message and own:
                     return Redirect(message["redirect"], message["token"], message["notebook"])
-                _print(message, own=own)
+                if not _print(message, own=own) and argv[:1] in READERS:
+                    return wire.PIPE_CLOSED
                 if "ask" in message:
                     if not _answer(connection, message, console, argv, messages):
                         return wire.INTERRUPTED
@@ -84,8 +87,6 @@ def forward(
                 if _stops_waiting(connection, interrupt, interrupted=interrupted):
                     return wire.INTERRUPTED
                 interrupted = True
-            except BrokenPipeError:
-                return discard_output()
 
 
 def _stops_waiting(
@@ -96,9 +97,7 @@ def _stops_waiting(
         _send(connection, {"interrupt": True})
     if not interrupted and not isinstance(interrupt, StoppedWaiting):
         return False
-    sys.stderr.write(
-        "Stopped waiting. The code is still running; its output goes to the notebook.\n"
-    )
+    write(sys.stderr, "Stopped waiting. Code that is running goes on; `nb watch` follows it.\n")
     return True
 
 
@@ -115,27 +114,45 @@ def unreachable(why: str, argv: list[str]) -> int:
     """Print that a server does not answer, as a server prints errors; return the exit status."""
     if "--json" in argv:
         error = {"code": "server_unreachable", "message": why, "hint": "", "retryable": True}
-        sys.stdout.write(json.dumps({"error": error}) + "\n")
+        write(sys.stdout, json.dumps({"error": error}) + "\n")
     else:
-        sys.stderr.write(f"Error [server_unreachable]: {why}\n")
+        write(sys.stderr, f"Error [server_unreachable]: {why}\n")
     return wire.UNREACHABLE
 
 
-def discard_output(failure: OutputFailed | None = None) -> int:
-    """Discard further output, also at exit: the reader closed the pipe, or writing fails.
-
-    Returns:
-        The exit status.
-    """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if failure is None:
-        return wire.OK
-    try:
-        sys.stderr.write(f"nb: the output cannot be written: {failure}.\n")
-        sys.stderr.flush()
-    except OSError:
-        os.dup2(sys.stdout.fileno(), sys.stderr.fileno())
+def report_failed_output(failure: OutputFailed) -> int:
+    """Report that output cannot be written; return the exit status."""
+    with suppress(OutputFailed):
+        write(sys.stderr, f"nb: the output cannot be written: {failure}.\n")
+    for stream in (sys.stdout, sys.stderr):
+        _discard(stream)
     return wire.FAILED
+
+
+def _discard(stream: TextIO) -> None:
+    """Discard further output of a stream, and what it still has to write, also at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
+    with suppress(OSError):
+        stream.flush()
+
+
+def open_closed_streams() -> None:
+    """Open the standard streams that were closed by the calling process (``>&-``).
+
+    Input is empty, and errors are discarded. Output cannot be written: the null device is opened for reading.
+    Otherwise the next file or socket would get the number of the stream.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        opened = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+        if opened != number:
+            os.dup2(opened, number)
+            os.close(opened)
+        mode = "r" if name == "stdin" else "w"
+        setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def _greeting(argv: list[str], project: str, own: bool) -> dict[str, object]:
@@ -170,19 +187,27 @@ def _send(connection: socket.socket, message: Mapping[str, object]) -> None:
         return  # what the server sent before it stopped can still be read
 
 
-def _print(message: Mapping[str, Any], *, own: bool) -> None:
+def _print(message: Mapping[str, Any], *, own: bool) -> bool:
+    """Print a server's message; return False if the reader of the output has just closed the pipe."""
+    is_read = True
     for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
         if name in message:
-            write(stream, message[name])
+            is_read &= write(stream, message[name])
     if "browse" in message and own:
         browse(message["browse"])
+    return is_read
 
 
-def write(stream: TextIO, text: str) -> None:
+def write(stream: TextIO, text: str) -> bool:
     """Write and flush text; characters outside the stream's encoding are escaped.
 
+    If the reader closed the pipe, this and further output is discarded: what a command does, and its exit
+    status, do not depend on who reads its output.
+
+    Returns:
+        Whether it was written.
+
     Raises:
-        BrokenPipeError: the reader closed the pipe.
         OutputFailed: it cannot be written.
     """
     try:
@@ -193,9 +218,11 @@ def write(stream: TextIO, text: str) -> None:
             stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
     except BrokenPipeError:
-        raise
+        _discard(stream)
+        return False
     except OSError as error:
         raise OutputFailed(error.strerror) from None
+    return True
 
 
 def _answer(
@@ -216,7 +243,7 @@ def _answer(
         try:
             answer = _answer_to(question, console, argv)
         except KeyboardInterrupt:
-            sys.stderr.write("Nothing was changed.\n")
+            write(sys.stderr, "Nothing was changed.\n")
             return False
         _send(connection, answer)
         return True
@@ -262,9 +289,30 @@ def _writes(path: str, argv: list[str]) -> bool:
 
 
 def write_file(path: str, text: str) -> None:
-    """Write a text file as UTF-8."""
-    with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        file.write(text)
+    """Write a text file as UTF-8. An existing file is replaced at once, and keeps its permissions.
+
+    Raises:
+        OSError: It cannot be written; a file that existed is as before.
+    """
+    import shutil
+    import tempfile
+
+    path = os.path.realpath(path)
+    if os.path.exists(path) and not os.path.isfile(path):  # a terminal or a pipe
+        with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+        return
+    with open(path, "a", encoding="utf-8"):  # with the usual permissions, or an error that names it
+        pass
+    number, new = tempfile.mkstemp(prefix=f".{os.path.basename(path)}-", dir=os.path.dirname(path))
+    try:
+        with open(number, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+        shutil.copymode(path, new)
+        os.replace(new, path)
+    except BaseException:
+        os.unlink(new)
+        raise
 
 
 def read_file(path: str) -> str:
@@ -279,20 +327,19 @@ def _answer_line(connection: socket.socket, prompt: str) -> None:
     try:
         line = read_line(prompt)
     except KeyboardInterrupt:
-        sys.stdout.write("\n")
+        write(sys.stdout, "\n")
         _send(connection, {"interrupt": True})
     _send(connection, {"answer": line})
 
 
 def read_line(prompt: str) -> str | None:
     """Read a line from the person; None at the end of input, or without a terminal."""
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not sys.stdin.isatty() or not write(sys.stdout, prompt):
         return None
-    write(sys.stdout, prompt)
     _wait_for_line()
     line = sys.stdin.readline()
     if not line:
-        sys.stdout.write("\n")
+        write(sys.stdout, "\n")
         return None
     return line.rstrip("\n")
 
@@ -344,48 +391,57 @@ class Console:
     def edit(self, text: str, name: str) -> str | None:
         """Edit text as a file of this name; return None if that failed."""
         import shlex
-        import signal
-        import subprocess
         import tempfile
 
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-        self._folder = tempfile.mkdtemp(prefix="nb-edit-")
-        self._path = os.path.join(self._folder, name)
-        with open(self._path, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        # The editor handles Ctrl-C: unlike SIG_IGN, a handler is not inherited by the child.
-        before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
         try:
-            ended = subprocess.run([*shlex.split(editor), self._path], check=False)
-        except OSError as error:
-            sys.stderr.write(f"{editor}: {error.strerror}\n")
+            words = shlex.split(editor) or ["vi"]
+            self._folder = tempfile.mkdtemp(prefix="nb-edit-")
+            path = os.path.join(self._folder, name)
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+            self._path = path
+            return read_file(path) if _run_editor([*words, path]) else None
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            write(sys.stderr, f"nb: the text cannot be edited with {editor}: {why}.\n")
             return None
-        finally:
-            signal.signal(signal.SIGINT, before)
-        if ended.returncode != 0:
-            return None
-        with open(self._path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-            return file.read()
 
     def clear(self, *, done: bool) -> None:
         """Remove the file, or print its path if the server has not received it."""
         if not self._path:
             return
-        if not done:
-            sys.stderr.write(f"Your text is saved in {self._path}\n")
+        if not done and os.path.exists(self._path):
+            write(sys.stderr, f"Your text is saved in {self._path}\n")
             return
-        os.unlink(self._path)
-        os.rmdir(self._folder)
+        import shutil
+
+        # The editor may have left files of its own there.
+        shutil.rmtree(self._folder, ignore_errors=True)
         self._path = ""
 
 
+def _run_editor(words: list[str]) -> bool:
+    """Run an editor; return whether it succeeded.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    import signal
+    import subprocess
+
+    # The editor handles Ctrl-C: unlike SIG_IGN, a handler is not inherited by the child.
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        return subprocess.run(words, check=False).returncode == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _read_stdin() -> str:
-    if sys.stdin is None:  # closed by who called
-        return ""
     if sys.stdin.isatty():
-        sys.stderr.write(
-            "Type the text; Ctrl-D at the start of a line ends it, Ctrl-C discards it.\n"
-        )
+        hint = "Type the text; Ctrl-D at the start of a line ends it, Ctrl-C discards it.\n"
+        write(sys.stderr, hint)
     # One read at a time: a single `read()` would miss a Ctrl-C between two system calls.
     stdin: Any = sys.stdin.buffer
     return b"".join(iter(stdin.read1, b"")).decode("utf-8", "surrogateescape")

@@ -161,6 +161,11 @@ def _websocket() -> str:
     )
 
 
+def _number(text: str) -> int | None:
+    """Return the number that a text of up to nine ASCII digits is; None for any other text."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
 def _head(connection: socket.socket) -> tuple[int, bytes, dict[str, str]]:
     """Read a response head: status, bytes of the body received so far, headers.
 
@@ -175,10 +180,11 @@ def _head(connection: socket.socket) -> tuple[int, bytes, dict[str, str]]:
         data += piece
     first, *rest = data[:end].decode("latin-1").split("\r\n")
     words = first.split(maxsplit=2)
-    if len(words) < 2 or not words[0].startswith("HTTP/") or not words[1].isdigit():
+    status = _number(words[1]) if len(words) > 1 and words[0].startswith("HTTP/") else None
+    if status is None:
         raise OSError("not an HTTP response")
     pairs = (line.partition(":") for line in rest)
-    return int(words[1]), data[end + 4 :], {name.lower(): value.strip() for name, _, value in pairs}
+    return status, data[end + 4 :], {name.lower(): value.strip() for name, _, value in pairs}
 
 
 def _message(connection: socket.socket, body: bytes, headers: dict[str, str]) -> str:
@@ -186,8 +192,7 @@ def _message(connection: socket.socket, body: bytes, headers: dict[str, str]) ->
 
     The server may keep the connection open after its response: read only the response.
     """
-    said = headers.get("content-length", "")
-    length = min(int(said), MAX_HEAD) if said.isdigit() else 0
+    length = min(_number(headers.get("content-length", "")) or 0, MAX_HEAD)
     while len(body) < length:
         piece = connection.recv(MAX_HEAD)
         if not piece:
@@ -206,13 +211,11 @@ class CommandConnection:
     Attributes:
         connection: The connection.
         own: Whether it is the project's own server.
-        started: Whether it was started for this command.
     """
 
-    def __init__(self, connection: socket.socket, *, own: bool, started: bool = False) -> None:
+    def __init__(self, connection: socket.socket, *, own: bool) -> None:
         self.connection = connection
         self.own = own
-        self.started = started
 
 
 class NoServer:
@@ -278,12 +281,12 @@ def start_server(project: Project, path: str) -> CommandConnection:
     """
     from tk_ai_extension.cli.launch import launch
 
-    started = launch(project)
+    launch(project)
     server = own_server(project)
     if server is None:
         raise Refused(f"the server stopped at once; see {project.log}.")
     try:
-        return CommandConnection(server.open(path), own=True, started=started)
+        return CommandConnection(server.open(path), own=True)
     except NoAnswer:
         raise Refused(f"the server does not answer; see {project.log}.") from None
 
@@ -364,9 +367,10 @@ def running_servers(runtime: str | None = None) -> list[RunningServer]:
             root, url, token = entry["root_dir"], str(entry["url"]), str(entry["token"])
             pid = name[len("jpserver-") : -len(".json")]
             if url.startswith(("http://", "https://")):
-                number = int(pid) if pid.isdigit() else 0
                 place = os.path.realpath(root)
-                found.append(RunningServer(place, url, token, number, status.st_mtime_ns))
+                found.append(
+                    RunningServer(place, url, token, _number(pid) or 0, status.st_mtime_ns)
+                )
         except (OSError, ValueError, LookupError, TypeError):
             continue  # it is being written
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
@@ -16,8 +17,9 @@ from tk_ai_extension.cli.client import (
     Console,
     OutputFailed,
     Redirect,
-    discard_output,
     forward,
+    open_closed_streams,
+    report_failed_output,
     unreachable,
     write,
 )
@@ -50,6 +52,7 @@ def main(argv: list[str] | None = None) -> int:
         answers.
     """
     argv = sys.argv[1:] if argv is None else argv
+    open_closed_streams()
     try:
         try:
             folder, argv = _folder(argv)
@@ -61,21 +64,20 @@ def main(argv: list[str] | None = None) -> int:
             write(sys.stdout, f"nb {__version__}\n")
             return wire.OK
         if project.notice and name != "complete":
-            sys.stderr.write(f"nb: {project.notice}\n")
+            write(sys.stderr, f"nb: {project.notice}\n")
         if name == "mcp" and not {"-h", "--help"} & set(argv):
             from tk_ai_extension.cli.stdio import relay
 
             return relay(project, argv[1:])
         return _run(project, folder, argv)
     except Refused as refusal:
-        sys.stderr.write(f"nb: {refusal}\n")
+        with suppress(OutputFailed):
+            write(sys.stderr, f"nb: {refusal}\n")
         return wire.REFUSED
     except KeyboardInterrupt:
         return wire.INTERRUPTED
-    except BrokenPipeError:
-        return discard_output()
     except OutputFailed as failure:
-        return discard_output(failure)
+        return report_failed_output(failure)
 
 
 def _run(project: Project, folder: str, argv: list[str]) -> int:
@@ -131,9 +133,7 @@ def _forward(
 ) -> int | Redirect:
     """Run a command in a server; return the exit status or a redirect."""
     with found.connection as connection:
-        return forward(
-            connection, argv, project.root, console, own=found.own, started=found.started
-        )
+        return forward(connection, argv, project.root, console, own=found.own)
 
 
 def _folder(argv: list[str]) -> tuple[str, list[str]]:

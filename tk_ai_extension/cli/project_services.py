@@ -63,18 +63,27 @@ class ProjectServices:
         ownership: Decides which calls belong to other servers.
         stopping: Whether the server is to stop.
         cleans: Whether it removes its files when it stops.
+        is_temporary: Whether it stops with its last user; until something is opened for longer.
         open_lab: Loads JupyterLab in the server and returns its address; None without a server.
+        stop_listening: Refuses further connections to the server.
 
     Args:
         project: The project.
         state: The private folder of its journal and chats.
         open_lab: See the attribute.
+        stop_listening: See the attribute.
     """
 
     def __init__(
-        self, project: Project, state: Path, open_lab: Callable[[], str] | None = None
+        self,
+        project: Project,
+        state: Path,
+        open_lab: Callable[[], str] | None = None,
+        stop_listening: Callable[[], None] = lambda: None,
     ) -> None:
         self.open_lab = open_lab
+        self.stop_listening = stop_listening
+        self.is_temporary = True
         self.project = project
         self._root = Path(project.root)
         self._folder = Path(project.folder)
@@ -98,12 +107,16 @@ class ProjectServices:
         """
         self.cleans = clean
         self.stopping = True
+        self.stop_listening()
         if clean:
             self.settings.forget()
 
     def stop_unused(self) -> None:
-        """Stop a server that was started for a failed command; settings are kept."""
+        """Stop a temporary server that nothing uses, unless it stops already; settings are kept."""
+        if self.stopping:
+            return
         self.cleans = self.stopping = True
+        self.stop_listening()
 
     # -- attached server
 

@@ -90,7 +90,8 @@ class Session:
             located["path"] = self.folder(located["path"])
         notebook = located.get("notebook")
         if isinstance(notebook, str) and self._is_path(notebook):
-            located["notebook"] = self.path(notebook)
+            is_folder = not notebook.endswith(".ipynb")  # `search` takes one, relative to the root
+            located["notebook"] = self.folder(notebook) or "." if is_folder else self.path(notebook)
         return located
 
     def _is_path(self, notebook: str) -> bool:
@@ -301,10 +302,12 @@ class Naming:
 
     def in_root(self, path: str) -> str:
         """Return an absolute path relative to the server's folder; unchanged if it is not below it."""
-        if not os.path.isabs(path) or not _is_in(path, self._root):
-            return path
-        inside = os.path.relpath(path, self._root)
-        return "" if inside == "." else inside
+        if os.path.isabs(path):
+            for each in (path, os.path.realpath(path)):  # a link in the root, or one to the root
+                if _is_in(each, self._root):
+                    inside = os.path.relpath(each, self._root)
+                    return "" if inside == "." else inside
+        return path
 
     def in_project(self, path: str) -> str:
         """Map a path of the project to the server."""

@@ -14,6 +14,7 @@ import sys
 from contextlib import suppress
 
 from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.client import OutputFailed, write
 from tk_ai_extension.cli.connecting import MCP, CommandConnection, NoAnswer, find_server, server_at
 from tk_ai_extension.cli.project import Project, Refused
 
@@ -99,7 +100,8 @@ class _Relay:
         self._questions: dict[str, tuple[socket.socket, Any]] = {}
         self._asked = 0
         self._opening: list[bytes] = []
-        self._selector = selectors.DefaultSelector()
+        # Standard input may be a file, which epoll refuses.
+        self._selector = selectors.SelectSelector()
 
     def run(self) -> int:
         """Relay messages until one side closes; return the exit status."""
@@ -111,7 +113,7 @@ class _Relay:
             while True:
                 for key, _ in self._selector.select():
                     if key.fileobj == incoming:
-                        data = os.read(incoming, CHUNK)
+                        data = _read(incoming)
                         for line in self._lines(incoming, data):
                             self._from_client(line)
                         if not data:
@@ -122,6 +124,8 @@ class _Relay:
                                 server.shutdown(socket.SHUT_WR)
                     elif not self._from_server(key.fileobj):  # type: ignore[arg-type]
                         return wire.OK if ended else _broken_off()
+        except BrokenPipeError:
+            return wire.OK  # the client has ended, as with the end of its input
         finally:
             self._selector.close()
             for server in (self._first, *self._others.values()):
@@ -369,11 +373,30 @@ def _parsed(line: bytes) -> dict[str, Any]:
 
 
 def _broken_off() -> int:
-    sys.stderr.write("nb: the server closed the connection; see .nb/host.log.\n")
+    write(sys.stderr, "nb: the server closed the connection; see .nb/host.log.\n")
     return wire.UNREACHABLE
 
 
+def _read(file: int) -> bytes:
+    """Read from standard input; a client that has ended has closed it."""
+    try:
+        return os.read(file, CHUNK)
+    except OSError:
+        return b""
+
+
 def _write(file: int, data: bytes) -> None:
+    """Write to standard output.
+
+    Raises:
+        BrokenPipeError: the client has ended.
+        OutputFailed: it cannot be written.
+    """
     left = memoryview(data)
-    while left:
-        left = left[os.write(file, left) :]
+    try:
+        while left:
+            left = left[os.write(file, left) :]
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputFailed(error.strerror) from None

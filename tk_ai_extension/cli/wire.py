@@ -54,3 +54,6 @@ kernel or server answers; still running after ``--wait``."""
 
 INTERRUPTED = 130
 """Exit status after a second Ctrl-C: the command has stopped waiting."""
+
+PIPE_CLOSED = 141
+"""Exit status of a command that stopped at a closed pipe without a result, as of one that SIGPIPE ends."""

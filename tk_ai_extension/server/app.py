@@ -88,7 +88,8 @@ class TkAIExtensionApp(ExtensionApp):
     kernel_env_exclude = List(
         Unicode(),
         help="""Names or patterns (`MY_KEY`, `CORP_*`) of environment variables that are removed from kernels.
-        Those that only agents use, such as `ANTHROPIC_*` and `CODEX_*`, are always removed.""",
+        Those that only agents and models use, such as `ANTHROPIC_*`, `CODEX_*` and
+        `AWS_BEARER_TOKEN_BEDROCK`, and `JUPYTER_TOKEN` are always removed.""",
     ).tag(config=True)
 
     filter_all_kernels = Bool(

@@ -31,6 +31,12 @@ logger = logging.getLogger(__name__)
 
 NO_COMMAND = {"err": "Invalid client message.\n", "exit": wire.REFUSED}
 
+LASTING = ("chat", "lab", "open", "serve")
+"""Commands that open something for longer: with it, the server stays until `nb shutdown`."""
+
+_OPENS_NOTHING = ("-h", "--help", "--list", "--show", "--off")
+"""Options with which such a command opens nothing."""
+
 
 def command_context(
     services: Services, components: ServerComponents, registry: Registry
@@ -57,6 +63,11 @@ def command_context(
     )
 
 
+def _opens(argv: list[str]) -> bool:
+    """Whether a command, if it succeeds, opens something for longer."""
+    return argv[:1] != [] and argv[0] in LASTING and not set(_OPENS_NOTHING) & set(argv)
+
+
 class RemoteTerminal:
     """The terminal at the other end of a command's connection."""
 
@@ -71,7 +82,6 @@ class RemoteTerminal:
         )
         self.interrupted = asyncio.Event()
         self.gone = asyncio.Event()
-        self.started_server = greeting.get("started") is True
         self.redirected = False
         self._lines = lines
         self._answer: asyncio.Future[str | None] | None = None
@@ -174,20 +184,31 @@ class Stoppable(Protocol):
         ...
 
 
+class Usage(Protocol):
+    """What is known of the use of a server."""
+
+    def is_unused(self, *, ending: int = 0) -> bool:
+        """Whether nothing needs the server but the connections of so many commands that have ended."""
+        ...
+
+
 class CommandServer:
     """Runs commands of `nb`.
 
     Args:
         context: Their context; each connection sets its user.
-        server: The server that `nb shutdown` stops.
+        server: The server that `nb shutdown` stops, and the last command if it is temporary.
+        usage: The use of the server.
     """
 
-    def __init__(self, context: CommandContext, server: Stoppable) -> None:
+    def __init__(self, context: CommandContext, server: Stoppable, usage: Usage) -> None:
         self._context = context
         self._server = server
+        self._usage = usage
         self._commands = Commands(context.registry)
         self._running = BackgroundTasks(logger)
-        self._under_way = 0
+        # Commands that have ended and whose connection is still open.
+        self._ending = 0
 
     async def answer(self, lines: LineStream, user: str) -> None:
         """Run the command in the first line of a connection; it continues after a disconnect."""
@@ -213,6 +234,7 @@ class CommandServer:
             await lines.drain()
         finally:
             listening.cancel()
+            self._ending -= running.done()
         if self._context.project is not None and self._context.project.stopping:
             self._server.stop()
 
@@ -223,7 +245,6 @@ class CommandServer:
     async def _run(self, argv: list[str], terminal: RemoteTerminal, user: str) -> None:
         """Run a command to its end, even after a disconnect."""
         context = self._context.for_user(user)
-        self._under_way += 1
         try:
             status = await self._commands.run(context, argv, terminal)
         except Exception as problem:
@@ -238,15 +259,18 @@ class CommandServer:
                 terminal.err(f"{harmless(error.as_text())}\n")
             status = wire.REFUSED
         finally:
-            self._under_way -= 1
+            self._ending += 1
+        project = context.project
+        if project is not None and status == wire.OK and _opens(argv):
+            project.is_temporary = False
         if terminal.redirected:
             return
-        is_unused = not self._under_way and not context.workspace.kernels.ids()
-        # A notebook that runs in a kernel of its own leaves none, even if it succeeds.
-        is_over = bool(status) or argv[:1] in (["verify"], ["run"])
-        if context.project is not None and terminal.started_server and is_over and is_unused:
-            context.project.stop_unused()
-        if context.project is not None and context.project.stopping:
+        if project is None:
+            terminal.send(exit=status)
+            return
+        if project.is_temporary and self._usage.is_unused(ending=self._ending):
+            project.stop_unused()
+        if project.stopping:
             terminal.send_last(exit=status, ending=True)
         else:
             terminal.send(exit=status)

@@ -2,7 +2,8 @@
 
 A command starts it with ``python -m tk_ai_extension.server.headless ROOT``. It writes to its standard
 output that it listens, or why it cannot. It stops on SIGTERM or ``nb shutdown``; kernels
-outlive it unless they are shut down.
+outlive it unless they are shut down. Until something is opened for longer it is temporary: it stops with
+its last user.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import os
 import secrets
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.serverapp import ServerApp
@@ -34,10 +36,22 @@ from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
 from tk_ai_extension.server.listening import RefusingListener
 from tk_ai_extension.workspace.python_sessions import names_session
 
+if TYPE_CHECKING:
+    from tk_ai_extension.server.services import Services
+
 logger = logging.getLogger(__name__)
 
 REFUSED = 2
 """Exit status if the server cannot be started."""
+
+FIRST_USE = 5.0
+"""Seconds in which the first command has to connect to a server. The one that started it may be killed."""
+
+INTERVAL = 1.0
+"""Interval at which a temporary server checks for its last user, in seconds.
+
+The last command stops it at once. Kernels, runs, pages and sessions of MCP also end without a command.
+"""
 
 
 class ProjectKernelManager(PersistentMappingKernelManager):
@@ -63,6 +77,7 @@ class ProjectServerApp(ServerApp):
 
     name = "jupyter-server"
     project: Project
+    project_services: ProjectServices
     _lab_url = ""
 
     def find_server_extensions(self) -> None:
@@ -74,8 +89,17 @@ class ProjectServerApp(ServerApp):
         points: Any = self.extension_manager.extension_points
         extension: TkAIExtensionApp = points["tk_ai_extension"].app
         state = private_folder(Path(self.project.root), Path(extension.data_dir))
-        self.config.SessionManager.database_filepath = str(state / "sessions.sqlite")
-        extension.project = ProjectServices(self.project, state, open_lab=self.open_lab)
+        sessions = state / "sessions.sqlite"
+        # SQLite would create it with the umask's mode; it reports what it cannot create.
+        with suppress(OSError):
+            sessions.touch(mode=0o600)
+        self.config.SessionManager.database_filepath = str(sessions)
+        extension.project = self.project_services = ProjectServices(
+            self.project,
+            state,
+            open_lab=self.open_lab,
+            stop_listening=self._stop_listening,
+        )
         super().init_configurables()
 
     def _bind_http_server(self) -> None:
@@ -107,6 +131,9 @@ class ProjectServerApp(ServerApp):
         for name in (SERVER, SOCKET):
             Path(self.project.folder, name).unlink(missing_ok=True)
         super().remove_server_info_file()
+
+    def _stop_listening(self) -> None:
+        self.http_server.stop()
 
     def open_lab(self) -> str:
         """Load JupyterLab and all enabled server extensions, and listen on a port.
@@ -143,11 +170,25 @@ class ProjectServerApp(ServerApp):
     async def _post_start(self) -> None:
         await super()._post_start()
         await self._end_sessions()
-        sys.stdout.write(f"{LISTENS}\n")
-        sys.stdout.flush()
+        with suppress(BrokenPipeError):  # the command that started it was killed
+            sys.stdout.write(f"{LISTENS}\n")
+            sys.stdout.flush()
         # The command that started it has read this and closes the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         logger.info("Server %s of %s listens", os.getpid(), self.project.root)
+        self.io_loop.call_later(FIRST_USE, self._check_use)
+
+    def _check_use(self) -> None:
+        """Stop a temporary server that nothing uses, else check again later."""
+        project = self.project_services
+        if project.stopping or not project.is_temporary:
+            return
+        services: Services = self.web_app.settings[SETTINGS_KEY]
+        if services.is_unused():
+            project.stop_unused()
+            self.stop()
+        else:
+            self.io_loop.call_later(INTERVAL, self._check_use)
 
     async def _end_sessions(self) -> None:
         """Shut down session kernels of a killed server, whose sessions are lost.
@@ -208,7 +249,7 @@ def serve(project: Project) -> bool:
     app.project = project
     app.initialize(argv=[])
     app.start()
-    return bool(app.web_app.settings[SETTINGS_KEY].cleans)
+    return app.project_services.cleans
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from tornado.web import HTTPError
 
+from tk_ai_extension.model.encoding import loads
 from tk_ai_extension.model.errors import (
     InternalError,
     InvalidArguments,
@@ -76,7 +77,7 @@ class JsonLineConnection:
         if not line.endswith(b"\n"):
             return None
         try:
-            found = json.loads(line)
+            found = loads(line)
         except (ValueError, RecursionError) as error:
             raise InvalidArguments(f"The line is not JSON: {error}.") from None
         if not isinstance(found, dict):

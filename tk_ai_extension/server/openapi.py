@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from types import NoneType
@@ -46,12 +46,14 @@ def describe(registry: Registry, base_url: str) -> Mapping[str, Any]:
     del schemas["Error"]["additionalProperties"]
     paths: Json = {}
     for pattern, handler in ROUTES:
-        path = "/" + re.sub(r"\([^()]*\)", "{id}", pattern).replace("\\", "")
         if handler is ToolHandler:
             for tool in registry:
-                paths[path.format(id=tool.name)] = {"post": _call(tool, schemas)}
-        elif operations := _operations(handler, schemas):
-            paths[path] = operations
+                paths[_path(pattern, [tool.name])] = {"post": _call(tool, schemas)}
+        elif methods := _methods(handler):
+            arguments = _arguments(next(iter(methods.values()))[1])
+            paths[_path(pattern, [f"{{{_name(each)}}}" for each in arguments])] = {
+                name: _described(*each, schemas) for name, each in methods.items()
+            }
     return {
         "openapi": "3.1.0",
         "info": {
@@ -84,14 +86,33 @@ def describe(registry: Registry, base_url: str) -> Mapping[str, Any]:
     }
 
 
-def _operations(handler: type[TkAIHandler], schemas: dict[str, Schema]) -> Json:
-    found: Json = {}
+def _methods(
+    handler: type[TkAIHandler],
+) -> dict[str, tuple[Operation, Callable[..., Any]]]:
+    """Return the operations of a route, by the name of the HTTP method."""
+    found: dict[str, tuple[Operation, Callable[..., Any]]] = {}
     for name in map(str.lower, handler.methods()):
         method = getattr(handler, name)
         operation: Operation | None = getattr(method, "operation", None)
         if operation is not None:
-            found[name] = _described(operation, inspect.unwrap(method), schemas)
+            found[name] = operation, inspect.unwrap(method)
     return found
+
+
+def _path(pattern: str, groups: Iterable[str]) -> str:
+    """Return the path of a route's pattern, with a text in place of each group."""
+    texts = iter(groups)
+    return "/" + re.sub(r"\([^()]*\)", lambda _: next(texts), pattern).replace("\\", "")
+
+
+def _arguments(method: Callable[..., Any]) -> list[str]:
+    """Return the arguments of an operation that are in its path, in order."""
+    return [name for name in inspect.signature(method).parameters if name not in ("self", "body")]
+
+
+def _name(argument: str) -> str:
+    """Return the name of a parameter in the path: `id` is that of what the route is about."""
+    return "id" if argument.endswith("_id") else argument
 
 
 def _described(
@@ -102,9 +123,9 @@ def _described(
     answer = hints.pop("return")
     if NoneType in get_args(answer):
         answer = get_args(answer)[0]
-    body = hints.pop("body", None)
-    text = inspect.cleandoc(method.__doc__ or "")
-    summary = _prose(text.partition("\n")[0]).rstrip(".")
+    body = hints.get("body")
+    text = _prose(inspect.cleandoc(method.__doc__ or ""))
+    summary = _first_sentence(text)
     content: Json = {}
     if answer is not NoneType:
         content = _json(_schema(answer, schemas))
@@ -117,11 +138,8 @@ def _described(
     return {
         "operationId": operation.id,
         "summary": summary,
-        "description": _prose(text),
-        "parameters": [
-            *map(_in_path, hints),
-            *operation.parameters,
-        ],
+        "description": text,
+        "parameters": [*map(_in_path, _arguments(method)), *operation.parameters],
         **({"requestBody": _body(taken)} if taken else {}),
         "responses": {"200": {"description": summary, "content": content}, **ERROR},
     }
@@ -131,12 +149,12 @@ def _call(tool: Tool, schemas: dict[str, Schema]) -> Json:
     def component(name: str) -> str:
         return f"{tool.name}.{name}"
 
-    summary, _, rest = tool.description.partition("\n")
+    description = " ".join(tool.description.split())
     content = _json(_placed(tool.output_schema, schemas, component))
     return {
         "operationId": tool.name,
-        "summary": summary,
-        "description": rest.strip() or summary,
+        "summary": _first_sentence(description),
+        "description": description,
         "tags": [tool.effect],
         "parameters": [CALLER, TOOLSETS],
         "requestBody": _body(_placed(tool.input_schema, schemas, component)),
@@ -159,8 +177,9 @@ def _body(schema: Schema) -> Json:
 
 
 def _in_path(argument: str) -> Json:
-    described = f"The {argument.removesuffix('_id')}'s id"
-    return {"name": "id", "in": "path", "required": True, "description": described, "schema": TEXT}
+    name = _name(argument)
+    described = f"The {argument.removesuffix('_id')}" + ("'s id" if name == "id" else "")
+    return {"name": name, "in": "path", "required": True, "description": described, "schema": TEXT}
 
 
 def _media_schema(media: str) -> Schema:
@@ -245,6 +264,15 @@ def _docstring(model: type[Any]) -> tuple[str, dict[str, str]]:
 def _prose(text: str) -> str:
     """Return the text of a docstring in one line, as Markdown."""
     return " ".join(text.replace("``", "`").split())
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of a text, without its full stop.
+
+    >>> _first_sentence("Write it back. Merges it with others' changes.")
+    'Write it back'
+    """
+    return re.split(r"\.(?:\s|$)", text, maxsplit=1)[0]
 
 
 def _placed(

@@ -150,11 +150,12 @@ class PageChannel:
         self._services = services
         self._user = user
         self.connection: object | None = None
+        self._is_closed = False
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._feeds: dict[str, Feed] = {}
 
     def receive(self, message: Json, send: Send) -> bool:
-        """Begin or end a subscription; return whether the message requests that.
+        """Begin or end a subscription; return whether the message requests that. After `close` none begins.
 
         Raises:
             InvalidArguments: there is no such topic.
@@ -166,6 +167,8 @@ class PageChannel:
         elif isinstance(begun, int):
             kind, value = _topic(message)
             self._end(begun)
+            if self._is_closed:
+                return True
             if len(self._tasks) >= MAX_SUBSCRIPTIONS:
                 raise LimitReached(f"A page can follow at most {MAX_SUBSCRIPTIONS} topics.")
             task = asyncio.create_task(
@@ -182,7 +185,8 @@ class PageChannel:
             self._end(number)
 
     def close(self) -> None:
-        """Close the channel of a page that will not reconnect."""
+        """Close the channel of a page that will not reconnect, or of a server that stops."""
+        self._is_closed = True
         self.detach()
         for feed in self._feeds.values():
             feed.close()
@@ -286,6 +290,7 @@ class PageChannels:
     def __init__(self) -> None:
         self._channels: dict[tuple[str, str], PageChannel] = {}
         self._expiry: dict[tuple[str, str], asyncio.TimerHandle] = {}
+        self._is_closed = False
 
     def attach(self, services: Services, user: str, client: str, connection: object) -> PageChannel:
         """Return the channel of a page that connects or reconnects.
@@ -303,7 +308,11 @@ class PageChannels:
                     f"You have {MAX_CHANNELS} pages of JupyterLab open.",
                     hint="Close some of them; closed ones count for another minute.",
                 )
-            channel = self._channels[key] = PageChannel(services, user)
+            channel = PageChannel(services, user)
+            if self._is_closed:
+                channel.close()
+            else:
+                self._channels[key] = channel
         channel.detach()
         channel.connection = connection
         return channel
@@ -330,14 +339,14 @@ class PageChannels:
             self._expiry[key] = loop.call_later(KEEP, self._forget, key)
 
     def close(self) -> None:
-        """Close all channels."""
-        for timer in self._expiry.values():
-            timer.cancel()
-        for channel in self._channels.values():
-            channel.close()
+        """Close all channels, also later ones."""
+        self._is_closed = True
+        for key in list(self._channels):
+            self._forget(key)
 
     def _forget(self, key: tuple[str, str]) -> None:
-        self._expiry.pop(key, None)
+        if (expiry := self._expiry.pop(key, None)) is not None:
+            expiry.cancel()
         if (channel := self._channels.pop(key, None)) is not None:
             channel.close()
 

@@ -137,6 +137,18 @@ class Services:
         posts = sum(exchange.is_call for exchange in self.exchanges)
         return self.calls + posts + runs + chats
 
+    def is_unused(self, *, ending: int = 0) -> bool:
+        """Whether nothing needs the server: no work, connection, kernel or permission request.
+
+        Args:
+            ending: The number of commands that still have a connection, but have ended.
+        """
+        if len(self.streams) > ending or self.working() > ending or self.exchanges:
+            return False
+        if self.managers.kernels.list_kernel_ids():
+            return False
+        return "_components" not in vars(self) or not self.workspace.policy.has_requests
+
     async def kernels_in_use(self) -> set[str]:
         """Return the kernels of running turns, and of calls that wait for approval."""
         made = self._chats.made
@@ -252,9 +264,10 @@ class Services:
         return self._components.project
 
     @property
-    def cleans(self) -> bool:
-        """Whether a command has requested the removal of a project server's files."""
-        return "_components" in vars(self) and self.project is not None and self.project.cleans
+    def is_stopping(self) -> bool:
+        """Whether a project's own server is stopping."""
+        project = self.project if "_components" in vars(self) else None
+        return project is not None and (self._closing or project.stopping)
 
     async def commands(self) -> CommandServer:
         """Return the server of `nb`'s commands.
@@ -375,7 +388,7 @@ class Services:
         from tk_ai_extension.server.commands import CommandServer, command_context
 
         context = command_context(self, self._components, self.registries.get())
-        return CommandServer(context, self.managers.server)
+        return CommandServer(context, self.managers.server, self)
 
     async def _load_code(self) -> CodeAssistant:
         await self._import("tk_ai_extension.server.code_services")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, OpenTwice, TabOffline
 from tk_ai_extension.model.paths import has_link, moved, open_aliases
-from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.tabs.protocol import ListedTab, Tab, TabGone, TabRefused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,12 +35,8 @@ KEEP_LOST = 24 * 3600.0
 MAX_LOST = 20
 """Maximum number of lost pages of a user; the oldest is dropped first."""
 
-MAX_PAGES = 200
-MAX_TABS = 500
-"""Maximum number of connected pages, and of open notebooks of a page."""
-
-MAX_NAME = 64
-"""Maximum length of a page's or notebook's name, in characters."""
+MAX_PAGES = 100
+"""Maximum number of connected pages of a user."""
 
 MAX_ASKED = 200
 """Maximum number of pending questions to a page."""
@@ -169,6 +165,13 @@ class Page:
         else:
             waiting.set_exception(TabRefused("bad_request", "The tab sent an invalid answer."))
 
+    def drop(self) -> None:
+        """Drop the connection, if there is one. It is not the page's any more when it ends."""
+        former = self.connection
+        if former is not None:
+            self.lost()
+            former.drop()
+
     def lost(self) -> None:
         """Handle a lost connection: all pending questions fail."""
         self.connection = None
@@ -202,21 +205,18 @@ class Tabs:
         """Register the connection of a new or returning page.
 
         Raises:
-            LimitReached: too many pages are connected.
+            LimitReached: too many pages of the user are connected.
         """
         key = (user, client)
         if (page := self._pages.get(key)) is None:
-            if sum(each.connection is not None for each in self._pages.values()) >= MAX_PAGES:
-                raise LimitReached(f"{MAX_PAGES} pages are connected.")
+            connected = [each.user for each in self._pages.values() if each.connection is not None]
+            if connected.count(user) >= MAX_PAGES:
+                raise LimitReached(f"{MAX_PAGES} of your pages are connected.")
             page = self._pages[key] = Page(user, client)
         for timers in (self._grace, self._expiry):
             if (timer := timers.pop(key, None)) is not None:
                 timer.cancel()
-        if page.connection is not None:
-            # The page has reconnected: its former connection is dead.
-            former = page.connection
-            page.lost()
-            former.drop()
+        page.drop()  # It has reconnected: its former connection is dead.
         page.connection, page.has_listed = connection, False
         return page
 
@@ -275,9 +275,7 @@ class Tabs:
         for tab in self._tabs():
             self._settle(tab)
         for page in list(self._pages.values()):
-            if page.connection is not None:
-                page.connection.drop()
-                page.lost()
+            page.drop()
 
     # --- messages of pages
 
@@ -296,7 +294,7 @@ class Tabs:
         elif isinstance(message.get("tabs"), list):
             # Pages of the previous release send "heard".
             received = message.get("received", message.get("heard"))
-            self._list(page, cast("list[Any]", message["tabs"]), received)
+            self._list(page, ListedTab.parse(cast("list[Any]", message["tabs"])), received)
             return {"listed": message.get("list")}
         elif isinstance(message.get("changed"), str):
             if (tab := page.tabs.get(message["changed"])) is not None:
@@ -306,27 +304,21 @@ class Tabs:
             raise InvalidArguments("This is not a message of a page.")
         return None
 
-    def _list(self, page: Page, listed: list[Any], acknowledged: Any) -> None:
+    def _list(self, page: Page, listed: list[ListedTab], acknowledged: Any) -> None:
         """Handle the list of a page's open notebooks."""
-        if len(listed) > MAX_TABS:
-            raise InvalidArguments(f"A page can have at most {MAX_TABS} open notebooks.")
         by_name = {tab.name: tab for tab in page.tabs.values()}
         before = {tab.state() for tab in page.tabs.values()}
         tabs: dict[str, OpenTab] = {}
         for each in listed:
-            fields = cast("Json", each) if isinstance(each, dict) else {}
-            name, path = fields.get("id"), fields.get("path")
-            if not (isinstance(name, str) and isinstance(path, str) and len(name) <= MAX_NAME):
-                raise InvalidArguments("A notebook in a tab must have an id and a path.")
-            tab = by_name.get(name) or OpenTab(page, name, str(next(self._count)))
+            tab = by_name.get(each.name) or OpenTab(page, each.name, str(next(self._count)))
             tabs[tab.id] = tab
-            tab.listed = path.strip("/")
+            tab.listed = each.path
             if tab.named.is_set() or tab.listed == tab.path:
                 self._settle(tab)
-            tab.reported_dirty = fields.get("dirty") is True
-            if fields.get("focused") is True and not tab.focused:
+            tab.reported_dirty = each.is_dirty
+            if each.is_focused and not tab.focused:
                 tab.seen = next(self._count)
-            tab.focused = fields.get("focused") is True
+            tab.focused = each.is_focused
             if not page.has_listed:
                 # Questions on a former connection are done by now, or never will be.
                 tab.changed_by = 0

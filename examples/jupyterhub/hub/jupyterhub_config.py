@@ -33,6 +33,10 @@ c.Spawner.args = [
     "--TkAIExtensionApp.chat_provider=anthropic",
     # No kernel gets the token with which a server talks to the Hub.
     "--TkAIExtensionApp.kernel_env_exclude=JUPYTERHUB_API_TOKEN",
+    # Nor a key of AWS for Claude on Bedrock. Remove these where notebooks read their data with it.
+    "--TkAIExtensionApp.kernel_env_exclude=AWS_ACCESS_KEY_ID",
+    "--TkAIExtensionApp.kernel_env_exclude=AWS_SECRET_ACCESS_KEY",
+    "--TkAIExtensionApp.kernel_env_exclude=AWS_SESSION_TOKEN",
 ]
 c.Spawner.environment = {"ANTHROPIC_API_KEY": os.environ.get("ANTHROPIC_API_KEY", "")}
 

@@ -72,5 +72,6 @@ COMMANDS = (
             "nb approve 9c1f0a55e3d2b784 --for notebook",
             "nb approve 9c1f0a55e3d2b784 --deny 'use the cached data instead'",
         ),
+        answers=(PendingRequests, Answered),
     ),
 )

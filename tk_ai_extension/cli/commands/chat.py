@@ -327,5 +327,6 @@ COMMANDS = (
             "nb chat                             # a dialogue, in the open notebook's chat",
             "nb chat --list; nb chat --resume 3f9a",
         ),
+        answers=(ChatList,),
     ),
 )

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel
+
 from tk_ai_extension.cli.parsing import STDIN, FromStdin
 from tk_ai_extension.cli.session import Session
 
@@ -25,6 +27,7 @@ class Command:
         run: Runs it.
         examples: Example calls, with comments.
         group: Heading in the list of commands.
+        answers: What `--json` prints: one of these.
     """
 
     name: str
@@ -33,6 +36,7 @@ class Command:
     run: Run
     examples: tuple[str, ...] = ()
     group: str = "The project"
+    answers: tuple[type[BaseModel], ...] = ()
 
 
 async def given(session: Session, args: argparse.Namespace) -> dict[str, Any]:

@@ -3,24 +3,60 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
+from unicodedata import category
 
 from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.commands.answers import CompletionScript
 from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.parsing import Parser
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.model.errors import ToolError
 
 SCRIPTS = {
-    "bash": """\
+    "bash": r"""# A completion is inserted as it is: quote it, within the quotes that are open at the cursor.
+_nb_quote() {
+    local text=$1 word=$2 i each quote=
+    for ((i = 0; i < ${#word}; i++)); do
+        each=${word:i:1}
+        case $quote$each in
+            \'\' | '""') quote= ;;
+            \\ | '"\') ((i++)) ;;
+            \' | '"') quote=$each ;;
+        esac
+    done
+    quoted=
+    if [[ -z $quote ]]; then
+        # The shell expands a tilde that was typed.
+        if [[ $word == \~*/* ]]; then
+            quoted=${text%%/*}/
+            text=${text#*/}
+        fi
+        printf -v text %q "$text"
+        quoted+=$text
+        return
+    fi
+    for ((i = 0; i < ${#text}; i++)); do
+        each=${text:i:1}
+        case $quote$each in
+            \'\') quoted+="'\\''" ;;
+            \"[\\\"\$\`]) quoted+=\\$each ;;
+            '"!') quoted+="\"'!'\"" ;;
+            *) quoted+=$each ;;
+        esac
+    done
+}
 _nb() {
-    local IFS=$'\\n'
-    COMPREPLY=($(nb complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
-    # As names of files: escaped, and without a space after a folder.
-    [[ -e ${COMPREPLY[0]-} ]] && compopt -o filenames
+    local reply quoted
+    COMPREPLY=()
+    while IFS= read -r reply; do
+        _nb_quote "$reply" "${COMP_WORDS[COMP_CWORD]}"
+        COMPREPLY+=("$quoted")
+        # The next word is a part of the same path.
+        if [[ $reply == */ ]]; then compopt -o nospace; fi
+    done < <(nb complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
 }
 complete -F _nb nb
 """,
@@ -51,10 +87,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 async def _script(session: Session, args: argparse.Namespace) -> int:
-    script = SCRIPTS[args.shell]
+    answer = CompletionScript(shell=args.shell, script=SCRIPTS[args.shell])
     if session.options.json:
-        script = json.dumps({"shell": args.shell, "script": script}) + "\n"
-    session.terminal.out(script)
+        return session.finish(answer)
+    session.terminal.out(answer.script)  # for the shell: as it is
     return wire.OK
 
 
@@ -172,8 +208,13 @@ def paths_like(cwd: str, word: str, is_meant: Callable[[os.DirEntry[str]], bool]
         if entry.name.startswith(beginning)
         and is_meant(entry)
         and (beginning or not entry.name.startswith("."))
-        and "\n" not in entry.name
+        and _is_one_line(entry.name)
     ]
+
+
+def _is_one_line(name: str) -> bool:
+    """Whether a shell can show a name and insert it: without control characters, and UTF-8."""
+    return name.isprintable() or not any(category(each) in ("Cc", "Cf", "Cs") for each in name)
 
 
 COMMANDS = (
@@ -187,5 +228,6 @@ COMMANDS = (
             "nb completion zsh > ~/.zfunc/_nb",
             "nb completion fish > ~/.config/fish/completions/nb.fish",
         ),
+        answers=(CompletionScript,),
     ),
 )

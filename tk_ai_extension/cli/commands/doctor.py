@@ -127,5 +127,6 @@ COMMANDS = (
         _nothing,
         _doctor,
         ("nb doctor", "nb doctor --json"),
+        answers=(CheckResults,),
     ),
 )

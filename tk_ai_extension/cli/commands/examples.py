@@ -36,7 +36,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "replace": ("nb replace 318a 'lr = 0.1' 'lr = 0.01'",),
     "restart": ("nb restart",),
     "rm": ("nb rm 3", "nb rm 318a.9f2c                     # only if it is still that version"),
-    "search": ("nb search 'read_csv'", "nb search Error --where outputs"),
+    "search": (
+        "nb search 'read_csv'",
+        "nb search Error --where outputs",
+        "nb search 'read_csv' -n data         # all notebooks in the folder",
+    ),
     "stop": ("nb stop                             # loses its variables; the notebook is kept",),
     "undo": ("nb undo", "nb undo 3"),
     "unuse": ("nb unuse --shutdown-kernel",),

@@ -10,7 +10,9 @@ from tk_ai_extension.cli.parsing import STDIN, WrongCall, add_notebook
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.cli.terminal import UnreadableFile, harmless
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.tools.default.reading import MAX_BUDGET
+from tk_ai_extension.tools.cell_changes import CellsChanged
+from tk_ai_extension.tools.default.reading import MAX_BUDGET, NotebookRead
+from tk_ai_extension.tools.execution_results import ExecutionResult
 from tk_ai_extension.tools.results import Result
 
 
@@ -122,6 +124,7 @@ COMMANDS = (
         _read,
         ("nb read analysis.ipynb > a.txt", "nb read --view reading --cells 0-9"),
         group="Read",
+        answers=(NotebookRead,),
     ),
     Command(
         "write",
@@ -130,6 +133,7 @@ COMMANDS = (
         _write,
         ("nb read > a.txt && $EDITOR a.txt && nb write a.txt", "sed s/foo/bar/ a.txt | nb write"),
         group="Change",
+        answers=(CellsChanged,),
     ),
     Command(
         "save",
@@ -138,6 +142,7 @@ COMMANDS = (
         _save,
         ("nb save",),
         group="Change",
+        answers=(Saved,),
     ),
     Command(
         "watch",
@@ -146,5 +151,6 @@ COMMANDS = (
         _watch,
         ("nb exec 3 --wait 0; nb watch", "nb watch 3f2a90bc11   # an agent's execution"),
         group="Run",
+        answers=(ExecutionResult,),
     ),
 )

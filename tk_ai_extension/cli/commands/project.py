@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 from typing import cast
 from urllib.parse import quote
@@ -12,15 +11,17 @@ from urllib.parse import quote
 from pydantic import Field
 
 from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.commands.answers import SharingStopped, Stopped
 from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.context import CommandContext
 from tk_ai_extension.cli.parsing import WrongCall, add_notebook
 from tk_ai_extension.cli.project import FOLDER
 from tk_ai_extension.cli.project_services import LabMissing, ProjectServices
-from tk_ai_extension.cli.session import Session
+from tk_ai_extension.cli.session import Session, as_json
 from tk_ai_extension.kernels.sharing.share import EXTERNAL
 from tk_ai_extension.model.errors import KernelNotFound, ToolError
 from tk_ai_extension.tools.default.kernels import KernelEntry, RunningKernels, kernel_text
+from tk_ai_extension.tools.default.notebooks import NotebookUsed
 from tk_ai_extension.tools.results import Result
 
 
@@ -86,9 +87,7 @@ async def _serve(session: Session, args: argparse.Namespace) -> int:
     context = session.context
     project = _own(context)
     if args.off:
-        was = await project.unshare()
-        session.terminal.out("Stopped sharing.\n" if was else "Nothing was shared.\n")
-        return wire.OK
+        return session.finish(SharingStopped(was_shared=await project.unshare()))
     notebook = session.located({"notebook": args.notebook})["notebook"]
     path = context.workspace.path(session.caller, notebook, tool="nb serve")
     kernel_id = await context.workspace.kernel_of(path)
@@ -222,7 +221,8 @@ async def _shutdown(session: Session, args: argparse.Namespace) -> int:  # noqa:
         except ToolError as error:
             failed.append(f"{kernel_id}: {error.message}")
     if session.options.json:
-        session.terminal.out(json.dumps({"stopped": stopped, "failed": failed}) + "\n")
+        answer = Stopped.of({"stopped": stopped, "failed": failed})
+        session.terminal.out(as_json(answer.structured()))
     else:
         kernels = "1 kernel" if len(stopped) == 1 else f"{len(stopped)} kernels"
         session.terminal.out(f"{kernels} stopped{', and the server' if context.host else ''}.\n")
@@ -248,14 +248,23 @@ COMMANDS = (
             "nb open --sandbox work.ipynb    # no network, access to this folder only",
             "nb open a.ipynb --server http://localhost:8888/",
         ),
+        answers=(NotebookUsed,),
     ),
-    Command("status", "Show what is open and what runs.", _nothing, _status, ("nb status --json",)),
+    Command(
+        "status",
+        "Show what is open and what runs.",
+        _nothing,
+        _status,
+        ("nb status --json",),
+        answers=(Status,),
+    ),
     Command(
         "serve",
         "Share the notebook's kernel with VS Code, JupyterLab and consoles.",
         _configure_serve,
         _serve,
         ("nb serve", "nb serve --off"),
+        answers=(Shared, SharingStopped),
     ),
     Command(
         "lab",
@@ -263,6 +272,7 @@ COMMANDS = (
         _configure_lab,
         _lab,
         ("nb lab", "nb lab analysis.ipynb --no-browser"),
+        answers=(Lab,),
     ),
     Command(
         "mcp",
@@ -277,5 +287,6 @@ COMMANDS = (
         _nothing,
         _shutdown,
         ("nb shutdown",),
+        answers=(Stopped,),
     ),
 )

@@ -8,12 +8,14 @@ import re
 from typing import Any
 
 from tk_ai_extension.cli import fresh_runs, wire
+from tk_ai_extension.cli.commands.answers import NotebookRan
 from tk_ai_extension.cli.commands.command import Command, given
 from tk_ai_extension.cli.parsing import WrongCall, add_tool_arguments
 from tk_ai_extension.cli.session import Session, as_json
 from tk_ai_extension.cli.terminal import UnreadableFile, harmless
 from tk_ai_extension.model.digest import short_traceback
 from tk_ai_extension.tools.default.execution import execute_ipython
+from tk_ai_extension.tools.execution_results import ExecutionResult
 from tk_ai_extension.tools.notebook_runs import run_notebook
 from tk_ai_extension.verification.comparing import error_line, is_error
 from tk_ai_extension.verification.parameters import from_file, typed
@@ -110,7 +112,8 @@ async def _run_notebook(session: Session, args: argparse.Namespace) -> int:
     assert isinstance(report, NotebookRun)
     failed = [step for step in run.steps if report.is_failure(step)]
     if session.options.json:
-        session.terminal.out(as_json(_fields(session, run, progress.seconds)))
+        answer = NotebookRan.of(_fields(session, run, progress.seconds))
+        session.terminal.out(as_json(answer.structured()))
     else:
         for step in failed:
             session.screen.print_text(harmless(_failure(step)))
@@ -218,5 +221,6 @@ COMMANDS = (
             "nb run report.ipynb --output may.ipynb -p month=5 -p region=north",
         ),
         group="Run",
+        answers=(ExecutionResult, NotebookRan),
     ),
 )

@@ -84,7 +84,6 @@ class Commands:
     def __init__(self, registry: Registry) -> None:
         own = {command.name for command in OWN}
         self._commands = {command.name: command for command in OWN}
-        self._tools = list(registry)
         self._by_tool: dict[str, str] = {}
         for tool in registry:
             command = tool_command(tool)
@@ -150,7 +149,7 @@ class Commands:
         if topic is None:
             return self.overview()
         if topic == "json":
-            return json_topic((self._by_tool[tool.name], tool.result) for tool in self._tools)
+            return json_topic((command.name, command.answers) for command in self)
         return errors_topic() if topic == "errors" else self.parser(topic).format_help()
 
     def with_commands(self, error: ToolError, command: str) -> ToolError:
@@ -213,9 +212,6 @@ class Commands:
             if await self._redirected(session, error):
                 return wire.OK
             return session.refuse(self.with_commands(error, command.name))
-        except BrokenPipeError:
-            # The reader closed the pipe of this local command.
-            raise
         except OSError as error:
             where = str(error.filename or session.context.root)
             return session.refuse(save_error(error, where))
@@ -283,6 +279,7 @@ def tool_command(tool: Tool) -> Command:
         partial(_call, tool=tool),
         examples=EXAMPLES.get(signature.name, ()),
         group={"READ": "Read", "WRITE": "Change", "EXECUTE": "Run"}[tool.effect],
+        answers=(tool.result,),
     )
 
 

@@ -41,15 +41,17 @@ def error_classes(root: type[ToolError] = ToolError) -> Iterator[type[ToolError]
         yield from error_classes(kind)
 
 
-def json_topic(answers: Iterable[tuple[str, type[BaseModel]]]) -> str:
+def json_topic(commands: Iterable[tuple[str, tuple[type[BaseModel], ...]]]) -> str:
     """Return the help topic on the output of `--json`.
 
     Args:
-        answers: Result class by command.
+        commands: Each command with the classes of its answers.
     """
     lines = [_JSON]
-    for name, answer in sorted(dict(answers).items()):
-        lines += _entry(name, ", ".join(_fields(answer.model_json_schema())))
+    for name, answers in sorted(commands, key=lambda each: each[0]):
+        for number, answer in enumerate(answers):
+            fields = ", ".join(_fields(answer.model_json_schema()))
+            lines += _entry("" if number else name, f"or: {fields}" if number else fields)
     lines += ["", "Some fields:", ""]
     for name, said in FIELDS.items():
         lines += _entry(name, said.replace("](errors.md#how-an-execution-ends)", "").lstrip("["))
@@ -72,10 +74,16 @@ def _entry(name: str, text: str) -> list[str]:
     return [f"  {name:<27} {first}".rstrip(), *(f"{'':<30}{line}" for line in rest)]
 
 
-def _fields(schema: Mapping[str, Any]) -> Iterator[str]:
-    classes: Mapping[str, Mapping[str, Any]] = schema.get("$defs", {})
+def _fields(
+    schema: Mapping[str, Any], classes: Mapping[str, Mapping[str, Any]] | None = None
+) -> Iterator[str]:
+    """Yield the fields of an answer; those of the members of its lists in brackets."""
+    classes = schema.get("$defs", {}) if classes is None else classes
     for name, field in schema["properties"].items():
         if name == "notices":
             continue
-        item = classes.get(str(field.get("items", {}).get("$ref", "")).rpartition("/")[2])
-        yield f"{name} [{', '.join(item['properties'])}]" if item else name
+        listed: Mapping[str, Any] = next(
+            (each for each in (field, *field.get("anyOf", ())) if "items" in each), {}
+        )
+        item = classes.get(str(listed.get("items", {}).get("$ref", "")).rpartition("/")[2])
+        yield f"{name} [{', '.join(_fields(item, classes))}]" if item else name

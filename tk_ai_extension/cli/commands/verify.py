@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from tk_ai_extension.cli import fresh_runs, wire
+from tk_ai_extension.cli.commands.answers import Verified
 from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.no_kernels import ServerRequired
 from tk_ai_extension.cli.parsing import WrongCall
@@ -23,6 +24,7 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import SetOutputs
+from tk_ai_extension.model.ranges import format_ranges
 from tk_ai_extension.notebooks.base import save_error
 from tk_ai_extension.tools.verification import verify_notebook
 from tk_ai_extension.verification.comparing import is_error
@@ -185,7 +187,8 @@ def _show_all(session: Session, reports: list[NotebookReport], total: int, *, st
     is_verified = len(good) == total
     if session.options.json:
         fields = [report.as_dict() for report in reports]
-        session.terminal.out(as_json({"verified": is_verified, "notebooks": fields}))
+        answer = Verified.of({"verified": is_verified, "notebooks": fields})
+        session.terminal.out(as_json(answer.structured()))
     elif total > 1:
         session.screen.print_text(f"{len(good)} of {total} notebooks are verified.")
     return is_verified
@@ -269,47 +272,66 @@ async def _verify(
 async def _updated(
     session: Session, report: VerificationRun, finished: NotebookReport
 ) -> NotebookReport:
-    """Store the new outputs; return the report, with the error if they cannot be stored."""
+    """Store the new outputs; return the report, with the error if some of them are not stored."""
     path = report.verification.snapshot.path
     try:
         with _tool_errors(path):
-            await _update(session, report)
-    except ToolError as error:
-        return replace(finished, error=f"not updated: {fresh_runs.as_line(error)}")
-    return finished
+            error = await _update(session, report)
+    except ToolError as problem:
+        error = f"not updated: {fresh_runs.as_line(problem)}"
+    return replace(finished, error=error)
 
 
-async def _update(session: Session, report: VerificationRun) -> None:
+async def _update(session: Session, report: VerificationRun) -> str:
     """Store the outputs that differ, and the execution counts of this run.
 
-    Cells that failed, and those whose outputs are not compared, keep their outputs.
+    Cells that failed, and those whose outputs are not compared, keep their outputs. So do those whose
+    outputs were made by code that is no longer the notebook's: from the first code cell that was edited,
+    inserted, deleted or moved, that one and all below.
+
+    Returns:
+        Which cells keep their outputs because the code changed; empty if none.
     """
     verification, finished = report.verification, report.finished
     assert finished is not None
     workspace = session.context.workspace
     document = await workspace.store.open(verification.snapshot.path)
-    now = (await document.read()).by_key
+    now = (await document.read()).code_hashes
+    before = {cell.key: (code, cell) for code, cell in verification.snapshot.code_hashes.items()}
     operations: list[SetOutputs] = []
+    left: list[int] = []
     for cell in finished.cells:
-        execution, present = verification.ended.get(cell.cell), now.get(cell.cell)
-        if execution is None or cell.status == "failed" or present is None:
+        execution = verification.ended.get(cell.cell)
+        if execution is None or cell.status == "failed":
             continue
-        if _state(present) != _state(verification.snapshot.by_key[cell.cell]):
+        code, ran = before[cell.cell]
+        is_new = cell.status == "differs" or not finished.has_outputs
+        count, made_by = execution.execution_count, verification.code_of(ran)
+        if made_by not in now:
+            if is_new or count != ran.execution_count:
+                left.append(cell.index + 1)
+            continue
+        present = now[code]
+        if _state(present) != _state(ran):
             session.terminal.err(f"Cell {cell.index + 1} changed meanwhile: not updated.\n")
             continue
-        stored = await document.outputs(cell.cell)
-        is_new = cell.status == "differs" or not finished.has_outputs
-        count = execution.execution_count
+        stored = await document.outputs(present.key)
         outputs = _counted(execution.outputs if is_new else stored, count)
         if outputs != stored or count != present.execution_count:
             replaces = stored, present.execution_count
-            operations.append(SetOutputs(cell.cell, outputs, count, present.hash, replaces))
+            operations.append(
+                SetOutputs(present.key, outputs, count, present.hash, replaces, made_by)
+            )
     await editing.apply(workspace, session.caller, document, operations, tool="nb verify")
+    if not left:
+        return ""
+    cells = f"cell{'s' if len(left) > 1 else ''} {format_ranges(left)}"
+    return f"not updated: {cells}: the code there or above changed meanwhile"
 
 
 def _state(cell: Cell) -> tuple[Any, ...]:
-    """Return what changes when somebody edits or runs a cell."""
-    return cell.hash, cell.execution_count, cell.outputs
+    """Return what changes when somebody runs a cell."""
+    return cell.execution_count, cell.outputs
 
 
 def _counted(outputs: tuple[Json, ...], count: int | None) -> tuple[Json, ...]:
@@ -335,5 +357,6 @@ COMMANDS = (
             "nb verify analysis.ipynb --update   # store the outputs that differ",
         ),
         group="Run",
+        answers=(Verified,),
     ),
 )

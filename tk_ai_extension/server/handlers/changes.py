@@ -75,14 +75,14 @@ class ChangedCellsHandler(TkAIHandler):
 
     @operation("read", "list_changed_cells", NOTEBOOK)
     async def get(self) -> ChangedCells:
-        """List the cells that hold what was written through tools, with the time of the last change.
+        """List the cells that hold what was written through tools, with the times of the changes.
 
         A change is listed before it is in the notebook, so that a client that sees new content in a
         cell can ask who wrote it.
         """
         path = await _notebook(self, self.get_query_argument("notebook", None))
-        cells, unsettled = await self.services.workspace.journal.written(path)
-        return {"cells": cells, "unsettled": unsettled}
+        changes, cells, unsettled = await self.services.workspace.journal.written(path)
+        return {"cells": cells, "changes": changes, "unsettled": unsettled}
 
 
 class ChangesUndoHandler(TkAIHandler):

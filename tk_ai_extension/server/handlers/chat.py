@@ -315,7 +315,7 @@ class ChatExportHandler(TkAIHandler):
             )
         events = await chats.events(user, chat_id)
         text = await asyncio.to_thread(
-            as_markdown if kind == "markdown" else as_notebook, chat, events
+            as_markdown if kind == "markdown" else as_notebook, chat, events, chats.agent_of
         )
         mime = "text/markdown; charset=utf-8" if kind == "markdown" else "application/json"
         self.set_attachment_header(f"chat.{'md' if kind == 'markdown' else 'ipynb'}")

@@ -13,6 +13,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, NotebookNotFound
 from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.notebooks.tabs.protocol import MAX_NAME
 from tk_ai_extension.server.handlers.handler import (
     RESOURCE,
     SETTINGS_KEY,
@@ -23,7 +24,7 @@ from tk_ai_extension.server.handlers.handler import (
     is_origin_allowed,
 )
 from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation
-from tk_ai_extension.server.tabs import MAX_NAME, Page, Tabs
+from tk_ai_extension.server.tabs import Page, Tabs
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
             self.close(1013, error.message)
             return
         self._beating = asyncio.create_task(self._beat(), name="tk-ai heartbeat")
+        self.services.streams.add(self._beating)
 
     async def on_message(self, message: str | bytes) -> None:
         """Handle a message of the page."""
@@ -195,6 +197,7 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
     def _lost(self, *, left: bool) -> None:
         if self._beating is not None:
             self._beating.cancel()
+            self.services.streams.discard(self._beating)
         if self._page is not None:
             self.tabs.disconnect(self._page, self, left=left)
         if self._channel is not None:

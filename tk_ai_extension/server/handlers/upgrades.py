@@ -231,8 +231,20 @@ class UpgradeHandler(TkAIHandler):
             self.services.streams.discard(task)
             lines.close()
 
+    def refuses(self) -> bool:
+        """Whether the project's server is stopping; the connection is closed then.
+
+        Without an answer, `nb` connects to the next server, as after the end of this one.
+        """
+        if not self.services.is_stopping:
+            return False
+        self.detach().close()
+        return True
+
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Send an error; a 426 names the protocol (RFC 9110, 15.5.22)."""
+        if status_code == 503 and self.refuses():
+            return
         if status_code == 426:
             self.set_header("Upgrade", PROTOCOLS[0])
         super().write_error(status_code, **kwargs)
@@ -252,13 +264,15 @@ class CommandsHandler(UpgradeHandler):
     async def get(self) -> None:
         """Run the command in the first line."""
         services = self.services
-        commands = await services.commands()
-        with self.upgraded() as lines:
-            services.calls += 1
-            try:
+        services.calls += 1
+        try:
+            commands = await services.commands()
+            if self.refuses():
+                return
+            with self.upgraded() as lines:
                 await commands.answer(lines, username(self))
-            finally:
-                services.calls -= 1
+        finally:
+            services.calls -= 1
 
 
 class StdioMcpHandler(UpgradeHandler):
@@ -268,7 +282,13 @@ class StdioMcpHandler(UpgradeHandler):
     async def get(self) -> None:
         """Serve one client: ``?toolsets=``, ``?mode=`` and ``?caller=`` as `nb mcp` takes them."""
         services = self.services
-        mcp = await services.mcp()
+        services.calls += 1
+        try:
+            mcp = await services.mcp()
+        finally:
+            services.calls -= 1
+        if self.refuses():
+            return
         from tk_ai_extension.mcp.callers import in_mode
         from tk_ai_extension.mcp.stdio import serve_stdio
 
@@ -280,6 +300,9 @@ class StdioMcpHandler(UpgradeHandler):
         if attached is not None:
             self.redirect_to(attached)
             return
+        if key is not None and services.project is not None:
+            # Its state outlasts the connection.
+            services.project.is_temporary = False
         with self.upgraded() as lines:
             try:
                 await serve_stdio(mcp, registry, caller, lines)
