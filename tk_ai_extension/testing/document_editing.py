@@ -292,6 +292,23 @@ class EditingConformance:
         with pytest.raises(InvalidArguments):
             await document.apply([SetOutputs("bbbb2222")])
 
+    @pytest.mark.proves("verify:update")
+    async def test_outputs_are_set_only_if_the_code_that_made_them_is_there(
+        self, bench: DocumentBench
+    ) -> None:
+        ids = ["aaaa1111", "bbbb2222", "cccc3333"]
+        document = await bench.open(notebook(*(code(each, each) for each in ids)))
+        codes = {cell.key: at for at, cell in (await document.read()).code_hashes.items()}
+        made = [SetOutputs(each, (stream(each),), code=codes[each]) for each in ids]
+        await document.apply([Insert(CellContent("markdown", "text"), 0), Replace(ids[1], "new")])
+        for late in ([made[1]], [made[0], made[2]], [Insert(CellContent("code", "x")), made[2]]):
+            before = await bench.on_disk(document)
+            with pytest.raises(Conflict):
+                await document.apply(late)
+            assert await bench.on_disk(document) == before
+        await document.apply([made[0]])
+        assert await document.outputs(ids[0]) == (stream(ids[0]),)
+
     async def test_changes_say_what_was_and_what_is(self, bench: DocumentBench) -> None:
         ran = code("a", "aaaa1111", execution_count=3, outputs=[stream("x")], metadata={"k": 1})
         document = await bench.open(notebook(ran, code("b", "bbbb2222")))

@@ -91,7 +91,9 @@ async def run_plan(context: ToolContext, plan: NotebookRunPlan, tool: str) -> Ex
     workspace = context.workspace
     name = plan.kernel_name or plan.snapshot.kernel_name
     # The kernel first: if it does not start, nothing is changed.
-    async with workspace.fresh.handed_over(name, plan.snapshot.path) as kernel_id:
+    async with workspace.fresh.handed_over(
+        context.caller.user, name, plan.snapshot.path
+    ) as kernel_id:
         with _reserved(context, plan):
             snapshot = await _prepared(context, plan, tool)
             cells = runnable(snapshot)

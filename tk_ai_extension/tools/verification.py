@@ -94,7 +94,7 @@ async def verify(context: ToolContext, plan: VerificationPlan, tool: str) -> Exe
     workspace, snapshot = context.workspace, plan.snapshot
     stored = await stored_outputs(plan.document, snapshot)
     name = plan.kernel_name or snapshot.kernel_name
-    async with workspace.fresh.handed_over(name, snapshot.path) as kernel_id:
+    async with workspace.fresh.handed_over(context.caller.user, name, snapshot.path) as kernel_id:
         kernel = (await workspace.kernels.info(kernel_id)).name
         report = VerificationRun(Verification(snapshot, stored, plan.rules), kernel)
         run = workspace.executions.start(

@@ -366,7 +366,7 @@ def _ran(run: Json, state: State) -> State | str:
 def printed(output: str) -> list[str]:
     """Return the printed lines in the text of outputs."""
     lines = (line.split() for line in output.splitlines())
-    return [" ".join(words) for words in lines if len(words) == 2 and words[1].isdigit()]
+    return [" ".join(words) for words in lines if len(words) == 2 and words[1].isdecimal()]
 
 
 # --- reading

@@ -8,12 +8,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from tk_ai_extension.model.errors import NotReadable
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.artifact_pages import ArtifactPage, page_of
-from tk_ai_extension.workspace.files import Walk
+from tk_ai_extension.workspace.files import Walk, read_as_text
 from tk_ai_extension.workspace.patterns import Pattern
 
 PAGE_LINES = 200
@@ -97,9 +96,7 @@ async def read_file(
     grep: Grep = None,
 ) -> TextPage:
     """Read a text file in pages."""
-    if path.lower().endswith(".ipynb"):
-        raise NotReadable(f"{path} is a notebook.", hint="Use read_notebook.")
-    text = await context.workspace.files.read_text(path)
+    text = await read_as_text(context.workspace.files, path)
     pattern = None if grep is None else Pattern(grep)
     page = await asyncio.to_thread(page_of, text, offset=offset, limit=limit, pattern=pattern)
     return _page(path, page)

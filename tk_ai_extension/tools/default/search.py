@@ -13,6 +13,7 @@ from tk_ai_extension.model.errors import NotebookNotFound, ToolError
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.output_presentation import digested
+from tk_ai_extension.tools.permission_checks import concerned_notebook
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
@@ -65,7 +66,20 @@ class SearchResult(Result):
         return "\n".join(lines) or "No matches."
 
 
-@tool("READ", command="search pattern")
+async def _concerns(context: ToolContext, arguments: BaseModel) -> str | None:
+    """Return the notebook to search; None for a folder, which has several."""
+    notebook: str | None = getattr(arguments, "notebook", None)
+    return None if _is_folder(context, notebook) else await concerned_notebook(context, arguments)
+
+
+def _is_folder(context: ToolContext, notebook: str | None) -> bool:
+    """Whether an argument names a folder: neither a connected notebook nor the path of one."""
+    if notebook is None or notebook.endswith(".ipynb"):
+        return False
+    return context.workspace.notebooks.resolve(context.caller, notebook) is None
+
+
+@tool("READ", command="search pattern", concerns=_concerns)
 async def search_cells(
     context: ToolContext,
     pattern: Annotated[str, Field(min_length=1, description="regex")],
@@ -157,9 +171,8 @@ def _matches(
 
 async def _searched(context: ToolContext, notebook: str | None) -> tuple[list[str], Walk | None]:
     """Return the paths of the notebooks to search, and the walk that found them in a folder."""
-    workspace, caller = context.workspace, context.caller
-    managed = workspace.notebooks.resolve(caller, notebook)
-    if managed is not None or notebook is None or notebook.endswith(".ipynb"):
-        return [workspace.path(caller, notebook, tool="search_cells")], None
+    workspace = context.workspace
+    if notebook is None or not _is_folder(context, notebook):
+        return [workspace.path(context.caller, notebook, tool="search_cells")], None
     walk = Walk(workspace.files, notebook, recursive=True)
     return [entry.path async for entry in walk if entry.kind == "notebook"], walk

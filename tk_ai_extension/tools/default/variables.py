@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from tk_ai_extension.model.digest import sanitise
+from tk_ai_extension.model.encoding import loads
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     KernelBusy,
@@ -93,7 +94,7 @@ async def query_kernel(
         raise ToolError(
             f"The kernel could not answer: {answer.get('ename')}: {answer.get('evalue')}"
         )
-    return json.loads(ast.literal_eval(answer["data"]["text/plain"]))
+    return loads(ast.literal_eval(answer["data"]["text/plain"]))
 
 
 async def _run(context: ToolContext, kernel_id: str, request: ExecutionRequest) -> Execution:

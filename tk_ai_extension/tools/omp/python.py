@@ -122,7 +122,7 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
     call = PythonCallContext(context.caller, dict(plan.env), artifacts, _answers(context))
     if plan.key is None:
         before = set[str]()
-        session = await sessions.single(plan.folder)
+        session = await sessions.single(context.caller.user, plan.folder)
         supervisor = SingleRunSupervisor(workspace.kernels, sessions, session, call)
     else:
         before = {one.kernel_id for one in sessions}
