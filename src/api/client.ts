@@ -23,24 +23,25 @@ export interface IMessage {
   message: string;
   /** An id of it. Sent again under the same id, it begins no second turn. */
   id?: string;
-  chat?: string;
-  notebook?: string;
-  active_cell?: string;
-  selected_cells?: string[];
-  attachments?: Attachment[];
+  chat?: string | undefined;
+  notebook?: string | undefined;
+  active_cell?: string | undefined;
+  selected_cells?: string[] | undefined;
+  attachments?: Attachment[] | undefined;
   mode?: Mode;
-  model?: string;
+  model?: string | undefined;
   /** The turn that it replaces. */
-  replaces?: string;
+  replaces?: string | undefined;
   /** Whether the changes of the replaced turns are undone. */
-  undo_replaced?: boolean;
+  undo_replaced?: boolean | undefined;
   /** What the agent does instead of answering. */
   command?: 'compact';
 }
 
 /** Answer to a plan: approve it in a mode, or describe changes to it. */
 export type PlanAnswer =
-  { answer: 'approve'; mode: Mode } | { answer: 'reject'; words: string; model?: string };
+  | { answer: 'approve'; mode: Mode }
+  | { answer: 'reject'; words: string; model?: string | undefined };
 
 /** What to undo: the cells of each entry of the journal. */
 export type IUndo = Record<number, string[]>;

@@ -347,6 +347,8 @@ export interface SentEvent extends EventHead {
   active_cell: string | null;
   /** The turn that it replaces, with all later turns; None for none. */
   replaces: string | null;
+  /** The id that the sender chose for the message; None for none. */
+  message: string | null;
 }
 /** A sentence for an interface that translates it. */
 export interface SentenceInfo {

@@ -13,19 +13,43 @@ export interface IPendingStep {
   time: number;
   cell: string;
   action: 'insert' | 'replace' | 'delete' | 'move' | 'outputs';
+  /** Unified diff of the source; empty if it is unchanged. */
+  diff: string;
+  /** Whether the diff is not complete. */
+  truncated?: boolean;
 }
 
 /**
  * Return the steps that need a decision, in their order.
  *
- * @param steps - The steps of one cell, from the oldest.
+ * @param steps - All steps of one cell, from the oldest.
  * @param kept - What the person has kept of the notebook.
  */
 export function pendingSteps<T extends IPendingStep>(steps: readonly T[], kept: IKept): T[] {
   const open = steps.filter(step => !isKept(kept, step));
-  // A cell that was inserted and deleted again has nothing to review.
-  const isGone = open[0]?.action === 'insert' && open.at(-1)?.action === 'delete';
-  return isGone ? [] : open;
+  const last = steps.at(-1);
+  // What was done to a cell is settled where the person has kept that it is deleted.
+  return isGone(open) || (last?.action === 'delete' && !open.includes(last)) ? [] : open;
+}
+
+/**
+ * Return whether a cell was inserted and deleted again, so that it has nothing to review.
+ *
+ * If a person wrote in it meanwhile, other lines were removed than were added.
+ */
+function isGone(steps: readonly IPendingStep[]): boolean {
+  const linesOf = (mark: string): string =>
+    steps
+      .flatMap(({ diff }) => diff.split('\n'))
+      .flatMap(line => (line.startsWith(mark) ? line.slice(1) : []))
+      .sort()
+      .join('\n');
+  return (
+    steps[0]?.action === 'insert' &&
+    steps.at(-1)?.action === 'delete' &&
+    steps.every(({ truncated }) => truncated !== true) &&
+    linesOf('+') === linesOf('-')
+  );
 }
 
 /** Return what to undo for these steps. */

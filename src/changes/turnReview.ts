@@ -2,7 +2,7 @@
 
 import type { CellChangedEvent } from '../api/events';
 import { changesByCell, type IJournal, type ITurn } from '../state/chat';
-import { type IKept, isKept, keeping } from '../state/keptChanges';
+import { type IKept, isKept } from '../state/keptChanges';
 import { type IPendingStep, pendingSteps } from './pending';
 
 /**
@@ -38,18 +38,18 @@ export function reviewOf(
   return [...changesByCell(turn).values()].flatMap(changes => {
     const { cell, notebook: path } = changes[0] as CellChangedEvent;
     let notebook = path;
-    const steps = changes.flatMap(({ entry, action }): IPendingStep[] => {
+    const steps = changes.flatMap(({ entry, action, diff }): IPendingStep[] => {
       const known = entries.get(entry);
       if (known?.cells.includes(cell) !== true) {
         return [];
       }
       notebook = known.notebook;
-      return [{ entry, action, cell, time: known.time }];
+      return [{ entry, action, cell, diff, time: known.time }];
     });
     const kept = keptOf(notebook);
     const pending = pendingSteps(steps, kept);
     if (pending.length === 0 && steps.some(step => !isKept(kept, step))) {
-      // It was inserted and deleted again.
+      // It was inserted and deleted again, or that it is deleted was kept.
       return [];
     }
     const isOver = journal?.ended.has(turn.id) === true && turn.time >= journal.since;
@@ -57,16 +57,4 @@ export function reviewOf(
       pending.length > 0 ? 'open' : steps.length > 0 ? 'kept' : isOver ? 'undone' : 'settled';
     return [{ cell, notebook, changes, pending, status }];
   });
-}
-
-/** Return what to keep of each notebook in order to keep all changes of a turn. */
-export function keepingTurn(turn: string, journal: IJournal): Map<string, IKept> {
-  const changed = new Map<string, { cell: string; time: number }[]>();
-  for (const { turn: of, notebook, time, cells } of journal.changes) {
-    if (of === turn) {
-      const before = changed.get(notebook) ?? [];
-      changed.set(notebook, [...before, ...cells.map(cell => ({ cell, time }))]);
-    }
-  }
-  return new Map([...changed].map(([notebook, some]) => [notebook, keeping(some)]));
 }

@@ -1,4 +1,4 @@
-import { UUID } from '@lumino/coreutils';
+import { PromiseDelegate, UUID } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
@@ -9,6 +9,7 @@ import { inOrder, quietly } from '../api/reads';
 import { reduce } from '../state/reduce';
 import { type AppStore, type IOpenChat, isActive, NEW_CHAT, openChat, without } from '../state/app';
 import { EMPTY, isBusy, type ITurn } from '../state/chat';
+import type { Sendable } from '../state/compose';
 
 /** The routes that a chat needs. */
 export type Routes = Pick<
@@ -24,6 +25,12 @@ export type Routes = Pick<
   | 'stop'
   | 'undo'
 >;
+
+/** The key of a message that was stopped while it was on its way. */
+const UNWANTED = '';
+
+/** A message with its id and key. */
+type Named = Required<Pick<Sendable, 'id' | 'key'>> & IMessage;
 
 /**
  * An open chat: syncs its state in the store with the server until it is disposed.
@@ -108,11 +115,15 @@ export class ChatModel {
    * Messages are sent one after the other, so that they stay in order and the second one of a new
    * chat has the chat's id.
    *
-   * @param message - The message; null if it is not to be sent after all.
+   * @param message - The message; null if it is not to be sent after all. Sent again under the same
+   *   id, it begins no second turn.
    */
-  async send(message: IMessage | Promise<IMessage | null>): Promise<boolean> {
+  async send(message: Sendable | Promise<Sendable | null>): Promise<boolean> {
+    const stopped = this._stopped;
+    // Now: what is on its way may be unanswered later, and the same words are another message.
+    const named = Promise.resolve(message).then(whole => whole && this._named(whole));
     const sending = this._sending.then(async () => {
-      const whole = await message;
+      const whole = await Promise.race([stopped.promise, named]);
       return whole !== null && this._send(whole);
     });
     this._sends++;
@@ -127,16 +138,29 @@ export class ChatModel {
 
   /** Answer the plan of a turn. Return whether the server accepted it. */
   async answerPlan(plan: string, answer: PlanAnswer): Promise<boolean> {
+    const stopped = this._stopped;
     const begun = await this._try(id => this._api.answerPlan(id, plan, answer));
     if (begun !== null) {
       this._set({ expected: begun.turn });
       this._follow();
+      if (stopped !== this._stopped) {
+        await this.stop(begun.turn);
+      }
     }
     return begun !== null;
   }
 
-  /** Stop the running turn and those in the queue, or one of them. */
+  /**
+   * Stop the running turn and those in the queue, or one of them.
+   *
+   * Messages that are not sent yet are withdrawn, and what a sent one begins is stopped, too.
+   */
   async stop(turn?: string): Promise<void> {
+    if (turn === undefined) {
+      this._unanswered.set(this._posted, UNWANTED);
+      this._stopped.resolve(null);
+      this._stopped = new PromiseDelegate();
+    }
     await this._try(id => this._api.stop(id, turn));
   }
 
@@ -192,9 +216,19 @@ export class ChatModel {
     Signal.clearData(this);
   }
 
+  /** Add events to the state. */
+  private _reduce(events: readonly ChatEvent[], more?: { loaded: true }): void {
+    this._set({ ...reduce(this.state, events), ...more }, !more);
+    for (const event of events) {
+      if (event.kind === 'message' && event.message) {
+        this._arrived(event.message, event.turn);
+      }
+    }
+  }
+
   /** Handle an event of the server. */
   private _take(event: ChatEvent): void {
-    this._set(reduce(this.state, [event]), true);
+    this._reduce([event]);
     this._happened.emit(event);
     if (event.kind === 'done') {
       void this.readJournal();
@@ -202,26 +236,43 @@ export class ChatModel {
     }
   }
 
-  private async _send(message: IMessage): Promise<boolean> {
+  /** Give a message its id: that of the same one that got no response, if there is one. */
+  private _named(message: Sendable): Named {
+    const { id = UUID.uuid4(), key = JSON.stringify(message) } = message;
+    const same = [...this._unanswered].find(
+      ([known, its]) => its === key && known !== this._posted
+    );
+    return { ...message, key, id: same?.[0] ?? id };
+  }
+
+  private async _send({ key, ...message }: Named): Promise<boolean> {
     this._set({ problem: null });
+    this._posted = message.id;
+    this._unanswered.set(message.id, key);
     try {
-      const { id } = this;
-      const sent = id === null ? message : { ...message, chat: id };
-      // Without a response, the server may have it all the same: the id is that of the same message.
-      const text = JSON.stringify(sent);
-      const key = this._unanswered.get(text) ?? UUID.uuid4();
-      this._unanswered.set(text, key);
-      const { chat, turn } = await this._api.send({ ...sent, id: key });
-      this._unanswered.clear();
+      const { chat, turn } = await this._api.send({ ...message, chat: this.id ?? undefined });
       this._id = chat;
       this._set({ id: chat, expected: turn });
       this._sent.set(turn, message);
+      this._arrived(message.id, turn);
     } catch (error) {
+      // The server may have it all the same: then its event comes.
       this._failed(error);
       return false;
+    } finally {
+      this._posted = '';
     }
     this._follow();
     return true;
+  }
+
+  /** Note that a message has arrived. Stop its turn if the person has stopped while it was on its way. */
+  private _arrived(id: string, turn: string): void {
+    const key = this._unanswered.get(id);
+    this._unanswered.delete(id);
+    if (key === UNWANTED) {
+      void this.stop(turn);
+    }
   }
 
   /** Read past events. Concurrent calls share one request. */
@@ -229,7 +280,7 @@ export class ChatModel {
     const read = async (): Promise<void> => {
       const { events } = await this._api.chat(id, this.state.last);
       // The channel may have delivered newer events by now.
-      this._set({ ...reduce(this.state, events), loaded: true });
+      this._reduce(events, { loaded: true });
     };
     this._reading ??= read().finally(() => {
       this._reading = null;
@@ -324,8 +375,12 @@ export class ChatModel {
   private _id: string | null;
   // Events have the names of attachments, but not their content.
   private readonly _sent = new Map<string, IMessage>();
-  /** The ids of the messages to which no response came, since the last one that was sent. */
+  /** The id of the message that is on its way; empty for none. */
+  private _posted = '';
+  /** The keys of the messages that have not arrived as far as is known, by their ids. */
   private readonly _unanswered = new Map<string, string>();
+  /** Resolved and replaced when the person stops. */
+  private _stopped = new PromiseDelegate<null>();
   private readonly _journals = inOrder();
   private _following: IDisposable | null = null;
   private _reading: Promise<void> | null = null;

@@ -82,6 +82,64 @@ describe('Store', () => {
     expect(await blocked.fetch('a')).toBeUndefined();
   });
 
+  it('changes nothing if there is no room, and removes no more than it must', async () => {
+    const store = new BrowserStorage('http://one/');
+    let state = 5;
+    const below = (limit: number): number => (state = (state * 48_271) % 2_147_483_647) % limit;
+    let limit = Infinity;
+    // eslint-disable-next-line @typescript-eslint/unbound-method
+    const set = Storage.prototype.setItem;
+    const stored = (): Record<string, string> => Object.fromEntries(Object.entries(localStorage));
+    const size = (): number =>
+      Object.entries(localStorage).reduce((sum, pair) => sum + pair.join('').length, 0);
+    jest.spyOn(Storage.prototype, 'setItem').mockImplementation(function (
+      this: Storage,
+      key,
+      text
+    ) {
+      const before = this.getItem(key);
+      const more = key.length + text.length - (before === null ? 0 : key.length + before.length);
+      if (size() + more > limit) {
+        throw new DOMException('Full.', 'QuotaExceededError');
+      }
+      set.call(this, key, text);
+    });
+    let now = Date.now();
+    jest.spyOn(Date, 'now').mockImplementation(() => ++now);
+    let failed = 0;
+    for (let round = 0; round < 60; round++) {
+      limit = Infinity;
+      localStorage.clear();
+      localStorage.setItem('of others', 'x'.repeat(below(500)));
+      const names = Array.from({ length: 1 + below(6) }, (_, number) => `n${number}`);
+      for (const name of names) {
+        await store.save(name, 'x'.repeat(below(300)));
+      }
+      limit = size() + below(50);
+      const before = stored();
+      const name = `n${below(8)}`;
+      const key = `tk-ai-extension http://one/ ${name}`;
+      await store.save(name, 'y'.repeat(below(1500)));
+      const after = stored();
+      if (after[key]?.includes('y') === true) {
+        const left = Object.keys(before).filter(each => each !== key);
+        const gone = left.filter(each => !(each in after));
+        const own = left.filter(each => each !== 'of others');
+        expect(gone.sort()).toEqual(own.sort().slice(0, gone.length));
+        const last = gone.at(-1);
+        // Without the last removal, it would not have fitted.
+        expect(
+          last === undefined || size() + last.length + (before[last] ?? '').length > limit
+        ).toBe(true);
+      } else {
+        failed++;
+        expect(after).toEqual(before);
+      }
+    }
+    expect(failed).toBeGreaterThan(5);
+    expect(failed).toBeLessThan(55);
+  });
+
   it('ignores entries that are not valid', async () => {
     localStorage.setItem(KEY, '{');
     expect(await new BrowserStorage('http://one/').fetch('a')).toBeUndefined();

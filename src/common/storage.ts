@@ -60,17 +60,25 @@ export class BrowserStorage implements IStorage {
     return Promise.resolve(keys.map(key => [key.slice(start.length), this._read(key)?.value]));
   }
 
-  /** Save an entry. One that is too long is not saved, and the former value stays. */
+  /**
+   * Save an entry. If the quota is exceeded, the oldest others are removed, one by one.
+   *
+   * One that is too long, or has no room even so, is not saved: the former value and all others stay.
+   */
   save(name: string, value: ReadonlyPartialJSONValue): Promise<void> {
     const key = this._prefix + name;
     const text = JSON.stringify({ time: Date.now(), value } satisfies IStoredEntry);
-    if (text.length <= MAX_LENGTH) {
-      let count = this._keys.length;
-      // The quota is exceeded: remove older entries.
-      while (!this._write(key, text) && count > 0) {
-        count = Math.floor(count / 2);
-        this._forget(count);
-      }
+    const isNew = this._textOf(key) === '';
+    if (
+      text.length <= MAX_LENGTH &&
+      (this._write(key, text) || this._writeInsteadOfOlder(key, text)) &&
+      isNew
+    ) {
+      this._others(key).forEach(([other, time], place, { length }) => {
+        if (time === 0 || length - place >= MAX_COUNT) {
+          this._storage?.removeItem(other);
+        }
+      });
     }
     return Promise.resolve();
   }
@@ -86,10 +94,10 @@ export class BrowserStorage implements IStorage {
 
   private _read(key: string): IStoredEntry | undefined {
     try {
-      const saved = JSON.parse(this._storage?.getItem(key) ?? 'null') as IStoredEntry | null;
-      return saved !== null && Date.now() - saved.time < MAX_AGE ? saved : undefined;
+      const saved = JSON.parse(this._textOf(key)) as IStoredEntry;
+      return Date.now() - saved.time < MAX_AGE ? saved : undefined;
     } catch {
-      // The entry is not valid.
+      // There is no entry, or it is not valid.
       return undefined;
     }
   }
@@ -97,9 +105,6 @@ export class BrowserStorage implements IStorage {
   /** Write an entry. Return whether the quota allowed it. */
   private _write(key: string, text: string): boolean {
     try {
-      if (this._storage?.getItem(key) === null) {
-        this._forget(MAX_COUNT - 1);
-      }
       this._storage?.setItem(key, text);
       return true;
     } catch {
@@ -107,13 +112,32 @@ export class BrowserStorage implements IStorage {
     }
   }
 
-  /** Remove expired entries, and all but the newest `count`. */
-  private _forget(count: number): void {
-    const keys = this._keys;
-    const times = keys.map(key => [key, this._read(key)?.time ?? 0] as const);
-    const newest = times.filter(([, time]) => time > 0).sort(([, one], [, other]) => other - one);
-    const stay = new Set(newest.slice(0, count).map(([key]) => key));
-    keys.filter(key => !stay.has(key)).forEach(key => this._storage?.removeItem(key));
+  /** Remove the oldest other entries until one can be written; none if all were not enough. */
+  private _writeInsteadOfOlder(key: string, text: string): boolean {
+    const others = this._others(key).map(([other]) => [other, this._textOf(other)] as const);
+    const isEnough = others.join('').length > text.length - this._textOf(key).length;
+    const isWritten =
+      isEnough &&
+      others.some(([other]) => {
+        this._storage?.removeItem(other);
+        return this._write(key, text);
+      });
+    if (isEnough && !isWritten) {
+      others.forEach(other => this._write(...other));
+    }
+    return isWritten;
+  }
+
+  /** The other entries with their times, from the oldest. Expired and invalid ones have the time 0. */
+  private _others(key: string): (readonly [key: string, time: number])[] {
+    return this._keys
+      .filter(other => other !== key)
+      .map(other => [other, this._read(other)?.time ?? 0] as const)
+      .sort(([, one], [, other]) => one - other);
+  }
+
+  private _textOf(key: string): string {
+    return this._storage?.getItem(key) ?? '';
   }
 
   /** Null if the browser denies access. */

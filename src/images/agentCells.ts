@@ -7,6 +7,8 @@ import { type IKept, isKept } from '../state/keptChanges';
 export interface IAgentCells {
   /** Time of the last change in seconds since the epoch, by the cell's key. */
   cells: Readonly<Record<string, number>>;
+  /** Times of all their changes that are not undone; none from a server of an earlier version. */
+  changes?: Readonly<Record<string, readonly number[]>>;
   /** Time of a change whose cells are not known yet; null for none. */
   unsettled: number | null;
 }
@@ -36,11 +38,16 @@ export function unreviewedCells(
   kept: IKept,
   ids: ReadonlySet<string>
 ): UnreviewedCells {
-  if (agentCells.unsettled !== null && agentCells.unsettled > kept.all) {
+  const all = Math.max(kept.all, kept.seen);
+  if (agentCells.unsettled !== null && agentCells.unsettled > all) {
     return 'all';
   }
   const cells = Object.entries(agentCells.cells)
-    .filter(([cell, time]) => !isKept(kept, { cell, time }))
+    .filter(([cell, last]) => {
+      const isOpen = (time: number): boolean => !isKept(kept, { cell, time });
+      // The last one may be an undo, which nothing shows.
+      return agentCells.changes?.[cell]?.some(isOpen) === true || (last > all && isOpen(last));
+    })
     .map(([cell]) => cell);
   return cells.some(cell => /^cell-\d+$/.test(cell) && !ids.has(cell)) ? 'all' : new Set(cells);
 }

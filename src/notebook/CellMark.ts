@@ -89,7 +89,7 @@ export class CellMark implements IDisposable {
       this._review = new loaded.Review(this._mark, {
         cell: this._cell,
         trans: this._trans,
-        onKeep: mark => void this._activity.keep([mark]),
+        onKeep: mark => void this._activity.keep(mark),
         onUndo: mark => this._activity.undo([mark]),
         onClose: () => this._close()
       });

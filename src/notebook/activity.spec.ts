@@ -3,6 +3,7 @@ import { type IDecision, Reviews } from '../changes/reviews';
 import { FakeServer } from '../testing/server';
 import { createStore } from '../state/app';
 import { BrowserStorage } from '../common/storage';
+import { NOTHING_KEPT } from '../state/keptChanges';
 import { NotebookActivity, type Routes } from './activity';
 import type { IMark } from './marks';
 import type { Activity, ChangeInfo } from '../api/events';
@@ -115,14 +116,14 @@ describe('NotebookActivity', () => {
     activity.look(true);
     await until(activity, () => activity.marks.size === 2);
     const mark = activity.marks.get('x');
-    await activity.keep(mark && [mark]);
+    await activity.keep(mark as IMark);
     expect(marked(activity)).toEqual(['y']);
     await activity.rename('b.ipynb');
     const next = new NotebookActivity(server, reviews, server.wire.channel, 'b.ipynb');
     next.look(true);
     await until(next, () => next.marks.size > 0);
     expect(marked(next)).toEqual(['y']);
-    await next.keep();
+    await next.keepAll(next.changes);
     expect(marked(next)).toEqual([]);
     next.dispose();
   });
@@ -188,8 +189,8 @@ describe('NotebookActivity', () => {
       () => server.change(2, 'y'),
       () => server.change(3, 'z', 'w'),
       () => server.emit('running', 'y'),
-      () => activity.keep([activity.marks.get('z') as IMark]),
-      () => reviews.keep('a.ipynb', { all: 0, cells: { w: 3 } }),
+      () => activity.keep(activity.marks.get('z') as IMark),
+      () => reviews.keep('a.ipynb', { ...NOTHING_KEPT, cells: { w: 3 } }),
       () => activity.undo([activity.marks.get('y') as IMark]),
       () => server.emit('taken_back', 'y'),
       () => server.wire.channel.opened()
@@ -211,7 +212,7 @@ describe('NotebookActivity', () => {
     server.change(1, 'x', 'y');
     activity.look(true);
     await until(activity, () => activity.marks.size === 2);
-    await reviews.keep('a.ipynb', { all: 0, cells: { x: 1 } });
+    await reviews.keep('a.ipynb', { ...NOTHING_KEPT, cells: { x: 1 } });
     expect(marked(activity)).toEqual(['y']);
   });
 

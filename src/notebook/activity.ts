@@ -5,7 +5,7 @@ import { type ISignal, Signal } from '@lumino/signaling';
 import type { Activity, ChangeInfo } from '../api/events';
 import type { IChannel } from '../api/channel';
 import { quietly, inOrder } from '../api/reads';
-import { keeping, keepingAll, NOTHING_KEPT } from '../state/keptChanges';
+import { type IKept, keeping, NOTHING_KEPT } from '../state/keptChanges';
 import { leftIn } from '../changes/pending';
 import type { IDecision, IReviews } from '../changes/reviews';
 import { type IMark, marksOf, undoing } from './marks';
@@ -47,6 +47,11 @@ export class NotebookActivity implements IDisposable {
     return this._marks;
   }
 
+  /** The changes by agents that are not undone, from the newest. */
+  get changes(): readonly ChangeInfo[] {
+    return this._changes;
+  }
+
   /** The cells that agents run now, in the order of their start. */
   get running(): readonly IRunning[] {
     return this._running;
@@ -79,9 +84,17 @@ export class NotebookActivity implements IDisposable {
     await this._renamed;
   }
 
-  /** Keep changes, which removes their marks. Default: all changes. */
-  async keep(marks?: readonly IMark[]): Promise<void> {
-    const more = marks === undefined ? keepingAll(this._changes) : keeping(marks);
+  /** Keep the changes that a mark shows, which removes it. */
+  keep({ steps }: IMark): Promise<void> {
+    return this._keep(keeping(steps));
+  }
+
+  /** Keep all changes of the notebook, as they were shown. */
+  keepAll(shown: readonly ChangeInfo[]): Promise<void> {
+    return this._keep({ ...keeping(shown), seen: shown[0]?.time ?? 0 });
+  }
+
+  private async _keep(more: IKept): Promise<void> {
     if (this._path !== null) {
       await this._reviews.keep(this._path, more);
     }
@@ -192,9 +205,9 @@ export class NotebookActivity implements IDisposable {
   private async _refresh(path: string, isOver: () => boolean, since = 0): Promise<void> {
     const isNewest = this._reads();
     await this._renamed;
-    const { all } = await this._reviews.load(path);
+    const { all, seen } = await this._reviews.load(path);
     const known = this._changes.filter(({ entry }) => entry < since);
-    const changes = await this._routes.changes(path, all, known);
+    const changes = await this._routes.changes(path, Math.max(all, seen), known);
     // Read last: the person may keep something while the server answers.
     await this._reviews.load(path);
     if (!isOver() && isNewest()) {

@@ -132,12 +132,12 @@ describe('the changes of a notebook', () => {
       } else if (kind < 17 && mark) {
         void activity.undo([mark]);
       } else if (kind < 18 && mark) {
-        void activity.keep([mark]);
+        void activity.keep(mark);
       } else if (kind === 18) {
         const listed = new Set(
           [...activity.marks.values()].flatMap(({ steps }) => steps.map(({ entry }) => entry))
         );
-        void activity.keep();
+        void activity.keepAll(activity.changes);
         for (const {
           cells: [done],
           entry,

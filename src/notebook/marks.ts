@@ -8,8 +8,6 @@ import type { ChangeInfo } from '../api/events';
 /** One change of one cell. */
 export interface IStep extends IPendingStep {
   author: string;
-  /** Unified diff of the source; empty if it is unchanged. */
-  diff: string;
   truncated: boolean;
 }
 

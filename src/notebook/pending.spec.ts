@@ -1,10 +1,10 @@
 import type { ChatEvent } from '../api/events';
 import { reduce } from '../state/reduce';
 import { EMPTY, type IJournal, type ITurn } from '../state/chat';
-import { type IKept, isKept, NOTHING_KEPT } from '../state/keptChanges';
+import { type IKept, isKept, keeping, NOTHING_KEPT } from '../state/keptChanges';
 import { marksOf, undoing } from './marks';
-import { undoOf } from '../changes/pending';
-import { keepingTurn, reviewOf } from '../changes/turnReview';
+import { type IPendingStep, undoOf } from '../changes/pending';
+import { reviewOf } from '../changes/turnReview';
 
 /** A turn that changed these cells, each by the entry of its place, from 1. */
 function turnOf(...cells: string[]): ITurn {
@@ -51,13 +51,13 @@ describe('reviewOf', () => {
   it('knows changes that were kept in the panel or at the cell', () => {
     const journal = journalOf([1, 'x'], [2, 'y'], [3, 'x']);
     const keptOf = (path: string): IKept =>
-      path === 'now.ipynb' ? { all: 0, cells: { x: 103, y: 101 } } : NOTHING_KEPT;
+      path === 'now.ipynb' ? { ...NOTHING_KEPT, cells: { x: 103, y: 101 } } : NOTHING_KEPT;
     expect(standings(journal, keptOf)).toEqual(['x kept', 'y open']);
   });
 
   it('undoes pending changes, but no kept ones', () => {
     const journal = journalOf([1, 'x'], [2, 'y'], [3, 'x']);
-    const keptOf = (): IKept => ({ all: 0, cells: { x: 101, y: 102 } });
+    const keptOf = (): IKept => ({ ...NOTHING_KEPT, cells: { x: 101, y: 102 } });
     const pending = reviewOf(turn, journal, keptOf).flatMap(each => each.pending);
     expect(undoOf(pending)).toEqual({ 3: ['x'] });
   });
@@ -85,7 +85,11 @@ describe('reviewOf', () => {
       const byEntry = [1, 2, 3]
         .map(entry => ({ entry, some: standing.filter(each => each.entry === entry) }))
         .filter(({ some }) => some.length > 0);
-      const kept: IKept = { all: 0, cells: { a: 100 + random(7), b: 100 + random(7) } };
+      const single = done.filter(() => random(3) === 0);
+      const kept: IKept = {
+        ...keeping(single.map(({ cell, entry }) => ({ cell, time: 100 + entry }))),
+        cells: { a: 100 + random(3), b: 100 + random(3) }
+      };
       const journal = journalOf(
         ...byEntry.map(({ entry, some }) => [entry, ...some.map(({ cell }) => cell)] as const)
       );
@@ -99,6 +103,12 @@ describe('reviewOf', () => {
         kept
       );
       expect(new Set(open.map(each => each.cell))).toEqual(new Set(marks.keys()));
+      for (const cell of marks.keys()) {
+        // A cell that the person knows to be deleted has nothing to decide.
+        const { action, entry } = standing.findLast(each => each.cell === cell) as IPendingStep;
+        const isKnown = isKept(kept, { cell, time: 100 + entry });
+        expect(action === 'delete' && isKnown).toBe(false);
+      }
       const pending = standing.filter(
         ({ entry, cell }) => marks.has(cell) && !isKept(kept, { cell, time: 100 + entry })
       );
@@ -120,9 +130,22 @@ describe('reviewOf', () => {
   });
 });
 
-it('keeps the pending changes of one turn only', () => {
-  const journal = journalOf([1, 'x', 'y'], [3, 'x']);
-  const other = { ...journalOf([4, 'z']).changes[0], turn: 'other' } as (typeof journal.changes)[0];
-  const kept = keepingTurn('t', { ...journal, changes: [other, ...journal.changes] });
-  expect([...kept]).toEqual([['now.ipynb', { all: 0, cells: { x: 103, y: 101 } }]]);
+it('keeps the changes of a turn, and none of another agent to the same cell', () => {
+  const journal = journalOf([1, 'x'], [3, 'x']);
+  const turn = turnOf('x', 'y', 'x');
+  const kept = keeping(reviewOf(turn, journal, NONE).flatMap(each => each.pending));
+  const by = { tool: '', turn: null, yours: true, summary: '' };
+  const changes = [4, 3, 2, 1].map(entry => ({
+    ...{ ...by, entry, time: 100 + entry, author: entry % 2 === 0 ? 'Codex' : 'Claude' },
+    cells: [{ cell: 'x', action: 'replace' as const, diff: '', truncated: false }]
+  }));
+  expect(
+    marksOf(changes, kept)
+      .get('x')
+      ?.steps.map(({ entry }) => entry)
+  ).toEqual([4, 2]);
+  expect(reviewOf(turn, journal, () => kept).map(({ status }) => status)).toEqual([
+    'kept',
+    'undone'
+  ]);
 });

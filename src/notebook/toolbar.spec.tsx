@@ -13,16 +13,25 @@ import { ReviewItem, RunningItem } from './toolbar';
 describe('the review of a notebook', () => {
   let armed: boolean;
   let decided: string[];
+  let changes: string[];
+  let kept: unknown;
   let item: ReviewItem;
 
   beforeEach(async () => {
     armed = false;
     decided = [];
+    changes = ['shown'];
     jest.spyOn(AnswerGuard.prototype, 'armed', 'get').mockImplementation(() => armed);
     const activity = {
       changed: new Signal<object, void>({}),
       marks: new Map([['x', { cell: 'x', yours: true, deleted: false } as IMark]]),
-      keep: () => Promise.resolve(void decided.push('Keep')),
+      get changes() {
+        return changes;
+      },
+      keepAll: (shown: unknown) => {
+        kept = shown;
+        return Promise.resolve(void decided.push('Keep'));
+      },
       undo: () => Promise.resolve(decided.push('Undo') - 1)
     } as unknown as NotebookActivity;
     const panel = { content: { widgets: [], activeCellIndex: 0 } } as unknown as NotebookPanel;
@@ -62,6 +71,12 @@ describe('the review of a notebook', () => {
   it('takes a key at once', () => {
     fireEvent.click(screen.getByText('Keep'), { detail: 0 });
     expect(decided).toEqual(['Keep']);
+  });
+
+  it('keeps what it has shown, and not what arrives with the click', () => {
+    changes = ['unseen', 'shown'];
+    fireEvent.click(screen.getByText('Keep'), { detail: 0 });
+    expect(kept).toEqual(['shown']);
   });
 });
 

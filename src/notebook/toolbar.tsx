@@ -94,6 +94,8 @@ export class ReviewItem extends ReactWidget {
   private _bar(marks: readonly IMark[], text: string): JSX.Element {
     const trans = this._trans;
     const yours = marks.filter(mark => mark.yours);
+    // Those that the button shows, not one that arrives with the click.
+    const { changes } = this._activity;
     return (
       <span className="tk-ReviewItem-bar" role="group" aria-label={trans.__('Changes by agents')}>
         <Button
@@ -107,7 +109,7 @@ export class ReviewItem extends ReactWidget {
           <Button
             title={trans.__('Keep all changes')}
             panel={this._panel}
-            onClick={() => void this._activity.keep()}
+            onClick={() => void this._activity.keepAll(changes)}
           >
             {trans.__('Keep')}
           </Button>

@@ -4,9 +4,9 @@ import type { JSX } from 'react';
 import type { CellChangedEvent, NetChange } from '../api/events';
 import { sayProblem } from '../api/sentences';
 import { leftIn, leftNote, undoOf } from '../changes/pending';
-import { type ICellReview, keepingTurn, reviewOf } from '../changes/turnReview';
+import { type ICellReview, reviewOf } from '../changes/turnReview';
 import type { ITurn } from '../state/chat';
-import { NOTHING_KEPT } from '../state/keptChanges';
+import { keeping, NOTHING_KEPT } from '../state/keptChanges';
 import { tally } from '../common/diff';
 import { cellName, numberOf } from '../common/position';
 import { Button } from './Button';
@@ -65,7 +65,10 @@ export function Changes({ turn, chat }: IChangesProps): JSX.Element | null {
     return null;
   }
   const open = cells.filter(
-    each => each.status === 'open' && (each.pending.length < 2 || net?.has(keyOf(each)) !== false)
+    ({ status, pending, ...each }) =>
+      status === 'open' &&
+      // A cell that is as it was is not listed, except for one that a person wrote in and that was deleted.
+      (pending.length < 2 || pending.at(-1)?.action === 'delete' || net?.has(keyOf(each)) !== false)
   );
   const kept = cells.filter(each => each.status === 'kept');
   const undone = cells.filter(each => each.status === 'undone');
@@ -86,8 +89,9 @@ export function Changes({ turn, chat }: IChangesProps): JSX.Element | null {
     setNote(leftNote(left, trans));
   };
   const keep = (): void => {
-    if (journal !== null) {
-      keepingTurn(turn.id, journal).forEach((more, path) => void reviews.keep(path, more));
+    for (const path of new Set(open.map(each => each.notebook))) {
+      const shown = cells.filter(each => each.notebook === path).flatMap(each => each.pending);
+      void reviews.keep(path, keeping(shown));
     }
   };
 
@@ -157,7 +161,7 @@ function CellChanges({ review, net, open, onOpen, onUndo }: IProps): JSX.Element
   const { changes, notebook, cell } = review;
   const [first, last] = [changes[0] as CellChangedEvent, changes.at(-1) as CellChangedEvent];
   const { added, removed } = tally(net ? [net.diff] : changes.map(change => change.diff));
-  const action = net?.action ?? first.action;
+  const action = net?.action ?? (last.action === 'delete' ? last : first).action;
   const number = numberOf(last.index);
   const words: Record<CellChangedEvent['action'], string> = {
     insert: trans.__('New cell %1', number),

@@ -250,6 +250,38 @@ describe('the changes of a turn', () => {
   });
 });
 
+describe('Keep', () => {
+  it('keeps what is shown, and not what another agent did to the cell before', async () => {
+    const stage = new Stage();
+    await worked(stage, change({ action: 'replace', entry: 1 }));
+    stage.journal = {
+      changes: [{ entry: 1, turn: 't', notebook: 'a.ipynb', time: 9, cells: ['z', 'unseen'] }],
+      since: 0
+    };
+    await stage.settle();
+    press('Keep');
+    await stage.settle();
+    const kept = stage.store.state.kept['a.ipynb'];
+    expect([kept?.all, kept?.cells, kept?.steps]).toEqual([0, {}, { '1 z': 1 }]);
+  });
+
+  it('lists a cell that was added and deleted if a person wrote in it meanwhile', async () => {
+    const listed = async (deleted: string): Promise<boolean> => {
+      cleanup();
+      const stage = new Stage();
+      await worked(
+        stage,
+        change({ action: 'insert', entry: 1, diff: '+x = 2' }),
+        change({ action: 'delete', entry: 2, diff: deleted })
+      );
+      await stage.settle();
+      return screen.queryByText('1 cell changed') !== null;
+    };
+    expect([await listed('-x = 2'), await listed('-x = 2\n-mine = 3')]).toEqual([false, true]);
+    expect(screen.getByText('Deleted cell 3')).toBeTruthy();
+  });
+});
+
 describe('suggested next steps', () => {
   const failed = { id: 'y', index: 1, line: 'df.plot()' };
 

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from 'react';
 import type { JSX, ReactNode } from 'react';
 
-import type { TakenBack, TodoItem } from '../api/events';
+import type { Mode, TakenBack, TodoItem } from '../api/events';
 import { reviewOf } from '../changes/turnReview';
 import { Decisions } from '../common/Decisions';
 import { cellName } from '../common/position';
@@ -64,15 +64,19 @@ function Stopped({ turn, continueText }: Pick<IEndProps, 'turn' | 'continueText'
 /** Buttons to approve a plan or to change it. */
 function Plan({ turn }: { turn: ITurn }): JSX.Element {
   const { controller, trans } = useServices();
+  // Later messages have the mode, too.
+  const approve = (mode: Mode): void => {
+    controller.choose({ mode });
+    controller.closeHistory();
+    void controller.chat.answerPlan(turn.id, { answer: 'approve', mode });
+  };
   return (
     <Decisions className="tk-Ending">
       <span>{trans.__('This is a plan. Nothing was changed.')}</span>
-      <Button primary onClick={() => void controller.approve(turn, 'edit')}>
+      <Button primary onClick={() => approve('edit')}>
         {trans.__('Approve')}
       </Button>
-      <Button onClick={() => void controller.approve(turn, 'ask')}>
-        {trans.__('Approve, but ask each time')}
-      </Button>
+      <Button onClick={() => approve('ask')}>{trans.__('Approve, but ask each time')}</Button>
       <Button onClick={() => controller.revise(turn)}>{trans.__('Change the plan…')}</Button>
     </Decisions>
   );
@@ -166,12 +170,19 @@ interface IRestoreProps {
 
 /** Asks before the chat and its notebooks are restored to before a turn. */
 export function RestoreQuestion({ turn, onClose }: IRestoreProps): JSX.Element {
-  const { controller, trans } = useServices();
+  const { controller, reviews, trans } = useServices();
   const [busy, setBusy] = useState(false);
+  // Its message comes back into the message box.
   const restore = async (): Promise<void> => {
     if (!busy) {
       setBusy(true);
-      await controller.restoreTo(turn);
+      const { chat } = controller;
+      const undone = await chat.restore(turn.id);
+      undone?.forEach(({ notebook }) => reviews.notifyUndone(notebook));
+      if (undone !== null && controller.chat === chat) {
+        controller.edit(turn);
+        controller.composeNew();
+      }
       onClose();
     }
   };

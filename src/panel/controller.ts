@@ -12,6 +12,7 @@ import {
   BLANK,
   type Compose,
   draftOf,
+  hasArrived,
   type Found,
   type IAbout,
   type IDraft,
@@ -24,7 +25,9 @@ import {
   messageAgain,
   messageOf,
   NOTHING,
+  sendable,
   settled,
+  unbound,
   whereRead,
   withNote
 } from '../state/compose';
@@ -174,20 +177,13 @@ export class PanelController {
       return;
     }
     if (compose.kind === 'revise') {
-      const { model } = this._options;
-      const rejection = { answer: 'reject', words: draft.text } as const;
-      const answer = { ...rejection, ...(model === '' ? {} : { model }) };
+      const model = this._options.model || undefined;
+      const answer = { answer: 'reject', words: draft.text, model } as const;
       const left = { ...asNew(compose), draft: { ...draft, text: '' } };
       await this._sendDraft(left, chat => chat.answerPlan(compose.turn, answer));
       return;
     }
-    const toMessage = this._toMessage();
-    const message = Promise.all(draft.attaching).then(read => {
-      const { draft: whole, refused } = attach(draft, read.flat());
-      return refused.length > 0
-        ? null
-        : { ...toMessage(whole), ...(compose.kind === 'edit' && { replaces: compose.turn }) };
-    });
+    const message = sendable(compose, this._toMessage());
     await this._sendDraft(kept ?? NOTHING, chat => chat.send(message));
   }
 
@@ -211,7 +207,7 @@ export class PanelController {
     if (text.trim() !== '') {
       const message =
         about === null
-          ? this._toMessage()({ ...BLANK, text })
+          ? unbound(this._toMessage()({ ...BLANK, text }))
           : messageAbout(text, this._services.notebook.named(about), this._options);
       await this._send(chat => chat.send(message));
     }
@@ -242,13 +238,6 @@ export class PanelController {
     this._rewrite(chat, now => withNote(now, text, isWriting));
   }
 
-  /** Approve the plan of a turn in a mode, which later messages have, too. */
-  async approve(turn: ITurn, mode: Mode): Promise<void> {
-    this.choose({ mode });
-    this._wantsFocus.emit();
-    await this._chat.answerPlan(turn.id, { answer: 'approve', mode });
-  }
-
   /**
    * Put the message of a turn into the message box. Sending it replaces the turn and all after it. A
    * queued message is withdrawn instead.
@@ -267,41 +256,13 @@ export class PanelController {
     }
     const lost = sent === null ? turn.attachments : [];
     this._set({ refused: lost.map(name => ({ name, why: 'lost' })) });
-    this._write(
-      waits(turn) || isUnsent(turn)
-        ? { kind: 'new', draft, kept }
-        : { kind: 'edit', turn: turn.id, draft, kept },
-      true
-    );
+    const edit: Compose = { kind: 'edit', turn: turn.id, draft, kept };
+    this._write(waits(turn) || isUnsent(turn) ? asNew(edit) : edit, true);
   }
 
   /** Return the draft of the message of a turn. */
   private _said(turn: ITurn): IDraft {
     return draftOf(turn, this._chat.sent(turn.id));
-  }
-
-  /**
-   * Restore the chat and its notebooks to before a turn, and put its message into the message box.
-   *
-   * @returns Whether it was done. While it is done, another request is ignored.
-   */
-  async restoreTo(turn: ITurn): Promise<boolean> {
-    if (this._restoring) {
-      return false;
-    }
-    this._restoring = true;
-    const { chat } = this;
-    const undone = await chat.restore(turn.id);
-    this._restoring = false;
-    if (undone === null) {
-      return false;
-    }
-    undone.forEach(each => this._services.reviews.notifyUndone(each.notebook));
-    if (this._chat === chat) {
-      this.edit(turn);
-      this.composeNew();
-    }
-    return true;
   }
 
   /** Make the draft a new message. */
@@ -479,8 +440,14 @@ export class PanelController {
     }
   };
 
-  /** Replace a chat that was deleted in any view by a new one. */
+  /** Drop the draft of a message that has arrived after all. Replace a chat that was deleted. */
   private _onState(): void {
+    const { compose } = this.state;
+    if (hasArrived(compose, this._chat.state.turns)) {
+      // First: each update comes here again.
+      this._write(compose.kept ?? NOTHING);
+      this._chat.dismiss();
+    }
     if (this._chat.isDisposed && !this._disposed && !this._replacing) {
       this._replacing = true;
       this._set({ opened: false });
@@ -493,7 +460,6 @@ export class PanelController {
   private _chat: ChatModel;
   private _begun = false;
   private _replacing = false;
-  private _restoring = false;
   private _disposed = false;
   private _shown = new Signal<this, string | null>(this);
   private _wantsFocus = new Signal<this, void>(this);

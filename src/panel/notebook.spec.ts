@@ -144,6 +144,23 @@ it('names the cells of a notebook without stored ids as the server does', () => 
   expect(context.cells.map(({ id }) => id)).toEqual(['cell-0', 'cell-1', 'cell-2']);
 });
 
+it('replaces no cell that is read-only', async () => {
+  const shown = jest.spyOn(Notification, 'warning').mockReturnValue('');
+  const setSource = jest.fn();
+  const { context, panel } = contextOf();
+  const sharedModel = { setSource };
+  const replaced = async (readOnly: boolean): Promise<number> => {
+    Object.assign(panel.content, { activeCell: { readOnly, model: { sharedModel } } });
+    context.replaceCell('x = 1');
+    await Promise.resolve();
+    return setSource.mock.calls.length;
+  };
+  expect(await replaced(true)).toBe(0);
+  expect(shown).toHaveBeenCalledWith('This cell is read-only.', expect.anything());
+  expect(await replaced(false)).toBe(1);
+  shown.mockRestore();
+});
+
 describe('code without a notebook', () => {
   it('shows a notification', () => {
     const shown = jest.spyOn(Notification, 'warning').mockReturnValue('');

@@ -215,9 +215,12 @@ export class NotebookContext {
 
   /** Replace the source of the active cell, in one undo step. */
   replaceCell(source: string): void {
-    this._within(content => {
-      const cell = content.activeCell?.model.sharedModel;
-      cell?.transact(() => cell.setSource(source));
+    this._within(({ activeCell }) => {
+      if (activeCell?.readOnly === true) {
+        this._warn(this._trans.__('This cell is read-only.'));
+      } else {
+        activeCell?.model.sharedModel.setSource(source);
+      }
     });
   }
 
@@ -265,12 +268,14 @@ export class NotebookContext {
   private _within(act: (content: Notebook) => void): void {
     const panel = this._shown;
     if (panel === null) {
-      Notification.warning(this._trans.__('Open a notebook first.'), {
-        autoClose: 5000
-      });
+      this._warn(this._trans.__('Open a notebook first.'));
     } else {
       void panel.context.ready.then(() => act(panel.content));
     }
+  }
+
+  private _warn(text: string): void {
+    Notification.warning(text, { autoClose: 5000 });
   }
 
   /** The current notebook, unless it is on another drive. */

@@ -96,6 +96,8 @@ export interface ITurn {
   /** Seconds since the epoch. */
   time: number;
   text: string;
+  /** The id of its message; null or undefined if its sender chose none. */
+  message: string | null | undefined;
   notebook: string | null;
   /** The active cell, if it was included in the message. */
   activeCell: string | null;

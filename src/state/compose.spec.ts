@@ -36,8 +36,8 @@ describe('a message', () => {
       mode: 'ask'
     });
     expect(
-      messageOf({ ...BLANK, text: 'Why?', withoutCell: true }, SEEN, OPTIONS)
-    ).not.toHaveProperty('active_cell');
+      messageOf({ ...BLANK, text: 'Why?', withoutCell: true }, SEEN, OPTIONS).active_cell
+    ).toBeUndefined();
   });
 
   it('attaches no cell of another notebook', () => {

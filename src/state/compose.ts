@@ -1,3 +1,5 @@
+import { UUID } from '@lumino/coreutils';
+
 import type { IMessage } from '../api/client';
 import type { Attachment } from '../api/contextModels';
 import type { Mode } from '../api/events';
@@ -26,7 +28,7 @@ export interface IAttached {
   label: string;
   attachment: Attachment;
   /** The notebook of an attached cell, of its results, or of a variable. */
-  notebook?: string;
+  notebook?: string | undefined;
 }
 
 /** Something that was not attached. */
@@ -40,6 +42,9 @@ export type Found = IAttached | IRefused;
 export function isRefused(found: Found): found is IRefused {
   return 'why' in found;
 }
+
+/** A message to be sent. The same one has the same key, be the cursor elsewhere; default: all of it. */
+export type Sendable = IMessage & { key?: string };
 
 /** Files that are being read. */
 export type Reading = Promise<readonly Found[]>;
@@ -89,6 +94,9 @@ export const BLANK: IDraft = {
 };
 
 export const NOTHING: Compose = { kind: 'new', draft: BLANK, kept: null };
+
+/** The ids of messages, and of drafts. A draft that is changed is another one, and so is its message. */
+const messageIds = new WeakMap<IDraft | IMessage, string>();
 
 /** Maximum length of an attachment's title, which the server checks. */
 const MAX_TITLE = 200;
@@ -145,10 +153,47 @@ export function whereRead(
   const { draft, kept } = compose;
   const attaching = draft.attaching.filter(each => each !== reading);
   if (attaching.length < draft.attaching.length) {
-    return { ...compose, draft: change({ ...draft, attaching }) };
+    const whole = change({ ...draft, attaching });
+    messageIds.set(whole, messageId(draft));
+    return { ...compose, draft: whole };
   }
   const before = kept && whereRead(kept, reading, change);
   return before === kept ? compose : { ...compose, kept: before };
+}
+
+/** Return the id of a draft's message: the same one when it is sent again without a change. */
+export function messageId(draft: IDraft | IMessage): string {
+  const id = messageIds.get(draft) ?? UUID.uuid4();
+  messageIds.set(draft, id);
+  return id;
+}
+
+/** Return the message of a draft once its attachments are read; null if one could not be attached. */
+export async function sendable(
+  compose: Compose,
+  toMessage: (draft: IDraft) => IMessage
+): Promise<Sendable | null> {
+  const { draft } = compose;
+  const id = messageId(draft);
+  const { draft: whole, refused } = attach(draft, (await Promise.all(draft.attaching)).flat());
+  return refused.length > 0
+    ? null
+    : unbound({
+        ...toMessage(whole),
+        id,
+        replaces: compose.kind === 'edit' ? compose.turn : undefined
+      });
+}
+
+/** Return a message that is the same one when it is sent again with the cursor in another cell. */
+export function unbound(message: IMessage): Sendable {
+  const all = { ...message, id: '', active_cell: '', selected_cells: [] };
+  return { ...message, key: JSON.stringify(all) };
+}
+
+/** Return whether a draft was sent, and its message is in the chat. */
+export function hasArrived({ draft }: Compose, turns: readonly ITurn[]): boolean {
+  return turns.some(({ message }) => message != null && message === messageIds.get(draft));
 }
 
 /** Return a new message with the same draft. */
@@ -199,21 +244,21 @@ export function draftOf(
   const attached = (sent?.attachments ?? []).map((attachment, place) => ({
     label: turn.attachments[place] ?? '',
     attachment,
-    ...(sent?.notebook === undefined ? {} : { notebook: sent.notebook })
+    notebook: sent?.notebook
   }));
   return { ...BLANK, text: turn.text, attached };
 }
 
 /** Return a message about these cells only. */
 export function messageAbout(text: string, about: IAbout, { mode, model }: IOptions): IMessage {
-  const [first] = about.cells;
+  const { cells, notebook } = about;
   return {
     message: text,
     mode,
-    ...(model === '' ? {} : { model }),
-    notebook: about.notebook,
-    ...(first === undefined ? {} : { active_cell: first }),
-    ...(about.cells.length > 1 ? { selected_cells: about.cells.slice(0, MAX_SELECTED) } : {})
+    model: model || undefined,
+    notebook,
+    active_cell: cells[0],
+    selected_cells: cells.length > 1 ? cells.slice(0, MAX_SELECTED) : undefined
   };
 }
 
@@ -223,30 +268,26 @@ export function messageOf(
   seen: ISeen | null,
   options: IOptions & { activeCell: boolean }
 ): IMessage {
-  const message: IMessage = { message: draft.text, mode: options.mode };
-  if (options.model !== '') {
-    message.model = options.model;
-  }
-  if (seen !== null && !draft.withoutNotebook) {
-    message.notebook = seen.notebook;
-    if (seen.cell !== null && options.activeCell && !draft.withoutCell) {
-      message.active_cell = seen.cell.id;
-    }
-    if (seen.selected.length > 0 && !draft.withoutCell) {
-      message.selected_cells = seen.selected.slice(0, MAX_SELECTED);
-    }
-  }
-  if (draft.attached.length > 0) {
-    message.attachments = draft.attached
-      .filter(each => goesWith(each, message.notebook))
-      .map(({ attachment, label: title }) => ({ ...attachment, title: title.slice(0, MAX_TITLE) }));
-  }
-  return message;
+  const { attached, withoutNotebook, withoutCell } = draft;
+  const notebook = withoutNotebook ? undefined : seen?.notebook;
+  const here = withoutNotebook || withoutCell ? null : seen;
+  const attachments = attached
+    .filter(each => goesWith(each, notebook))
+    .map(({ attachment, label: title }) => ({ ...attachment, title: title.slice(0, MAX_TITLE) }));
+  return {
+    message: draft.text,
+    mode: options.mode,
+    model: options.model || undefined,
+    notebook,
+    active_cell: options.activeCell ? here?.cell?.id : undefined,
+    selected_cells: here?.selected.length ? here.selected.slice(0, MAX_SELECTED) : undefined,
+    attachments: attached.length > 0 ? attachments : undefined
+  };
 }
 
 /** Return what is being written with the note of a request before it, or after it. */
 export function withNote(now: Compose, text: string, isFirst: boolean): Compose {
-  const note: Compose = { kind: 'new', draft: { ...BLANK, text }, kept: null };
+  const note: Compose = { ...NOTHING, draft: { ...BLANK, text } };
   return isFirst || isBlank(now)
     ? { ...note, kept: isBlank(now) ? null : now }
     : { ...now, kept: { ...note, kept: now.kept } };
@@ -272,30 +313,15 @@ export function messageAgain(
   model: string
 ): IMessage {
   return {
-    ...(turn.notebook === null ? {} : { notebook: turn.notebook }),
-    ...(sent === null ? cellOf(turn) : boundTo(sent)),
+    notebook: turn.notebook ?? undefined,
+    active_cell: (sent === null ? turn.activeCell : sent.active_cell) ?? undefined,
+    selected_cells: sent?.selected_cells,
     // A follow-up does not need the attachments again.
-    ...(sent?.attachments === undefined || text !== undefined
-      ? {}
-      : { attachments: sent.attachments }),
+    attachments: text === undefined ? sent?.attachments : undefined,
     message: text ?? turn.text,
     mode: mode ?? turn.mode,
-    ...(model === '' ? {} : { model }),
-    ...(again === undefined ? {} : { replaces: turn.id }),
-    ...(again === 'undo' ? { undo_replaced: true } : {})
-  };
-}
-
-/** Return the cell of a message that was sent before a reload. */
-function cellOf({ notebook, activeCell }: ITurn): Partial<IMessage> {
-  return notebook === null || activeCell === null ? {} : { active_cell: activeCell };
-}
-
-/** Return the notebook and cells of a message. */
-function boundTo({ notebook, active_cell, selected_cells }: IMessage): Partial<IMessage> {
-  return {
-    ...(notebook === undefined ? {} : { notebook }),
-    ...(active_cell === undefined ? {} : { active_cell }),
-    ...(selected_cells === undefined ? {} : { selected_cells })
+    model: model || undefined,
+    replaces: again && turn.id,
+    undo_replaced: again === 'undo' || undefined
   };
 }

@@ -1,49 +1,71 @@
 /** The changes by agents that a person has kept. Pure functions. */
 
 /**
- * What a person has kept: changes up to a time, of all cells and of single cells.
+ * What a person has kept of a notebook: single changes, each by its cell and time.
  *
+ * A later or earlier change of the same cell is not kept with them: another agent may have made it.
  * Times are used since the ids of entries start again with a new journal.
  */
 export interface IKept {
+  /** All changes up to a time: what is too much for `steps`, and what earlier versions stored. */
   all: number;
+  /** The changes of single cells up to a time, likewise. */
   cells: Readonly<Record<string, number>>;
+  /** The times of single changes, each by its time and cell, or without a cell for all of its cells. */
+  steps: Readonly<Record<string, number>>;
+  /** The time of the last change when all of the notebook were kept. */
+  seen: number;
 }
 
-/** A change of a cell, by the cell's key and the time in seconds since the epoch. */
+/** A change of a cell, or of all of its cells, by its time in seconds since the epoch. */
 export interface IChanged {
-  cell: string;
+  /** The cell's key. */
+  cell?: string;
   time: number;
 }
 
-export const NOTHING_KEPT: IKept = { all: 0, cells: {} };
+/**
+ * Maximum number of single changes of a notebook. Of more, the oldest count as kept with all before
+ * them, as far as all of the notebook were kept. Otherwise they need a decision again.
+ */
+const MAX_STEPS = 4000;
+
+export const NOTHING_KEPT: IKept = { all: 0, cells: {}, steps: {}, seen: 0 };
+
+function nameOf({ cell = '', time }: IChanged): string {
+  return `${time} ${cell}`;
+}
 
 /** Return whether a change was kept. */
-export function isKept(kept: IKept, { cell, time }: IChanged): boolean {
-  return time <= Math.max(kept.all, kept.cells[cell] ?? 0);
+export function isKept({ all, cells, steps }: IKept, change: Required<IChanged>): boolean {
+  const { cell, time } = change;
+  const until = Math.max(all, cells[cell] ?? 0);
+  return time <= until || nameOf({ time }) in steps || nameOf(change) in steps;
 }
 
-/** Return what keeps these changes. */
-export function keeping(changed: Iterable<IChanged>): IKept {
-  const cells: Record<string, number> = {};
-  for (const { cell, time } of changed) {
-    cells[cell] = Math.max(cells[cell] ?? 0, time);
-  }
-  return { all: 0, cells };
-}
-
-/** Return what keeps all changes up to the last of these. */
-export function keepingAll(changes: Iterable<{ time: number }>): IKept {
-  return { all: Math.max(0, ...Array.from(changes, ({ time }) => time)), cells: {} };
+/** Return what keeps these changes, and no others. */
+export function keeping(changes: readonly IChanged[]): IKept {
+  return {
+    ...NOTHING_KEPT,
+    steps: Object.fromEntries(changes.map(each => [nameOf(each), each.time]))
+  };
 }
 
 /** Merge two records of kept changes. */
 export function mergeKept(one: IKept, other: IKept): IKept {
-  const all = Math.max(one.all, other.all);
-  const cells = Object.entries(other.cells).reduce<Record<string, number>>(
-    (found, [cell, time]) => ({ ...found, [cell]: Math.max(found[cell] ?? 0, time) }),
-    { ...one.cells }
-  );
-  const single = Object.entries(cells).filter(([, time]) => time > all);
-  return { all, cells: Object.fromEntries(single) };
+  const cells = { ...one.cells };
+  for (const [cell, time] of Object.entries(other.cells)) {
+    cells[cell] = Math.max(cells[cell] ?? 0, time);
+  }
+  const steps = Object.entries({ ...one.steps, ...other.steps });
+  // From the newest.
+  const cut = steps.sort(([, time], [, next]) => next - time)[MAX_STEPS]?.[1] ?? 0;
+  const seen = Math.max(one.seen, other.seen);
+  const all = Math.max(one.all, other.all, Math.min(cut, seen));
+  return {
+    all,
+    cells,
+    steps: Object.fromEntries(steps.filter(([, time]) => time > all && time >= cut)),
+    seen
+  };
 }

@@ -50,6 +50,7 @@ function begun(event: Extract<ChatEvent, { kind: 'message' }>): ITurn {
     id: event.turn,
     time: event.time,
     text: event.text,
+    message: event.message,
     notebook: event.notebook,
     activeCell: event.active_cell,
     mode: event.mode,

@@ -18,6 +18,12 @@ interface IPage {
   listed: () => void;
   /** Rename the notebook; the page publishes its new path in a microtask. */
   rename: (path: string) => void;
+  /** Receive a request over the connection, or a message. */
+  receive: (message: object) => void;
+  /** Connect again. */
+  reconnect: () => void;
+  /** The answers that it sent. */
+  answers: object[];
 }
 
 /** Make a page with an open notebook. */
@@ -56,11 +62,16 @@ async function page(missing?: string, get = jest.fn()): Promise<IPage> {
   let tabs: object[] = [];
   let list = 0;
   const received = new Signal<object, object>(of);
+  const opened = new Signal<object, void>(of);
+  const answers: object[] = [];
   const connection = {
     isOpen: true,
-    opened: new Signal(of),
+    opened,
     received,
-    send: (message: { tabs?: object[]; list?: number }) => {
+    send: (message: { tabs?: object[]; list?: number; answer?: number }) => {
+      if (message.answer !== undefined) {
+        answers.push(message);
+      }
       tabs = message.tabs ?? tabs;
       list = message.list ?? list;
       return true;
@@ -73,7 +84,14 @@ async function page(missing?: string, get = jest.fn()): Promise<IPage> {
     connection as unknown as Connection
   );
   await new Promise(resolve => setTimeout(resolve));
-  return { tabs: () => tabs, listed: () => received.emit({ listed: list }), rename };
+  return {
+    tabs: () => tabs,
+    listed: () => received.emit({ listed: list }),
+    rename,
+    receive: message => received.emit(message),
+    reconnect: () => opened.emit(),
+    answers
+  };
 }
 
 describe('a notebook that is open', () => {
@@ -118,6 +136,30 @@ describe('a notebook that is open', () => {
     await nextTask();
     expect(get).toHaveBeenCalledTimes(2);
     expect(get).toHaveBeenLastCalledWith('b.ipynb', expect.anything());
+  });
+
+  it('sends no answer over another connection than the request came over', async () => {
+    const nextTask = (): Promise<void> => new Promise(resolve => setTimeout(resolve));
+    for (const fails of [false, true]) {
+      let end = (): void => undefined;
+      const get = jest.fn(
+        () =>
+          new Promise((resolve, reject) => {
+            end = fails ? reject : () => resolve({ last_modified: '' });
+          })
+      );
+      const { tabs, receive, reconnect, answers } = await page(undefined, get as never);
+      const [{ id: tab }] = tabs() as [{ id: string }];
+      receive({ id: 3, tab, method: 'refresh' });
+      await nextTask();
+      reconnect();
+      receive({ id: 3, tab, method: 'read', since: 0 });
+      await nextTask();
+      end();
+      await nextTask();
+      // That of the second request, which was answered at once.
+      expect(answers).toMatchObject([{ answer: 3, result: { order: [] } }]);
+    }
   });
 
   it('reads its file once the server has listed it, again where that fails', async () => {

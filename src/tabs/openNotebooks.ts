@@ -158,23 +158,29 @@ export class OpenNotebooks {
   private async _answer(request: IncomingRequest): Promise<void> {
     this._lastRequest = Math.max(this._lastRequest, request.id);
     const answer = request.id;
+    const waiting = this._waiting;
+    let reply: object;
     try {
       const notebook = this._notebooks.find(each => each.id === request.tab);
       if (notebook === undefined) {
         throw new Refusal('not_open', 'That notebook is not open here.');
       }
-      const waiting = this._waiting.add(answer);
+      waiting.add(answer);
       await notebook.caughtUp;
       if (waiting !== this._waiting) {
         // It came over a former connection: the server sends it again, or uses another tab.
         return;
       }
       waiting.delete(answer);
-      this._connection.send({ answer, result: await notebook.answer(request) });
+      reply = { result: await notebook.answer(request) };
     } catch (error) {
       const known = error instanceof Refusal ? error : new Refusal('bad_request', String(error));
       const { code, message, status } = known;
-      this._connection.send({ answer, error: { code, message, status } });
+      reply = { error: { code, message, status } };
+    }
+    if (waiting === this._waiting) {
+      // Over another connection, it would be taken for the answer to another request.
+      this._connection.send({ answer, ...reply });
     }
     if (request.method !== 'read') {
       this._publish();

@@ -46,7 +46,8 @@ export const MESSAGE: Payload<SentEvent> = {
   attachments: [],
   waits: 0,
   active_cell: null,
-  replaces: null
+  replaces: null,
+  message: null
 };
 
 /** A cell that a call inserted. */

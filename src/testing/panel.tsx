@@ -189,7 +189,8 @@ export class Stage {
       changes: () => Promise.resolve(this.journal),
       send: async ({ ...message }) => {
         delete message.id;
-        this.sent.push(message);
+        // As the server receives it.
+        this.sent.push(JSON.parse(JSON.stringify(message)) as IMessage);
         await this.taking();
         return { chat: 'c', turn: this._turn };
       },

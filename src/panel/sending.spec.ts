@@ -1,0 +1,397 @@
+import { ApiError, type ChatApi, type IMessage, UNREACHABLE } from '../api/client';
+import type { SentEvent } from '../api/events';
+import { Reviews } from '../changes/reviews';
+import { Chats } from '../chat/service';
+import { BrowserStorage } from '../common/storage';
+import { createStore } from '../state/app';
+import type { ITurn } from '../state/chat';
+import { type Compose, type Found, writtenIn } from '../state/compose';
+import { MESSAGE, numbered, type Payload } from '../testing/events';
+import { FakeServer } from '../testing/server';
+import { PanelController } from './controller';
+import { PanelStorage } from './panelStorage';
+import type { IPanelServices } from './services';
+
+const CUT = new ApiError({ code: UNREACHABLE, message: '', hint: '', retryable: true });
+const FILE = { label: 'b.csv', attachment: { kind: 'file', path: 'b.csv' } } as const;
+
+const settled = (): Promise<void> => new Promise(resolve => setTimeout(resolve));
+
+/** A turn of the server. */
+interface IBegun {
+  id: string;
+  text: string;
+  message: string | null;
+  stopped: boolean;
+}
+
+/** A message on its way to the server, which it reaches or not, as its response reaches the page or not. */
+interface IOnItsWay {
+  message: IMessage;
+  end: (reaches: boolean, answers: boolean) => Promise<void>;
+}
+
+/** The server of one chat, and a panel with the chat. */
+class Stage {
+  readonly turns: IBegun[] = [];
+  readonly posts: IOnItsWay[] = [];
+  readonly seen = { notebook: 'a.ipynb', cell: { id: 'x', index: 0, line: '' }, selected: [] };
+  readonly panel: PanelController;
+  private readonly _server = new FakeServer();
+  private readonly _events: object[] = [];
+  private _published = 0;
+
+  constructor(id: string | null = 'c') {
+    localStorage.clear();
+    const store = createStore();
+    const api = {
+      chats: () => Promise.resolve([]),
+      models: () => Promise.reject(CUT),
+      changes: () => Promise.resolve({ changes: [], since: 0 }),
+      chat: () => Promise.resolve({ events: [] }),
+      send: (message: IMessage) => this._receive(message),
+      stop: (_: string, turn?: string) => {
+        this.turns
+          .filter(each => turn === undefined || each.id === turn)
+          .forEach(each => (each.stopped = true));
+        return Promise.resolve();
+      }
+    };
+    const services = {
+      store,
+      chats: new Chats(api as unknown as ChatApi, this._server.channel, store),
+      memory: new PanelStorage(new BrowserStorage('http://server/')),
+      notebook: { seen: this.seen },
+      reviews: new Reviews(new BrowserStorage('http://server/'), store)
+    };
+    this.panel = new PanelController(services as unknown as IPanelServices, 'panel', id);
+  }
+
+  get texts(): string[] {
+    return this.turns.map(({ text }) => text);
+  }
+
+  /** The texts of the draft and of those below it. */
+  get drafts(): string[] {
+    const drafts: string[] = [];
+    for (let each: Compose | null = this.panel.state.compose; each !== null; each = each.kept) {
+      drafts.push(each.draft.text);
+    }
+    return drafts;
+  }
+
+  get written(): string {
+    return writtenIn(this.panel.state.compose);
+  }
+
+  /** Write a text, and send it. */
+  submit(text: string): Promise<void> {
+    this.panel.change({ text });
+    return this.panel.submit();
+  }
+
+  /** Settle the first message on its way. */
+  async answer(reaches = true, answers = reaches): Promise<void> {
+    await settled();
+    await this.posts.shift()?.end(reaches, answers);
+    await settled();
+  }
+
+  /** Publish the events of the server. */
+  async publish(): Promise<void> {
+    for (const event of this._events.slice(this._published)) {
+      this._server.publish({ chat: 'c' }, event, ++this._published);
+    }
+    await settled();
+    await settled();
+  }
+
+  private _receive(message: IMessage): Promise<{ chat: string; turn: string }> {
+    return new Promise((resolve, reject) => {
+      const end = (reaches: boolean, answers: boolean): Promise<void> => {
+        const turn = reaches ? this.begin(message, message.id ?? null) : null;
+        if (turn !== null && answers) {
+          resolve({ chat: 'c', turn: turn.id });
+        } else {
+          reject(CUT);
+        }
+        return settled();
+      };
+      this.posts.push({ message, end });
+    });
+  }
+
+  /** Begin the turn of a message, or return the one that it has begun. */
+  begin({ message: text }: IMessage, id: string | null): IBegun {
+    const known = this.turns.find(({ message }) => message === id);
+    const turn = known ?? { id: `t${this.turns.length}`, text, message: id, stopped: false };
+    if (known === undefined) {
+      this.turns.push(turn);
+      const event: Payload<SentEvent> = { ...MESSAGE, text, message: id };
+      this._events.push(numbered(event, this._events.length + 1, turn.id));
+    }
+    return turn;
+  }
+}
+
+describe('a message without a response', () => {
+  it('is not swallowed when it is written again after it has arrived', async () => {
+    const stage = new Stage();
+    await settled();
+    void stage.submit('Run it again.');
+    await stage.answer(true, false);
+    expect([stage.written, stage.panel.chat.state.problem?.code]).toEqual([
+      'Run it again.',
+      UNREACHABLE
+    ]);
+    await stage.publish();
+    expect([stage.written, stage.panel.chat.state.problem]).toEqual(['', null]);
+    void stage.submit('Run it again.');
+    await stage.answer();
+    expect(stage.texts).toEqual(['Run it again.', 'Run it again.']);
+  });
+
+  it('is accepted if it arrives before the connection is known to be lost', async () => {
+    const stage = new Stage();
+    await settled();
+    let isOver = false;
+    void stage.submit('Run it.').then(() => (isOver = true));
+    await settled();
+    const [post] = stage.posts;
+    void post?.end(true, false);
+    // In the same moment.
+    await stage.publish();
+    expect([isOver, stage.written, stage.panel.chat.state.problem]).toEqual([true, '', null]);
+  });
+
+  it.each([null, 'c'])(
+    'begins one turn if it is sent again, be the cursor elsewhere (%s)',
+    async id => {
+      const stage = new Stage(id);
+      await settled();
+      stage.panel.attach([FILE]);
+      void stage.submit('Run it.');
+      await stage.answer(true, false);
+      expect([stage.written, stage.panel.draft.attached]).toEqual(['Run it.', [FILE]]);
+      stage.seen.cell = { id: 'y', index: 1, line: '' };
+      void stage.panel.submit();
+      await stage.answer();
+      expect([stage.texts, stage.written]).toEqual([['Run it.'], '']);
+    }
+  );
+
+  it.each(['ask', 'compact', 'resend'] as const)(
+    'begins one turn if it is sent again by a button, and later another one (%s)',
+    async way => {
+      const stage = new Stage();
+      await settled();
+      void stage.submit('Hello.');
+      await stage.answer();
+      await stage.publish();
+      const press = (): void => {
+        const { panel } = stage;
+        const [turn] = panel.chat.state.turns;
+        const ways = {
+          ask: () => panel.ask('Go.'),
+          compact: () => panel.compact('Compact.'),
+          resend: () => panel.resend(turn as ITurn)
+        };
+        void ways[way]();
+      };
+      press();
+      await stage.answer(true, false);
+      if (way === 'ask') {
+        stage.seen.cell = { id: 'y', index: 1, line: '' };
+      }
+      press();
+      await stage.answer();
+      expect(stage.turns).toHaveLength(2);
+      press();
+      await stage.answer(true, false);
+      await stage.publish();
+      press();
+      await stage.answer();
+      expect(stage.turns).toHaveLength(4);
+    }
+  );
+
+  it('begins one turn if it is changed and changed back', async () => {
+    const stage = new Stage();
+    await settled();
+    void stage.submit('Run it.');
+    await stage.answer(true, false);
+    stage.panel.change({ text: 'Run it. Then' });
+    stage.seen.cell = { id: 'y', index: 1, line: '' };
+    void stage.submit('Run it.');
+    await stage.answer();
+    expect([stage.texts, stage.written]).toEqual([['Run it.'], '']);
+    await stage.publish();
+    void stage.submit('Run it.');
+    await stage.answer();
+    expect(stage.texts).toEqual(['Run it.', 'Run it.']);
+  });
+
+  it('is another one than the same words that were sent behind it', async () => {
+    const stage = new Stage();
+    await settled();
+    void stage.submit('Again.');
+    await settled();
+    void stage.submit('Again.');
+    await stage.answer(true, false);
+    await stage.answer();
+    expect(stage.texts).toEqual(['Again.', 'Again.']);
+  });
+
+  it('leaves the drafts below it when it arrives', async () => {
+    const stage = new Stage();
+    await settled();
+    stage.panel.change({ text: 'First.' });
+    stage.panel.write('Second.');
+    stage.panel.write('Third.');
+    void stage.panel.submit();
+    await stage.answer(true, false);
+    expect(stage.written).toBe('Third.\n\nSecond.\n\nFirst.');
+    await stage.publish();
+    expect([stage.written, stage.panel.chat.state.problem]).toEqual(['Second.\n\nFirst.', null]);
+  });
+
+  it('begins another turn if it is changed', async () => {
+    const stage = new Stage();
+    await settled();
+    void stage.submit('Run it.');
+    await stage.answer(true, false);
+    void stage.submit('Run it. Then plot it.');
+    await stage.answer();
+    expect(stage.texts).toEqual(['Run it.', 'Run it. Then plot it.']);
+    await stage.publish();
+    expect(stage.written).toBe('');
+  });
+
+  it('stays in the box with what was written after it', async () => {
+    const stage = new Stage();
+    await settled();
+    void stage.submit('Run it.');
+    await settled();
+    stage.panel.change({ text: 'Then plot it.' });
+    await stage.answer(true, false);
+    await stage.publish();
+    expect(stage.written).toBe('Run it.\n\nThen plot it.');
+  });
+});
+
+describe('Stop', () => {
+  it('withdraws a message whose file is being read', async () => {
+    const stage = new Stage();
+    await settled();
+    let read: (found: Found) => void = () => undefined;
+    stage.panel.attach([new Promise<Found>(resolve => (read = resolve))]);
+    void stage.submit('Delete everything.');
+    await settled();
+    expect(stage.written).toBe('');
+    await stage.panel.chat.stop();
+    await settled();
+    expect(stage.written).toBe('Delete everything.');
+    read(FILE);
+    await stage.answer();
+    expect([stage.texts, stage.panel.draft.attached]).toEqual([[], [FILE]]);
+  });
+
+  it('stops the turn of a message that was posted, and withdraws those behind it', async () => {
+    const stage = new Stage();
+    await settled();
+    void stage.submit('One.');
+    await settled();
+    void stage.submit('Two.');
+    await settled();
+    await stage.panel.chat.stop();
+    await stage.answer();
+    await stage.answer();
+    expect(stage.turns).toMatchObject([{ text: 'One.', stopped: true }]);
+    expect(stage.written).toBe('Two.');
+  });
+
+  it('stops the turn of a message without a response', async () => {
+    const stage = new Stage();
+    await settled();
+    void stage.submit('One.');
+    await settled();
+    await stage.panel.chat.stop();
+    await stage.answer(true, false);
+    expect(stage.written).toBe('One.');
+    await stage.publish();
+    expect(stage.turns).toMatchObject([{ text: 'One.', stopped: true }]);
+    expect(stage.written).toBe('');
+  });
+
+  it('stops none that is sent afterwards', async () => {
+    const stage = new Stage();
+    await settled();
+    await stage.panel.chat.stop();
+    void stage.submit('One.');
+    await stage.answer();
+    await stage.answer();
+    stage.begin({ message: 'From elsewhere.' }, null);
+    await stage.publish();
+    expect(stage.turns).toMatchObject([{ stopped: false }, { stopped: false }]);
+  });
+});
+
+it('sends each message once, and none after a stop, in whatever order things happen', async () => {
+  let state = 11;
+  const below = (limit: number): number => (state = (state * 48_271) % 2_147_483_647) % limit;
+  const wordsOf = (text: string): string[] => text.match(/w\d+\./g) ?? [];
+  for (let round = 0; round < 20; round++) {
+    const stage = new Stage();
+    await settled();
+    const words: string[] = [];
+    /** The words that were sent before a stop, and not again. */
+    const stopped = new Set<string>();
+    const reading: (() => void)[] = [];
+    const submit = (text: string): void => {
+      wordsOf(text).forEach(word => stopped.delete(word));
+      void (text === stage.panel.draft.text ? stage.panel.submit() : stage.submit(text));
+    };
+    for (let number = 0; number < 14; number++) {
+      const kind = below(9);
+      if (kind < 3) {
+        if (below(3) === 0) {
+          const file = new Promise<Found>(resolve => reading.push(() => resolve({ ...FILE })));
+          stage.panel.attach([file]);
+        }
+        words.push(`w${number}.`);
+        submit([stage.panel.draft.text, `w${number}.`].filter(Boolean).join(' '));
+      } else if (kind === 3) {
+        submit(stage.panel.draft.text);
+      } else if (kind === 4) {
+        void stage.panel.chat.stop();
+        words.filter(word => !stage.written.includes(word)).forEach(word => stopped.add(word));
+      } else if (kind === 5) {
+        reading.shift()?.();
+      } else if (kind === 6) {
+        await stage.publish();
+      } else if (kind === 7) {
+        words.push(`w${number}.`);
+        stage.panel.write(`w${number}.`);
+      } else {
+        await stage.answer(below(3) > 0, below(3) > 0);
+      }
+      if (below(2) === 0) {
+        await settled();
+      }
+    }
+    reading.forEach(read => read());
+    for (let quiet = 0; quiet < 3; quiet++) {
+      quiet = stage.posts.length > 0 ? 0 : quiet;
+      await stage.answer();
+      await stage.publish();
+    }
+    expect(wordsOf([...stage.texts, stage.written].join())).toEqual(expect.arrayContaining(words));
+    // No two turns are of one message, and none is in the box unchanged.
+    const all = [...stage.texts, ...stage.drafts];
+    expect([round, new Set(all).size]).toEqual([round, all.length]);
+    for (const turn of stage.turns) {
+      const isStopped = wordsOf(turn.text).some(word => stopped.has(word));
+      expect([round, turn.text, turn.stopped || !isStopped]).toEqual([round, turn.text, true]);
+    }
+  }
+});
