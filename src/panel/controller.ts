@@ -407,10 +407,14 @@ export class PanelController {
     this.showHistory(false);
     const isNew = chat.id === null;
     const taken = await send(chat);
-    if (taken && isNew && this._chat === chat) {
-      // The present draft belongs to the chat, which has an id now.
-      this._services.memory.setDraft(this.place, NOTHING);
-      this._write(this.state.compose);
+    if (taken && isNew && this._chat === chat && !this._disposed) {
+      const { memory } = this._services;
+      const { compose } = this.state;
+      // The present draft belongs to the chat, which has an id now; another one may be at this place.
+      if (memory.draft(this.place) === compose) {
+        memory.setDraft(this.place, NOTHING);
+        this._write(compose);
+      }
       this._shown.emit(chat.id);
     }
     return taken;
