@@ -289,30 +289,45 @@ def _writes(path: str, argv: list[str]) -> bool:
 
 
 def write_file(path: str, text: str) -> None:
-    """Write a text file as UTF-8. An existing file is replaced at once, and keeps its permissions.
+    """Write a text file as UTF-8.
+
+    An existing file is replaced at once, and keeps its permissions. It is overwritten where it cannot be
+    replaced: its folder cannot be written, or it has another hard link or is a mount point.
 
     Raises:
-        OSError: It cannot be written; a file that existed is as before.
+        OSError: It cannot be written; a file that could be replaced is as before.
     """
+    import errno
     import shutil
     import tempfile
 
-    path = os.path.realpath(path)
-    if os.path.exists(path) and not os.path.isfile(path):  # a terminal or a pipe
-        with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            file.write(text)
+    real = os.path.realpath(path)
+    is_link = path.startswith(("/dev/", "/proc/"))  # such as /dev/stdout
+    if is_link or not os.path.isfile(real) or os.stat(real).st_nlink > 1:
+        _overwrite(path, text)
         return
-    with open(path, "a", encoding="utf-8"):  # with the usual permissions, or an error that names it
-        pass
-    number, new = tempfile.mkstemp(prefix=f".{os.path.basename(path)}-", dir=os.path.dirname(path))
+    if not os.access(real, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
     try:
-        with open(number, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            file.write(text)
-        shutil.copymode(path, new)
-        os.replace(new, path)
-    except BaseException:
-        os.unlink(new)
-        raise
+        number, new = tempfile.mkstemp(prefix=".nb-", dir=os.path.dirname(real))
+    except PermissionError:
+        _overwrite(path, text)
+        return
+    try:
+        _overwrite(number, text)
+        shutil.copymode(real, new)
+        try:
+            os.replace(new, real)
+        except OSError:
+            _overwrite(path, text)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(new)
+
+
+def _overwrite(file: str | int, text: str) -> None:
+    with open(file, "w", encoding="utf-8", errors="surrogateescape", newline="") as opened:
+        opened.write(text)
 
 
 def read_file(path: str) -> str:

@@ -32,6 +32,8 @@ TOKEN_HEADER = "x-tk-token"  # noqa: S105 - a name
 """Header with the token of the server of a redirect."""
 REFUSALS = (400, 401, 403, 503)
 """Statuses of refusals with an error of the extension in the body."""
+STARTS = 3
+"""Times to start a server that stops before the command has connected."""
 MAX_HEAD = 1 << 16
 """Maximum size of a response head, in bytes."""
 
@@ -281,14 +283,21 @@ def start_server(project: Project, path: str) -> CommandConnection:
     """
     from tk_ai_extension.cli.launch import launch
 
-    launch(project)
-    server = own_server(project)
-    if server is None:
-        raise Refused(f"the server stopped at once; see {project.log}.")
-    try:
-        return CommandConnection(server.open(path), own=True)
-    except NoAnswer:
-        raise Refused(f"the server does not answer; see {project.log}.") from None
+    problem = ""
+    # The end of another command may stop it before this one has connected.
+    for _ in range(STARTS):
+        launch(project)
+        server = own_server(project)
+        if server is None:
+            problem = "stopped at once"
+            continue
+        try:
+            return CommandConnection(server.open(path), own=True)
+        except NoAnswer as error:
+            problem = "does not answer"
+            if error.timed_out:
+                break
+    raise Refused(f"the server {problem}; see {project.log}.")
 
 
 def own_server(project: Project) -> ServerEndpoint | None:

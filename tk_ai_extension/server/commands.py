@@ -261,7 +261,7 @@ class CommandServer:
         finally:
             self._ending += 1
         project = context.project
-        if project is not None and status == wire.OK and _opens(argv):
+        if project is not None and status == wire.OK and _opens(argv) and not terminal.redirected:
             project.is_temporary = False
         if terminal.redirected:
             return

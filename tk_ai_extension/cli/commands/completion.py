@@ -55,7 +55,7 @@ _nb() {
         _nb_quote "$reply" "${COMP_WORDS[COMP_CWORD]}"
         COMPREPLY+=("$quoted")
         # The next word is a part of the same path.
-        if [[ $reply == */ ]]; then compopt -o nospace; fi
+        if [[ $reply == */ ]]; then compopt -o nospace 2>/dev/null; fi
     done < <(nb complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
 }
 complete -F _nb nb
