@@ -6,7 +6,6 @@ A writer is another chat, an undo, another server of the same folder, or one tha
 from __future__ import annotations
 
 import asyncio
-import os
 import resource
 import signal
 import threading
@@ -19,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.harness import ALICE, BOB, ToolHarness, backend, documents, harness, jp_server_config
-from tk_ai_extension.model.errors import Conflict, DiskFull, InvalidArguments, ReadOnly, ToolError
+from tk_ai_extension.model.errors import Conflict, DiskFull, InvalidArguments, ToolError
 from tk_ai_extension.server.files import ContentsFiles
 from tk_ai_extension.workspace import file_edits
 from tk_ai_extension.workspace.files import Files
@@ -223,16 +222,6 @@ async def test_a_file_keeps_its_mode_and_its_links(
         assert file.read_text() == "new"
         assert file.stat().st_mode & 0o777 == 0o751
         assert (root / link).is_symlink()
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
-async def test_a_read_only_file_is_not_replaced(root: Path, harness: ToolHarness) -> None:
-    file = root / NAMES[0]
-    file.write_text("old")
-    file.chmod(0o444)
-    for files in (harness.workspace.files, FolderFiles(root)):
-        with pytest.raises(ReadOnly):
-            await files.replace(NAMES[0], "old", "new")
 
 
 @pytest.mark.proves("text:encodable")
