@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,7 @@ from tk_ai_extension.cli.connecting import NoAnswer, Refused, start_server
 from tk_ai_extension.cli.project import Project
 
 
-def refused(*_: Any, **__: Any) -> None:
-    raise PermissionError(13, "Permission denied")
-
-
-def busy(*_: Any) -> None:
+def busy(*_: Any, **__: Any) -> None:
     raise OSError(16, "Device or resource busy")
 
 
@@ -57,9 +52,10 @@ def test_a_report_is_whole_and_leaves_nothing_beside_it(
         path = tmp_path / "link.xml"
         path.hardlink_to(report)
     if way == "folder":
-        monkeypatch.setattr(tempfile, "mkstemp", refused)
+        monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
     if way == "mount":
         monkeypatch.setattr(os, "replace", busy)
+        monkeypatch.setattr(os, "rename", busy)
     write_file(str(path), "report\r\n")
     assert report.read_bytes() == path.read_bytes() == b"report\r\n"
     assert path.is_symlink() is (way == "linked")
@@ -74,7 +70,7 @@ def test_a_full_disk_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.M
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(tempfile, "mkstemp", full)
+    monkeypatch.setattr(os, "write", full)
     with pytest.raises(OSError, match="No space"):
         write_file(str(report), "new")
     assert report.read_text() == "old"

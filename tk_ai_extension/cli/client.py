@@ -292,42 +292,29 @@ def write_file(path: str, text: str) -> None:
     """Write a text file as UTF-8.
 
     An existing file is replaced at once, and keeps its permissions. It is overwritten where it cannot be
-    replaced: its folder cannot be written, or it has another hard link or is a mount point.
+    replaced: its folder cannot be written, or it has another hard link or owner or is a mount point.
 
     Raises:
         OSError: It cannot be written; a file that could be replaced is as before.
     """
-    import errno
-    import shutil
-    import tempfile
+    from pathlib import Path
 
-    real = os.path.realpath(path)
+    from tk_ai_extension.notebooks.files.atomic import is_replaceable
+    from tk_ai_extension.notebooks.files.saving import replacing, write_all
+
+    data = text.encode("utf-8", "surrogateescape")
+
+    def overwrite(_: int = 0) -> None:
+        with open(path, "wb") as file:
+            file.write(data)
+
+    target = Path(os.path.realpath(path))
     is_link = path.startswith(("/dev/", "/proc/"))  # such as /dev/stdout
-    if is_link or not os.path.isfile(real) or os.stat(real).st_nlink > 1:
-        _overwrite(path, text)
+    if is_link or not target.is_file() or not is_replaceable(target):
+        overwrite()
         return
-    if not os.access(real, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-    try:
-        number, new = tempfile.mkstemp(prefix=".nb-", dir=os.path.dirname(real))
-    except PermissionError:
-        _overwrite(path, text)
-        return
-    try:
-        _overwrite(number, text)
-        shutil.copymode(real, new)
-        try:
-            os.replace(new, real)
-        except OSError:
-            _overwrite(path, text)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(new)
-
-
-def _overwrite(file: str | int, text: str) -> None:
-    with open(file, "w", encoding="utf-8", errors="surrogateescape", newline="") as opened:
-        opened.write(text)
+    with replacing(target, write_mounted=overwrite) as descriptor:
+        write_all(descriptor, data)
 
 
 def read_file(path: str) -> str:

@@ -168,8 +168,6 @@ def _tool_errors(path: str) -> Generator[None]:
     """Raise errors of the file system as those of a notebook."""
     try:
         yield
-    except BrokenPipeError:
-        raise  # The reader closed the pipe of the command.
     except OSError as error:
         raise save_error(error, path) from error
 
