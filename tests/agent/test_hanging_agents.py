@@ -363,3 +363,40 @@ async def test_a_turn_that_is_ended_while_it_ends_has_one_end(open_talk: Open, a
             with suppress(ToolError):
                 await restoring
         assert ends(await collecting) == ["stopped"]
+
+
+@pytest.mark.proves("chat:one-end", "fault:server-stop")
+@pytest.mark.parametrize("act", ["follow", "restore", "send", "delete"])
+async def test_a_server_that_stops_does_not_report_its_turns_as_interrupted(
+    harness: ToolHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    """Whatever comes while it ends them."""
+    monkeypatch.setattr(silence, "STOP_TIMEOUT", 0.1)
+    talk = talk_with(harness, Hanging(), tmp_path, silence=WITHIN)
+    chats, services = talk.chats, talk.services
+    object.__setattr__(services, "registry", Stubborn(services.registry))
+    started = await talk.send(CALL, mode="auto")
+    await begun(talk, started)
+    # The call has begun to wait.
+    await after(0.1)
+    closing = asyncio.create_task(talk.close())
+    async with asyncio.timeout(WITHIN):
+        while not closing.done():
+            await asyncio.sleep(0)
+            with suppress(ToolError):
+                match act:
+                    case "follow":
+                        await chats.follow(USER, started.chat)
+                    case "restore":
+                        await chats.restore(USER, started.chat, started.turn)
+                    case "send":
+                        await talk.send("Again.", chat=started.chat)
+                    case _:
+                        await chats.delete(USER, started.chat)
+        await closing
+    ended = [event.data["end"] async for event in started.events if event.kind == "done"]
+    assert ended == ["stopped"]
+    again = talk_with(harness, Hanging(), tmp_path)
+    if act != "delete":
+        assert ends(await again.chats.events(USER, started.chat)) == ["stopped"]
+    await again.close()

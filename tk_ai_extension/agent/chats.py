@@ -63,7 +63,7 @@ class Chats:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # Sessions that are closing: their last events have to be saved first.
         self._ending: dict[str, asyncio.Task[None]] = {}
-        # Idle chats that are being released to other servers, old ones that are being removed.
+        # Sessions that are closing, idle chats that are released, and old ones that are removed.
         self._background = BackgroundTasks(logger)
         self._closing: asyncio.Task[None] | None = None
         self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -420,27 +420,31 @@ class Chats:
         self._background.spawn(self._release(session), "Releasing a chat")
 
     async def _close(self) -> None:
-        sessions, self._live = list(self._live.values()), {}
-        for session in sessions:
+        # They stay until they have ended: without a session here their turns would look interrupted.
+        for session in self._live.values():
             self._background.spawn(session.close("The server stopped."), "Closing a chat")
-        for ending in self._ending.values():
-            self._background.follow(ending)
         await self._background.join()
+        self._live.clear()
         await self._logs.close()
         await self._transcripts.close()
+
+    def _check_open(self) -> None:
+        """Check that the server is not stopping. Raises AgentUnavailable."""
+        if self._closing is not None:
+            raise AgentUnavailable(Sentence("stopping"), hint=Sentence("stopping_hint"))
 
     async def _current(self, chat: Chat) -> ChatSession:
         """Return the session of a chat that this server owns, creating it if needed."""
         log = await self._log(chat.id)
         if (live := self._live.get(chat.id)) is not None:
+            self._check_open()
             return live
         # The agent's session may have got its id since the chat was looked up.
         chat = await self._transcripts.get(chat.user, chat.id)
         await self._logs.end_interrupted_turns(chat.id, log)
         plan = await self._transcripts.plan(chat.id)
         forgotten = await self._transcripts.forgotten(chat.id)
-        if self._closing is not None:
-            raise AgentUnavailable(Sentence("stopping"), hint=Sentence("stopping_hint"))
+        self._check_open()
         self._make_room()
         return ChatSession(
             self._services,
@@ -490,11 +494,7 @@ class Chats:
     def _detach(self, session: ChatSession) -> None:
         if self._live.get(session.id) is session:
             del self._live[session.id]
-        task = asyncio.create_task(session.close("The chat ended."), name="tk-ai chat ends")
+        task = self._background.spawn(session.close("The chat ended."), "Closing a chat")
         self._ending[session.id] = task
-
-        def left(_: asyncio.Task[None]) -> None:
-            if self._ending.get(session.id) is task:
-                del self._ending[session.id]
-
-        task.add_done_callback(left)
+        # There is no other session of the chat until then.
+        task.add_done_callback(lambda _: self._ending.pop(session.id, None))
