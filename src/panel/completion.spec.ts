@@ -129,6 +129,21 @@ describe('what the server knows', () => {
     expect((await found('')).notice).toBe('');
   });
 
+  it('are asked for again at the next letter if the kernel was busy', async () => {
+    answers(409, { error: { code: 'kernel_busy', message: 'The kernel is running code.' } });
+    await found('');
+    answers(200, { variables: [{ name: 'n', type: 'int' }] });
+    expect((await found('n')).options.map(({ label }) => label)).toEqual(['n']);
+  });
+
+  it('are asked for again after a while, whatever was typed', async () => {
+    const asked = answers(200, { variables: [] });
+    await found('');
+    jest.spyOn(Date, 'now').mockReturnValue(Date.now() + 11_000);
+    await found('sa');
+    expect(asked).toHaveBeenCalledTimes(2);
+  });
+
   it('are a folder itself, once its files are listed', async () => {
     answers(200, { variables: [] });
     const { options } = await found('data/');

@@ -5,22 +5,28 @@ import type { ServerConnection } from '@jupyterlab/services';
 import { requestJson } from '../api/client';
 import type { VariableList, VariablePreview } from '../api/contextModels';
 
-/** The last list, which serves while a word is typed. */
-let last: { notebook: string; list: Promise<VariableList> } | null = null;
+/** Milliseconds for which a list serves while a word is typed. */
+const FRESH = 10_000;
+
+/** The last list that did not fail. */
+let last: { notebook: string; at: number; list: Promise<VariableList> } | null = null;
 
 /**
  * List the variables of a notebook's kernel.
  *
- * @param fresh - Whether the kernel is asked again.
+ * @param again - Whether the kernel is asked in any case.
  */
 function listVariables(
   settings: ServerConnection.ISettings,
   notebook: string,
-  fresh: boolean
+  again: boolean
 ): Promise<VariableList> {
-  if (fresh || last?.notebook !== notebook) {
+  const at = Date.now();
+  if (again || last?.notebook !== notebook || at - last.at > FRESH) {
     const list = requestJson<VariableList>(settings, 'POST', 'tools/list_variables', { notebook });
-    last = { notebook, list };
+    const asked = (last = { notebook, at, list });
+    // The kernel was busy, say: it may not be when the next letter is typed.
+    list.catch(() => (last = last === asked ? null : last));
   }
   return last.list;
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
 
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
+from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import KernelBusy, KernelDied, ToolError
 from tk_ai_extension.model.executions import (
     EndStatus,
@@ -15,6 +17,7 @@ from tk_ai_extension.model.executions import (
     ExecutionRequest,
     Started,
 )
+from tk_ai_extension.tools.default import variables
 
 __all__ = ["backend", "documents", "harness", "jp_server_config"]
 
@@ -56,3 +59,37 @@ async def test_only_a_kernel_that_ended_has_lost_its_variables(
     monkeypatch.setattr(harness.workspace.kernels, "executor", lambda _kernel_id: executor)
     with pytest.raises(error):
         await harness.call("list_variables")
+
+
+@pytest.mark.proves("exec:concurrent")
+async def test_a_query_does_not_take_another_one_for_running_code(harness: ToolHarness) -> None:
+    """Eight callers ask an idle kernel, whenever each of them begins."""
+    harness.write("n.ipynb", "1")
+    await harness.call("use_notebook", notebook="n.ipynb")
+    await harness.call("execute_ipython", code="sales = 3")
+
+    async def ask(number: int, delay: float) -> list[str]:
+        begins = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(delay, begins.set_result, None)
+        await begins
+        caller = Caller("person", key=f"agent {number}", interface="mcp")
+        found = await harness.call("list_variables", caller=caller, notebook="n.ipynb")
+        return [each.name for each in found.variables]
+
+    for gap in (0.0, 0.002, 0.004, 0.008, 0.016):
+        asked = [ask(number, number * gap) for number in range(8)]
+        assert await asyncio.gather(*asked) == [["sales"]] * 8
+
+
+async def test_a_query_waits_for_others_within_a_limit(
+    harness: ToolHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.write("n.ipynb", "1")
+    await harness.call("use_notebook", notebook="n.ipynb")
+    monkeypatch.setattr(variables, "ANSWER_WITHIN", 0.2)
+    (kernel_id,) = harness.workspace.kernels.ids()
+    async with harness.workspace.queries.turn(kernel_id, "another"):
+        with pytest.raises(KernelBusy, match="other queries"):
+            await harness.call("list_variables")
+    monkeypatch.undo()
+    assert (await harness.call("list_variables")).variables == []

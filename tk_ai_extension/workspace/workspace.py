@@ -68,6 +68,8 @@ class Workspace:
     policy: PermissionPolicy = field(default_factory=PermissionPolicy)
     notebooks: NotebookManager = field(default_factory=NotebookManager)
     queue: FairQueue = field(default_factory=FairQueue)
+    queries: FairQueue = field(default_factory=FairQueue)
+    """Orders this package's own queries of each kernel: one looks like running code to another."""
     seen: Seen = field(default_factory=Seen)
     revisions: Revisions = field(default_factory=Revisions)
     runs: RunRecords = field(default_factory=RunRecords)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from importlib.resources import files
 from typing import Any
 
@@ -28,6 +29,7 @@ from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace.workspace import Workspace
 
 ANSWER_WITHIN = 5.0
 """Seconds within which an idle kernel must start to answer; then the same time to finish."""
@@ -60,15 +62,7 @@ async def query_kernel(
             timeout or by somebody, or the connection was lost.
         KernelDied: The kernel died or was restarted.
     """
-    workspace = context.workspace
-    kernel_id = await workspace.kernel_id(context.caller, notebook, None, tool=tool)
-    info = await workspace.kernels.info(kernel_id)
-    if info.language != "python":
-        raise LanguageUnsupported(
-            f"{tool} needs a Python kernel; this one runs {info.language or 'another language'}."
-        )
-    if info.state in {"busy", "stopped"} or workspace.executions.active(kernel_id=kernel_id):
-        raise KernelBusy("The kernel is running code.")
+    kernel_id = await context.workspace.kernel_id(context.caller, notebook, None, tool=tool)
     source = files("tk_ai_extension.tools").joinpath(program).read_text("utf-8")
     asked = json.dumps(call)
     # A user expression adds no names to the user's namespace and no entry to the history.
@@ -76,7 +70,9 @@ async def query_kernel(
     request = ExecutionRequest(
         "", silent=True, timeout=ANSWER_WITHIN, user_expressions={"answer": expression}
     )
-    execution = await _run(context, kernel_id, request)
+    async with _turn(context, kernel_id):
+        await _check_idle(context.workspace, kernel_id, tool)
+        execution = await _run(context, kernel_id, request)
     if execution.status == "timed_out":
         raise KernelBusy(
             f"The kernel did not answer: {execution.message}",
@@ -95,6 +91,39 @@ async def query_kernel(
             f"The kernel could not answer: {answer.get('ename')}: {answer.get('evalue')}"
         )
     return loads(ast.literal_eval(answer["data"]["text/plain"]))
+
+
+@asynccontextmanager
+async def _turn(context: ToolContext, kernel_id: str) -> AsyncGenerator[None]:
+    """Hold the turn of a query on a kernel.
+
+    Raises:
+        KernelBusy: Other queries did not end in time.
+    """
+    turn = context.workspace.queries.turn(kernel_id, context.caller.identity)
+    try:
+        async with asyncio.timeout(ANSWER_WITHIN) as waiting, turn:
+            waiting.reschedule(None)
+            yield
+    except TimeoutError:
+        if not waiting.expired():
+            raise
+        raise KernelBusy("The kernel is answering other queries.", hint="Call again.") from None
+
+
+async def _check_idle(workspace: Workspace, kernel_id: str, tool: str) -> None:
+    """Check that a kernel can answer a query at once.
+
+    Raises:
+        KernelNotFound, LanguageUnsupported, KernelBusy.
+    """
+    info = await workspace.kernels.info(kernel_id)
+    if info.language != "python":
+        raise LanguageUnsupported(
+            f"{tool} needs a Python kernel; this one runs {info.language or 'another language'}."
+        )
+    if info.state in {"busy", "stopped"} or workspace.executions.active(kernel_id=kernel_id):
+        raise KernelBusy("The kernel is running code.")
 
 
 async def _run(context: ToolContext, kernel_id: str, request: ExecutionRequest) -> Execution:
