@@ -304,16 +304,24 @@ class Turn:
             self._ending.spawn(executions.cancel(run), f"Cancelling run {run.id}")
 
     async def settle(self) -> None:
-        """Cancel the running calls, wait briefly, and publish what they changed."""
+        """Cancel the running calls, wait for them, and publish what they changed.
+
+        A call has a grace period. A change that has begun has none: it is in the journal.
+        """
         self._revoke()
         self.cancel_calls()
+        await self._until_calls_ended()
+        if await self.workspace.commits.join(self.id):
+            await self._until_calls_ended()
+        if self._cancelled_call is not None:
+            await self._publish_changes(self._cancelled_call)
+
+    async def _until_calls_ended(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE):
                 if self.calls:
                     await asyncio.wait(self.calls)
                 await self._ending.join()
-        if self._cancelled_call is not None:
-            await self._publish_changes(self._cancelled_call)
 
     def _revoke(self) -> None:
         if self._credential is not None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, OutcomeUnknown, ToolError
@@ -186,7 +185,7 @@ async def apply(
 
     try:
         # A change that is in the notebook without its outcome in the journal cannot be undone.
-        return await run_to_completion(commit())
+        return await workspace.commits.run(turn or caller.turn, commit())
     except Conflict as error:
         if shown:
             mark_shown(workspace, caller, document.path, error)
@@ -267,7 +266,7 @@ async def create(
         workspace.revisions.remember(snapshot)
         return JournaledEdit(snapshot, changes, entry)
 
-    return await run_to_completion(commit())
+    return await workspace.commits.run(caller.turn, commit())
 
 
 def _cells(stored: Json) -> list[Cell]:
@@ -345,7 +344,7 @@ async def undo(
         if changes is not None:
             await workspace.journal.undone(entries, entry)
 
-    return await run_to_completion(claim_and_apply())
+    return await workspace.commits.run(caller.turn, claim_and_apply())
 
 
 def _publish(

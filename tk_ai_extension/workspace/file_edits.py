@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import Conflict, FileMissing, ToolError
@@ -51,7 +50,8 @@ async def write(
     encoded(path, text)
     summary = f"{tool}: {'created' if expect is None else 'changed'} {path}"
     entry = await workspace.journal.intend(caller, path, tool, summary)
-    await run_to_completion(_carry_out(workspace, path, expect, text, caller=caller, entry=entry))
+    change = _carry_out(workspace, path, expect, text, caller=caller, entry=entry)
+    await workspace.commits.run(caller.turn, change)
     return entry
 
 
@@ -101,7 +101,7 @@ async def undo(
             raise
         await record(workspace, caller, journal.undone(undone, by))
 
-    await run_to_completion(claim_and_write())
+    await workspace.commits.run(caller.turn, claim_and_write())
     left = () if len(undone) == len(entries) else (f"Earlier changes of `{path}` stay.",)
     return (PREFIX + path,), left
 

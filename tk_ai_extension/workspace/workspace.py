@@ -17,6 +17,7 @@ from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.artifacts import Artifacts
+from tk_ai_extension.workspace.commits import Commits
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.files import Files
@@ -70,6 +71,7 @@ class Workspace:
     queue: FairQueue = field(default_factory=FairQueue)
     queries: FairQueue = field(default_factory=FairQueue)
     """Orders this package's own queries of each kernel: one looks like running code to another."""
+    commits: Commits = field(default_factory=Commits)
     seen: Seen = field(default_factory=Seen)
     revisions: Revisions = field(default_factory=Revisions)
     runs: RunRecords = field(default_factory=RunRecords)
@@ -244,7 +246,9 @@ class Workspace:
         if (last.kind, last.state) != ("run", "interrupted"):
             return None
         try:
-            is_busy = (await self.kernels.info(kernel_id)).state == "busy"
+            # Within a turn: a query would look like the lost run.
+            async with self.queries.turn(kernel_id, caller.identity):
+                is_busy = (await self.kernels.info(kernel_id)).state == "busy"
         except KernelNotFound:
             return None
         self.notices.add(
