@@ -189,7 +189,7 @@ async def test_a_server_that_does_not_start_says_why_without_secrets(
         assert "ANTHROPIC_API_KEY" not in str(names.content)
         with pytest.raises(ServerFailed):
             await tools.get("works__stop").server.call("stop", {})
-        assert not tools.alive
+        assert not tools.get("works__stop").server.alive
     finally:
         await tools.close()
 
@@ -206,12 +206,12 @@ async def test_a_server_that_answers_with_an_error_has_not_ended(
         for _ in range(2):
             with pytest.raises(ServerFailed, match="no such row"):
                 await server.call("refuse", {"code": code})
-            assert tools.alive
+            assert server.alive
             assert "here" in str((await server.call("look", {"what": "here"})).content)
         with pytest.raises(ServerFailed):
             await server.call("stop", {})
         for _ in range(2):
-            assert not tools.alive
+            assert not server.alive
             with pytest.raises(ServerFailed, match="has ended"):
                 await server.call("look", {"what": "here"})
     finally:
@@ -295,3 +295,15 @@ async def test_a_chat_calls_a_tool_of_a_server_once_the_person_approves_it(
             policy.answer(USER, event.data["id"], "deny")
     assert asked_tools == ["mine__fail"]
     assert notes.read_text(encoding="utf-8") == "one\none\n"
+
+    # The program has changed under the same names: nobody has approved it.
+    other = tmp_path / "others"
+    write(servers, mine=entry(NOTES=str(other)))
+    talk.model.add(Answer.of(note), Answer.of("Done."))
+    begun = await talk.send("Again.", chat=chat, mode="ask")
+    async for event in begun.events:
+        if event.kind == "permission":
+            asked_tools.append(event.data["tool"])
+            policy.answer(USER, event.data["id"], "deny")
+    assert asked_tools == ["mine__fail", "mine__note"]
+    assert not other.exists()

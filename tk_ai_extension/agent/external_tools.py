@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 
+from tk_ai_extension.agent.closing import Closing
 from tk_ai_extension.agent.server_connection import ServerConnection
 from tk_ai_extension.agent.user_servers import ServerConfig, ServerTool, UserServers
 from tk_ai_extension.model.agent_errors import ServerFailed
@@ -28,6 +30,10 @@ from tk_ai_extension.tools.permission_checks import argument_proposal
 from tk_ai_extension.tools.results import Image, Result
 from tk_ai_extension.workspace.permission_requests import Effect
 
+RETRY = 60.0
+"""Minimum time between two starts of a server that does not start, in one chat, in seconds."""
+RETRY_WAIT = 2.0
+"""How long a message waits for such servers, in seconds; a later one gets those that take longer."""
 MAX_NAME = 50
 """Maximum length of a tool's name: with a prefix, models accept 64 characters."""
 MAX_TEXT = 100_000
@@ -58,6 +64,12 @@ class ExternalTool:
     effect: Effect
 
     @property
+    def reference(self) -> str:
+        """What the name stands for: another server or tool may get it when the servers change."""
+        exact = json.dumps([astuple(self.server.config), self.tool.name])
+        return hashlib.blake2b(exact.encode(), digest_size=16).hexdigest()
+
+    @property
     def described(self) -> types.Tool:
         """The description for the agent."""
         return types.Tool(
@@ -85,78 +97,79 @@ class ExternalResult(Result):
 
 
 class ExternalTools:
-    """The started servers of one chat, and their tools.
+    """The MCP servers of one chat, and the tools of those that have started.
 
     Args:
-        configs: The servers that were to be started.
-        connections: Those that have started, with their tools.
-        failures: The name of each other one, and why, without secrets.
+        servers: Records how they have started.
+        configs: The servers.
+        folder: The working directory of their programs, which is empty.
     """
 
     def __init__(
         self,
+        servers: UserServers | None = None,
         configs: Sequence[ServerConfig] = (),
-        connections: Iterable[tuple[ServerConnection, Sequence[types.Tool]]] = (),
-        failures: Sequence[tuple[str, str]] = (),
+        folder: Path = Path("/nonexistent"),
     ) -> None:
         self.configs = tuple(configs)
-        self.failures = tuple(failures)
-        self._connections = [connection for connection, _ in connections]
+        self._servers = servers or UserServers()
+        self._folder = folder
+        self._connections: dict[ServerConfig, ServerConnection] = {}
+        # What those that have started offer, and why others did not start.
+        self._offered: dict[ServerConfig, Sequence[types.Tool]] = {}
+        self._failed = {each: each.problem for each in configs if each.problem}
+        self._retry_at: dict[ServerConfig, float] = {}
         self._tools: dict[str, ExternalTool] = {}
-        for connection, tools in connections:
-            for tool in tools:
-                name = _name(connection.config.name, tool.name, self._tools)
-                effect: Effect = "READ" if _reads(tool) else "WRITE"
-                self._tools[name] = ExternalTool(name, tool, connection, effect)
+        self._closing = Closing()
 
     @classmethod
     async def start(
         cls, servers: UserServers, configs: Sequence[ServerConfig], folder: Path
     ) -> ExternalTools:
-        """Start servers at once. One that does not start does not keep the others from it.
-
-        Args:
-            servers: Records how they have started.
-            configs: The servers.
-            folder: The working directory of their programs, which is empty.
-        """
-        failures = [(each.name, each.problem) for each in configs if each.problem]
-        why = await asyncio.to_thread(_make_folder, folder, configs)
-        for each in configs:
-            if why and each.command:
-                failures.append((each.name, why))
-                servers.started(each, why, [])
-        usable = [each for each in configs if not each.problem and not (why and each.command)]
-        connections = [ServerConnection(each, folder) for each in usable]
-        started: list[tuple[ServerConnection, Sequence[types.Tool]]] = []
+        """Start servers at once. One that does not start does not keep the others from it."""
+        tools = cls(servers, configs, folder)
         try:
-            for connection in connections:
-                config = connection.config
-                try:
-                    tools = await connection.tools()
-                except ServerFailed as failed:
-                    failures.append((config.name, str(failed.message)))
-                    servers.started(config, str(failed.message), [])
-                    continue
-                started.append((connection, tools))
-                shown: list[ServerTool] = [
-                    {"name": each.name[:80], "reads": _reads(each)} for each in tools
-                ]
-                servers.started(config, "", shown)
+            await tools.renew()
         except asyncio.CancelledError:
-            await asyncio.gather(*(each.close() for each in connections))
+            await tools.close()
             raise
-        return cls(configs, started, failures)
+        return tools
+
+    @property
+    def failures(self) -> list[tuple[str, str]]:
+        """The name of each server that did not start, and why, without secrets."""
+        return [(each.name, why) for each, why in self._failed.items()]
+
+    async def renew(self) -> bool:
+        """Start servers that have ended, and after `RETRY` those that did not start.
+
+        The next call goes on with starts that a cancelled one has begun.
+
+        Returns:
+            Whether the tools are the same as before.
+        """
+        ended = [each for each in self._connections.values() if not (each.starting or each.alive)]
+        for each in ended:
+            del self._connections[each.config]
+            self._offered.pop(each.config, None)
+        await self._closing.close(*ended)
+        due = [each for each in self.configs if self._is_due(each)]
+        if not due:
+            return True
+        before = self.described
+        await self._connect(due)
+        self._tools = {}
+        for config in filter(self._offered.get, self.configs):
+            for tool in self._offered[config]:
+                name = _name(config.name, tool.name, self._tools)
+                effect: Effect = "READ" if _reads(tool) else "WRITE"
+                self._tools[name] = ExternalTool(name, tool, self._connections[config], effect)
+        return self.described == before
 
     @property
     def described(self) -> list[types.Tool]:
         """The descriptions for the agent."""
         return [each.described for each in self._tools.values()]
-
-    @property
-    def alive(self) -> bool:
-        """Whether all servers that have started still answer, as far as is known."""
-        return all(each.alive for each in self._connections)
 
     def __contains__(self, name: str) -> bool:
         return name in self._tools
@@ -187,14 +200,56 @@ class ExternalTools:
 
     async def close(self) -> None:
         """End the servers."""
-        await asyncio.gather(*(each.close() for each in self._connections))
+        await self._closing.close(*self._connections.values())
+
+    def _is_due(self, config: ServerConfig) -> bool:
+        """Whether a server does not run and is to be started, or is being started."""
+        if config.problem or config in self._offered:
+            return False
+        if config in self._connections or config not in self._failed:
+            return True
+        return asyncio.get_running_loop().time() >= self._retry_at[config]
+
+    async def _connect(self, configs: Sequence[ServerConfig]) -> None:
+        why = await asyncio.to_thread(_make_folder, self._folder, configs)
+        now = asyncio.get_running_loop().time()
+        for config in configs:
+            if config in self._connections:
+                continue
+            self._retry_at[config] = now + RETRY
+            if why and config.command:
+                self._fail(config, why)
+            else:
+                self._connections[config] = ServerConnection(config, self._folder)
+        for config in configs:
+            if config not in self._connections:
+                continue
+            try:
+                async with asyncio.timeout_at(now + RETRY_WAIT if config in self._failed else None):
+                    tools = await self._connections[config].tools()
+            except TimeoutError:
+                continue
+            except ServerFailed as failed:
+                del self._connections[config]
+                self._fail(config, str(failed.message))
+                continue
+            self._failed.pop(config, None)
+            self._offered[config] = tools
+            shown: list[ServerTool] = [
+                {"name": each.name[:80], "reads": _reads(each)} for each in tools
+            ]
+            self._servers.started(config, "", shown)
+
+    def _fail(self, config: ServerConfig, why: str) -> None:
+        self._failed[config] = why
+        self._servers.started(config, why, [])
 
     async def _permit(
         self, tool: ExternalTool, arguments: Mapping[str, Any], context: ToolContext
     ) -> None:
         workspace, caller = context.workspace, context.caller
         title = Sentence("call_server_tool", tool=tool.tool.name, server=tool.server.config.name)
-        proposal = argument_proposal(title, arguments)
+        proposal = replace(argument_proposal(title, arguments), reference=tool.reference)
         try:
             await workspace.policy.check(
                 caller,

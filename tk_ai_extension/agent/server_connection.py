@@ -19,6 +19,7 @@ from tk_ai_extension.model.agent_errors import ServerFailed
 from tk_ai_extension.model.sentences import Sentence
 
 if TYPE_CHECKING:
+    import httpx2
     from mcp import ClientSession
 
 logger = logging.getLogger(__name__)
@@ -33,6 +34,10 @@ CLOSE = 2.0
 """Grace period for an address to answer the end of its session, in seconds."""
 CLOSE_PROGRAM = 10.0
 """Grace period for a program to end, in seconds: more than the SDK takes to end it in any case."""
+SESSION = "mcp-session-id"
+"""Header of requests within a session."""
+UNKNOWN_SESSION = (404, 400)
+"""Statuses for a session that an address does not know: MCP's, and one that many servers use instead."""
 MAX_TOOLS = 100
 """Maximum number of tools of a server; further ones are not offered."""
 MAX_WHY = 500
@@ -59,15 +64,21 @@ class ServerConnection:
         self._start = start
         self._stop = asyncio.Event()
         self._session: ClientSession | None = None
+        self._has_stream = False
         self._ready: asyncio.Future[list[types.Tool]] = asyncio.get_running_loop().create_future()
         self._errors = _Tail()
         self._read: Any = None
         self._task = asyncio.create_task(self._run(), name="tk-ai MCP server of the user")
 
     @property
+    def starting(self) -> bool:
+        """Whether it has neither started nor failed."""
+        return not self._ready.done()
+
+    @property
     def alive(self) -> bool:
-        """Whether its connection is open. An error that it answers a call with is no end of it."""
-        return not self._task.done() and not _is_at_end(self._read)
+        """Whether it has started and is connected. An error that it answers a call with is no end of it."""
+        return self._session is not None and not _is_at_end(self._read)
 
     async def tools(self) -> list[types.Tool]:
         """Wait until it has started, and return its tools.
@@ -81,19 +92,21 @@ class ServerConnection:
         """Call a tool. Cancelling it cancels the call in the server.
 
         Raises:
-            ServerFailed: The server has ended, or refused the call.
+            ServerFailed: The server has ended, or refused the call. The call is not repeated.
         """
         from mcp.shared.exceptions import MCPError
 
         if self._session is None or not self.alive:
-            raise ServerFailed(Sentence("server_ended", server=self.config.name))
+            ended = Sentence("server_ended", server=self.config.name)
+            raise ServerFailed(ended, hint=Sentence("server_ended_hint"))
         try:
             return await self._session.call_tool(tool, dict(arguments))
         except MCPError as error:
             why = self._shown(error.error.message)
         except (OSError, RuntimeError, ValueError) as error:
             why = self._shown(str(error) or type(error).__name__)
-        raise ServerFailed(Sentence("server_failed", server=self.config.name, why=why))
+        hint = None if self.alive else Sentence("server_ended_hint")
+        raise ServerFailed(Sentence("server_failed", server=self.config.name, why=why), hint=hint)
 
     async def close(self) -> None:
         """End the server. It takes no longer than the grace period."""
@@ -150,7 +163,11 @@ class ServerConnection:
 
             timeout = httpx2.Timeout(CONNECT, read=READ)
             client = await stack.enter_async_context(
-                httpx2.AsyncClient(headers=dict(config.headers), timeout=timeout)
+                httpx2.AsyncClient(
+                    headers=dict(config.headers),
+                    timeout=timeout,
+                    event_hooks={"response": [self._check_session]},
+                )
             )
             return await stack.enter_async_context(
                 streamable_http_client(config.url, http_client=client)
@@ -162,6 +179,19 @@ class ServerConnection:
         )
         with os.fdopen(self._errors.open(), "w", encoding="utf-8") as errors:
             return await stack.enter_async_context(stdio_client(parameters, errors))
+
+    async def _check_session(self, response: httpx2.Response) -> None:
+        """End the connection if the address does not know its session any more."""
+        request = response.request
+        if SESSION not in request.headers:
+            return
+        if request.method == "GET":
+            self._has_stream |= response.is_success
+        # A GET also fails if the server has no stream of its own.
+        if response.status_code in UNKNOWN_SESSION and (
+            request.method == "POST" or self._has_stream
+        ):
+            self._session = None
 
     def _fail(self, why: str) -> None:
         said = self._errors.last_line()

@@ -380,15 +380,21 @@ class ChatSession:
         backend = services.agent_of(turn.message.model)
         provider = await asyncio.create_task(_provider(backend), context=turn.context)
         goes_on = self._agent is not None and self._agent.alive and not self._history.replaced
+        goes_on = goes_on and self._provider == provider and self._backend is backend
         servers = await services.setup.servers.enabled(self.user)
-        goes_on = goes_on and self._external.configs == servers and self._external.alive
-        if not (goes_on and self._provider == provider and self._backend is backend):
+        goes_on = goes_on and self._external.configs == servers
+        if not goes_on:
             await self._close_agent()
+        elif not await self._external.renew():
+            # An agent gets its tools when it starts. The servers stay connected.
+            agent, self._agent = self._agent, None
+            await self._closing.close(agent)
         if self._agent is None:
             self._provider, self._backend = provider, backend
-            self._external = await self._closing.begin(
-                services.setup.start_servers(servers), "The start of a chat's MCP servers"
-            )
+            if not goes_on:
+                self._external = await self._closing.begin(
+                    services.setup.start_servers(servers), "The start of a chat's MCP servers"
+                )
             for server, why in self._external.failures:
                 turn.notify(Sentence("server_not_started", server=server, why=why))
             project = await find_instructions(services.workspace)
