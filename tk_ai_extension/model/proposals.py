@@ -171,7 +171,8 @@ class Proposal:
         notebook: The path of the notebook that the call concerns; None for none or several.
         kernel: The kernel that runs the code; None if nothing runs.
         omitted: The number of characters that were left out to shorten the steps.
-        reference: The request of another server that an approval is bound to.
+        reference: What an approval is bound to besides what is shown: of a tool of another server, which
+            server and which tool of it has the name.
     """
 
     title: str

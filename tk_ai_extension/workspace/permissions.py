@@ -154,6 +154,7 @@ class PermissionPolicy:
         *,
         tool: str | None = None,
         scope: ApprovalScope = "any",
+        reference: str = "",
     ) -> PermissionDecision:
         """Return the decision about a call, including standing approvals.
 
@@ -166,13 +167,14 @@ class PermissionPolicy:
             notebook: The notebook that it concerns; None for none or several.
             tool: The tool; None if it is not known.
             scope: Which standing approvals apply.
+            reference: What the tool is; see `Proposal.reference`.
         """
         mode = self.mode(caller)
         decision = decide(mode, effect)
         if scope == "tool" and mode != "auto" and decision is PermissionDecision.RUN:
             decision = PermissionDecision.ASK
         if decision is PermissionDecision.ASK and self.standing.applies(
-            caller, effect, notebook=notebook, tool=tool, scope=scope
+            caller, effect, notebook=notebook, tool=tool, scope=scope, reference=reference
         ):
             return PermissionDecision.RUN
         return decision
@@ -208,7 +210,14 @@ class PermissionPolicy:
             Conflict: The notebook was renamed or deleted before the answer.
         """
         mode = self.mode(caller)
-        decision = self.decision(caller, effect, proposal.notebook, tool=tool, scope=scope)
+        decision = self.decision(
+            caller,
+            effect,
+            proposal.notebook,
+            tool=tool,
+            scope=scope,
+            reference=proposal.reference,
+        )
         if decision is PermissionDecision.RUN:
             return
         if decision is PermissionDecision.REFUSE:
@@ -412,6 +421,7 @@ class PermissionPolicy:
                 request.effect,
                 notebook=request.notebook if place == "notebook" else None,
                 tool=request.tool if only else None,
+                reference=request.proposal.reference,
             )
 
     def _bound(self, approvals: OrderedDict[Any, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import secrets
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from typing_extensions import TypedDict
 
@@ -43,13 +43,17 @@ class StandingInfo(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What an approval applies to: a caller (identity) or a user's notebook."""
+    """What an approval applies to: a caller (identity) or a user's notebook.
+
+    Another tool may get the name of one with a reference.
+    """
 
     user: str
     identity: str | None
     notebook: str | None
     effect: Effect
     tool: str | None
+    reference: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,13 @@ class StandingApprovals:
         return len(self._given)
 
     def add(
-        self, caller: Caller, effect: Effect, *, notebook: str | None, tool: str | None
+        self,
+        caller: Caller,
+        effect: Effect,
+        *,
+        notebook: str | None,
+        tool: str | None,
+        reference: str = "",
     ) -> None:
         """Add an approval.
 
@@ -85,9 +95,11 @@ class StandingApprovals:
             effect: The effect of the calls.
             notebook: The notebook that it applies to; None for the caller's session.
             tool: The only tool that it applies to; None for all.
+            reference: What that tool is; see `Proposal.reference`.
         """
         identity = caller.identity if notebook is None else None
-        self._given[_Key(caller.user, identity, notebook, effect, tool)] = _Given(caller)
+        key = _Key(caller.user, identity, notebook, effect, tool, reference if tool else "")
+        self._given[key] = _Given(caller)
         while len(self._given) > self._limit:
             del self._given[next(iter(self._given))]
 
@@ -99,6 +111,7 @@ class StandingApprovals:
         notebook: str | None,
         tool: str | None,
         scope: ApprovalScope,
+        reference: str = "",
     ) -> bool:
         """Return whether a call is approved.
 
@@ -108,6 +121,7 @@ class StandingApprovals:
             notebook: The notebook that it concerns; None for none or several.
             tool: The tool; None if it is not known, so that no approval of one tool applies.
             scope: Which approvals count; see `PermissionRequest.scope`.
+            reference: What the tool is; see `Proposal.reference`.
         """
         tools: list[str | None] = [None] if scope != "tool" else []
         if tool is not None and scope != "effect":
@@ -118,7 +132,8 @@ class StandingApprovals:
         if notebook is not None:
             places.append((None, notebook))
         return any(
-            _Key(caller.user, identity, path, effect, each) in self._given
+            _Key(caller.user, identity, path, effect, each, reference if each else "")
+            in self._given
             for identity, path in places
             for each in tools
         )
@@ -171,4 +186,4 @@ class StandingApprovals:
             path = None if key.notebook is None else moved(key.notebook, old, new)
             if path is not None:
                 del self._given[key]
-                self._given[_Key(key.user, None, path, key.effect, key.tool)] = given
+                self._given[replace(key, notebook=path)] = given
