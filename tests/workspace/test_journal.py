@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CELL_TYPES, CellContent
 from tk_ai_extension.model.errors import DiskFull, ReadOnly, StateUnavailable
+from tk_ai_extension.model.leases import ServerLease
 from tk_ai_extension.model.operations import Action, Change
 from tk_ai_extension.workspace.change_encoding import MAX_OUTPUTS, decode_changes, encode_changes
 from tk_ai_extension.workspace.journal import PRUNE_EVERY, Journal, JournalEntry
@@ -117,8 +118,8 @@ async def test_a_change_that_a_killed_server_did_not_report_is_reported_by_the_n
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = Journal(tmp_path / "j.sqlite"), Journal(tmp_path / "j.sqlite")
-    # A server on another host, which cannot be seen from here.
-    monkeypatch.setattr("tk_ai_extension.workspace.journal.own_process", lambda: "elsewhere:1:1")
+    # A server on another host, whose locks are not seen from here.
+    monkeypatch.setattr(ServerLease, "lives", lambda _lease, _server: False)
     try:
         left = await first.intend(A, "n.ipynb", "edit_cell", "edit @318a")
         (entry,) = await second.history("n.ipynb", 10, "ada")
@@ -297,7 +298,7 @@ async def test_the_journal_is_for_the_server_alone(tmp_path: Path, journal: Jour
     await made(journal)
     folder = tmp_path / "state"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.glob("journal*")}
     assert modes.keys() >= {"journal.sqlite", "journal.sqlite-wal"}
     assert set(modes.values()) == {0o600}
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.leases import ServerLease
 from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
 from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.leases import ServerLease
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.database import Database

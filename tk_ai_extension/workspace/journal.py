@@ -18,11 +18,12 @@ from typing import Any, Literal
 
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.leases import ServerLease
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.workspace import journal_queries as queries
 from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes, standing
 from tk_ai_extension.workspace.database import Database, storable
-from tk_ai_extension.workspace.owners import is_alive, own_process
+from tk_ai_extension.workspace.owners import is_alive
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +116,7 @@ class Journal:
     changed anyway.
 
     Args:
-        database: The file.
+        database: The file; the leases of servers are in a folder beside it.
         keep_days: Days for which entries are kept.
         max_bytes: Approximate maximum bytes of changes; the oldest entries are removed first.
     """
@@ -124,8 +125,9 @@ class Journal:
         self, database: Path, *, keep_days: float = KEEP_DAYS, max_bytes: int = MAX_BYTES
     ) -> None:
         self._database = Database(
-            database, queries.MIGRATIONS, on_open=_interrupt_left_over, expendable=True
+            database, queries.MIGRATIONS, on_open=self._interrupt_left_over, expendable=True
         )
+        self._lease = ServerLease(database.with_name("servers"))
         self.keep_days = keep_days
         """Days for which entries are kept."""
         self._max_bytes = max_bytes
@@ -435,6 +437,7 @@ class Journal:
         """Wait for running queries and close the file."""
         await self._tasks.join()
         await self._database.close()
+        self._lease.end()
 
     async def _insert(self, caller: Caller, written: _Written) -> int:
         if self._inserted % PRUNE_EVERY == 0:
@@ -442,18 +445,20 @@ class Journal:
         self._inserted += 1
         identity = (caller.user, caller.session, storable(caller.author))
         now = time.time()
-        row = (now, now, own_process(), *identity, *written)
-        return await self._database.run(
-            lambda db: int(db.execute(queries.INSERT, row).fetchone()[0])
-        )
+        row = (now, now, self._lease.id, *identity, *written)
 
+        def insert(db: sqlite3.Connection) -> int:
+            self._lease.begin()
+            return int(db.execute(queries.INSERT, row).fetchone()[0])
 
-def _interrupt_left_over(db: sqlite3.Connection) -> None:
-    """Mark the open intents of servers that have stopped as interrupted, and release what they claimed."""
-    for (owner,) in db.execute(queries.GOING_ON).fetchall():
-        if not is_alive(owner):
-            db.execute(queries.LEFT_OVER, (owner,))
-    db.execute(queries.RELEASE_LEFT_OVER)
+        return await self._database.run(insert)
+
+    def _interrupt_left_over(self, db: sqlite3.Connection) -> None:
+        """Mark open intents of stopped servers as interrupted, and release what they claimed."""
+        for (owner,) in db.execute(queries.GOING_ON).fetchall():
+            if not self._lease.lives(owner) and not is_alive(owner):
+                db.execute(queries.LEFT_OVER, (owner,))
+        db.execute(queries.RELEASE_LEFT_OVER)
 
 
 def _left(

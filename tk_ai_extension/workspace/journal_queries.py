@@ -63,7 +63,8 @@ CREATE TRIGGER sized_again AFTER UPDATE OF data ON changes BEGIN
 END;
 """
 
-# The process of an entry in progress, so that another server can check whether it is alive.
+# The server of an entry in progress, so that another one can check whether it is running: the name of
+# its lease; of an earlier version, its process.
 OWNERS = """
 ALTER TABLE entries ADD COLUMN owner TEXT NOT NULL DEFAULT '';
 """
@@ -87,7 +88,6 @@ VALUES (
 
 GOING_ON = "SELECT DISTINCT owner FROM entries WHERE state = 'intended'"
 
-# Those of another host count as stopped: a container has another name after each start.
 LEFT_OVER = """
 UPDATE entries SET state = 'interrupted', note = 'interrupted: the server stopped'
 WHERE state = 'intended' AND owner = ?

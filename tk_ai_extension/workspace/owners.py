@@ -1,9 +1,12 @@
-"""Process identities for entries of shared files, and checks whether the process is alive."""
+"""Owners of journal entries that an earlier version of this package wrote: processes.
+
+A process that runs seems to have ended after a step of the system's clock, from which the system
+computes the start times of processes.
+"""
 
 from __future__ import annotations
 
 import socket
-from functools import cache
 
 import psutil
 
@@ -11,17 +14,14 @@ CLOCK_TOLERANCE = 2.0
 """Seconds by which a process's start time may differ, because the system's clock may be adjusted."""
 
 
-@cache
-def own_process() -> str:
-    """Return this process as ``host:pid:start``, with the start in seconds since the epoch."""
-    process = psutil.Process()
-    return f"{socket.gethostname()}:{process.pid}:{process.create_time():.2f}"
-
-
 def is_alive(owner: str) -> bool:
-    """Return whether a process, given as by `own_process`, is alive on this host.
+    """Return whether a process is alive on this host; False for any other text.
 
-    The start time is compared because a pid is reused, for example after a restart of the host.
+    Those of another host count as ended: a container has another name after each start. The start
+    time is compared because a pid is reused, for example after a restart of the host.
+
+    Args:
+        owner: The process as ``host:pid:start``, with the start in seconds since the epoch.
     """
     try:
         host, pid, started = owner.rsplit(":", 2)

@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -28,9 +27,6 @@ _BEFORE = 60.0
 MAX_COPY = 256 << 20
 """Maximum bytes of a copy: a sparse file of any size costs nothing to create."""
 
-_QUIET = 5.0
-"""Seconds after the last write in which a writer is assumed, if the system has no leases."""
-
 
 def copy_beside(file: Path) -> Path:
     """Return the path of Jupyter's copy of a file that it is about to overwrite."""
@@ -46,8 +42,8 @@ def find_copy(file: Path) -> Path | None:
 def recover(file: Path) -> Path | None:
     """Replace an empty notebook by its copy if the copy certainly is its last content.
 
-    That is so if the file is empty, no process has it open for writing, and the copy is a complete
-    notebook that was made for that save. A file with content is never changed.
+    That is so if the file is empty, certainly no process has it open for writing, and the copy is a
+    complete notebook that was made for that save. A file with content is never changed.
 
     Returns:
         The path of the copy; None if nothing was recovered.
@@ -58,8 +54,10 @@ def recover(file: Path) -> Path | None:
         if status.st_size or (found := _read_notebook(copy)) is None:
             return None
         data, created = found
-        if created < status.st_mtime - _BEFORE or _is_open_for_writing(file):
+        if created < status.st_mtime - _BEFORE or not _has_no_writer(file):
             return None
+        # A save that starts now truncates the file, so that it has another version. A lease that is
+        # still held would have the save wait, and then write to the file that was replaced.
         replace_file(file, [data], None, FileVersion.of(status))
     except (OSError, FileChanged):
         return None
@@ -83,21 +81,26 @@ def _read_notebook(file: Path) -> tuple[bytes, float] | None:
     return data, status.st_ctime
 
 
-def _is_open_for_writing(file: Path) -> bool:
-    """Return whether a process has the file open for writing: a read lease is refused then."""
-    if sys.platform == "linux":
-        import fcntl
+def _has_no_writer(file: Path) -> bool:
+    """Return whether certainly no process has the file open for writing: a read lease needs that.
 
-        fd = open_descriptor(file)
-        try:
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-        except BlockingIOError:
-            return True
-        except OSError:
-            pass  # Another user's file, or a file system without leases.
-        else:
-            return False
-        finally:
-            os.close(fd)
-    return time.time() - file.stat().st_mtime < _QUIET
+    Only Linux has leases, for the user's own files, and not on all file systems. Elsewhere nothing
+    distinguishes an interrupted save from one that was suspended or waits for a slow disk.
+    """
+    if sys.platform != "linux":
+        return False
+    import fcntl
+    import signal
+
+    fd = open_descriptor(file)
+    try:
+        # Sent to this process if the file is opened for writing at this moment. The default, SIGIO,
+        # would end the process; SIGURG is ignored.
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True

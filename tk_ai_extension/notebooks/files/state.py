@@ -184,8 +184,9 @@ class NotebookFile:
             raise error
         raise InvalidNotebook(
             error.message,
-            hint=f"{copy.name} beside it is a complete notebook that Jupyter left when a save was "
-            "interrupted. Compare it, and rename it if it has what you need.",
+            hint=f"{copy.name} beside it is a complete notebook, which Jupyter keeps until a save has "
+            "ended. That save may still be in progress: try again later. If it was interrupted, "
+            f"compare the copy, and rename it to {self.file.name} if it has what you need.",
             **error.details,
             copy=copy.name,
         ) from error

@@ -33,17 +33,22 @@ class ServerLease:
         """Acquire the lease; idempotent.
 
         Raises:
-            OSError: the folder is not writable.
+            OSError: The folder is not writable, or its file system has no locks.
         """
         if self._held is not None:
             return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         held = os.open(self._path(self.id), os.O_CREAT | os.O_RDWR, 0o600)
-        file_locks.lock(held)
+        try:
+            file_locks.lock(held)
+        except OSError:
+            os.close(held)
+            self._remove(self._path(self.id))
+            raise
         self._held = held
 
     def lives(self, server: str) -> bool:
-        """Whether a server is running; removes the file of one that is not."""
+        """Return whether a server may be running; removes the file of one that is not."""
         if server == self.id:
             return True
         if _ID.fullmatch(server) is None:
@@ -53,9 +58,11 @@ class ServerLease:
             tried = os.open(path, os.O_RDWR)
         except FileNotFoundError:
             return False
+        except OSError:  # For example the file of another user.
+            return True
         try:
             file_locks.lock(tried, wait=False)
-        except BlockingIOError:
+        except OSError:  # The server has the lock, or the file cannot be locked.
             return True
         finally:
             os.close(tried)
@@ -71,7 +78,7 @@ class ServerLease:
 
     def _remove(self, path: Path) -> None:
         """Remove the file of a server that is not running; Windows refuses while others have it open."""
-        with suppress(FileNotFoundError, PermissionError):
+        with suppress(OSError):
             path.unlink()
 
     def _path(self, server: str) -> Path:

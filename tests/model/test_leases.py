@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from tk_ai_extension.agent.leases import ServerLease
+import pytest
+
+from tk_ai_extension.model.leases import ServerLease
 
 HOLD = """
 import sys
 from pathlib import Path
-from tk_ai_extension.agent.leases import ServerLease
+from tk_ai_extension.model.leases import ServerLease
 
 lease = ServerLease(Path(sys.argv[1]))
 lease.begin()
@@ -56,3 +60,41 @@ def test_a_name_that_is_no_servers_touches_no_file(tmp_path: Path) -> None:
     for name in ("", "../precious", "nobody", "0" * 24):
         assert not watcher.lives(name)
     assert (tmp_path / "precious").read_text() == "mine"
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EACCES, errno.EIO])
+def test_one_that_cannot_be_checked_may_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    (tmp_path / ("0" * 24)).touch()
+
+    def fail(*_arguments: object, **_options: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    function = "os.open" if code == errno.EACCES else "tk_ai_extension.model.file_locks.lock"
+    with monkeypatch.context() as patched:
+        patched.setattr(function, fail)
+        assert ServerLease(tmp_path).lives("0" * 24)
+    assert not ServerLease(tmp_path).lives("0" * 24)
+
+
+def test_a_lease_that_cannot_be_had_leaves_nothing_and_can_be_had_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = ServerLease(tmp_path)
+    opened: list[int] = []
+
+    def fail(file: int) -> None:
+        opened.append(file)
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tk_ai_extension.model.file_locks.lock", fail)
+        with pytest.raises(OSError, match="locks"):
+            lease.begin()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OSError, match="descriptor"):
+        os.fstat(opened[0])
+    lease.begin()
+    assert ServerLease(tmp_path).lives(lease.id)
+    lease.end()
