@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -64,7 +64,7 @@ async def test_a_change_that_is_being_written_belongs_to_what_is_undone(
     talk: Talk,
     harness: ToolHarness,
     disk: SlowDisk,
-    act: Callable[[Talk, str, str], Awaitable[Any]],
+    act: Callable[[Talk, str, str], Coroutine[Any, Any, Any]],
 ) -> None:
     harness.write("a.ipynb", "a = 1")
     run = await talk.send(CHANGE, notebook="a.ipynb", mode="auto")

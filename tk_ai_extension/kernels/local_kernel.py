@@ -33,6 +33,9 @@ BOOT_TIME = 5.0
 STABLE_TIME = 10.0
 """Seconds after which a kernel counts as started successfully."""
 
+RETURN_TIMEOUT = 30.0
+"""Seconds to wait for a kernel of another process that was lost. Later, its next use connects."""
+
 RESTART_LIMIT = 3
 """How often in a row a kernel that dies within `STABLE_TIME` seconds of its start is restarted."""
 
@@ -236,9 +239,13 @@ class LocalKernel(TrackedKernel):
             await self._woken.wait()
 
     async def _reconnect(self) -> None:
-        """Reconnect at once, so that no activity of other clients is missed."""
+        """Reconnect at once, so that no activity of other clients is missed.
+
+        There is no limit for a kernel of this server: it answers, or its process ends, or `close` cancels
+        this. The end of another process's kernel cannot be observed.
+        """
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(None if self.is_ours else RETURN_TIMEOUT):
                 await self.connect()
         except (TimeoutError, ConnectionClosed) as error:
             log.info("Kernel %s does not answer after its restart: %s", self.id, error)

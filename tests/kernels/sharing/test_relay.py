@@ -19,7 +19,8 @@ from jupyter_client.session import Session
 from tests.kernels.guests import DEADLINE, run, until, write_connection
 from tests.kernels.sharing.conftest import Launch, Owner, start_kernel
 from tests.stopped_processes import stop_process
-from tk_ai_extension.kernels.sharing.relay import PROMPT_INTERVAL, Relay
+from tk_ai_extension.kernels.service import READY_TIMEOUT
+from tk_ai_extension.kernels.sharing.relay import GRACE, PROMPT_INTERVAL, Relay
 from tk_ai_extension.kernels.sharing.share import Connection, Share
 from tk_ai_extension.testing.faults import RUN_FOREVER, ignore_interrupts
 
@@ -170,14 +171,30 @@ async def test_a_new_kernel_with_another_connection_file_is_followed(
     assert await run(person, "print(Y)") == "2"
 
 
-async def test_the_relay_ends_when_the_kernel_dies(owner: Owner, launch: Launch) -> None:
+@pytest.mark.parametrize(
+    ("is_dead_link", "reason"),
+    [
+        (True, "The kernel is gone: {} is a dead link."),
+        (False, "The kernel of {} did not answer within 0.5 s."),
+    ],
+)
+async def test_the_relay_ends_when_the_kernel_dies(
+    owner: Owner, launch: Launch, is_dead_link: bool, reason: str
+) -> None:
     relayed = launch("--grace", "0.5")
     await relayed.client()
+    if is_dead_link:
+        await asyncio.to_thread(Path(owner.manager.connection_file).unlink)
     os.kill(owner.manager.provisioner.pid, signal.SIGKILL)
     assert await relayed.ended() == 1
     assert relayed.process.stderr is not None
-    assert b"The kernel is gone" in relayed.process.stderr.read()
-    assert "The kernel is gone" in owner.log
+    reason = reason.format(owner.share.path)
+    assert relayed.process.stderr.read().decode() == f"{reason}\n"
+    assert reason in owner.log
+
+
+def test_a_relay_waits_for_a_kernel_as_long_as_a_server_does() -> None:
+    assert GRACE == READY_TIMEOUT
 
 
 async def test_the_relay_ends_at_once_when_nothing_is_shared_any_more(

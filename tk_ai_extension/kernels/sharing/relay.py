@@ -26,8 +26,8 @@ from tk_ai_extension.kernels.sockets import SocketReader, client_context
 
 log = logging.getLogger(__name__)
 
-GRACE = 10.0
-"""Grace period in seconds in which the owner may restart a kernel that is gone."""
+GRACE = 30.0
+"""Grace period in seconds in which the owner may restart a kernel that is gone: `service.READY_TIMEOUT`."""
 
 POLL_INTERVAL = 0.1
 """Seconds between checks of the connection file of a kernel that is gone."""
@@ -171,9 +171,7 @@ class Relay:
         while True:
             kernel = await self._find_kernel()
             if kernel is None:
-                if self._share.is_withdrawn():
-                    return RelayExit("The kernel is no longer shared.", 0)
-                return RelayExit(f"The kernel is gone: {self._share.path} is a dead link.", 1)
+                return self._gone()
             ready = asyncio.ensure_future(kernel.ready.wait())
             lost = asyncio.ensure_future(kernel.lost.wait())
             try:
@@ -193,6 +191,15 @@ class Relay:
             waiting, self._waiting = self._waiting, {}
             for request in waiting.values():
                 self._fail_request(request, "The shared kernel was restarted, or died.")
+
+    def _gone(self) -> RelayExit:
+        """Return why no kernel was found."""
+        if self._share.is_withdrawn():
+            return RelayExit("The kernel is no longer shared.", 0)
+        if not self._share.path.exists():
+            return RelayExit(f"The kernel is gone: {self._share.path} is a dead link.", 1)
+        late = f"The kernel of {self._share.path} did not answer within {self._grace:g} s."
+        return RelayExit(late, 1)
 
     async def _begin_serving(self) -> None:
         """Wait until clients have subscribed to iopub, so that they miss no output.
