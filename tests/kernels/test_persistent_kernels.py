@@ -16,9 +16,10 @@ import pytest
 
 from tests.kernels import persistent_host
 from tests.kernels.conftest import TIMEOUTS
+from tk_ai_extension.kernels import persistent
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
-from tk_ai_extension.kernels.persistent_processes import PersistentProvisioner
+from tk_ai_extension.kernels.persistent_processes import PersistentProvisioner, lock_log
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model import file_locks
 from tk_ai_extension.model.errors import KernelNotFound, KernelStartFailed
@@ -164,6 +165,46 @@ async def test_files_of_a_kernel_that_has_ended_are_removed(
     _, pid = await left_by_a_host(tmp_path, "killed")
     faults.kill(pid)
     assert bench.manager.adopt({}) == []
+    assert files(tmp_path) == []
+
+
+@pytest.mark.proves("fault:one-server")
+async def test_a_kernel_that_another_server_restarts_keeps_its_files(
+    bench: ExecutorBench, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kernel_id = await bench.kernels.start("python3")
+    provisioner = bench.manager.get_kernel(kernel_id).provisioner
+    launch: Any = provisioner.pre_launch
+    sockets = provisioner.sockets
+    before = set(files(tmp_path))
+
+    async def pre_launch(**kwargs: Any) -> Any:
+        # The process in the note has ended, and the next one does not run yet.
+        assert adopted_in(tmp_path) == []
+        assert set(files(tmp_path)) == before
+        assert sockets is None or sockets.exists()
+        return await launch(**kwargs)
+
+    provisioner.pre_launch = pre_launch
+    await bench.kernels.restart(kernel_id)
+    assert f"Kernel {kernel_id} is not adopted: ManagedElsewhere" in caplog.text
+    assert (await run(bench, "1", kernel_id)).status == "ok"
+    await bench.kernels.shutdown(kernel_id)
+    assert files(tmp_path) == []
+
+
+def test_a_kernel_that_is_removed_meanwhile_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = tmp_path / "kernel-1.process"
+    note.write_text(noted(tmp_path), encoding="utf-8")
+
+    def lock_later(file: Path) -> Any:
+        note.unlink()  # As the server does that managed the kernel.
+        return lock_log(file)
+
+    monkeypatch.setattr(persistent, "lock_log", lock_later)
+    assert adopted_in(tmp_path) == []
     assert files(tmp_path) == []
 
 

@@ -85,6 +85,25 @@ async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[S
         yield app
 
 
+def router_of(app: ServerApp, tmp_path: Path) -> NotebookRouter:
+    root = Path(app.root_dir)
+    return NotebookRouter(
+        root,
+        partial(notebook_path, root),
+        contents_manager=app.contents_manager,
+        settings=app.web_app.settings,
+        event_logger=app.event_logger,
+        leases=RoomLeases(tmp_path / "leases", root, str),
+    )
+
+
+def room_of(app: ServerApp) -> tuple[Any, Any]:
+    """The server of the rooms, and the room of the one notebook that is open."""
+    server: Any = app.web_app.settings["jupyter_server_ydoc"].ywebsocket_server
+    (room,) = [room for name, room in server.rooms.items() if name.startswith("json:notebook:")]
+    return server, room
+
+
 @pytest.mark.proves("fault:one-server", "ext:rtc")
 @pytest.mark.parametrize(
     "names",
@@ -99,37 +118,108 @@ async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[S
 async def test_the_lease_of_a_renamed_notebook_ends_with_its_room(
     app: ServerApp, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
-    root, folder = Path(app.root_dir), tmp_path / "leases"
+    root = Path(app.root_dir)
     renamed = asyncio.Event()
 
     async def on_rename(logger: Any, schema_id: str, data: dict[str, Any]) -> None:
         if data["action"] == "rename":
             renamed.set()
 
-    router = NotebookRouter(
-        root,
-        partial(notebook_path, root),
-        contents_manager=app.contents_manager,
-        settings=app.web_app.settings,
-        event_logger=app.event_logger,
-        leases=RoomLeases(folder, root, str),
-    )
+    router = router_of(app, tmp_path)
     events: Any = app.event_logger
     events.add_listener(schema_id=CONTENTS_EVENTS, listener=on_rename)
     (root / "old").mkdir()
     (root / "old" / "n.ipynb").write_bytes(written(notebook(code("a", "aaaa1111"))))
     await (await router.open("old/n.ipynb")).read()
-    server = app.web_app.settings["jupyter_server_ydoc"].ywebsocket_server
-    (room,) = [room for name, room in server.rooms.items() if name.startswith("json:notebook:")]
+    server, room = room_of(app)
     for name, new in itertools.pairwise(names):
         renamed.clear()
         await ensure_async(app.contents_manager.rename(name, new))
         await asyncio.wait_for(renamed.wait(), DEADLINE)
-    other = RoomLeases(folder, root, str)
+    other = RoomLeases(tmp_path / "leases", root, str)
     path = names[-1] if names[-1].endswith(".ipynb") else f"{names[-1]}/n.ipynb"
     with pytest.raises(OpenElsewhere):
         other.take(path)
     await server.delete_room(room=room)
     other.take(path)
+    other.close()
+    await router.close()
+
+
+@pytest.mark.proves("fault:one-server", "ext:rtc")
+@pytest.mark.parametrize("succeeds", [True, False])
+async def test_a_room_that_is_opened_while_the_last_one_is_closed_keeps_its_lease(
+    app: ServerApp, tmp_path: Path, succeeds: bool
+) -> None:
+    root = Path(app.root_dir)
+    router, other = router_of(app, tmp_path), RoomLeases(tmp_path / "leases", root, str)
+    (root / "n.ipynb").write_bytes(written(notebook(code("a", "aaaa1111"))))
+    await (await router.open("n.ipynb")).read()
+    server, room = room_of(app)
+    lock = app.web_app.settings["jupyter_server_ydoc"]._room_locks[room.room_id]
+    stopping, go_on, stop = asyncio.Event(), asyncio.Event(), room.stop
+
+    async def slow_stop() -> None:
+        stopping.set()
+        await go_on.wait()
+        await stop()
+
+    async def clean() -> None:
+        async with lock:
+            await server.delete_room(room=room)
+
+    room.stop = slow_stop
+    cleaning = asyncio.create_task(clean())
+    add, leased = server.add_room, asyncio.Event()
+
+    def add_room(room_id: str, room: Any) -> None:
+        try:
+            other.take("n.ipynb")
+        except OpenElsewhere:
+            leased.set()
+        if not succeeds:
+            raise OSError("no room")
+        add(room_id, room)
+
+    server.add_room = add_room
+    async with asyncio.timeout(DEADLINE):
+        await stopping.wait()
+        document = await router.open("n.ipynb")
+        reading = asyncio.create_task(document.read())
+        while not lock._waiters:  # noqa: ASYNC110 - the lock has no event
+            await asyncio.sleep(0)
+        go_on.set()
+        await cleaning
+        await asyncio.wait([reading])
+    assert leased.is_set()
+    assert (reading.exception() is None) == succeeds
+    if succeeds:
+        with pytest.raises(OpenElsewhere):
+            other.take("n.ipynb")
+        await server.delete_room(room=room_of(app)[1])
+    other.take("n.ipynb")
+    other.close()
+    await router.close()
+
+
+@pytest.mark.proves("fault:one-server", "ext:rtc")
+async def test_a_lease_outlasts_a_room_of_the_same_file_of_another_kind(
+    app: ServerApp, tmp_path: Path
+) -> None:
+    root = Path(app.root_dir)
+    router, other = router_of(app, tmp_path), RoomLeases(tmp_path / "leases", root, str)
+    (root / "n.ipynb").write_bytes(written(notebook(code("a", "aaaa1111"))))
+    await (await router.open("n.ipynb")).read()
+    server, room = room_of(app)
+    extension = app.web_app.settings["jupyter_server_ydoc"]
+    await extension.get_document(
+        path="n.ipynb", content_type="file", file_format="text", copy=False, create=True
+    )
+    (text,) = [found for found in server.rooms.values() if found is not room]
+    await server.delete_room(room=text)
+    with pytest.raises(OpenElsewhere):
+        other.take("n.ipynb")
+    await server.delete_room(room=room)
+    other.take("n.ipynb")
     other.close()
     await router.close()

@@ -33,12 +33,16 @@ NOTE = ".process"
 """Suffix of files of running kernels."""
 OWN_FILES = (
     os.path.join(KERNELS, BINDINGS),
-    HOST_LOCK,
     LAUNCH_LOCK,
     SERVER,
     "host.log",
     ".gitignore",
+    HOST_LOCK,
 )
+"""The files that `Project.clean` removes, in this order.
+
+A command that finds no `HOST_LOCK` starts a server, unless the `LAUNCH_LOCK` that it holds was removed.
+"""
 WRITTEN = (*OWN_FILES, KERNELS, SETTINGS, "project.new", "shared", "external", "relay.log")
 """Existing files and folders that `nb` writes to: none may be a symbolic link."""
 PEER = struct.Struct("3i")  # pid, uid, gid (unix(7))

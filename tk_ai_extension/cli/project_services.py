@@ -19,7 +19,12 @@ from tk_ai_extension.cli.write_errors import translate_write_errors
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
 from tk_ai_extension.kernels.sandbox.detection import find_sandbox
-from tk_ai_extension.model.errors import InvalidArguments, KernelNotFound, ToolError
+from tk_ai_extension.model.errors import (
+    InvalidArguments,
+    KernelNotFound,
+    KernelStartFailed,
+    ToolError,
+)
 from tk_ai_extension.workspace.state_folder import default_data_folder, state_folder
 
 if TYPE_CHECKING:
@@ -61,7 +66,8 @@ class ProjectServices:
         settings: The project's settings.
         servers: The Jupyter Servers of this user.
         ownership: Decides which calls belong to other servers.
-        stopping: Whether the server is to stop.
+        stopping: Whether the server accepts no more commands and starts no more kernels.
+        is_done: Whether it is to stop now.
         cleans: Whether it removes its files when it stops.
         is_temporary: Whether it stops with its last user; until something is opened for longer.
         open_lab: Loads JupyterLab in the server and returns its address; None without a server.
@@ -91,10 +97,18 @@ class ProjectServices:
         self.settings = SettingsFile(None if project.problem() else self._folder, state)
         self.servers = Servers()
         self.ownership = Ownership(self._root, self.servers, self.settings)
-        self.stopping = False
+        self.stopping = self.is_done = False
         self.cleans = False
         # Commands change the settings one at a time.
         self._deciding = asyncio.Lock()
+
+    def refuse(self) -> None:
+        """Accept no more commands and start no more kernels, before the server is stopped.
+
+        `nb` waits for the end of the server, and starts the next one.
+        """
+        self.stopping = True
+        self.stop_listening()
 
     def stop(self, *, clean: bool) -> None:
         """Stop the server once the current command has its answer.
@@ -106,8 +120,8 @@ class ProjectServices:
             DiskFull, ReadOnly, SaveFailed: not all files could be removed.
         """
         self.cleans = clean
-        self.stopping = True
-        self.stop_listening()
+        self.is_done = True
+        self.refuse()
         if clean:
             self.settings.forget()
 
@@ -115,8 +129,8 @@ class ProjectServices:
         """Stop a temporary server that nothing uses, unless it stops already; settings are kept."""
         if self.stopping:
             return
-        self.cleans = self.stopping = True
-        self.stop_listening()
+        self.cleans = self.is_done = True
+        self.refuse()
 
     # -- attached server
 
@@ -152,7 +166,14 @@ class ProjectServices:
     # -- the sandbox
 
     async def confinement(self, _path: str | None) -> Confinement | None:
-        """Return the sandbox for a new kernel; None for none."""
+        """Return the sandbox for a new kernel; None for none. Called before and after its process starts.
+
+        Raises:
+            KernelStartFailed: the server is stopping.
+            SandboxUnavailable: no sandbox works on this machine.
+        """
+        if self.stopping:
+            raise KernelStartFailed("The project's server is stopping.", hint="Try again.")
         if not self.settings.now.sandbox:
             return None
         hidden = [self._folder, default_data_folder(), Path(jupyter_runtime_dir())]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import psutil
 from jupyter_client.manager import KernelManager
@@ -31,6 +32,7 @@ from tk_ai_extension.kernels.persistent_processes import (
     Note,
     PersistentProvisioner,
     identity,
+    lock_log,
     reading,
 )
 from tk_ai_extension.kernels.process import AdoptedProcess
@@ -77,7 +79,12 @@ class PersistentServerKernelManager(ServerKernelManager):
             self.provisioner.release()
 
     def adopt(
-        self, kernel_id: str, process: AdoptedProcess, note: Note, environment: Mapping[str, str]
+        self,
+        kernel_id: str,
+        process: AdoptedProcess,
+        note: Note,
+        managed: BinaryIO,
+        environment: Mapping[str, str],
     ) -> None:
         """Manage a running kernel that uses this manager's connection file.
 
@@ -85,13 +92,14 @@ class PersistentServerKernelManager(ServerKernelManager):
             kernel_id: Its id.
             process: Its process.
             note: Its note.
+            managed: Its log, locked.
             environment: The environment for its next restart.
         """
         with reading(Path(self.connection_file)):
             self.load_connection_file()
         self._connection_file_written = True
         self.kernel_id = kernel_id
-        cast("PersistentProvisioner", self.provisioner).adopt(process, note)
+        cast("PersistentProvisioner", self.provisioner).adopt(process, note, managed)
         env = dict(environment)
         if note.started_for:
             env["JPY_SESSION_NAME"] = note.started_for
@@ -157,8 +165,8 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
 
         Also removes stale socket folders of other servers' kernels. In a copy of ``connection_dir`` the
         files are removed, because its kernels belong to the original. A kernel that may be running but
-        cannot be adopted (its kernelspec is not installed, its note is truncated, another process
-        manages it) is skipped and keeps its files.
+        cannot be adopted (its kernelspec is not installed, its note is truncated) or that another process
+        manages, which may be restarting it, is skipped and keeps its files.
 
         Args:
             environment: The environment for their restarts; by default this process's without the
@@ -175,13 +183,19 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
             if kernel_id in self:
                 continue
             try:
-                manager = self._adopt(kernel_id, note, environment)
+                with ExitStack() as managing:
+                    managed = managing.enter_context(lock_log(note.with_suffix(LOG)))
+                    manager = self._adopt(kernel_id, note, managed, environment)
+                    if manager is None:
+                        for ending in (NOTE, NEW, ".json"):
+                            note.with_suffix(ending).unlink(missing_ok=True)
+                    else:
+                        managing.pop_all()
             except UNUSABLE as error:
                 log.warning("Kernel %s is not adopted: %r", kernel_id, error)
                 continue
             if manager is None:
-                for ending in (NOTE, NEW, ".json", LOG):
-                    note.with_suffix(ending).unlink(missing_ok=True)
+                note.with_suffix(LOG).unlink(missing_ok=True)
                 continue
             self._kernels[kernel_id] = manager
             self._watch_adopted(kernel_id)
@@ -236,13 +250,17 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
         return written[-TAIL_BYTES:].decode("utf-8", "replace").strip()
 
     def _adopt(
-        self, kernel_id: str, note: Path, environment: Mapping[str, str]
+        self, kernel_id: str, note: Path, managed: BinaryIO, environment: Mapping[str, str]
     ) -> PersistentServerKernelManager | None:
         """Return the manager of a kernel of a previous server; None if only its files are left.
 
-        The note is not trusted: any program of the user's may have written it.
+        The note is not trusted: any program of the user's may have written it. It is read under the lock
+        of the log: a kernel that another process manages may be between two processes.
         """
-        known = Note.read(note)
+        try:
+            known = Note.read(note)
+        except FileNotFoundError:
+            return None  # The process that managed the kernel has just removed it.
         if known.folder != identity(note.parent):
             log.info("Kernel %s belongs to another folder, of which this one is a copy.", kernel_id)
             return None
@@ -269,7 +287,7 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
                 known.kernel_name, {"kernel_id": kernel_id, "confinement": confinement}
             )[0]
         adopted = cast("PersistentServerKernelManager", manager)
-        adopted.adopt(kernel_id, process, known, environment)
+        adopted.adopt(kernel_id, process, known, managed, environment)
         return adopted
 
     def _watch_adopted(self, kernel_id: str) -> None:

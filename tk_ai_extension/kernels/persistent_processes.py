@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 import psutil
 from traitlets import Instance, TraitError, Unicode, default
@@ -62,6 +62,24 @@ class UnusableFile(Exception):
 
 class ManagedElsewhere(Exception):
     """Another running process manages the kernel."""
+
+
+def lock_log(file: Path) -> BinaryIO:
+    """Open a kernel's log and lock it: this process manages the kernel until the file is closed.
+
+    Raises:
+        ManagedElsewhere: Another running process manages the kernel; it may be between two processes.
+        OSError: The log cannot be opened.
+    """
+    log_file = file.open("ab")
+    try:
+        file_locks.lock(log_file.fileno(), wait=False)
+    except BlockingIOError as error:
+        log_file.close()
+        raise ManagedElsewhere("Another running process manages this kernel.") from error
+    except OSError as error:
+        log.debug("%s is used without a lock: %s", file.name, error)
+    return log_file
 
 
 UNUSABLE = (OSError, psutil.Error, SandboxUnavailable, UnusableFile, ManagedElsewhere)
@@ -182,13 +200,15 @@ class PersistentProvisioner(FilteringProvisioner):
             json.dump(self.note(), file)
         new.replace(self._file(NOTE))  # atomic: readers never see a partial note
 
-    def adopt(self, process: AdoptedProcess, note: Note) -> None:
+    def adopt(self, process: AdoptedProcess, note: Note, managed: BinaryIO) -> None:
         """Take over a kernel's process that another process started.
 
-        Raises:
-            ManagedElsewhere: the process that started it is still running.
+        Args:
+            process: The process.
+            note: Its note.
+            managed: Its log, locked.
         """
-        self._lock()
+        self._managed = managed
         self.process: Any = process
         self.pid = process.pid
         self.pgid = os.getpgid(process.pid)
@@ -208,9 +228,10 @@ class PersistentProvisioner(FilteringProvisioner):
         """Remove the kernel's files. Called by the kernel manager when the process has ended."""
         await super().cleanup(restart=restart)
         if not restart:
-            self.release()
-            for ending in (NOTE, NEW, LOG):
+            for ending in (NOTE, NEW):
                 self._file(ending).unlink(missing_ok=True)
+            self.release()
+            self._file(LOG).unlink(missing_ok=True)
             if self.sockets is not None:
                 await asyncio.to_thread(remove_folder, self.sockets)
 
@@ -231,14 +252,7 @@ class PersistentProvisioner(FilteringProvisioner):
         if locked is not None and status is not None and os.path.samestat(locked, status):
             return
         # If the log was deleted, others find the new file, on which there is no lock yet.
-        log_file = self._file(LOG).open("ab")
-        try:
-            file_locks.lock(log_file.fileno(), wait=False)
-        except BlockingIOError as error:
-            log_file.close()
-            raise ManagedElsewhere("Another running process manages this kernel.") from error
-        except OSError as error:
-            log.debug("Kernel %s is managed without a lock: %s", self.kernel_id, error)
+        log_file = lock_log(self._file(LOG))
         self.release()
         self._managed = log_file
 

@@ -176,6 +176,10 @@ class RemoteTerminal:
         return await self._answer
 
 
+ANSWERING = 1.0
+"""Seconds in which commands may end by themselves when the server stops."""
+
+
 class Stoppable(Protocol):
     """A server that a command can stop."""
 
@@ -235,12 +239,12 @@ class CommandServer:
         finally:
             listening.cancel()
             self._ending -= running.done()
-        if self._context.project is not None and self._context.project.stopping:
+        if self._context.project is not None and self._context.project.is_done:
             self._server.stop()
 
     async def close(self) -> None:
-        """Cancel what still runs."""
-        await self._running.close()
+        """Cancel what still runs, once it could answer that its kernel has ended."""
+        await self._running.close(grace=ANSWERING)
 
     async def _run(self, argv: list[str], terminal: RemoteTerminal, user: str) -> None:
         """Run a command to its end, even after a disconnect."""

@@ -18,6 +18,7 @@ from tk_ai_extension.cli.parsing import WrongCall, add_notebook
 from tk_ai_extension.cli.project import FOLDER
 from tk_ai_extension.cli.project_services import LabMissing, ProjectServices
 from tk_ai_extension.cli.session import Session, as_json
+from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.kernels.sharing.share import EXTERNAL
 from tk_ai_extension.model.errors import KernelNotFound, ToolError
 from tk_ai_extension.tools.default.kernels import KernelEntry, RunningKernels, kernel_text
@@ -208,28 +209,49 @@ async def _shutdown(session: Session, args: argparse.Namespace) -> int:  # noqa:
     project = _own(context)
     stopped: list[str] = []
     failed: list[str] = []
+    project.refuse()
+    clean = False
     try:
-        await project.unshare()
-    except ToolError as error:
-        failed.append(error.message)  # it keeps no kernel running
-    for kernel_id in context.workspace.kernels.ids():
         try:
-            await context.workspace.kernels.shutdown(kernel_id)
+            await project.unshare()
+        except ToolError as error:
+            failed.append(error.message)  # it keeps no kernel running
+        await _stop_kernels(context.workspace.kernels, stopped, failed)
+        _report_stopped(session, stopped, failed)
+        clean = not failed
+    finally:
+        project.stop(clean=clean)
+    return wire.FAILED if failed else wire.OK
+
+
+def _report_stopped(session: Session, stopped: list[str], failed: list[str]) -> None:
+    if session.options.json:
+        answer = Stopped.of({"stopped": stopped, "failed": failed})
+        session.terminal.out(as_json(answer.structured()))
+        return
+    kernels = "1 kernel" if len(stopped) == 1 else f"{len(stopped)} kernels"
+    server = ", and the server" if session.context.host else ""
+    session.terminal.out(f"{kernels} stopped{server}.\n")
+    for problem in failed:
+        session.terminal.err(f"Not stopped: {problem}\n")
+
+
+async def _stop_kernels(kernels: Kernels, stopped: list[str], failed: list[str]) -> None:
+    """Shut down all kernels, including those that commands which had begun start meanwhile."""
+
+    async def stop(kernel_id: str) -> None:
+        try:
+            await kernels.shutdown(kernel_id)
             stopped.append(kernel_id)
         except KernelNotFound:  # The end of a run stopped it meanwhile.
             stopped.append(kernel_id)
         except ToolError as error:
             failed.append(f"{kernel_id}: {error.message}")
-    if session.options.json:
-        answer = Stopped.of({"stopped": stopped, "failed": failed})
-        session.terminal.out(as_json(answer.structured()))
-    else:
-        kernels = "1 kernel" if len(stopped) == 1 else f"{len(stopped)} kernels"
-        session.terminal.out(f"{kernels} stopped{', and the server' if context.host else ''}.\n")
-        for problem in failed:
-            session.terminal.err(f"Not stopped: {problem}\n")
-    project.stop(clean=not failed)
-    return wire.FAILED if failed else wire.OK
+
+    tried: set[str] = set()
+    while left := set(kernels.ids()) - tried:
+        tried |= left
+        await asyncio.gather(*map(stop, left))
 
 
 def _nothing(parser: argparse.ArgumentParser) -> None:

@@ -41,6 +41,7 @@ from tk_ai_extension.model.errors import (
     ArtifactNotFound,
     ExecutionNotFound,
     InvalidArguments,
+    KernelStartFailed,
     OpenElsewhere,
     PermissionNotFound,
     ToolError,
@@ -218,7 +219,10 @@ class Commands:
 
     async def _redirected(self, session: Session, error: ToolError) -> bool:
         """Redirect a command to the server that its error names; return whether it was redirected."""
-        if isinstance(error, ServerRequired):
+        project = session.context.project
+        is_stopping = project is not None and project.stopping
+        if isinstance(error, KernelStartFailed if is_stopping else ServerRequired):
+            # The next server starts the kernel.
             return session.redirect(None)
         server = await self._elsewhere(session, error)
         return server is not None and session.redirect(server)

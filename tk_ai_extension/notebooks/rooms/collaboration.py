@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from tornado.web import HTTPError
@@ -93,8 +93,6 @@ class Rooms:
         Raises:
             NotebookNotFound, InvalidNotebook, OpenElsewhere.
         """
-        if self._leases is not None:
-            self._leases.take(path)
         try:
             live = await self._opening.complete(self._open(path), f"room of {path}", _leave)
             try:
@@ -108,14 +106,15 @@ class Rooms:
 
     async def _open(self, path: str) -> LiveRoom:
         """Open a room and pin it: a room is never without somebody who cleans it later."""
-        document = await self._open_document(path)
-        # Do not await between here and the pin, or the room could be cleaned.
-        file_id = self._settings["file_id_manager"].index(path)
-        room = self.extension.ywebsocket_server.rooms[notebook_room(file_id)]
-        assert room._document is document
-        live = self._known(room, file_id, path)
-        live.pin()
-        return live
+        with nullcontext() if self._leases is None else self._leases.opening(path):
+            document = await self._open_document(path)
+            # Do not await between here and the pin, or the room could be cleaned.
+            file_id = self._settings["file_id_manager"].index(path)
+            room = self.extension.ywebsocket_server.rooms[notebook_room(file_id)]
+            assert room._document is document
+            live = self._known(room, file_id, path)
+            live.pin()
+            return live
 
     async def _open_document(self, path: str) -> Any:
         extension = self.extension
@@ -135,8 +134,6 @@ class Rooms:
             room = extension.ywebsocket_server.rooms.get(room_id)
             if room is not None and not room.ready and not room.clients:
                 del extension.ywebsocket_server.rooms[room_id]
-                if self._leases is not None:
-                    self._leases.release(path)
             raise
 
     def hand_over(self, path: str) -> None:

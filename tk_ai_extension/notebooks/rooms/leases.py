@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,17 @@ from tk_ai_extension.model.paths import moved
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, slots=True)
+class _Use:
+    """A room that is being opened or closed. Its path follows renames."""
+
+    path: str
+
+
 class RoomLeases:
     """The leases of one server.
+
+    A lease ends when no room of the notebook is open, being opened or being closed.
 
     Args:
         folder: The folder of the lock files, the same for all servers of a user.
@@ -36,9 +46,36 @@ class RoomLeases:
         self._name = name
         self._locks: dict[str, Path] = {}
         self._held: dict[Path, int] = {}
-        # Leased notebooks' names after a rename, by the name before.
+        self._uses: set[_Use] = set()
+        # Leased notebooks' current names, by their earlier names.
         self._renamed: dict[str, str] = {}
         self._is_open: Callable[[str], bool] = lambda path: path in self._locks
+
+    @contextmanager
+    def opening(self, path: str) -> Generator[None]:
+        """Take the lease of a notebook while its room is being opened, also after one that is being closed.
+
+        Raises:
+            OpenElsewhere, OpenTwice: see `take`.
+        """
+        self.take(path)
+        with self._used(path):
+            yield
+
+    @contextmanager
+    def _used(self, path: str) -> Generator[None]:
+        """Keep the lease of a notebook inside the block; release it at the end if nothing else uses it."""
+        use = _Use(path)
+        self._uses.add(use)
+        try:
+            yield
+        finally:
+            self._uses.remove(use)
+            if not self._is_used(use.path):
+                self.release(use.path)
+
+    def _is_used(self, path: str) -> bool:
+        return self._is_open(path) or any(use.path == path for use in self._uses)
 
     def take_or_warn(self, path: str) -> None:
         """Take the lease of a notebook that is already open; log a warning if that fails."""
@@ -62,7 +99,7 @@ class RoomLeases:
         lock = self._lock_of(path)
         if lock in self._held:
             for name in [name for name, held in self._locks.items() if held == lock]:
-                if self._is_open(name):
+                if self._is_used(name):
                     raise OpenTwice(
                         f"{path} is open in a collaboration room as {name}, which is the same file.",
                         hint=f"Use it as {name}, or try again when it is closed there.",
@@ -109,6 +146,7 @@ class RoomLeases:
     def release(self, path: str) -> None:
         """Release the lease of a notebook if it is held."""
         lock = self._locks.pop(path, None)
+        self._renamed = {old: now for old, now in self._renamed.items() if now != path}
         if lock is not None and lock not in self._locks.values():
             with suppress(OSError):
                 lock.unlink()
@@ -117,28 +155,35 @@ class RoomLeases:
     def release_with_rooms(self, server: Any) -> None:
         """Release a notebook's lease when jupyter-collaboration's server deletes its room."""
         delete = server.delete_room
-        self._is_open = lambda path: any(_path_of(room) == path for room in server.rooms.values())
+        self._is_open = lambda path: any(
+            self._path_of(room) == path for room in server.rooms.values()
+        )
 
         async def delete_room(*, name: str | None = None, room: Any = None) -> None:
-            deleted = server.rooms.get(name) if room is None else room
-            await delete(name=name, room=room)
-            path = _path_of(deleted)
-            # The file id of a notebook does not follow a rename of its folder.
-            while path in self._renamed and path not in self._locks:
-                path = self._renamed.pop(path)
-            if path is not None:
-                self.release(path)
+            path = self._path_of(server.rooms.get(name) if room is None else room)
+            with nullcontext() if path is None else self._used(path):
+                await delete(name=name, room=room)
 
         server.delete_room = delete_room
 
+    def _path_of(self, room: Any) -> str | None:
+        path = _path_of(room)
+        if path is None or path in self._locks:
+            return path
+        # The file id of a notebook does not follow a rename of its folder.
+        return self._renamed.get(path, path)
+
     def renamed(self, old: str, new: str) -> None:
         """Move leases after a rename of a notebook or a folder."""
+        for use in self._uses:
+            use.path = moved(use.path, old, new) or use.path
         for path in list(self._locks):
             place = moved(path, old, new)
             if place is None:
                 continue
+            earlier = [name for name, now in self._renamed.items() if now == path]
+            self._renamed |= dict.fromkeys([*earlier, path], place)
             self._renamed.pop(place, None)
-            self._renamed[path] = place
             if self._lock_of(place) == self._locks[path]:  # A link: its file stays.
                 self._locks[place] = self._locks.pop(path)
             else:
