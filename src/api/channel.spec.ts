@@ -103,6 +103,23 @@ describe('the channel', () => {
     expect(found.received).toEqual(['live', 'lost', 'live', 'not_found']);
   });
 
+  it.each([
+    ['disk_full', 507, true],
+    ['state_unavailable', 503, true],
+    ['internal_error', 500, true],
+    ['path_refused', 403, false],
+    ['state_too_new', 409, false],
+    ['tool_error', 400, false]
+  ])('decides by the status of an error whether %s passes', async (code, status, passes) => {
+    const found = follower();
+    server.channel.subscribe(TOPIC, found);
+    await settled();
+    server.fail(1, { code, retryable: false }, status);
+    await settled();
+    await jest.advanceTimersByTimeAsync(60_000);
+    expect(found.received).toEqual(passes ? ['live', 'lost', 'live'] : ['live', code]);
+  });
+
   it('asks again for an event that could not be handled', async () => {
     const refusals: ApiError[] = [unreachable()];
     const taken: number[] = [];

@@ -1,5 +1,6 @@
 import { Token } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
+import { type ISignal, Signal } from '@lumino/signaling';
 
 import { ApiError } from './client';
 import type { ErrorInfo } from './events';
@@ -33,6 +34,8 @@ export interface IFollower<T> {
 
 /** The channel on which a page receives all events. */
 export interface IChannel {
+  /** Emitted when the connection opens, for the first time or again. */
+  readonly opens: ISignal<IChannel, void>;
   /** Subscribe to a topic until the result is disposed. */
   subscribe<T>(topic: Topic, follower: IFollower<T>): IDisposable;
   /** Reconnect now. */
@@ -46,7 +49,7 @@ export const IChannel = new Token<IChannel>(
 
 /** The connection under a channel, which reconnects when it is lost. */
 export interface IConnection {
-  readonly isOpen: boolean;
+  /** Send a message, if the connection is open. */
   send: (message: object) => boolean;
   retry: () => void;
 }
@@ -59,6 +62,8 @@ interface IMessage {
   id?: EventId;
   event?: unknown;
   error?: ErrorInfo;
+  /** The HTTP status of the error. */
+  status?: number;
   over?: true;
 }
 
@@ -66,9 +71,10 @@ interface IMessage {
 export class Channel implements IChannel {
   constructor(private readonly _connection: IConnection) {}
 
+  readonly opens = new Signal<this, void>(this);
+
   subscribe<T>(topic: Topic, follower: IFollower<T>): IDisposable {
     const subscription = new Subscription(topic, follower as IFollower<unknown>, {
-      isOpen: () => this._connection.isOpen,
       isLost: () => this._isLost,
       send: message => void this._connection.send(message),
       number: from => {
@@ -90,6 +96,7 @@ export class Channel implements IChannel {
   opened(): void {
     this._isLost = false;
     [...this._subscriptions.values()].forEach(each => each.begin());
+    this.opens.emit();
   }
 
   /** Handle a lost connection. */
@@ -114,7 +121,6 @@ export class Channel implements IChannel {
 }
 
 interface ISubscriptionHost {
-  isOpen: () => boolean;
   /** Whether the connection was lost and is not open again. */
   isLost: () => boolean;
   send: (message: object) => void;
@@ -150,31 +156,28 @@ class Subscription implements IDisposable {
     }
     this._enqueue(number, async () => {
       await this._follower.prepare?.();
-      if (number === this.number && this._host.isOpen()) {
+      if (number === this.number) {
+        // What is undefined is not sent.
         const after = this._follower.last?.() ?? this._last;
-        this._host.send({
-          subscribe: number,
-          ...this._topic,
-          ...(after === null ? {} : { after })
-        });
+        this._host.send({ subscribe: number, ...this._topic, after });
       }
     });
   }
 
-  receive({ live, reset, id, event, error, over }: IMessage): void {
+  receive({ live, reset, id, event, error, status, over }: IMessage): void {
     const { number } = this;
     this._enqueue(number, async () => {
       if (live === true || reset === true) {
         this._tries = 0;
-        this._last = reset === true ? null : this._last;
+        this._last = reset === true ? undefined : this._last;
         await this._follower.live?.(reset === true);
       } else if (error !== undefined) {
-        throw new ApiError(error, error.retryable ? 503 : 400);
+        throw new ApiError(error, status);
       } else if (over === true) {
         this._resubscribe();
       } else {
         await this._follower.take(event);
-        this._last = id ?? null;
+        this._last = id;
       }
     });
   }
@@ -234,7 +237,7 @@ class Subscription implements IDisposable {
 
   private _queue: Promise<void> = Promise.resolve();
   /** The id of the last event that was handled. */
-  private _last: EventId | null = null;
+  private _last: EventId | undefined;
   private _tries = 0;
   private _timer = 0;
   private _isDisposed = false;

@@ -32,6 +32,24 @@ async function problemOf(asked: Promise<unknown>): Promise<string> {
   }
 }
 
+describe('an error', () => {
+  it.each([
+    ['no_direct_model', 409, false, true],
+    ['kernel_busy', 409, true, false],
+    ['chat_not_found', 404, false, true],
+    ['agent_unavailable', 501, false, true],
+    ['path_refused', 403, false, true],
+    ['forbidden', 403, false, false],
+    ['http_401', 401, false, false],
+    ['http_429', 429, false, false],
+    ['disk_full', 507, false, false],
+    [UNREACHABLE, 0, true, false]
+  ])('%s with the status %i is permanent or passes', (code, status, retryable, permanent) => {
+    const error = new ApiError({ code, message: '', hint: '', retryable }, status);
+    expect(error.isPermanent).toBe(permanent);
+  });
+});
+
 describe('an answer that is cut', () => {
   it('is as if the server could not be reached', async () => {
     const api = cut('{"chats": [');

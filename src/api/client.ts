@@ -46,8 +46,8 @@ export type PlanAnswer =
 /** What to undo: the cells of each entry of the journal. */
 export type IUndo = Record<number, string[]>;
 
-/** HTTP statuses that a retry does not change. */
-const PERMANENT = new Set([400, 404, 405, 406, 410, 414, 422]);
+/** HTTP statuses and codes of errors that a retry does not change, unless the server says so. */
+const PERMANENT = new Set([400, 404, 405, 406, 409, 410, 414, 422, 501, 'path_refused']);
 
 /** The error response of the server. */
 export class ApiError extends Error {
@@ -61,7 +61,8 @@ export class ApiError extends Error {
 
   /** Whether a retry is pointless. Errors of a proxy, a login or the network are temporary. */
   get isPermanent(): boolean {
-    return PERMANENT.has(this._status);
+    const { problem, _status } = this;
+    return !problem.retryable && [problem.code, _status].some(each => PERMANENT.has(each));
   }
 }
 
@@ -92,34 +93,34 @@ export class ChatApi {
     }
   }
 
-  async rename(id: string, title: string): Promise<ChatInfo> {
-    return this._json<ChatInfo>('PATCH', `chats/${id}`, { title });
+  rename(id: string, title: string): Promise<ChatInfo> {
+    return this._json('PATCH', `chats/${id}`, { title });
   }
 
-  async remove(id: string): Promise<void> {
-    await this._json('DELETE', `chats/${id}`);
+  remove(id: string): Promise<void> {
+    return this._json('DELETE', `chats/${id}`);
   }
 
-  async models(): Promise<ModelsInfo> {
-    return this._json<ModelsInfo>('GET', 'models');
+  models(): Promise<ModelsInfo> {
+    return this._json('GET', 'models');
   }
 
   /** Trust the key in the file of the root folder. */
-  async trustFolder(): Promise<void> {
-    await this._json('POST', 'trust', { trusted: true });
+  trustFolder(): Promise<void> {
+    return this._json('POST', 'trust', { trusted: true });
   }
 
   /** Stop the running turn and those in the queue, or one of them. */
-  async stop(id: string, turn?: string): Promise<void> {
-    await this._json('POST', `chats/${id}/stop`, turn === undefined ? {} : { turn });
+  stop(id: string, turn?: string): Promise<void> {
+    return this._json('POST', `chats/${id}/stop`, turn === undefined ? {} : { turn });
   }
 
-  async answer(permission: string, answer: Answer, message?: string): Promise<void> {
-    await this._json('POST', `permissions/${permission}`, answerOf(answer, message));
+  answer(permission: string, answer: Answer, message?: string): Promise<void> {
+    return this._json('POST', `permissions/${permission}`, answerOf(answer, message));
   }
 
   /** Undo changes in a notebook. */
-  async undo(notebook: string, entries: IUndo): Promise<TakenBack[]> {
+  undo(notebook: string, entries: IUndo): Promise<TakenBack[]> {
     return undo(this._settings, notebook, entries);
   }
 
@@ -139,17 +140,17 @@ export class ChatApi {
   }
 
   /** Return the changes of a chat that are not undone. */
-  async changes(id: string): Promise<ChatChanges> {
-    return this._json<ChatChanges>('GET', `chats/${id}/changes`);
+  changes(id: string): Promise<ChatChanges> {
+    return this._json('GET', `chats/${id}/changes`);
   }
 
   /** Export a chat as Markdown or as a notebook. */
-  async export(id: string, format: 'markdown' | 'notebook'): Promise<Blob> {
+  export(id: string, format: 'markdown' | 'notebook'): Promise<Blob> {
     return this._blob(`chats/${id}/export?format=${format}`);
   }
 
   /** Return the full text of a truncated output. */
-  async artifact(id: string): Promise<Blob> {
+  artifact(id: string): Promise<Blob> {
     return this._blob(`artifacts/${id}`);
   }
 

@@ -414,4 +414,14 @@ describe('the error of a request', () => {
     await Promise.all(reads.map(each => each(chat)));
     expect(chat.state.problem).toBeNull();
   });
+
+  it('is no answer of the agent about a message', async () => {
+    const answers = [refused(), Promise.resolve(false), Promise.resolve(true)];
+    const chat = chatOf({ ...ROUTES, steer: () => answers.shift() ?? refused() });
+    await chat.send({ message: 'Hello' });
+    for (const given of [null, false, true]) {
+      expect(await chat.steer('t')).toBe(given);
+    }
+    chat.dispose();
+  });
 });

@@ -90,7 +90,6 @@ export class ChatModel {
   async load(): Promise<void> {
     await this._try(id => this._read(id));
     this._follow();
-    await this.readJournal();
   }
 
   /** Read which of its changes are not undone, if it made changes. */
@@ -102,7 +101,7 @@ export class ChatModel {
     }
     const ended = turns.filter(turn => turn.end !== null).map(turn => turn.id);
     const isNewest = this._journals();
-    // On an error, keep the former journal: it is read again after the next turn.
+    // On an error, keep the former journal: it is read again at the next turn or connection.
     const changes = await quietly(this._api.changes(id));
     if (changes !== null && isNewest()) {
       this._set({ journal: { ...changes, ended: new Set(ended) } });
@@ -183,9 +182,12 @@ export class ChatModel {
     return undone;
   }
 
-  /** Give a queued message to the running turn. Return whether the agent took it. */
-  async steer(turn: string): Promise<boolean> {
-    return (await this._try(id => this._api.steer(id, turn))) === true;
+  /**
+   * Give a queued message to the running turn. Return whether the agent took it; null on an error,
+   * which is in `problem`.
+   */
+  steer(turn: string): Promise<boolean | null> {
+    return this._try(id => this._api.steer(id, turn));
   }
 
   /** Return the net changes of a turn; null on an error. */
@@ -309,8 +311,9 @@ export class ChatModel {
           },
           last: () => this.state.last,
           live: isReset => {
-            // The server does not know the former events: read them again.
-            this._set({ lost: false, ...(isReset ? { ...EMPTY, loaded: false } : {}) });
+            // After a reset, the server does not know the former events: they are read again.
+            this._set({ lost: false, ...(isReset && { ...EMPTY, loaded: false }) });
+            void this.readJournal();
           },
           take: event => this._take(event),
           lost: () => this._set({ lost: true }),

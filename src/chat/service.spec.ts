@@ -1,5 +1,5 @@
 import { ApiError, ChatApi, unreachable } from '../api/client';
-import type { ChatEvent, ChatInfo } from '../api/events';
+import type { ChatEvent, ChatInfo, ModelsInfo } from '../api/events';
 import { DONE, MESSAGE, numbered } from '../testing/events';
 import { FakeServer } from '../testing/server';
 import { createStore } from '../state/app';
@@ -18,7 +18,7 @@ class Server extends ChatApi {
     return Promise.resolve([]);
   }
 
-  override models(): Promise<never> {
+  override models(): Promise<ModelsInfo> {
     return Promise.reject(new ApiError(unreachable().problem));
   }
 
@@ -129,5 +129,25 @@ describe('the chats that are open', () => {
     await settled();
     expect(received).toEqual(['message', 'done']);
     expect(chats.open('c')).not.toBe(chat);
+  });
+});
+
+describe('the list of chats and the models', () => {
+  it('are read each time that the connection opens', async () => {
+    const server = new Server();
+    const wire = new FakeServer();
+    wire.cut();
+    const store = createStore();
+    const models = { models: ['opus', 'haiku'] } as unknown as ModelsInfo;
+    let reads = 0;
+    server.models = () => (++reads === 1 ? Promise.reject(unreachable()) : Promise.resolve(models));
+    new Chats(server, wire.channel, store);
+    for (const known of [null, models, models]) {
+      wire.connect();
+      await settled();
+      expect(store.state.models).toBe(known);
+      wire.cut();
+    }
+    expect(reads).toBe(3);
   });
 });

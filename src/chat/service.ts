@@ -24,7 +24,7 @@ export interface IChats {
   open(id: string | null): ChatModel;
   /** Close a chat. It is disposed when it is closed by all who opened it, and inactive. */
   close(chat: ChatModel): void;
-  /** Read the list of chats and the models again. */
+  /** Read the list of chats and the models again, as when the connection opens. */
   refresh(): Promise<void>;
   rename(id: string, title: string): Promise<void>;
   remove(id: string): Promise<void>;
@@ -41,7 +41,9 @@ export class Chats implements IChats {
     readonly api: ChatApi,
     private readonly _channel: IChannel,
     private readonly _store: AppStore
-  ) {}
+  ) {
+    _channel.opens.connect(() => void this.refresh());
+  }
 
   get happened(): ISignal<this, IHappened> {
     return this._happened;

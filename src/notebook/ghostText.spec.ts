@@ -224,6 +224,25 @@ describe('an error of a completion', () => {
     expect((await sent(4)).body.prefix).toBe('c');
   });
 
+  it.each([
+    ['a login that has expired', 403, { message: 'Forbidden' }, true],
+    ['a proxy', 429, {}, true],
+    ['a full disk', 507, failure('disk_full', false), true],
+    ['no model for code', 409, failure('no_direct_model', false), false]
+  ])('of %s pauses requests for a while if it may pass', async (_, status, body, passes) => {
+    const { type, ask, sent, asked } = stage();
+    type('a');
+    const first = ask();
+    (await sent(1)).answer(body, status);
+    await first;
+    await ask();
+    expect(asked).toHaveLength(1);
+    jest.spyOn(Date, 'now').mockReturnValue(Date.now() + PAUSE + 1);
+    void ask();
+    await new Promise(resolve => setTimeout(resolve));
+    expect(asked).toHaveLength(passes ? 2 : 1);
+  });
+
   it('is not shown if a newer request replaced it', async () => {
     const { type, ask, sent } = stage();
     type('a');

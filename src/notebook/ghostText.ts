@@ -116,7 +116,7 @@ export class GhostText {
       });
     }
     this._reported = problem.code;
-    this._pausedUntil = problem.retryable ? Date.now() + PAUSE : Infinity;
+    this._pausedUntil = error.isPermanent ? Infinity : Date.now() + PAUSE;
   }
 
   private _asking: AbortController | null = null;

@@ -60,7 +60,16 @@ export function ContextChips(props: IProps): JSX.Element {
   const { controller, trans } = useServices();
   const onChange = (change: Partial<IDraft>): void => controller.change(change, true);
   const notebook = seen !== null && !draft.withoutNotebook ? seen : null;
-  const cell = notebook !== null && !draft.withoutCell ? notebook : null;
+  const cell = draft.withoutCell ? null : notebook;
+  const cells =
+    cell &&
+    (cell.selected.length > 0
+      ? trans._n('%1 cell', '%1 cells', cell.selected.length)
+      : activeCell && cell.cell && cellName(cell.cell.index, trans));
+  // By subject: the state of a chip is never that of another one. A repeated subject has a longer key.
+  const keys = draft.attached.map(each =>
+    [each.attachment.kind, each.notebook, each.label].join('\n')
+  );
   return (
     <div className="tk-Chips" role="group" aria-label={trans.__('Included in the message')}>
       {replaced !== null && (
@@ -77,23 +86,15 @@ export function ContextChips(props: IProps): JSX.Element {
           onRemove={() => onChange({ withoutNotebook: true })}
         />
       )}
-      {cell !== null && cell.selected.length > 0 && (
-        <Chip
-          icon={codeIcon}
-          label={trans._n('%1 cell', '%1 cells', cell.selected.length)}
-          onRemove={() => onChange({ withoutCell: true })}
-        />
-      )}
-      {cell?.cell != null && cell.selected.length === 0 && activeCell && (
-        <Chip
-          icon={codeIcon}
-          label={cellName(cell.cell.index, trans)}
-          onRemove={() => onChange({ withoutCell: true })}
-        />
+      {cells && (
+        <Chip icon={codeIcon} label={cells} onRemove={() => onChange({ withoutCell: true })} />
       )}
       {draft.attached.map((each, place) => (
         <Chip
-          key={place}
+          key={keys
+            .slice(0, place + 1)
+            .filter(each => each === keys[place])
+            .join()}
           icon={ICONS[each.attachment.kind]}
           label={each.label}
           excluded={

@@ -3,7 +3,7 @@ import type { JSX } from 'react';
 
 import { ApiError } from '../api/client';
 import type { CellRun } from '../api/events';
-import { say } from '../api/sentences';
+import { say, sayProblem } from '../api/sentences';
 import type { IResult } from '../state/chat';
 import { runsOf, textOf } from '../chat/runs';
 import { cellName } from '../common/position';
@@ -84,6 +84,7 @@ function CutText(props: {
   const [whole, setWhole] = useState<string | null>(null);
   const [note, setNote] = useState('');
   const show = async (): Promise<void> => {
+    setNote('');
     try {
       const found = await chats.api.artifact(artifact);
       if (found.size > MAX_SHOWN) {
@@ -95,7 +96,12 @@ function CutText(props: {
       if (!(error instanceof ApiError)) {
         throw error;
       }
-      setNote(trans.__('The full output is no longer stored.'));
+      const { problem } = error;
+      setNote(
+        problem.code === 'artifact_not_found'
+          ? trans.__('The full output is no longer stored.')
+          : sayProblem(problem, trans).join(' ').trim()
+      );
     }
   };
   return (

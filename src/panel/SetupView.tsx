@@ -1,5 +1,14 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { type CSSProperties, type JSX, type ReactNode, useEffect, useId, useState } from 'react';
+import {
+  type CSSProperties,
+  type JSX,
+  type ReactNode,
+  useCallback,
+  useEffect,
+  useId,
+  useRef,
+  useState
+} from 'react';
 
 import { ApiError } from '../api/client';
 import type { ErrorInfo } from '../api/events';
@@ -38,23 +47,25 @@ export function SetupView({ api, titleOf, onOpen, trans }: IProps): JSX.Element 
   const [setup, setSetup] = useState<ChatSetupInfo | null>(null);
   const [approvals, setApprovals] = useState<readonly StandingInfo[]>([]);
   const [problem, setProblem] = useState<ErrorInfo | null>(null);
-  const attempt = async (work: () => Promise<void>): Promise<void> => {
-    try {
-      await work();
-      setProblem(null);
-    } catch (error) {
-      setProblem(problemOf(error));
-    }
+  const queue = useRef(Promise.resolve());
+  /** Run work after what is queued, so that the last answer is the newest one. */
+  const attempt = useCallback((work: () => Promise<void>): void => {
+    queue.current = queue.current
+      .then(work)
+      .catch((error: unknown) => setProblem(problemOf(error)));
+  }, []);
+  const act = (work: () => Promise<void>): void => {
+    // Here: an error is not cleared by the success of what is queued after it.
+    setProblem(null);
+    attempt(work);
   };
   useEffect(() => {
-    void Promise.all([api.read(), api.approvals()]).then(
-      ([found, given]) => {
-        setSetup(found);
-        setApprovals(given);
-      },
-      (error: unknown) => setProblem(problemOf(error))
-    );
-  }, [api]);
+    attempt(async () => {
+      const [found, given] = await Promise.all([api.read(), api.approvals()]);
+      setSetup(found);
+      setApprovals(given);
+    });
+  }, [api, attempt]);
   return (
     <div style={COLUMN}>
       {problem !== null && (
@@ -78,7 +89,7 @@ export function SetupView({ api, titleOf, onOpen, trans }: IProps): JSX.Element 
               servers={setup.servers}
               trans={trans}
               onSwitch={(name, enabled) =>
-                void attempt(async () => setSetup(await api.switchServer(name, enabled)))
+                act(async () => setSetup(await api.switchServer(name, enabled)))
               }
             />
           </Section>
@@ -87,7 +98,7 @@ export function SetupView({ api, titleOf, onOpen, trans }: IProps): JSX.Element 
               approvals={approvals}
               titleOf={titleOf}
               trans={trans}
-              onRemove={id => void attempt(async () => setApprovals(await api.removeApproval(id)))}
+              onRemove={id => act(async () => setApprovals(await api.removeApproval(id)))}
             />
           </Section>
         </>

@@ -3,12 +3,12 @@ import { memo, Suspense, useState } from 'react';
 import type { JSX } from 'react';
 
 import { say } from '../api/sentences';
-import { doing, dollars, duration, tokens } from '../chat/describe';
+import { doing } from '../chat/describe';
 import { type Item, isUnsent, type ITurn, waits } from '../state/chat';
 import { Button } from './Button';
 import { CallCard } from './CallCard';
 import { copyText } from './clipboard';
-import { RestoreQuestion, TodoList, TurnEnd } from './later';
+import { Cost, RestoreQuestion, TodoList, TurnEnd } from './later';
 import { useSelector, useServices } from './services';
 import { Markdown } from './Markdown';
 import { Problem } from './Problem';
@@ -102,9 +102,13 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
           />
         )}
         <Suspense fallback={null}>
-          {turn.end !== null && <TurnEnd turn={turn} chat={chat} continueText={continueText} />}
+          {turn.end !== null && (
+            <>
+              <TurnEnd turn={turn} chat={chat} continueText={continueText} />
+              {props.showCost && <Cost turn={turn} />}
+            </>
+          )}
         </Suspense>
-        {props.showCost && turn.usage !== null && turn.end !== null && <Cost turn={turn} />}
       </div>
     </div>
   );
@@ -160,7 +164,8 @@ function Queued({
   canSteer: boolean;
 }): JSX.Element {
   const { controller, trans } = useServices();
-  const [isLate, setLate] = useState(false);
+  // Null until an answer comes; an error is none.
+  const [given, setGiven] = useState<boolean | null>(null);
   return (
     <div className="tk-Ending">
       <span className="tk-Doing">
@@ -170,10 +175,8 @@ function Queued({
         <Button onClick={() => void controller.resend(turn)}>{trans.__('Send')}</Button>
       ) : (
         <>
-          {canSteer && !isLate && (
-            <Button
-              onClick={() => void controller.chat.steer(turn.id).then(given => setLate(!given))}
-            >
+          {canSteer && given !== false && (
+            <Button onClick={() => void controller.chat.steer(turn.id).then(setGiven)}>
               {trans.__('Send now')}
             </Button>
           )}
@@ -190,24 +193,6 @@ function useContinueText(): string {
   const tour = useSelector(state => state.models?.provider === 'tour');
   // The tour's keyword: not translated.
   return tour ? 'continue' : trans.__('Continue.');
-}
-
-function Cost({ turn }: { turn: ITurn }): JSX.Element | null {
-  const { trans } = useServices();
-  const { usage } = turn;
-  if (usage === null) {
-    return null;
-  }
-  const parts = [
-    trans.__(
-      '%1 in',
-      tokens(usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens)
-    ),
-    trans.__('%1 out', tokens(usage.output_tokens)),
-    ...(usage.cost_usd === null ? [] : [dollars(usage.cost_usd)]),
-    duration(usage.seconds)
-  ];
-  return <div className="tk-Cost">{parts.join(' · ')}</div>;
 }
 
 /** Return a stable key of an item, so that an open card stays open. */

@@ -15,6 +15,7 @@ import { nextSteps } from './nextSteps';
 import { useChat, useSelector, useServices } from './services';
 
 export { CallDetails } from './CallDetails';
+export { Cost } from './Cost';
 
 interface IProps {
   turn: ITurn;

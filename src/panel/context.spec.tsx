@@ -113,6 +113,53 @@ describe('the chip of a variable', () => {
     expect(region.textContent).toBe('The kernel is running code.');
   });
 
+  it('keeps its preview where others are removed, which is not shown for another one', async () => {
+    const warned = jest.spyOn(console, 'error');
+    const waiting = new Map<string, () => void>();
+    jest.spyOn(ServerConnection, 'makeRequest').mockImplementation(url => {
+      const name = /variables\/(\w+)/.exec(url)?.[1] ?? '';
+      const head = [{ name: `column of ${name}`, type: 'int', values: ['1'] }];
+      const table = { rows: 1, columns: 1, index: ['0'], head };
+      const found = { ok: true, status: 200, json: () => Promise.resolve({ name, table }) };
+      return new Promise(resolve => waiting.set(name, () => resolve(found as never)));
+    });
+    const stage = new Stage();
+    const names = ['sales', 'costs', 'stock', 'stock'];
+    act(() =>
+      stage.controller.attach(
+        names.map(name => ({
+          label: name,
+          notebook: 'a.ipynb',
+          attachment: { kind: 'variable', name }
+        }))
+      )
+    );
+    await stage.settle();
+    const shown = (): (string | null)[] =>
+      screen.queryAllByRole('region', { name: /^Preview of/ }).map(each => each.textContent);
+    fireEvent.click(button('Preview sales'));
+    fireEvent.click(button('Preview costs'));
+    await stage.settle();
+    const remove = button('Remove sales');
+    remove.focus();
+    fireEvent.click(remove);
+    await stage.settle();
+    expect(shown()).toEqual(['Loading…']);
+    expect(document.activeElement).toBe(box());
+    waiting.get('sales')?.();
+    waiting.get('costs')?.();
+    await stage.settle();
+    expect(shown()).toEqual([expect.stringContaining('column of costs')]);
+    fireEvent.click(screen.getAllByRole('button', { name: 'Remove stock' })[0] as HTMLElement);
+    await stage.settle();
+    expect(shown()).toEqual([expect.stringContaining('column of costs')]);
+    expect(screen.getAllByRole('button', { name: 'Remove stock' })).toHaveLength(1);
+    fireEvent.click(button('Remove costs'));
+    await stage.settle();
+    expect(shown()).toEqual([]);
+    expect(warned).not.toHaveBeenCalled();
+  });
+
   it.each(['Backspace', 'Delete'])('is removed by %s, and is not sent', async key => {
     const stage = await attached();
     fireEvent.keyDown(button('Remove sales'), { key });

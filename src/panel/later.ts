@@ -39,9 +39,10 @@ export const { Completions, ContextMeter, VariablePreview } = parts(
   'VariablePreview'
 );
 
-export const { CallDetails, RestoredNote, RestoreQuestion, TodoList, TurnEnd } = parts(
+export const { CallDetails, Cost, RestoredNote, RestoreQuestion, TodoList, TurnEnd } = parts(
   () => import(/* webpackChunkName: "turn" */ './TurnEnd'),
   'CallDetails',
+  'Cost',
   'RestoredNote',
   'RestoreQuestion',
   'TodoList',

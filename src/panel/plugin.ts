@@ -61,15 +61,14 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
     languages: IEditorLanguageRegistry | null,
     themes: IThemeManager | null
   ): Promise<IPanelServices> => {
-    const { languageCode } = translator ?? nullTranslator;
-    const trans = (translator ?? nullTranslator).load('tk-ai-extension');
-    await loadSentences(languageCode);
+    const language = translator ?? nullTranslator;
+    const trans = language.load('tk-ai-extension');
+    await loadSentences(language.languageCode);
     const { baseUrl } = app.serviceManager.serverSettings;
     const memory = new PanelStorage(
       new BrowserStorage(baseUrl),
       new BrowserStorage(baseUrl, 'sessionStorage')
     );
-    void chats.refresh();
     themes?.themeChanged.connect((_, { newValue }) =>
       store.update(state => ({ ...state, theme: newValue }))
     );

@@ -58,9 +58,13 @@ export class FakeServer implements IConnection {
     }
   }
 
-  fail(subscription: number, error: Partial<ErrorInfo>): void {
+  fail(
+    subscription: number,
+    error: Partial<ErrorInfo>,
+    status = error.retryable === false ? 404 : 503
+  ): void {
     const all = { code: 'failed', message: '', hint: '', retryable: true, ...error };
-    this.deliver(subscription, { error: all });
+    this.deliver(subscription, { error: all, status });
   }
 
   /** Lose the connection. */

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from tests.server.test_event_channel import OpenPage, open_page
-from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.errors import DiskFull, ToolError
 from tk_ai_extension.server import page_channels
 from tk_ai_extension.server.page_channels import PageChannel, PageChannels
 
@@ -185,5 +185,21 @@ async def test_a_failure_of_the_server_may_be_tried_again(
     page = await open_page("page")
     number = await page.subscribe(permissions=True)
     assert (await page.next(number))["reset"] is True
-    error = (await page.next(number))["error"]
+    message = await page.next(number)
+    error = message["error"]
     assert (error["retryable"], "details" in error, "broke" in str(error)) == (True, False, False)
+    assert message["status"] == 500
+
+
+async def test_an_error_has_its_http_status_by_which_a_page_decides_whether_it_passes(
+    open_page: OpenPage, extension: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def chats() -> Any:
+        raise DiskFull("The disk is full.")
+
+    page = await open_page("page")
+    missing = await page.next(await page.subscribe(chat="missing"))
+    monkeypatch.setattr(extension.services, "chats", chats)
+    full = await page.next(await page.subscribe(chat="missing"))
+    found = [(message["error"]["code"], message["status"]) for message in (missing, full)]
+    assert found == [("chat_not_found", 404), ("disk_full", 507)]

@@ -8,7 +8,8 @@ A page subscribes with a number of its choice and the id of the last event that 
     {"unsubscribe": 5}
 
 The server replies that the page has missed nothing (``live``) or must discard its state
-(``reset``), then sends each event with its id; ``error`` and ``over`` end a subscription::
+(``reset``), then sends each event with its id; ``error``, with its HTTP ``status``, and ``over`` end
+a subscription::
 
     {"subscription": 3, "live": true}
     {"subscription": 3, "id": 18, "event": {"kind": "text", ...}}
@@ -209,10 +210,12 @@ class PageChannel:
                 await self._send_feed(kind, value, after, say)
             await say(over=True)
         except ToolError as error:
-            await say(error=error_info(error))
+            await say(error=error_info(error), status=error.status)
         except Exception:
             logger.exception("A page cannot follow %s %s", kind, value)
-            await say(error={**ToolError("The server failed.").as_dict(), "retryable": True})
+            await say(
+                error={**ToolError("The server failed.").as_dict(), "retryable": True}, status=500
+            )
         finally:
             self._services.streams.discard(serving)
             if self._tasks.get(number) is serving:
