@@ -206,11 +206,11 @@ async def test_a_session_that_an_address_does_not_know_is_begun_again(
             await tools.close()
 
 
-@pytest.mark.parametrize("stream", [404, 400])
+@pytest.mark.parametrize(("stream", "refused"), [(404, 500), (400, 400)])
 async def test_an_address_without_a_stream_or_with_an_error_has_not_ended(
-    servers: UserServers, tmp_path: Path, stream: int
+    servers: UserServers, tmp_path: Path, stream: int, refused: int
 ) -> None:
-    async with Address(refused=500, stream=stream).running() as address:
+    async with Address(refused=refused, stream=stream).running() as address:
         tools = await started(servers, address, tmp_path)
         try:
             # It is asked twice: its first answer has arrived.

@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,30 @@ def test_one_that_was_killed_does_not_live_and_leaves_nothing(tmp_path: Path) ->
         process.kill()
         process.wait()
         assert not watcher.lives(server)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_beginning_server_removes_the_files_of_those_that_were_killed(tmp_path: Path) -> None:
+    killed, lives = tmp_path / ("0" * 24), ServerLease(tmp_path)
+    killed.touch()
+    (tmp_path / "other").touch()
+    lives.begin()
+    assert {each.name for each in tmp_path.iterdir()} == {lives.id, "other"}
+    another = ServerLease(tmp_path)
+    another.begin()
+    assert lives.lives(another.id)
+    assert another.lives(lives.id)
+    lives.end()
+    another.end()
+
+
+def test_servers_that_begin_at_once_keep_their_leases(tmp_path: Path) -> None:
+    leases = [ServerLease(tmp_path) for _ in range(16)]
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(lambda each: each.begin(), leases))
+    assert all(one.lives(other.id) for one in leases for other in leases)
+    for each in leases:
+        each.end()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -153,12 +153,10 @@ class ExternalTools:
             del self._connections[each.config]
             self._offered.pop(each.config, None)
         await self._closing.close(*ended)
-        due = [each for each in self.configs if self._is_due(each)]
-        if not due:
-            return True
-        before = self.described
-        await self._connect(due)
-        self._tools = {}
+        if due := [each for each in self.configs if self._is_due(each)]:
+            await self._connect(due)
+        # Also of starts that a cancelled call has begun.
+        before, self._tools = self.described, {}
         for config in filter(self._offered.get, self.configs):
             for tool in self._offered[config]:
                 name = _name(config.name, tool.name, self._tools)

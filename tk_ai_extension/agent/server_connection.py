@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import threading
@@ -188,9 +189,8 @@ class ServerConnection:
         if request.method == "GET":
             self._has_stream |= response.is_success
         # A GET also fails if the server has no stream of its own.
-        if response.status_code in UNKNOWN_SESSION and (
-            request.method == "POST" or self._has_stream
-        ):
+        counts = request.method == "POST" or self._has_stream
+        if counts and response.status_code in UNKNOWN_SESSION and not await _is_answered(response):
             self._session = None
 
     def _fail(self, why: str) -> None:
@@ -240,6 +240,17 @@ def _is_at_end(stream: Any) -> bool:
     """Whether a transport has closed the stream of a server's messages; those to an address never do."""
     statistics = getattr(stream, "statistics", None)
     return statistics is not None and statistics().open_send_streams == 0
+
+
+async def _is_answered(response: httpx2.Response) -> bool:
+    """Whether a response with an error status has an answer to its request: the session is known."""
+    try:
+        answer = json.loads(await response.aread())
+        return (
+            answer["id"] is not None and answer["id"] == json.loads(response.request.content)["id"]
+        )
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 async def _all_tools(session: ClientSession) -> list[types.Tool]:

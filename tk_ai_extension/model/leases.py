@@ -16,6 +16,13 @@ from tk_ai_extension.model import file_locks
 _ID = re.compile(r"[0-9a-f]{24}")
 
 
+def _is_file_of(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
 class ServerLease:
     """Lease of one server among those that share a folder. All methods block.
 
@@ -30,7 +37,7 @@ class ServerLease:
         self._held: int | None = None
 
     def begin(self) -> None:
-        """Acquire the lease; idempotent.
+        """Acquire the lease, and remove the files of servers that were killed; idempotent.
 
         Raises:
             OSError: The folder is not writable, or its file system has no locks.
@@ -38,14 +45,21 @@ class ServerLease:
         if self._held is not None:
             return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        held = os.open(self._path(self.id), os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            file_locks.lock(held)
-        except OSError:
-            os.close(held)
-            self._remove(self._path(self.id))
-            raise
-        self._held = held
+        path = self._path(self.id)
+        while self._held is None:
+            held = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+            try:
+                file_locks.lock(held)
+            except OSError:
+                os.close(held)
+                self._remove(path)
+                raise
+            if _is_file_of(held, path):
+                self._held = held
+            else:  # Another server removed it before it was locked.
+                os.close(held)
+        for each in self._folder.iterdir():
+            self.lives(each.name)
 
     def lives(self, server: str) -> bool:
         """Return whether a server may be running; removes the file of one that is not."""
@@ -62,11 +76,14 @@ class ServerLease:
             return True
         try:
             file_locks.lock(tried, wait=False)
+            # While it is locked: its server may be about to begin.
+            self._remove(path)
         except OSError:  # The server has the lock, or the file cannot be locked.
             return True
         finally:
             os.close(tried)
-        self._remove(path)
+        if os.name == "nt":  # It refuses to remove open files, also those of this process.
+            self._remove(path)
         return False
 
     def end(self) -> None:
