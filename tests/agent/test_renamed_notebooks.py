@@ -52,9 +52,16 @@ class Folder:
     async def rename(self, old: str, new: str) -> None:
         (self._root / old).rename(self._root / new)
         self.names[new] = self.names.pop(old)
-        self._talk.chats.update_paths(old, new)
+        stored = self._talk.chats.paths.renamed(old, new)
         await self._harness.workspace.renamed(old, new)
-        await self._talk.chats.renamed(old, new)
+        await stored
+
+    async def delete(self, name: str) -> None:
+        (self._root / name).unlink()
+        del self.names[name]
+        stored = self._talk.chats.paths.deleted(name)
+        await self._harness.workspace.deleted(name)
+        await stored
 
     def written(self) -> dict[str, list[str]]:
         """What was added to each notebook."""

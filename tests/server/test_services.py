@@ -75,28 +75,49 @@ async def test_what_happens_to_notebooks_while_an_import_fails_is_handled_once_i
 
 
 @pytest.mark.proves("rest:chat")
-async def test_a_rename_reaches_the_messages_that_wait_before_anything_is_awaited(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("event", [("renamed", "a", "b"), ("deleted", "a")])
+async def test_chats_handle_renames_and_deletions_before_anything_is_awaited_or_once_they_are_built(
+    monkeypatch: pytest.MonkeyPatch, event: tuple[str, ...]
 ) -> None:
-    services = Services(cast("Any", None), cast("Any", None), cast("Any", None), SETTINGS)
     handled = list[str]()
 
-    async def handle(*what: Any) -> None:
+    def handle(*what: str) -> Any:
+        handled.append(" ".join(what))
+
+        async def store() -> None:
+            handled.append("stored")
+
+        return store()
+
+    async def publish(_: Any) -> None:
         await asyncio.sleep(0)
-        handled.append(" -> ".join(what) if len(what) > 1 else "workspace")
+        handled.append("workspace")
+
+    async def load(*_: Any) -> None:
+        pass
 
     chats = SimpleNamespace(
-        update_paths=lambda old, new: handled.append(f"at once {old} -> {new}"), renamed=handle
+        paths=SimpleNamespace(
+            renamed=lambda *what: handle("renamed", *what),
+            deleted=lambda *what: handle("deleted", *what),
+        )
     )
 
-    async def settled() -> Any:
+    def build_chats(*_: Any) -> Any:
         return chats
 
-    monkeypatch.setattr(services, "_chats", SimpleNamespace(made=chats, settled=settled))
-    monkeypatch.setattr(services, "_publish", handle)
-    renaming = services.renamed("a", "b")
-    renaming.send(None)
-    assert handled == ["at once a -> b"]
-    renaming.close()
-    await services.renamed("a", "b")
-    assert handled[1:] == ["at once a -> b", "workspace", "a -> b"]
+    services = Services(cast("Any", None), lambda: cast("Any", None), build_chats, SETTINGS)
+    monkeypatch.setattr(services, "_publish", publish)
+    monkeypatch.setattr(services, "_import", load)
+    monkeypatch.setattr(services, "registries", SimpleNamespace(get=lambda: None))
+    name, *what = event
+    await getattr(services, name)(*what)
+    assert handled == ["workspace"]
+    await services._load_chats()
+    assert handled[1:] == [" ".join(event), "stored"]
+    handling = getattr(services, name)(*what)
+    handling.send(None)
+    assert handled[3:] == [" ".join(event)]
+    with pytest.raises(StopIteration):
+        handling.send(None)
+    assert handled[4:] == ["workspace", "stored"]

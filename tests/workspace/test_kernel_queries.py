@@ -21,6 +21,7 @@ from tk_ai_extension.model.executions import (
 )
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.default import variables
+from tk_ai_extension.workspace import kernel_queries
 
 __all__ = ["backend", "documents", "harness", "jp_server_config"]
 
@@ -89,9 +90,9 @@ async def test_a_query_waits_for_others_within_a_limit(
 ) -> None:
     harness.write("n.ipynb", "1")
     await harness.call("use_notebook", notebook="n.ipynb")
-    monkeypatch.setattr(variables, "ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(kernel_queries, "WAIT", 0.2)
     (kernel_id,) = harness.workspace.kernels.ids()
-    async with harness.workspace.queries.turn(kernel_id, "another"):
+    async with harness.workspace.queries.turn(kernel_id, harness.caller):
         with pytest.raises(KernelBusy, match="other queries"):
             await harness.call("list_variables")
     monkeypatch.undo()
@@ -130,3 +131,30 @@ async def test_a_query_is_not_taken_for_the_run_of_a_server_that_was_killed(
     assert [each.state for each in (await reading).cells] == ["never"]
     with pytest.raises(KernelBusy):
         await querying
+
+
+@pytest.mark.proves("exec:concurrent")
+async def test_queries_that_are_cancelled_keep_no_others_out(
+    harness: ToolHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.write("n.ipynb", "a = 1")
+    await harness.call("use_notebook", notebook="n.ipynb")
+    begun, ends = asyncio.Queue[None](), asyncio.Event()
+    run = variables._run
+
+    async def held(context: ToolContext, kernel: str, request: ExecutionRequest) -> Execution:
+        begun.put_nowait(None)
+        await ends.wait()
+        return await run(context, kernel, request)
+
+    monkeypatch.setattr(variables, "_run", held)
+    queries = [asyncio.create_task(harness.call("list_variables")) for _ in range(8)]
+    await begun.get()
+    for each in queries:
+        each.cancel()
+    await asyncio.wait(queries)
+    assert all(each.cancelled() for each in queries)
+    ends.set()
+    assert (await harness.call("list_variables")).variables == []
+    # The one that had begun, and this one.
+    assert begun.qsize() == 1

@@ -159,7 +159,7 @@ async def test_whatever_stopped_calls_have_changed_in_a_tab_can_be_undone(tmp_pa
 
 async def test_a_call_that_is_stopped_before_its_change_ends_at_once(tmp_path: Path) -> None:
     journal, goes_on = Journal(tmp_path / "journal.sqlite"), threading.Event()
-    busy = asyncio.create_task(journal._database.run(lambda _: goes_on.wait(WITHIN)))
+    busy = asyncio.ensure_future(journal._database.run(lambda _: goes_on.wait(WITHIN)))
     intending = asyncio.create_task(journal.intend(ALICE, PATH, "insert_cell", "insert"))
     await hop()
     intending.cancel()

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from tk_ai_extension.agent.chat_changes import ChatChanges, caller_of
 from tk_ai_extension.agent.chat_logs import ChatLogs
+from tk_ai_extension.agent.chat_paths import ChatPaths
 from tk_ai_extension.agent.events import Event, PlanSettled
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.requests import AskingCell, ChatRequest, Message, PlanAnswer
@@ -59,6 +60,7 @@ class Chats:
         self.changes = ChatChanges(services.workspace, services.transcripts)
         self._live: dict[str, ChatSession] = {}
         self._logs = ChatLogs(services.transcripts)
+        self.paths = ChatPaths(services, self._logs)
         # Held while a chat is opened or closed.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # Sessions that are closing: their last events have to be saved first.
@@ -85,7 +87,7 @@ class Chats:
         """
         services = self._services
         model = await services.model(request.model)
-        notebook = None if (path := request.notebook) is None else services.workspace.contain(path)
+        notebook = await self.paths.of_request(user, request)
         message = services.message(request, notebook, model, asking)
         await services.check(message)
         message.request = await services.expanded(user, request)
@@ -120,7 +122,7 @@ class Chats:
             plan = await self._transcripts.plan(chat.id)
             if plan is None or plan.turn != answer.plan:
                 raise PlanNotFound(Sentence("plan_missing"))
-            chat = await self.get(user, chat_id)
+            chat = await self.paths.chat(user, chat_id)
             message, settled = await self._services.answer_to_plan(chat, plan, answer)
             return await self._send(chat, message, settled)
 
@@ -265,14 +267,6 @@ class Chats:
         live = self._live.get(chat.id)
         return live is not None and await live.steer(turn)
 
-    def update_paths(self, old: str, new: str) -> None:
-        """Update the paths of messages that are not answered, when a notebook or folder is renamed."""
-        self._services.renamed(old, new)
-
-    async def renamed(self, old: str, new: str) -> None:
-        """Update the stored paths after the rename of a notebook or of a folder above notebooks."""
-        await self._transcripts.renamed(old, new)
-
     async def close(self) -> None:
         """End all sessions and save their transcripts; idempotent."""
         if self._closing is None:
@@ -284,8 +278,7 @@ class Chats:
         request = message.request
         if request.chat is not None:
             return await self.get(user, request.chat)
-        chats = await self._transcripts.list(user) if request.latest else []
-        return next((chat for chat in chats if chat.notebook == message.notebook), None)
+        return await self.paths.latest(user, message) if request.latest else None
 
     @asynccontextmanager
     async def _queueing(self, chat: Chat) -> AsyncGenerator[None]:

@@ -222,6 +222,9 @@ class ChatRequest(_Strict):
     """The chat; a new one if omitted."""
     notebook: Annotated[str, Field(max_length=4096)] | None = None
     """Path of the notebook that the person has open; the turn's current notebook."""
+    notebook_of: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    """A turn of `chat` that was about `notebook`, which may have been renamed since: its present path
+    counts."""
     active_cell: _Address | None = None
     """The active cell."""
     selected_cells: Annotated[list[_Address], Field(max_length=MAX_SELECTED)] = []

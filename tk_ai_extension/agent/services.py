@@ -10,6 +10,7 @@ from typing import Protocol
 from weakref import WeakSet
 
 from tk_ai_extension.agent.backend import AgentBackend
+from tk_ai_extension.agent.chat_paths import PathChange, check_present
 from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.events import Event, PlanSettled
 from tk_ai_extension.agent.requests import AskingCell, ChatRequest, Message, PlanAnswer
@@ -17,7 +18,6 @@ from tk_ai_extension.agent.transcripts import Chat, Transcripts
 from tk_ai_extension.model.agent_errors import NoModel
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import PermissionDenied, ToolError
-from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
@@ -126,16 +126,16 @@ class ChatServices:
         model: str,
         asking: AskingCell | None = None,
     ) -> Message:
-        """Return a message whose notebook follows renames from now on."""
+        """Return a message whose notebook follows renames and deletions from this call on."""
         message = Message(request, notebook, model, asking)
         self.messages.add(message)
         return message
 
-    def renamed(self, old: str, new: str) -> None:
+    def follow(self, change: PathChange) -> None:
         """Update the paths of messages that are not answered yet."""
         for message in self.messages:
             if message.notebook is not None:
-                message.notebook = moved(message.notebook, old, new) or message.notebook
+                message.notebook = change(message.notebook) or message.notebook
 
     async def bind(self, caller: Caller, message: Message) -> None:
         """Make a message's notebook the chat's current one, for its turn.
@@ -144,6 +144,7 @@ class ChatServices:
             NotebookNotFound, InvalidNotebook.
         """
         while (path := message.notebook) is not None:
+            check_present(path)
             try:
                 document = await self.workspace.store.open(path)
                 await self.workspace.read(document)
@@ -186,6 +187,7 @@ class ChatServices:
             NotANotebook, NotebookNotFound.
         """
         if message.notebook is not None:
+            check_present(message.notebook)
             await (await self.workspace.store.open(message.notebook)).read()
 
     async def expanded(self, user: str, request: ChatRequest) -> ChatRequest:

@@ -6,6 +6,7 @@ while it is running turns in it.
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import json
 import sqlite3
@@ -16,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tk_ai_extension.agent.chat_paths import DELETED, PathChange
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
 from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.leases import ServerLease
-from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.database import Database
 
@@ -88,7 +89,13 @@ CREATE TABLE positions (
 ) STRICT;
 """
 
-MIGRATIONS = (_TABLES, _SIZES, _POSITIONS)
+# The events with the path of a turn's notebook, which follows renames.
+_NOTEBOOKS = """
+CREATE INDEX events_by_notebook ON events (json_extract(data, '$.notebook'))
+WHERE kind IN ('message', 'plan');
+"""
+
+MIGRATIONS = (_TABLES, _SIZES, _POSITIONS, _NOTEBOOKS)
 """See `Database`. The first migration also accepts files without a version."""
 
 _COLUMNS = "id, user, title, notebook, session, created, updated"
@@ -113,6 +120,17 @@ WHERE chat = ? AND kind IN ('message', 'restored') ORDER BY id
 """
 
 
+_NAMES = """
+SELECT notebook FROM chats UNION
+SELECT json_extract(data, '$.notebook') FROM events WHERE kind IN ('message', 'plan')
+"""
+
+_RENAME = """
+UPDATE events SET data = json_set(data, '$.notebook', ?)
+WHERE kind IN ('message', 'plan') AND json_extract(data, '$.notebook') = ?
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Chat:
     """Metadata of a chat.
@@ -121,7 +139,8 @@ class Chat:
         id: Random id; not a credential.
         user: The owner.
         title: Given by the person, else the beginning of the first message.
-        notebook: Path of the notebook of the last message, or None.
+        notebook: Path of the notebook of the last message, or None; it ends in `chat_paths.DELETED` if
+            that was deleted.
         session: Id of the agent's session with its history; None before the first response.
         created, updated: Seconds since the epoch.
     """
@@ -410,16 +429,30 @@ class Transcripts:
         rows = await self._rows("SELECT coalesce(max(id), 0) FROM events WHERE chat = ?", chat_id)
         return int(rows[0][0])
 
-    async def renamed(self, old: str, new: str) -> None:
-        """Update the paths of chats after the rename of a notebook or folder."""
+    async def notebook_of(self, chat_id: str, turn: str) -> str | None:
+        """Return the path of a turn's notebook, as `Chat.notebook`; None if it has none."""
+        rows = await self._rows(
+            "SELECT json_extract(data, '$.notebook') FROM events"
+            " WHERE chat = ? AND turn = ? AND kind = 'message'",
+            *(chat_id, turn),
+        )
+        return rows[0][0] if rows else None
+
+    def follow(self, change: PathChange) -> asyncio.Future[None]:
+        """Update the paths of chats and of their turns after a rename or a deletion.
+
+        What is stored by later calls has the paths from after it.
+        """
 
         def update(db: sqlite3.Connection) -> None:
-            paths = [row[0] for row in db.execute("SELECT DISTINCT notebook FROM chats")]
-            for path in paths:
-                if path is not None and (now := moved(path, old, new)) is not None:
-                    db.execute("UPDATE chats SET notebook = ? WHERE notebook = ?", (now, path))
+            paths = [row[0] for row in db.execute(_NAMES) if row[0] is not None]
+            changed = [(now, path) for path in paths if (now := change(path)) is not None]
+            # A former notebook of the new path first.
+            for now, path in sorted(changed, key=lambda each: not each[0].endswith(DELETED)):
+                db.execute("UPDATE chats SET notebook = ? WHERE notebook = ?", (now, path))
+                db.execute(_RENAME, (now, path))
 
-        await self._database.run(update)
+        return self._database.run(update)
 
     async def close(self) -> None:
         """Finish running operations and close the file."""

@@ -99,6 +99,9 @@ class NoSessions:
     def renamed(self, old: str, new: str) -> None:
         """Do nothing."""
 
+    def deleted(self, path: str) -> None:
+        """Do nothing."""
+
 
 def _refuse() -> NoReturn:
     raise ServerRequired("No server runs in this project, so there is no kernel.")

@@ -251,6 +251,10 @@ class Sessions(Protocol):
         """Update paths after a notebook or a folder was renamed."""
         ...
 
+    def deleted(self, path: str) -> None:
+        """Remove the sessions of a deleted notebook or folder; the kernels continue."""
+        ...
+
 
 Message = Json
 """A deserialized message of the Jupyter messaging protocol."""

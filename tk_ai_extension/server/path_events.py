@@ -39,7 +39,9 @@ class PathEvents:
     async def _on_event(self, logger: EventLogger, schema_id: str, data: Json) -> None:  # noqa: ARG002
         match data.get("action"):
             case "rename":
-                await self._renamed(data["source_path"].strip("/"), data["path"].strip("/"))
+                old, new = data["source_path"].strip("/"), data["path"].strip("/")
+                if old != new:
+                    await self._renamed(old, new)
             case "delete":
                 await self._deleted(data["path"].strip("/"))
             case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import import_module
@@ -16,7 +16,7 @@ from tornado.web import HTTPError
 
 from tk_ai_extension.agent.threaded_imports import gc_paused
 from tk_ai_extension.model.callers import owner
-from tk_ai_extension.model.errors import TooManyOpenFiles, is_out_of_files
+from tk_ai_extension.model.errors import ToolError, TooManyOpenFiles, is_out_of_files
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.asgi import AsgiExchange
@@ -27,6 +27,7 @@ from tk_ai_extension.server.toolsets import Registries
 from tk_ai_extension.server.users import user_of_cells
 
 if TYPE_CHECKING:
+    from tk_ai_extension.agent.chat_paths import ChatPaths
     from tk_ai_extension.agent.chats import Chats
     from tk_ai_extension.agent.code_assistant import CodeAssistant
     from tk_ai_extension.agent.models import ModelSource
@@ -103,6 +104,9 @@ class Services:
         self._commands = Lazy(self._load_commands, "tk-ai command imports")
         # Events of notebooks from before the workspace could be built, in order.
         self._missed: list[Callable[[Workspace], Coroutine[Any, Any, None]]] = []
+        # And from before the chats were built.
+        self._missed_by_chats: list[Callable[[ChatPaths], Awaitable[None]]] = []
+        self._chat_paths: ChatPaths | None = None
         self._preparing: asyncio.Task[None] | None = None
         # Concurrent imports of modules with cycles may see partially initialized modules.
         self._importing = asyncio.Lock()
@@ -163,17 +167,33 @@ class Services:
 
     async def renamed(self, old: str, new: str) -> None:
         """Handle the rename of a notebook or of a folder above notebooks."""
-        if (made := self._chats.made) is not None:
-            # Without awaiting: the next turn begins in the notebook that its message is about.
-            made.update_paths(old, new)
-        await self._publish(partial(_renamed, old=old, new=new))
-        chats = await self._chats.settled()
-        if chats is not None and not self._closing:
-            await chats.renamed(old, new)
+        await self._follow(
+            lambda paths: paths.renamed(old, new), partial(_renamed, old=old, new=new)
+        )
 
     async def deleted(self, path: str) -> None:
         """Handle the deletion of a notebook or of a folder above notebooks."""
-        await self._publish(lambda workspace: workspace.deleted(path))
+        await self._follow(
+            lambda paths: paths.deleted(path), lambda workspace: workspace.deleted(path)
+        )
+
+    async def _follow(
+        self,
+        in_chats: Callable[[ChatPaths], Awaitable[None]],
+        in_workspace: Callable[[Workspace], Coroutine[Any, Any, None]],
+    ) -> None:
+        """Have the chats and the workspace handle an event; once they are built, if they are not."""
+        stored: Awaitable[None] | None = None
+        if self._chat_paths is None:
+            self._missed_by_chats.append(in_chats)
+        elif not self._closing:
+            # Without awaiting: the next turn begins in the notebook that its message is about.
+            stored = in_chats(self._chat_paths)
+        try:
+            await self._publish(in_workspace)
+        finally:
+            if stored is not None:
+                await stored
 
     async def _publish(self, event: Callable[[Workspace], Coroutine[Any, Any, None]]) -> None:
         """Have the workspace handle an event; once it is built, if it cannot be built now."""
@@ -400,7 +420,16 @@ class Services:
     async def _load_chats(self) -> Chats:
         await self._import("tk_ai_extension.server.chat_services")
         self._check_open()
-        return self._build_chats(self._components, self.registries.get())
+        chats = self._build_chats(self._components, self.registries.get())
+        self._chat_paths = chats.paths
+        stored = [event(chats.paths) for event in self._missed_by_chats]
+        self._missed_by_chats.clear()
+        for each in stored:
+            try:
+                await each
+            except ToolError as error:
+                logger.warning("The notebooks of the chats cannot be updated: %s", error.message)
+        return chats
 
     async def _import(self, module: str, then: Callable[[], None] = lambda: None) -> None:
         def work() -> None:

@@ -130,30 +130,33 @@ def _reserved(context: ToolContext, plan: NotebookRunPlan) -> AbstractContextMan
 
 async def _prepared(context: ToolContext, plan: NotebookRunPlan, tool: str) -> Snapshot:
     """Return the notebook that is about to run, with the parameters, a copy without outputs."""
-    workspace = context.workspace
-    document, snapshot = plan.document, plan.snapshot
-    operations: list[Operation] = []
     if plan.output is not None:
-        document = await run_to_completion(_copied(context, plan, plan.output))
-        snapshot = await document.read()
-        _check_code(plan, snapshot)
-        operations += [
-            SetOutputs(cell.key)
-            for cell in snapshot.cells
-            if cell.type == "code" and (cell.outputs.count or cell.execution_count is not None)
-        ]
+        # A copy that still has the outputs of its source would look like a result.
+        return await run_to_completion(_prepared_copy(context, plan, plan.output))
+    if not plan.parameters:
+        return plan.snapshot
+    operations = expecting(plan.snapshot, [injection(plan.snapshot, plan.parameters)])
+    applied = await editing.apply(
+        context.workspace, context.caller, plan.document, operations, tool=tool, shown=False
+    )
+    return applied.snapshot
+
+
+async def _prepared_copy(context: ToolContext, plan: NotebookRunPlan, output: str) -> Snapshot:
+    document = await _copied(context, plan, output)
+    snapshot = await document.read()
+    _check_code(plan, snapshot)
+    operations: list[Operation] = [
+        SetOutputs(cell.key)
+        for cell in snapshot.cells
+        if cell.type == "code" and (cell.outputs.count or cell.execution_count is not None)
+    ]
     if plan.parameters:
         operations.append(injection(snapshot, plan.parameters))
     if not operations:
         return snapshot
-    operations = expecting(snapshot, operations)
-    if plan.output is not None:
-        # A new file: there is nothing to undo.
-        return (await document.apply(operations)).snapshot
-    applied = await editing.apply(
-        workspace, context.caller, document, operations, tool=tool, shown=False
-    )
-    return applied.snapshot
+    # A new file: there is nothing to undo.
+    return (await document.apply(expecting(snapshot, operations))).snapshot
 
 
 def _check_code(plan: NotebookRunPlan, snapshot: Snapshot) -> None:
@@ -194,7 +197,7 @@ async def _copied(context: ToolContext, plan: NotebookRunPlan, output: str) -> N
     _check_code(plan, now)
     copy = await workspace.store.copy(plan.document, output)
     if replaces:
-        await workspace.deleted(output)
+        await workspace.replaced(output)
     return copy
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 from urllib.parse import quote, unquote
 
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.errors import (
     ArtifactNotFound,
     DiskFull,
@@ -118,7 +119,8 @@ class Artifacts:
         if await asyncio.to_thread(self._renew, user, artifact_id):
             return _artifact(artifact_id, data, mime)
         async with self.writer(user, mime=mime, artifact_id=artifact_id) as writer:
-            await asyncio.to_thread(writer.append, data)
+            # The file must be known before the writer discards it.
+            await run_to_completion(asyncio.to_thread(writer.append, data))
             if writer.error is not None:
                 raise writer.error
             return await writer.close()

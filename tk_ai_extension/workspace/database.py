@@ -86,21 +86,22 @@ class Database:
         await asyncio.get_running_loop().run_in_executor(self._thread, close)
         self._thread.shutdown(wait=False)
 
-    async def run(
+    def run(
         self, work: Callable[[sqlite3.Connection], T], consequence: str = "Nothing was changed."
-    ) -> T:
+    ) -> asyncio.Future[T]:
         """Run work on the database's thread as one transaction, to completion even if cancelled.
 
-        Otherwise a cancellation just after a change would keep the change out of the journal.
+        Otherwise a cancellation just after a change would keep the change out of the journal. Work is run
+        in the order of the calls, whatever is awaited first.
 
         Args:
             work: Receives the connection.
             consequence: The hint of an error: what the failure means.
 
-        Raises:
+        Raises (when awaited):
             DiskFull, ReadOnly, SaveFailed, StateTooNew, StateUnavailable: The transaction failed.
         """
-        return await self._on_thread(lambda: self._transact(work, consequence))
+        return self._on_thread(lambda: self._transact(work, consequence))
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run work that only reads, even if the file cannot be written or created.
@@ -125,13 +126,16 @@ class Database:
 
         await self._on_thread(probe)
 
-    async def _on_thread(self, work: Callable[[], T]) -> T:
+    def _on_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
         loop = asyncio.get_running_loop()
+        running: asyncio.Future[T]
         try:
             running = loop.run_in_executor(self._thread, work)
         except RuntimeError:
-            raise StateUnavailable(f"{self._path} is closed: the server is stopping.") from None
-        return await asyncio.shield(running)
+            running = loop.create_future()
+            why = f"{self._path} is closed: the server is stopping."
+            running.set_exception(StateUnavailable(why))
+        return asyncio.shield(running)
 
     def _transact(self, work: Callable[[sqlite3.Connection], T], consequence: str) -> T:
         def transaction() -> T:

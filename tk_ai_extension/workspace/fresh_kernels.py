@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from tk_ai_extension.kernels.base import Kernels
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.model.executions import INTERRUPT_IGNORED
 from tk_ai_extension.verification.fresh_kernel import shut_down, start_fresh
@@ -67,10 +68,10 @@ class FreshKernels:
             raise
 
     async def stop(self, kernel_id: str) -> None:
-        """Shut a kernel down."""
+        """Shut a kernel down, also if the caller is cancelled: nobody else knows the kernel."""
         if (user := self._users.pop(kernel_id, None)) is not None:
             self._counts[user] -= 1
-        await shut_down(self._kernels, kernel_id)
+        await run_to_completion(shut_down(self._kernels, kernel_id))
 
     async def kill(self, kernel_id: str) -> None:
         """Shut a kernel down that ignored an interrupt; its run then ends and calls `stop`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, NotebookNotFound
@@ -38,11 +38,16 @@ class ManagedNotebook:
 
 @dataclass
 class _CallerNotebooks:
-    """The notebooks of one caller: paths by name, in the order of connection."""
+    """The notebooks of one caller: paths by name, in the order of connection.
+
+    Attributes:
+        left: Deleted notebooks by path, with kernels that the caller may want to shut down.
+    """
 
     caller: str
     paths: dict[str, str] = field(default_factory=dict[str, str])
     current: str | None = None
+    left: dict[str, ManagedNotebook] = field(default_factory=dict[str, ManagedNotebook])
 
 
 class NotebookManager:
@@ -87,6 +92,7 @@ class NotebookManager:
         if known is None:
             self._evict_idle(connected)
         connected.paths[name] = path
+        connected.left.pop(path, None)
         if caller.key is not None:
             connected.current = name
         self._kernels[path] = kernel_id
@@ -139,12 +145,15 @@ class NotebookManager:
         Raises:
             NotebookNotFound: The caller has not connected it.
         """
+        known = self._callers.get(caller.identity)
+        if known is not None and notebook in known.left:
+            return known.left.pop(notebook)
         connected, name = self._find(caller, notebook)
         managed = self._managed(connected, name)
         del connected.paths[name]
         if connected.current == name:
             connected.current = None
-        if not connected.paths:
+        if not connected.paths and not connected.left:
             del self._callers[caller.identity]
         self._forget_unused_kernels([managed.path])
         return managed
@@ -159,12 +168,17 @@ class NotebookManager:
         )
 
     def resolve(self, caller: Caller, notebook: str | None) -> ManagedNotebook | None:
-        """Return the connected notebook of this name or path, or None; for None, the current one."""
+        """Return the connected notebook of this name or path, or None; for None, the current one.
+
+        The path of a deleted notebook leads to its kernel until another notebook is connected there.
+        """
         if notebook is None:
             return self.current(caller)
         connected = self._notebooks_of(caller)
-        name = None if connected is None else _name_of(connected, notebook)
-        return None if connected is None or name is None else self._managed(connected, name)
+        if connected is None:
+            return None
+        name = _name_of(connected, notebook)
+        return connected.left.get(notebook) if name is None else self._managed(connected, name)
 
     def kernel_of(self, path: str) -> str | None:
         """Return the kernel of a connected notebook, or None."""
@@ -204,7 +218,11 @@ class NotebookManager:
         return concerned
 
     def renamed(self, old: str, new: str) -> None:
-        """Update paths, and names that are paths, after a notebook or a folder was renamed."""
+        """Update paths, and names that are paths, after a notebook or a folder was renamed.
+
+        A former notebook at the new path is disconnected.
+        """
+        self.deleted(new)
         for connected in self._callers.values():
             paths: dict[str, str] = {}
             current = connected.current
@@ -217,11 +235,31 @@ class NotebookManager:
             connected.paths, connected.current = paths, current
         kernels: dict[str, str | None] = {}
         for path, kernel in self._kernels.items():
-            now = moved(path, old, new)
-            # The renamed notebook has overwritten any other at the new path.
-            if now is not None or path not in kernels:
-                kernels[path if now is None else now] = kernel
+            kernels[moved(path, old, new) or path] = kernel
         self._kernels = kernels
+
+    def deleted(self, place: str) -> builtins.list[ManagedNotebook]:
+        """Disconnect a deleted notebook, or those in a deleted folder, and return them.
+
+        Another notebook may get the name.
+        """
+        gone = [
+            self._managed(connected, name)
+            for connected in self._callers.values()
+            for name, path in connected.paths.items()
+            if moved(path, place, place) is not None
+        ]
+        for each in gone:
+            connected = self._callers[each.caller]
+            del connected.paths[each.name]
+            if each.current:
+                connected.current = None
+            if each.kernel_id is not None:
+                connected.left[each.path] = replace(each, name=each.path, current=False)
+                for oldest in [*connected.left][: -self._max_notebooks]:
+                    del connected.left[oldest]
+        self._forget_unused_kernels(each.path for each in gone)
+        return gone
 
     def forget(self, caller: Caller) -> None:
         """Disconnect all notebooks of a caller whose session has ended."""

@@ -391,9 +391,10 @@ class PythonSessions:
     async def _close_session(self, session: PythonSession, event: str) -> None:
         if session.using or not self._remove(session):
             return
+        # At once: the caller, who may be another one, may be cancelled.
+        self._notify_owners(session, event)
         self.bridge.forget(session.id)
         await self._stop(session.kernel_id)
-        self._notify_owners(session, event)
 
     def _remove(self, session: PythonSession) -> bool:
         """Remove a session; return False if it was removed before: its key may have another one."""

@@ -12,7 +12,7 @@ from tk_ai_extension.kernels.base import KernelEvent, Kernels, Sessions
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Snapshot
-from tk_ai_extension.model.errors import KernelNotFound, NotebookRequired
+from tk_ai_extension.model.errors import KernelBusy, KernelNotFound, NotebookRequired
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
 from tk_ai_extension.workspace.activity import ActivityFeed
@@ -23,6 +23,7 @@ from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.fresh_kernels import FreshKernels
 from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.kernel_queries import KernelQueries
 from tk_ai_extension.workspace.kernel_questions import KernelQuestions
 from tk_ai_extension.workspace.notebook_manager import ManagedNotebook, NotebookManager
 from tk_ai_extension.workspace.notices import Notices
@@ -69,8 +70,7 @@ class Workspace:
     policy: PermissionPolicy = field(default_factory=PermissionPolicy)
     notebooks: NotebookManager = field(default_factory=NotebookManager)
     queue: FairQueue = field(default_factory=FairQueue)
-    queries: FairQueue = field(default_factory=FairQueue)
-    """Orders this package's own queries of each kernel: one looks like running code to another."""
+    queries: KernelQueries = field(default_factory=KernelQueries)
     commits: Commits = field(default_factory=Commits)
     seen: Seen = field(default_factory=Seen)
     revisions: Revisions = field(default_factory=Revisions)
@@ -155,12 +155,9 @@ class Workspace:
         await (self.kernels.restart(kernel_id) if restart else self.kernels.shutdown(kernel_id))
 
     async def kernel_of(self, path: str) -> str | None:
-        """Return the running kernel of a notebook, from its Jupyter session or connected here, or None."""
+        """Return the running kernel of a notebook, from its Jupyter session, or None."""
         running = set(self.kernels.ids())
         kernel_id = await self.sessions.kernel_of(path)
-        if kernel_id in running:
-            return kernel_id
-        kernel_id = self.notebooks.kernel_of(path)
         return kernel_id if kernel_id in running else None
 
     async def kernel_for(
@@ -182,22 +179,22 @@ class Workspace:
             KernelspecNotFound: The kernelspec is not installed.
             KernelStartFailed: The kernel did not start.
         """
-        path = document.path
-        async with self.sessions.lock(path):
-            present = await self.kernel_of(path)
+        # The notebook may be renamed meanwhile: its path is read again for each use.
+        async with self.sessions.lock(document.path):
+            present = await self.kernel_of(document.path)
             if kernel_id is not None:
                 if kernel_id not in self.kernels.ids():
                     raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
                 if kernel_id != present:
-                    await self.sessions.bind(path, kernel_id, replace=True)
+                    await self.sessions.bind(document.path, kernel_id, replace=True)
                 return kernel_id, False
             if present is not None:
                 return present, False
-            gone = self.notebooks.kernel_of(path)
+            gone = self.notebooks.kernel_of(document.path)
             name = kernel_name or (await document.read()).kernel_name
-            started = await self.kernels.start(name, path=path)
+            started = await self.kernels.start(name, path=document.path)
             # A session of another notebook may have been renamed to this one in the meantime.
-            bound = await self.sessions.bind(path, started)
+            bound = await self.sessions.bind(document.path, started)
             if bound != started:
                 with suppress(KernelNotFound):
                     await self.kernels.shutdown(started)
@@ -205,7 +202,7 @@ class Workspace:
                 for caller in self.notebooks.replace_kernel(gone, bound):
                     self.notices.add(
                         caller,
-                        Sentence("kernel_replaced", path=path),
+                        Sentence("kernel_replaced", path=document.path),
                     )
             return bound, bound == started
 
@@ -247,9 +244,9 @@ class Workspace:
             return None
         try:
             # Within a turn: a query would look like the lost run.
-            async with self.queries.turn(kernel_id, caller.identity):
+            async with self.queries.turn(kernel_id, caller):
                 is_busy = (await self.kernels.info(kernel_id)).state == "busy"
-        except KernelNotFound:
+        except (KernelNotFound, KernelBusy):
             return None
         self.notices.add(
             caller,
@@ -263,24 +260,55 @@ class Workspace:
         return cells[0] if is_busy and len(cells) == 1 else None
 
     async def renamed(self, old: str, new: str) -> None:
-        """Update all services after a notebook or a folder was renamed."""
-        self.notebooks.renamed(old, new)
-        self.seen.renamed(old, new)
-        self.revisions.renamed(old, new)
-        self.runs.renamed(old, new)
-        self.displays.renamed(old, new)
-        self.policy.renamed(old, new)
-        self.executions.renamed(old, new)
-        self.activity.renamed(old, new)
+        """Update all services after a notebook or a folder was renamed; a former one there is gone."""
+        self._detach(new)
+        for each in (
+            *self._remembered,
+            self.notebooks,
+            self.policy,
+            self.executions,
+            self.activity,
+        ):
+            each.renamed(old, new)
         await self.journal.renamed(old, new)
 
     async def deleted(self, path: str) -> None:
         """Forget what belongs to a deleted notebook, or to those in a deleted folder.
 
-        Another notebook may get its name: nothing of this one may then be approved or undone there.
+        Another notebook may get its name: nothing of this one may then be carried out there. Only what
+        runs is known by the name until its end, because its outputs go to the file of that name.
         """
-        self.policy.deleted(path)
+        self.sessions.deleted(path)
+        self._detach(path)
         await self.journal.deleted(path)
+
+    @property
+    def _remembered(self) -> tuple[Seen, Revisions, RunRecords, DisplayRegistry]:
+        """The services that know notebooks by path only."""
+        return self.seen, self.revisions, self.runs, self.displays
+
+    async def replaced(self, path: str) -> None:
+        """Forget what belongs to the content of a notebook that was replaced by another one.
+
+        Who has connected the notebook keeps it, and its kernel.
+        """
+        self._forget_content(path)
+        await self.journal.deleted(path)
+
+    def _forget_content(self, path: str) -> None:
+        self.policy.deleted(path)
+        for each in self._remembered:
+            # `contain` refuses this path: no notebook has it.
+            each.renamed(path, f"{path}/..")
+
+    def _detach(self, path: str) -> None:
+        """Forget the paths of a deleted notebook, or of those in a deleted folder."""
+        self._forget_content(path)
+        for managed in self.notebooks.deleted(path):
+            ended = "" if managed.kernel_id is None else " Its kernel continues to run."
+            self.notices.add(
+                managed.caller, f"{managed.path} was deleted and is not connected any more.{ended}"
+            )
 
     def forget(self, caller: Caller) -> None:
         """Forget a caller whose session has ended. Its runs continue."""
@@ -334,6 +362,7 @@ class Workspace:
         for updates in self._foreign_updates.values():
             await updates.finish()
         await self._tasks.close()
+        await self.queries.close()
         await self.executions.close()
         await self.python.close()
         await self.kernels.close()

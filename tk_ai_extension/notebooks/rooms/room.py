@@ -150,10 +150,14 @@ class LiveRoom:
         Raises:
             InvalidNotebook: Jupyter cannot read the file; the room is unchanged and is not saved.
         """
+        # A caller that is cancelled would leave some of the cells, or the old ones for good.
+        await run_to_completion(self._reload_if_changed())
+        await self.wait_until_loaded()
+
+    async def _reload_if_changed(self) -> None:
         await self._file.maybe_notify()
         if self._file.is_behind:  # It could not be loaded when the loader first saw it.
             await self._on_reload()
-        await self.wait_until_loaded()
 
     async def refresh(self) -> None:
         """Reload the file if another program wrote it; without a file that can be read, the room stays."""

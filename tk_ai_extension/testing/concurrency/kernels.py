@@ -266,3 +266,6 @@ class SayingKernels:
         """Update the path of a notebook."""
         if old in self._bound:
             self._bound[new] = self._bound.pop(old)
+
+    def deleted(self, path: str) -> None:
+        """Do nothing: no notebook is deleted."""

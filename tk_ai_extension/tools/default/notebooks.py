@@ -23,6 +23,7 @@ from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import Walk
+from tk_ai_extension.workspace.notebook_manager import ManagedNotebook
 from tk_ai_extension.workspace.permission_requests import Effect
 
 logger = logging.getLogger(__name__)
@@ -221,9 +222,7 @@ async def use_notebook(
         raise _no_kernelspec(kernel_name, specs)
     if kernel_id is not None and kernel_id not in workspace.kernels.ids():
         raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
-    chosen = workspace.notebooks.checked_name(
-        caller, name or (managed.name if managed else path), path
-    )
+    workspace.notebooks.checked_name(caller, name, path)
     if not await workspace.store.exists(path):
         if mode != "create":
             raise NotebookNotFound(
@@ -243,25 +242,25 @@ async def use_notebook(
             hint="Read it with read_notebook, or convert it: `jupyter nbconvert --to notebook`.",
         )
     began = time.monotonic()
-    kept = (
-        managed is not None and managed.kernel_id in workspace.kernels.ids() and kernel_id is None
-    )
     found, started = await workspace.kernel_for(
         document, kernel_name=kernel_name, kernel_id=kernel_id
     )
     if not started:
         await workspace.kernels.wait_ready(found)
-        async with workspace.sessions.lock(path):
-            bound = await workspace.sessions.bind(path, found)
-        if bound != found:  # somebody has just chosen another kernel for it
+        bound = await workspace.kernel_of(document.path)
+        if bound is not None and bound != found:  # somebody has just chosen another kernel for it
             await workspace.kernels.wait_ready(found := bound)
     ready_after = time.monotonic() - began
     logger.info("Kernel '%s' is ready (took %.1fs)", found, ready_after)
     info = await workspace.kernels.info(found)
-    workspace.notebooks.add(caller, chosen, path, found)
+    # The notebook may have been renamed while its kernel started.
+    used = workspace.notebooks.add(
+        caller, document.path if name == path else name, document.path, found
+    )
+    kept = managed is not None and managed.kernel_id == found and kernel_id is None
     return NotebookUsed(
-        notebook=path,
-        name=chosen,
+        notebook=used.path,
+        name=used.name,
         kernel_id=found,
         kernel_name=info.name,
         language=info.language,
@@ -299,6 +298,8 @@ async def unuse_notebook(
     managed = workspace.notebooks.resolve(caller, path)
     kernel: Literal["left running", "shut down", "none"] = "none"
     kernel_id = await workspace.kernel_of(path)
+    if kernel_id is None and managed is not None:
+        kernel_id = await _kernel_left_by(context, managed)
     # Callers without a key have no connected notebooks, but may shut down a kernel by its notebook.
     if managed is None and (kernel_id is None or (caller.key and not shutdown_kernel)):
         raise NotebookNotFound(
@@ -315,6 +316,14 @@ async def unuse_notebook(
     return NotebookDisconnected(
         notebook=path, kernel=kernel, current=current.path if current else None
     )
+
+
+async def _kernel_left_by(context: ToolContext, managed: ManagedNotebook) -> str | None:
+    """Return the running kernel of a notebook that was deleted, unless another notebook has it."""
+    sessions, kernel_id = context.workspace.sessions, managed.kernel_id
+    if kernel_id not in context.workspace.kernels.ids() or await sessions.paths_of(kernel_id):
+        return None
+    return kernel_id
 
 
 class ManagedEntry(BaseModel):

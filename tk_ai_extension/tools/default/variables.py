@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from importlib.resources import files
 from typing import Any
 
@@ -70,9 +69,12 @@ async def query_kernel(
     request = ExecutionRequest(
         "", silent=True, timeout=ANSWER_WITHIN, user_expressions={"answer": expression}
     )
-    async with _turn(context, kernel_id):
+
+    async def ask() -> Execution:
         await _check_idle(context.workspace, kernel_id, tool)
-        execution = await _run(context, kernel_id, request)
+        return await _run(context, kernel_id, request)
+
+    execution = await context.workspace.queries.run(kernel_id, context.caller, ask)
     if execution.status == "timed_out":
         raise KernelBusy(
             f"The kernel did not answer: {execution.message}",
@@ -91,24 +93,6 @@ async def query_kernel(
             f"The kernel could not answer: {answer.get('ename')}: {answer.get('evalue')}"
         )
     return loads(ast.literal_eval(answer["data"]["text/plain"]))
-
-
-@asynccontextmanager
-async def _turn(context: ToolContext, kernel_id: str) -> AsyncGenerator[None]:
-    """Hold the turn of a query on a kernel.
-
-    Raises:
-        KernelBusy: Other queries did not end in time.
-    """
-    turn = context.workspace.queries.turn(kernel_id, context.caller.identity)
-    try:
-        async with asyncio.timeout(ANSWER_WITHIN) as waiting, turn:
-            waiting.reschedule(None)
-            yield
-    except TimeoutError:
-        if not waiting.expired():
-            raise
-        raise KernelBusy("The kernel is answering other queries.", hint="Call again.") from None
 
 
 async def _check_idle(workspace: Workspace, kernel_id: str, tool: str) -> None:
