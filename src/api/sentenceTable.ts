@@ -184,6 +184,7 @@ export const SENTENCES: Readonly<Record<string, Make>> = {
   interrupt_run: (trans, part) => trans.__('Interrupt an execution in %1', part('kernel')),
   items_changed: (trans, part) => trans.__('%1: %2 items are now %3', part('place'), part('stored'), part('new')),
   kernel_died: (trans, part) => trans.__('The kernel of %1 died. Its variables are lost.', part('path')),
+  kernel_elsewhere: (trans, part) => trans.__('%1 has a new kernel. Its former one belongs to another notebook.', part('path')),
   kernel_of_id: (trans, part) => trans.__('the kernel %1', part('id')),
   kernel_of_notebook: trans => trans.__('the kernel'),
   kernel_replaced: (trans, part) => trans.__('The kernel of %1 had died and was replaced. Its variables are lost.', part('path')),

@@ -61,6 +61,55 @@ async def test_a_rename_while_the_kernel_starts_is_followed(harness, monkeypatch
     assert (await harness.call("use_notebook", notebook="b.ipynb")).kernel != "started"
 
 
+@pytest.mark.parametrize("tool", ["use_notebook", "execute_cell"])
+async def test_a_notebook_that_is_deleted_while_its_kernel_starts_has_none(
+    harness, monkeypatch, tool
+):
+    harness.write("a.ipynb", "x = 1")
+    start = harness.workspace.kernels.start
+
+    async def deleted_meanwhile(*args: Any, **fields: Any) -> str:
+        kernel_id = await start(*args, **fields)
+        await ensure_async(harness.app.contents_manager.delete("a.ipynb"))
+        await loop_turns()
+        return kernel_id
+
+    monkeypatch.setattr(harness.workspace.kernels, "start", deleted_meanwhile)
+    arguments = {} if tool == "use_notebook" else {"cell": CELL}
+    with pytest.raises(NotebookNotFound, match="deleted"):
+        await harness.call(tool, notebook="a.ipynb", **arguments)
+    assert await harness.app.session_manager.list_sessions() == []
+    assert harness.workspace.kernels.ids() == []
+
+
+async def test_a_kernel_that_went_with_another_name_is_not_taken_for_a_dead_one(harness):
+    harness.write("a.ipynb", "x = 1")
+    used = await harness.call("use_notebook", notebook="a.ipynb")
+    # As JupyterLab's "Save as" does.
+    (session,) = await harness.app.session_manager.list_sessions()
+    harness.write("b.ipynb", "x = 1")
+    await harness.app.session_manager.update_session(session["id"], path="b.ipynb")
+    joined = await harness.call("use_notebook", caller=BOB, notebook="b.ipynb")
+    assert joined.kernel_id == used.kernel_id
+    ran = await harness.call("execute_cell", cell=CELL, notebook="a.ipynb")
+    (notice,) = ran.notices
+    assert notice == "a.ipynb has a new kernel. Its former one belongs to another notebook."
+    again = await harness.call("use_notebook", caller=BOB, notebook="b.ipynb")
+    assert (again.kernel_id, again.notices) == (used.kernel_id, [])
+    managed = await harness.call("list_managed_notebooks", caller=BOB)
+    assert [each.kernel_id for each in managed.notebooks] == [used.kernel_id]
+
+
+async def test_a_notebook_renamed_over_a_deleted_one_is_the_one_that_is_disconnected(harness):
+    for name in ("a.ipynb", "b.ipynb"):
+        harness.write(name, "x = 1")
+        await harness.call("use_notebook", notebook=name)
+    await ensure_async(harness.app.contents_manager.delete("b.ipynb"))
+    await rename(harness, "a.ipynb", "b.ipynb")
+    await harness.call("unuse_notebook", notebook="b.ipynb")
+    assert (await harness.call("list_managed_notebooks")).notebooks == []
+
+
 async def test_a_page_that_opens_a_notebook_gets_its_new_name_if_it_is_renamed_meanwhile(
     harness, jp_fetch, monkeypatch
 ):

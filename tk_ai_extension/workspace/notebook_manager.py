@@ -146,7 +146,7 @@ class NotebookManager:
             NotebookNotFound: The caller has not connected it.
         """
         known = self._callers.get(caller.identity)
-        if known is not None and notebook in known.left:
+        if known is not None and _name_of(known, notebook) is None and notebook in known.left:
             return known.left.pop(notebook)
         connected, name = self._find(caller, notebook)
         managed = self._managed(connected, name)
@@ -201,6 +201,11 @@ class NotebookManager:
             if path in connected.paths.values()
         }
 
+    def set_kernel(self, path: str, kernel_id: str) -> None:
+        """Note the kernel of a notebook, if it is connected."""
+        if path in self._kernels:
+            self._kernels[path] = kernel_id
+
     def replace_kernel(self, old: str, new: str | None) -> set[str]:
         """Replace a kernel for all notebooks that use it.
 
@@ -232,6 +237,7 @@ class NotebookManager:
                 if name == connected.current:
                     current = new_name
                 paths[new_name] = path if now is None else now
+                connected.left.pop(paths[new_name], None)
             connected.paths, connected.current = paths, current
         kernels: dict[str, str | None] = {}
         for path, kernel in self._kernels.items():

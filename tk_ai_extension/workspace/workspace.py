@@ -12,7 +12,12 @@ from tk_ai_extension.kernels.base import KernelEvent, Kernels, Sessions
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Snapshot
-from tk_ai_extension.model.errors import KernelBusy, KernelNotFound, NotebookRequired
+from tk_ai_extension.model.errors import (
+    KernelBusy,
+    KernelNotFound,
+    NotebookNotFound,
+    NotebookRequired,
+)
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
 from tk_ai_extension.workspace.activity import ActivityFeed
@@ -178,6 +183,7 @@ class Workspace:
             KernelNotFound: No kernel ``kernel_id`` is running.
             KernelspecNotFound: The kernelspec is not installed.
             KernelStartFailed: The kernel did not start.
+            NotebookNotFound: The notebook was deleted while its kernel started.
         """
         # The notebook may be renamed meanwhile: its path is read again for each use.
         async with self.sessions.lock(document.path):
@@ -193,18 +199,27 @@ class Workspace:
             gone = self.notebooks.kernel_of(document.path)
             name = kernel_name or (await document.read()).kernel_name
             started = await self.kernels.start(name, path=document.path)
+            if not await self.store.exists(document.path):
+                await self.kernels.shutdown(started)
+                raise NotebookNotFound(f"{document.path} was deleted.")
             # A session of another notebook may have been renamed to this one in the meantime.
             bound = await self.sessions.bind(document.path, started)
             if bound != started:
                 with suppress(KernelNotFound):
                     await self.kernels.shutdown(started)
             if gone is not None:
-                for caller in self.notebooks.replace_kernel(gone, bound):
-                    self.notices.add(
-                        caller,
-                        Sentence("kernel_replaced", path=document.path),
-                    )
+                self._report_new_kernel(document.path, gone, bound)
             return bound, bound == started
+
+    def _report_new_kernel(self, path: str, gone: str, new: str) -> None:
+        """Note that a notebook has another kernel, and notify those who have connected it."""
+        if gone in self.kernels.ids():  # For example, it went with the notebook to another name.
+            self.notebooks.set_kernel(path, new)
+            concerned, code = self.notebooks.users_of(path), "kernel_elsewhere"
+        else:
+            concerned, code = self.notebooks.replace_kernel(gone, new), "kernel_replaced"
+        for caller in concerned:
+            self.notices.add(caller, Sentence(code, path=path))
 
     async def kernel_id(
         self, caller: Caller, notebook: str | None, kernel_id: str | None, *, tool: str
@@ -305,7 +320,8 @@ class Workspace:
         """Forget the paths of a deleted notebook, or of those in a deleted folder."""
         self._forget_content(path)
         for managed in self.notebooks.deleted(path):
-            ended = "" if managed.kernel_id is None else " Its kernel continues to run."
+            runs = managed.kernel_id in self.kernels.ids()
+            ended = " Its kernel continues to run." if runs else ""
             self.notices.add(
                 managed.caller, f"{managed.path} was deleted and is not connected any more.{ended}"
             )
