@@ -115,12 +115,15 @@ class Artifacts:
                 f"An artifact may have {self._max_each:,} bytes; this one has {len(data):,}.",
                 hint="Write the output to a file in your code.",
             )
+        # A caller that is cancelled would leave a part of the file.
+        return await run_to_completion(self._write(user, data, mime))
+
+    async def _write(self, user: str, data: bytes, mime: str) -> Artifact:
         artifact_id = await asyncio.to_thread(_content_id, data, mime)
         if await asyncio.to_thread(self._renew, user, artifact_id):
             return _artifact(artifact_id, data, mime)
         async with self.writer(user, mime=mime, artifact_id=artifact_id) as writer:
-            # The file must be known before the writer discards it.
-            await run_to_completion(asyncio.to_thread(writer.append, data))
+            await asyncio.to_thread(writer.append, data)
             if writer.error is not None:
                 raise writer.error
             return await writer.close()

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.local_sockets import is_dead_socket
 
 PREFIX = "tk-ai-"
@@ -62,6 +63,10 @@ class SocketListener:
         Raises:
             OSError: The socket cannot be created.
         """
+        # A caller that is cancelled would lose the folder or the server.
+        return await run_to_completion(self._open())
+
+    async def _open(self) -> Path | None:
         async with self._opening:
             if self._closed:
                 return None

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tk_ai_extension.kernels.base import KernelEvent, Kernels, Sessions
-from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import (
@@ -199,17 +199,23 @@ class Workspace:
             gone = self.notebooks.kernel_of(document.path)
             name = kernel_name or (await document.read()).kernel_name
             started = await self.kernels.start(name, path=document.path)
-            if not await self.store.exists(document.path):
-                await self.kernels.shutdown(started)
-                raise NotebookNotFound(f"{document.path} was deleted.")
-            # A session of another notebook may have been renamed to this one in the meantime.
-            bound = await self.sessions.bind(document.path, started)
-            if bound != started:
-                with suppress(KernelNotFound):
-                    await self.kernels.shutdown(started)
+            # Also if the caller is cancelled: nobody else knows the kernel.
+            bound = await run_to_completion(self._bind_started(document, started))
             if gone is not None:
                 self._report_new_kernel(document.path, gone, bound)
             return bound, bound == started
+
+    async def _bind_started(self, document: NotebookDocument, started: str) -> str:
+        """Bind a kernel that was started for a notebook; return the notebook's kernel."""
+        if not await self.store.exists(document.path):
+            await self.kernels.shutdown(started)
+            raise NotebookNotFound(f"{document.path} was deleted.")
+        # A session of another notebook may have been renamed to this one in the meantime.
+        bound = await self.sessions.bind(document.path, started)
+        if bound != started:
+            with suppress(KernelNotFound):
+                await self.kernels.shutdown(started)
+        return bound
 
     def _report_new_kernel(self, path: str, gone: str, new: str) -> None:
         """Note that a notebook has another kernel, and notify those who have connected it."""
