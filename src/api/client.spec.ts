@@ -2,15 +2,18 @@
 
 import { ServerConnection } from '@jupyterlab/services';
 
+import { leftIn } from '../changes/pending';
 import { ApiError, ChatApi, UNREACHABLE } from './client';
 
-/** The routes of a server whose answers are cut after some words. */
-function cut(words: string): ChatApi {
+/** The routes of a server whose answers are cut after some words, or end there. */
+function cut(words: string, ends = false): ChatApi {
   const answer = (): Response => {
     const pieces = [new TextEncoder().encode(words)];
     const pull = (controller: ReadableStreamDefaultController): void => {
       const piece = pieces.shift();
-      if (piece === undefined) {
+      if (piece === undefined && ends) {
+        controller.close();
+      } else if (piece === undefined) {
         controller.error(new TypeError('network error'));
       } else {
         controller.enqueue(piece);
@@ -60,5 +63,14 @@ describe('an answer that is cut', () => {
       api.answerPlan('c', 'p', { answer: 'approve', mode: 'ask' })
     ];
     expect(await Promise.all(asked.map(problemOf))).toEqual(asked.map(() => UNREACHABLE));
+  });
+});
+
+describe('an undo', () => {
+  it('leaves the cells whose changes are not there any more', async () => {
+    const undone = { notebook: 'a.ipynb', cells: ['x'], left: [], stayed: [] };
+    const api = cut(JSON.stringify({ undone: [undone], missing: [3] }), true);
+    const left = await api.undo('a.ipynb', { 2: ['x'], 3: ['y', 'z'] });
+    expect(leftIn(left)).toBe(2);
   });
 });

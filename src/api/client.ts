@@ -14,6 +14,7 @@ import type {
   NetChanges,
   SentEvent,
   TakenBack,
+  UndoneChanges,
   UndoneTurn
 } from './events';
 import { firstEvent } from './sse';
@@ -25,6 +26,8 @@ export interface IMessage {
   id?: string;
   chat?: string | undefined;
   notebook?: string | undefined;
+  /** A turn of the chat with the same notebook, which may have been renamed. */
+  notebook_of?: string;
   active_cell?: string | undefined;
   selected_cells?: string[] | undefined;
   attachments?: Attachment[] | undefined;
@@ -239,15 +242,17 @@ export async function requestJson<T>(
   return bodyOf(async () => (await response.json()) as T);
 }
 
-/** Undo changes in a notebook. */
+/** Undo changes in a notebook. Cells whose changes are not there any more are left. */
 export async function undo(
   settings: ServerConnection.ISettings,
   notebook: string,
   entries: IUndo
 ): Promise<TakenBack[]> {
   const body = { notebook, entries };
-  return (await requestJson<{ undone: TakenBack[] }>(settings, 'POST', 'changes/undo', body))
-    .undone;
+  const path = 'changes/undo';
+  const { undone, missing } = await requestJson<UndoneChanges>(settings, 'POST', path, body);
+  const left = missing.flatMap(entry => entries[entry] ?? []);
+  return [...undone, { notebook, cells: [], left, stayed: left }];
 }
 
 /** Read the body of a response. If it is incomplete or not the server's, the server is unreachable. */

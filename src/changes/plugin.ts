@@ -9,20 +9,21 @@ import { IReviews, Reviews } from './reviews';
 /** The changes that a person has kept. */
 const reviews: JupyterFrontEndPlugin<IReviews> = {
   id: 'tk-ai-extension:reviews',
-  description: 'Stores which changes by agents a person has kept.',
+  description: 'Stores the changes by agents that a person has kept.',
   autoStart: true,
   provides: IReviews,
   requires: [IAppStore],
   activate: ({ serviceManager }: JupyterFrontEnd, store: AppStore): IReviews => {
     const { contents, serverSettings } = serviceManager;
     const reviews = new Reviews(new BrowserStorage(serverSettings.baseUrl), store);
-    contents.fileChanged.connect((_, { type, oldValue, newValue }) => {
+    contents.fileChanged.connect((_, { oldValue, newValue }) => {
       const [old = null, path = null] = [oldValue, newValue].map(file =>
         file?.path !== undefined && isOnServer(contents, file.path)
           ? contents.localPath(file.path)
           : null
       );
-      if ((type === 'rename' || type === 'delete') && old !== null) {
+      // Only files that were renamed or deleted have an old value.
+      if (old !== null && old !== path) {
         void reviews.moved(old, path);
       }
     });

@@ -4,6 +4,7 @@ import { type ISignal, Signal } from '@lumino/signaling';
 import { type AppStore, without } from '../state/app';
 import type { IStorage } from '../common/storage';
 import { type IKept, mergeKept, NOTHING_KEPT } from '../state/keptChanges';
+import { moves, pathAfter } from '../state/moves';
 
 const KEY = 'kept';
 
@@ -38,7 +39,7 @@ export interface IReviews {
 
 export const IReviews = new Token<IReviews>(
   'tk-ai-extension:IReviews',
-  'What a person has kept of what agents changed in their notebooks.'
+  'The changes by agents that a person has kept.'
 );
 
 /** Stores the decisions in the browser, shared by all its windows. */
@@ -73,11 +74,7 @@ export class Reviews implements IReviews {
     const done = this._done;
     return this._inOrder(async () => {
       // The name is that of the call: moves that wait in front of it, and later ones, come on top.
-      const moves = this._moves.slice(done, this._done);
-      const now = moves.reduce<string | null>((name, [old, target]) => {
-        const after = name === null ? null : pathAfter(name, old, target);
-        return after === undefined ? name : after;
-      }, path);
+      const now = pathAfter(path, done, this._done);
       if (now !== null) {
         await this._replace(now, mergeKept(await this._load(now), more));
       }
@@ -89,16 +86,24 @@ export class Reviews implements IReviews {
   }
 
   renamed(old: string, path: string): Promise<void> {
-    const last = this._moves.at(-1);
-    const isMoved = last !== undefined && pathAfter(old, ...last) === path;
-    return isMoved ? this._inOrder(() => Promise.resolve()) : this.moved(old, path);
+    return pathAfter(old, -1) === path ? this._changes : this.moved(old, path);
   }
 
   moved(old: string, path: string | null): Promise<void> {
-    this._moves.push([old, path]);
+    const count = moves.push([old, path]);
     return this._inOrder(async () => {
-      this._done++;
-      await this._move(old, path);
+      // After an upgrade of the server the chunk is gone: a page that is not reloaded forgets.
+      const load = import(/* webpackChunkName: "notebook" */ './moving');
+      const loaded = await load.catch(() => null);
+      this._done = count;
+      await loaded?.carryOut(
+        path,
+        name => pathAfter(name, count - 1, count),
+        this._storage.entries(keyOf('')),
+        this._store,
+        name => this._load(name),
+        (name, kept) => this._replace(name, kept)
+      );
     });
   }
 
@@ -115,27 +120,6 @@ export class Reviews implements IReviews {
       this._decided.emit({ path, kind: 'kept' });
     }
     return kept;
-  }
-
-  private async _move(old: string, path: string | null): Promise<void> {
-    const stored = await this._storage.entries(keyOf(''));
-    const names = [...stored.map(([name]) => name), ...Object.keys(this._store.state.kept)];
-    const kept = new Map<string, IKept>();
-    for (const name of names) {
-      const isReplaced = path !== null && pathAfter(name, path, null) === null;
-      if (isReplaced || pathAfter(name, old, null) === null) {
-        kept.set(name, NOTHING_KEPT);
-      }
-    }
-    for (const name of names) {
-      const target = pathAfter(name, old, path);
-      if (typeof target === 'string') {
-        kept.set(target, await this._load(name));
-      }
-    }
-    for (const [name, each] of kept) {
-      await this._replace(name, each);
-    }
   }
 
   /** Replace what was kept of a notebook. */
@@ -156,10 +140,8 @@ export class Reviews implements IReviews {
   /** Read and write the storage one after the other: a name may change its notebook in between. */
   private _inOrder<T>(change: () => Promise<T>): Promise<T> {
     const changed = this._changes.then(change);
-    this._changes = changed.then(
-      () => undefined,
-      () => undefined
-    );
+    const done = (): void => undefined;
+    this._changes = changed.then(done, done);
     return changed;
   }
 
@@ -168,25 +150,11 @@ export class Reviews implements IReviews {
   }
 
   private _changes = Promise.resolve();
-  /** The renames and deletions by this page, in order; the last one renames open notebooks as well. */
-  private readonly _moves: [old: string, path: string | null][] = [];
-  /** How many of them have been carried out. */
-  private _done = 0;
+  /** How many moves have been carried out. */
+  private _done = moves.length;
   private readonly _decided = new Signal<this, IDecision>(this);
 }
 
 function keyOf(path: string): string {
   return `${KEY}:${path}`;
-}
-
-/**
- * Return the path of a file after a file or folder was renamed; undefined if it is not concerned.
- *
- * @param to - Null if it was deleted, and then the result is null.
- */
-function pathAfter(path: string, from: string, to: string | null): string | null | undefined {
-  if (path !== from && !path.startsWith(`${from}/`)) {
-    return undefined;
-  }
-  return to === null ? null : to + path.slice(from.length);
 }

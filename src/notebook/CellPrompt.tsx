@@ -33,8 +33,6 @@ interface IOpening {
   mode: 'command' | 'edit';
   /** A text box that has the focus until the prompt is there. */
   typed: Widget;
-  /** The path of the notebook on the server. */
-  path: string;
   settings: ServerConnection.ISettings;
   /** Inserts it into the cell: an argument, since a module that two chunks import is not inlined. */
   put: typeof putInto;
@@ -67,12 +65,14 @@ export function openPrompt(opening: IOpening): void {
 
 /** Show a prompt in a cell, or in the widget that replaces it when the cell is moved. */
 function show(opening: IOpened, cell: Cell, state: IPromptState): void {
-  const { panel, typed, client, path, settings, put, toChat, trans } = opening;
+  const { panel, typed, client, settings, put, toChat, trans } = opening;
   // In this page the id leads to the widget that replaces one.
   // eslint-disable-next-line cells/keys
   const { id } = cell.model;
   const propose: Propose = (about, signal) => {
-    const body = { ...codeContext(panel, cell, path, client), ...about, error: errorText(cell) };
+    const { localPath } = panel.context;
+    const code = codeContext(panel, cell, localPath, client);
+    const body = { ...code, ...about, error: errorText(cell) };
     return requestJson<EditedCell>(settings, 'POST', 'code/edit', body, signal);
   };
   const onClose = (): void => {

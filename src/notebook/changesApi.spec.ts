@@ -51,7 +51,7 @@ class Journal {
   answer({ searchParams }: URL, body: unknown): object {
     if (typeof body === 'string') {
       this.undo(Object.keys((JSON.parse(body) as { entries: object }).entries).map(Number));
-      return { undone: [] };
+      return { undone: [], missing: [] };
     }
     this.requests++;
     const before = Number(this.isOld ? Infinity : (searchParams.get('before') ?? Infinity));

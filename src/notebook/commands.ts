@@ -167,11 +167,10 @@ export function addCommands(
       node.focus();
       try {
         const loaded = await import(/* webpackChunkName: "diff-editor" */ './CellPrompt');
-        const path = contents.localPath(panel.context.path);
         const toChat = (message: string): unknown =>
           opener.open({ notebook: panel.context.path, message });
         const services = { put: putInto, settings, toChat, trans };
-        loaded.openPrompt({ panel, cell, mode, typed, path, ...services });
+        loaded.openPrompt({ panel, cell, mode, typed, ...services });
       } catch (error) {
         typed.dispose();
         throw error;

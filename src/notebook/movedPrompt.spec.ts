@@ -44,7 +44,7 @@ const settled = (): Promise<void> =>
       )
   );
 
-const context = { model: { sharedModel: { getMetadata: () => undefined } } };
+const context = { localPath: '', model: { sharedModel: { getMetadata: () => undefined } } };
 
 describe('the prompt of a cell', () => {
   let notebook: Notebook;
@@ -65,6 +65,7 @@ describe('the prompt of a cell', () => {
     notebook.model = model;
     Widget.attach(notebook, document.body);
     toChat = jest.fn();
+    context.localPath = 'a.ipynb';
   });
 
   afterEach(() => {
@@ -83,7 +84,7 @@ describe('the prompt of a cell', () => {
     const typed = new Widget({ node: document.createElement('textarea') });
     openPrompt({
       ...{ panel: { content: notebook, context } as never, cell: cellOf(id) as Cell, typed },
-      ...{ mode: 'command', path: 'a.ipynb', settings: {} as never },
+      ...{ mode: 'command', settings: {} as never },
       ...{ put: putInto, toChat, trans }
     });
     await settled();
@@ -138,6 +139,14 @@ describe('the prompt of a cell', () => {
     const [first, other, moved] = asked.map(({ client }) => client);
     expect(moved).toBe(first);
     expect(other).not.toBe(first);
+  });
+
+  it('asks by the path that its notebook has then', async () => {
+    await write('Sort it');
+    context.localPath = 'b.ipynb';
+    fireEvent.keyDown(box() as HTMLTextAreaElement, { key: 'Enter' });
+    await settled();
+    expect(asked.at(-1)?.notebook).toBe('b.ipynb');
   });
 
   it('takes no focus when the person is elsewhere', async () => {

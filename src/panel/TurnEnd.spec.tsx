@@ -128,8 +128,8 @@ describe('a plan', () => {
 
 describe('Try again', () => {
   it.each([
-    ['Undo and try again', { replaces: 't', undo_replaced: true }],
-    ['Keep and try again', { replaces: 't' }]
+    ['Undo and try again', { notebook_of: 't', replaces: 't', undo_replaced: true }],
+    ['Keep and try again', { notebook_of: 't', replaces: 't' }]
   ])('asks about the changes: %s', async (name, expected) => {
     const stage = new Stage();
     await worked(stage, CHANGE);

@@ -20,7 +20,6 @@ import {
   type IResend,
   isBlank,
   joinDrafts,
-  MAX_ATTACHED,
   messageAbout,
   messageAgain,
   messageOf,
@@ -221,9 +220,8 @@ export class PanelController {
    */
   write(text: string, about: IAbout | null = null): void {
     const { compose } = this;
-    const attached = about === null ? [] : this._services.notebook.attachableOf(about);
-    const some = attached.slice(0, MAX_ATTACHED);
-    const draft = { ...BLANK, text, attached: some, withoutCell: some.length > 0 };
+    const found = about === null ? [] : this._services.notebook.attachableOf(about);
+    const { draft } = attach({ ...BLANK, text, withoutCell: found.length > 0 }, found);
     this._write({ kind: 'new', draft, kept: isBlank(compose) ? null : compose }, true);
   }
 

@@ -106,7 +106,8 @@ export function modeOf(state: IAppState, { mode, chat }: IPanelState): Mode {
 /** Return the model of a panel's next message; empty for the server's default. */
 export function modelOf({ models, preferences }: IAppState, { model }: IPanelState): string {
   const name = model ?? preferences.model;
-  return models?.models.includes(name) === true ? name : '';
+  // Before they are loaded, the server checks it.
+  return (models?.models ?? [name]).includes(name) ? name : '';
 }
 
 /** Return a record without a key. */

@@ -6,6 +6,7 @@ import {
   BLANK,
   type Compose,
   joinDrafts,
+  messageAgain,
   messageOf,
   NOTHING,
   settled,
@@ -52,6 +53,17 @@ describe('a message', () => {
       { ...cell.attachment, title: 'Cell 1' }
     ]);
   });
+});
+
+describe('a message that is sent again', () => {
+  it.each([{}, { text: 'Continue.' }, { again: 'undo' }] as const)(
+    'is about the notebook of its turn, whatever that is called: %j',
+    change => {
+      const { turns } = reduce(EMPTY, [numbered(MESSAGE, 1, 't')]);
+      const turn = turns[0] as (typeof turns)[0];
+      expect(messageAgain(turn, null, change, '')).toMatchObject({ notebook_of: 't' });
+    }
+  );
 });
 
 describe('a draft', () => {

@@ -4,6 +4,7 @@ import type { IMessage } from '../api/client';
 import type { Attachment } from '../api/contextModels';
 import type { Mode } from '../api/events';
 import type { ITurn } from './chat';
+import { moves, pathAfter } from './moves';
 
 /** A cell as it is shown to a person. */
 export interface ICellName {
@@ -27,7 +28,7 @@ export interface ISeen {
 export interface IAttached {
   label: string;
   attachment: Attachment;
-  /** The notebook of an attached cell, of its results, or of a variable. */
+  /** The notebook of an attached cell, of its results, or of a variable. In a draft it follows renames. */
   notebook?: string | undefined;
 }
 
@@ -128,7 +129,7 @@ export function attach(
   draft: IDraft,
   found: readonly Found[]
 ): { draft: IDraft; refused: readonly IRefused[] } {
-  const some = found.filter((each): each is IAttached => !isRefused(each));
+  const some = found.filter((each): each is IAttached => !isRefused(each)).map(following);
   const attached = [...draft.attached, ...some];
   const many = attached
     .slice(MAX_ATTACHED)
@@ -142,6 +143,20 @@ export function attach(
     },
     refused: [...found.filter(isRefused), ...many]
   };
+}
+
+/** Return an attachment whose notebook is what its path is after later renames. */
+function following(attached: IAttached): IAttached {
+  const { notebook } = attached;
+  const since = moves.length;
+  return notebook === undefined
+    ? attached
+    : {
+        ...attached,
+        get notebook() {
+          return pathAfter(notebook, since) ?? notebook;
+        }
+      };
 }
 
 /** Change the draft for which something is being read, be it a former one. */
@@ -238,15 +253,15 @@ export function writtenIn({ draft, kept }: Compose): string {
 
 /** Return the draft of a sent message, with its attachments. */
 export function draftOf(
-  turn: { text: string; attachments: readonly string[] },
+  turn: Pick<ITurn, 'text' | 'notebook' | 'attachments'>,
   sent: IMessage | null
 ): IDraft {
-  const attached = (sent?.attachments ?? []).map((attachment, place) => ({
+  const found = (sent?.attachments ?? []).map((attachment, place) => ({
     label: turn.attachments[place] ?? '',
     attachment,
-    notebook: sent?.notebook
+    notebook: turn.notebook ?? undefined
   }));
-  return { ...BLANK, text: turn.text, attached };
+  return attach({ ...BLANK, text: turn.text }, found).draft;
 }
 
 /** Return a message about these cells only. */
@@ -314,6 +329,7 @@ export function messageAgain(
 ): IMessage {
   return {
     notebook: turn.notebook ?? undefined,
+    notebook_of: turn.id,
     active_cell: (sent === null ? turn.activeCell : sent.active_cell) ?? undefined,
     selected_cells: sent?.selected_cells,
     // A follow-up does not need the attachments again.

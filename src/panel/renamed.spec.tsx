@@ -1,0 +1,122 @@
+import { act, cleanup, fireEvent, screen } from '@testing-library/react';
+
+import { unreachable } from '../api/client';
+import { CALL, CHANGE, DONE, RESULT } from '../testing/events';
+import { Stage } from '../testing/panel';
+import { moves } from '../state/moves';
+
+const press = (name: string): boolean => fireEvent.click(screen.getByRole('button', { name }));
+const changes = (): string => document.querySelector('.tk-Changes')?.textContent ?? '';
+
+afterEach(() => {
+  cleanup();
+  document.body.replaceChildren();
+  moves.length = 0;
+});
+
+/** A panel after a turn that changed a cell. */
+async function worked(): Promise<Stage> {
+  const stage = new Stage();
+  await stage.say('Work.');
+  const { entry, cell } = CHANGE as unknown as { entry: number; cell: string };
+  const change = { entry, turn: 't', notebook: 'a.ipynb', time: 1, cells: [cell] };
+  stage.journal = { changes: [change], since: 0 };
+  await stage.happens(CALL, CHANGE, RESULT, DONE);
+  return stage;
+}
+
+/** Rename a file or folder, and show the notebook under its new name. */
+async function rename(stage: Stage, from: string, to: string, notebook = to): Promise<void> {
+  await act(() => stage.services.reviews.moved(from, to));
+  // As the server has it.
+  const changes = stage.journal.changes.map(each => ({ ...each, notebook }));
+  stage.journal = { ...stage.journal, changes };
+  const seen = { notebook, cell: null, selected: [] };
+  Object.assign(stage.notebook, { seen });
+  act(() => stage.store.update(state => ({ ...state, seen })));
+  await stage.settle();
+}
+
+describe('the changes of a turn, after their notebook was renamed', () => {
+  it('stay kept', async () => {
+    const stage = await worked();
+    press('Keep');
+    await stage.settle();
+    await rename(stage, 'a.ipynb', 'b.ipynb');
+    expect(changes()).toContain('Kept');
+    expect(Object.keys(stage.store.state.kept)).toEqual(['b.ipynb']);
+  });
+
+  it('are kept and undone there', async () => {
+    const stage = await worked();
+    await rename(stage, 'a.ipynb', 'd/a.ipynb');
+    await rename(stage, 'd', 'e', 'e/a.ipynb');
+    const paths: string[] = [];
+    stage.api.undo = path => {
+      paths.push(path);
+      return Promise.resolve([]);
+    };
+    press('Undo');
+    await stage.settle();
+    expect(paths).toEqual(['e/a.ipynb']);
+    press('Keep');
+    await stage.settle();
+    expect(changes()).toContain('Kept');
+    expect(Object.keys(stage.services.reviews.of('e/a.ipynb').steps)).toHaveLength(1);
+  });
+});
+
+describe('a cell that was attached before its notebook was renamed', () => {
+  const CELL = { kind: 'cell', cell: 'x' } as const;
+  const attached = { label: 'Cell 1', notebook: 'a.ipynb', attachment: CELL };
+  const sent = { ...CELL, title: 'Cell 1' };
+
+  it('is sent', async () => {
+    const stage = new Stage();
+    act(() => stage.controller.attach([attached]));
+    await stage.settle();
+    await rename(stage, 'a.ipynb', 'b.ipynb');
+    act(() => stage.controller.change({ text: 'Fix it' }));
+    await act(() => stage.controller.submit());
+    expect(stage.sent).toMatchObject([{ notebook: 'b.ipynb', attachments: [sent] }]);
+  });
+
+  it('is sent again where a message was not accepted', async () => {
+    const stage = new Stage();
+    act(() => stage.controller.attach([attached]));
+    await stage.settle();
+    act(() => stage.controller.change({ text: 'Fix it' }));
+    stage.taking = async () => {
+      await rename(stage, 'a.ipynb', 'b.ipynb');
+      throw unreachable();
+    };
+    await act(() => stage.controller.submit());
+    stage.taking = () => Promise.resolve();
+    await act(() => stage.controller.submit());
+    expect(stage.sent[1]).toMatchObject({ notebook: 'b.ipynb', attachments: [sent] });
+  });
+
+  it('is sent in a former draft, and when a sent message is edited', async () => {
+    const stage = new Stage();
+    act(() => stage.controller.attach([attached]));
+    await stage.say('Fix it');
+    await stage.happens(DONE);
+    await rename(stage, 'a.ipynb', 'b.ipynb');
+    const [turn] = stage.controller.chat.state.turns;
+    act(() => stage.controller.edit(turn as never));
+    expect(stage.controller.draft.attached).toMatchObject([{ notebook: 'b.ipynb' }]);
+    await rename(stage, 'b.ipynb', 'c.ipynb');
+    await act(() => stage.controller.submit());
+    expect(stage.sent.at(-1)).toMatchObject({ notebook: 'c.ipynb', attachments: [CELL] });
+  });
+
+  it('is not sent to another notebook of its former name', async () => {
+    const stage = new Stage();
+    act(() => stage.controller.attach([attached]));
+    await stage.settle();
+    await rename(stage, 'a.ipynb', 'b.ipynb', 'a.ipynb');
+    act(() => stage.controller.change({ text: 'Fix it' }));
+    await act(() => stage.controller.submit());
+    expect(stage.sent.at(-1)).toMatchObject({ notebook: 'a.ipynb', attachments: [] });
+  });
+});
