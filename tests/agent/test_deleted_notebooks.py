@@ -19,8 +19,9 @@ from tk_ai_extension.agent.backend import SessionConfig
 from tk_ai_extension.agent.requests import APPROVED, PlanAnswer
 from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.model.agent_errors import PlanNotFound
-from tk_ai_extension.model.errors import NotebookNotFound, NotebookRequired, ToolError
+from tk_ai_extension.model.errors import DiskFull, NotebookNotFound, NotebookRequired, ToolError
 from tk_ai_extension.testing.echo_agent import EchoBackend, EchoSession
+from tk_ai_extension.workspace.database import Database
 from tk_ai_extension.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.proves("rest:chat")
@@ -79,6 +80,63 @@ async def test_a_plan_for_a_deleted_notebook_cannot_be_carried_out(
     folder.create("a.ipynb")
     with pytest.raises(NotebookNotFound, match=r"^a\.ipynb was deleted\.$"):
         await approve(talk, (events[0].data["chat"], events[0].turn), inserts("plan"))
+    assert folder.written() == {"notebook = 2": []}
+    await talk.close()
+
+
+@pytest.mark.parametrize("stored_later", [False, True])
+async def test_a_deletion_that_could_not_be_stored_counts_all_the_same(
+    talk: Talk, folder: Folder, monkeypatch: pytest.MonkeyPatch, *, stored_later: bool
+) -> None:
+    events = await talk.say("Insert a cell.", notebook="a.ipynb", mode="plan")
+    chat, turn = events[0].data["chat"], events[0].turn
+    again = {"chat": chat, "notebook_of": turn, "mode": "auto"}
+
+    def full(*_: Any) -> None:
+        raise DiskFull("The disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "_transact", full)
+        with suppress(DiskFull):
+            await folder.delete("a.ipynb")
+    folder.create("a.ipynb")
+    if stored_later:
+        await talk.chats.rename(USER, chat, "The plan")
+    with pytest.raises(NotebookNotFound, match="deleted"):
+        await approve(talk, (chat, turn), inserts("plan"))
+    with pytest.raises(NotebookNotFound, match="deleted"):
+        await talk.send(inserts("m"), notebook="a.ipynb", **again)
+    (message,) = [each for each in await talk.chats.events(USER, chat) if each.kind == "message"]
+    assert message.data["notebook"] == f"a.ipynb{chat_paths.DELETED}"
+    # It is applied once: the next notebook of that name keeps its chat.
+    other = await talk.say("hello", notebook="a.ipynb", latest=True)
+    assert (await talk.chats.get(USER, other[0].data["chat"])).notebook == "a.ipynb"
+    assert folder.written() == {"notebook = 2": []}
+    await talk.close()
+
+
+async def test_a_rejected_plan_of_a_deleted_notebook_is_settled(talk: Talk, folder: Folder) -> None:
+    events = await talk.say("Insert a cell.", notebook="a.ipynb", mode="plan")
+    await folder.delete("a.ipynb")
+    answer = PlanAnswer(plan=events[0].turn, answer="reject", words="No.")
+    begun = await talk.chats.answer_plan(USER, events[0].data["chat"], answer)
+    assert await ended(begun) == "done"
+    await talk.close()
+
+
+async def test_a_message_is_about_its_notebook_while_its_model_is_looked_for(
+    talk: Talk, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = talk.services.model
+
+    async def slow(model: str | None) -> str:
+        await folder.delete("a.ipynb")
+        folder.create("a.ipynb")
+        return await find(model)
+
+    monkeypatch.setattr(type(talk.services), "model", lambda _, model: slow(model))
+    with pytest.raises(NotebookNotFound, match="deleted"):
+        await talk.send(inserts("m"), notebook="a.ipynb", mode="auto")
     assert folder.written() == {"notebook = 2": []}
     await talk.close()
 
@@ -353,6 +411,18 @@ async def test_every_service_with_paths_follows_deletions_and_renames(
     else:
         await workspace.deleted("a.ipynb")
         assert reached == set(holders) - RUNNING
+
+
+async def test_deleted_notebooks_leave_nothing_behind(harness: ToolHarness) -> None:
+    workspace = harness.workspace
+    (harness.root / "d").mkdir()
+    for _ in range(3):
+        harness.write("d/a.ipynb", "a = 1")
+        await harness.call("use_notebook", notebook="d/a.ipynb")
+        await harness.call("execute_cell", cell="cella000")
+        await workspace.deleted("d")
+    holders = (workspace.seen, workspace.revisions, workspace.runs, workspace.displays)
+    assert [each for each in holders if "a.ipynb" in repr(vars(each))] == []
 
 
 def test_paths_follow_renames_of_folders_and_are_detached_once() -> None:

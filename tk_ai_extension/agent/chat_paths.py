@@ -49,13 +49,18 @@ def rename(old: str, new: str) -> PathChange:
     return change
 
 
+def is_deleted(path: str | None) -> bool:
+    """Return whether a path is that of a notebook that was deleted since the path was noted."""
+    return path is not None and path.endswith(DELETED)
+
+
 def check_present(path: str) -> None:
     """Check that a notebook was not deleted since its path was noted.
 
     Raises:
         NotebookNotFound: It was.
     """
-    if path.endswith(DELETED):
+    if is_deleted(path):
         raise NotebookNotFound(
             f"{path.removesuffix(DELETED)} was deleted.",
             hint="Another notebook may have its name. Send a new message about that one.",

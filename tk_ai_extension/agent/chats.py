@@ -86,9 +86,10 @@ class Chats:
             InvalidArguments: the chat has no turn `request.replaces`.
         """
         services = self._services
-        model = await services.model(request.model)
         notebook = await self.paths.of_request(user, request)
-        message = services.message(request, notebook, model, asking)
+        # From here on its notebook follows renames and deletions.
+        message = services.message(request, notebook, "", asking)
+        message.model = await services.model(request.model)
         await services.check(message)
         message.request = await services.expanded(user, request)
         if (known := await self._known(user, message)) is not None:

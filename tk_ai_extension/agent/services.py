@@ -10,7 +10,7 @@ from typing import Protocol
 from weakref import WeakSet
 
 from tk_ai_extension.agent.backend import AgentBackend
-from tk_ai_extension.agent.chat_paths import PathChange, check_present
+from tk_ai_extension.agent.chat_paths import PathChange, check_present, is_deleted
 from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.events import Event, PlanSettled
 from tk_ai_extension.agent.requests import AskingCell, ChatRequest, Message, PlanAnswer
@@ -170,7 +170,9 @@ class ChatServices:
         approved = answer.answer == "approve"
         mode = answer.mode if approved else "plan"
         request = ChatRequest.model_construct(message=answer.message, mode=mode)
-        message = self.message(request, chat.notebook, "")
+        # What is rejected is carried out nowhere.
+        refers = approved or not is_deleted(chat.notebook)
+        message = self.message(request, chat.notebook if refers else None, "")
         if approved and self.workspace.policy.mode(Caller(chat.user, mode=mode)) == "plan":
             raise PermissionDenied(
                 "This server only allows the permission mode `plan`.",

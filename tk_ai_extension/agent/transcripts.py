@@ -13,18 +13,18 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tk_ai_extension.agent.chat_paths import DELETED, PathChange
+from tk_ai_extension.agent.chat_database import ChatDatabase, changed, changed_event
+from tk_ai_extension.agent.chat_paths import PathChange
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
 from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.leases import ServerLease
 from tk_ai_extension.model.sentences import Sentence
-from tk_ai_extension.workspace.database import Database
 
 MAX_CHATS = 500
 """Maximum number of chats of one user; the least recently used is deleted first."""
@@ -120,17 +120,6 @@ WHERE chat = ? AND kind IN ('message', 'restored') ORDER BY id
 """
 
 
-_NAMES = """
-SELECT notebook FROM chats UNION
-SELECT json_extract(data, '$.notebook') FROM events WHERE kind IN ('message', 'plan')
-"""
-
-_RENAME = """
-UPDATE events SET data = json_set(data, '$.notebook', ?)
-WHERE kind IN ('message', 'plan') AND json_extract(data, '$.notebook') = ?
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class Chat:
     """Metadata of a chat.
@@ -162,7 +151,7 @@ class Transcripts:
     """
 
     def __init__(self, database: Path) -> None:
-        self._database = Database(database, MIGRATIONS)
+        self._database = ChatDatabase(database, MIGRATIONS)
         self._lease = ServerLease(database.with_name("servers"))
 
     async def create(self, user: str, chat_id: str, title: str, notebook: str | None) -> Chat:
@@ -203,15 +192,17 @@ class Transcripts:
         Raises:
             ChatNotFound: it does not exist or belongs to another user.
         """
-        return await self._database.read(lambda db: _chat(db, user, chat_id))
+        chat, changes = await self._database.read_named(lambda db: _chat(db, user, chat_id))
+        return replace(chat, notebook=changed(chat.notebook, changes))
 
     async def list(self, user: str) -> builtins.list[Chat]:
         """List a user's chats, most recently used first."""
-        rows = await self._rows(
-            f"SELECT {_COLUMNS} FROM chats WHERE user = ? ORDER BY updated DESC",  # noqa: S608 (names)
-            user,
+        query = f"SELECT {_COLUMNS} FROM chats WHERE user = ? ORDER BY updated DESC"  # noqa: S608 (names)
+        rows, changes = await self._database.read_named(
+            lambda db: db.execute(query, (user,)).fetchall()
         )
-        return [Chat(*row) for row in rows]
+        chats = [Chat(*row) for row in rows]
+        return [replace(each, notebook=changed(each.notebook, changes)) for each in chats]
 
     async def rename(self, chat: Chat, title: str) -> None:
         """Rename a chat."""
@@ -352,7 +343,8 @@ class Transcripts:
                         break
             return found
 
-        return await self._database.read(select)
+        found, changes = await self._database.read_named(select)
+        return [changed_event(each, changes) for each in found]
 
     async def plan(self, chat_id: str) -> Event | None:
         """Return the pending plan of a chat: no message was sent since it was made."""
@@ -431,28 +423,21 @@ class Transcripts:
 
     async def notebook_of(self, chat_id: str, turn: str) -> str | None:
         """Return the path of a turn's notebook, as `Chat.notebook`; None if it has none."""
-        rows = await self._rows(
+        query = (
             "SELECT json_extract(data, '$.notebook') FROM events"
-            " WHERE chat = ? AND turn = ? AND kind = 'message'",
-            *(chat_id, turn),
+            " WHERE chat = ? AND turn = ? AND kind = 'message'"
         )
-        return rows[0][0] if rows else None
+        rows, changes = await self._database.read_named(
+            lambda db: db.execute(query, (chat_id, turn)).fetchall()
+        )
+        return changed(rows[0][0], changes) if rows else None
 
     def follow(self, change: PathChange) -> asyncio.Future[None]:
         """Update the paths of chats and of their turns after a rename or a deletion.
 
-        What is stored by later calls has the paths from after it.
+        See `ChatDatabase.follow`.
         """
-
-        def update(db: sqlite3.Connection) -> None:
-            paths = [row[0] for row in db.execute(_NAMES) if row[0] is not None]
-            changed = [(now, path) for path in paths if (now := change(path)) is not None]
-            # A former notebook of the new path first.
-            for now, path in sorted(changed, key=lambda each: not each[0].endswith(DELETED)):
-                db.execute("UPDATE chats SET notebook = ? WHERE notebook = ?", (now, path))
-                db.execute(_RENAME, (now, path))
-
-        return self._database.run(update)
+        return self._database.follow(change)
 
     async def close(self) -> None:
         """Finish running operations and close the file."""

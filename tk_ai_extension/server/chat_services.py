@@ -19,7 +19,7 @@ from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.agent.user_servers import UserServers
 from tk_ai_extension.server.agents import find_models
-from tk_ai_extension.server.components import Managers, ServerComponents
+from tk_ai_extension.server.components import CHATS, Managers, ServerComponents
 from tk_ai_extension.server.composition import root_of, state_of
 from tk_ai_extension.server.users import owner_name
 from tk_ai_extension.tools.registry import Registry
@@ -70,7 +70,7 @@ def build_chats(
     services = ChatServices(
         workspace=components.workspace,
         registry=registry,
-        transcripts=Transcripts(state / "chats.sqlite"),
+        transcripts=Transcripts(state / CHATS),
         backend=ClaudeOrTour(ClaudeBackend(config, models.claude.provider)),
         settings=ChatSettings(silence=app.chat_silence, idle=app.chat_idle, max_live=app.max_chats),
         agents=AcpAgents(

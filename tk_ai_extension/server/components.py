@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tk_ai_extension.cli.project_services import ProjectServices
     from tk_ai_extension.workspace.workspace import Workspace
 
+CHATS = "chats.sqlite"
+"""The file of the chats in `ServerComponents.state`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Managers:

@@ -20,7 +20,7 @@ from tk_ai_extension.model.errors import ToolError, TooManyOpenFiles, is_out_of_
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.asgi import AsgiExchange
-from tk_ai_extension.server.components import Managers, ServerComponents
+from tk_ai_extension.server.components import CHATS, Managers, ServerComponents
 from tk_ai_extension.server.kernel_chat_server import JsonLineConnection, KernelChatServer
 from tk_ai_extension.server.lazy import Lazy
 from tk_ai_extension.server.toolsets import Registries
@@ -107,6 +107,7 @@ class Services:
         # And from before the chats were built.
         self._missed_by_chats: list[Callable[[ChatPaths], Awaitable[None]]] = []
         self._chat_paths: ChatPaths | None = None
+        self._following: asyncio.Task[None] | None = None
         self._preparing: asyncio.Task[None] | None = None
         # Concurrent imports of modules with cycles may see partially initialized modules.
         self._importing = asyncio.Lock()
@@ -185,7 +186,7 @@ class Services:
         """Have the chats and the workspace handle an event; once they are built, if they are not."""
         stored: Awaitable[None] | None = None
         if self._chat_paths is None:
-            self._missed_by_chats.append(in_chats)
+            self._load_chats_for(in_chats)
         elif not self._closing:
             # Without awaiting: the next turn begins in the notebook that its message is about.
             stored = in_chats(self._chat_paths)
@@ -194,6 +195,20 @@ class Services:
         finally:
             if stored is not None:
                 await stored
+
+    def _load_chats_for(self, event: Callable[[ChatPaths], Awaitable[None]]) -> None:
+        """Have the chats handle an event soon: not stored, it would reach them late or never."""
+        if "_components" in vars(self) and not (self._components.state / CHATS).exists():
+            return  # There are none.
+        self._missed_by_chats.append(event)
+        if self._following is None or self._following.done():
+            self._following = asyncio.create_task(self._follow_soon(), name="tk-ai chats follow")
+
+    async def _follow_soon(self) -> None:
+        try:
+            await self.chats()
+        except (ToolError, HTTPError) as error:
+            logger.warning("The chats do not follow a rename or deletion yet: %s", error)
 
     async def _publish(self, event: Callable[[Workspace], Coroutine[Any, Any, None]]) -> None:
         """Have the workspace handle an event; once it is built, if it cannot be built now."""
@@ -302,8 +317,9 @@ class Services:
         """Close all calls and sessions, then the workspace; kernels stay with their owner."""
         self._closing = True
         await self.kernel_chat.close()
-        if self._preparing is not None:
-            self._preparing.cancel()
+        for task in (self._preparing, self._following):
+            if task is not None:
+                task.cancel()
         await self._loading.settled()
         chats = await self._chats.settled()
         if chats is not None:

@@ -87,7 +87,10 @@ class Database:
         self._thread.shutdown(wait=False)
 
     def run(
-        self, work: Callable[[sqlite3.Connection], T], consequence: str = "Nothing was changed."
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        consequence: str = "Nothing was changed.",
+        stored: Callable[[], None] = lambda: None,
     ) -> asyncio.Future[T]:
         """Run work on the database's thread as one transaction, to completion even if cancelled.
 
@@ -97,11 +100,18 @@ class Database:
         Args:
             work: Receives the connection.
             consequence: The hint of an error: what the failure means.
+            stored: Called on the thread once the transaction is committed.
 
         Raises (when awaited):
             DiskFull, ReadOnly, SaveFailed, StateTooNew, StateUnavailable: The transaction failed.
         """
-        return self._on_thread(lambda: self._transact(work, consequence))
+
+        def carry_out() -> T:
+            result = self._transact(work, consequence)
+            stored()
+            return result
+
+        return self._on_thread(carry_out)
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run work that only reads, even if the file cannot be written or created.

@@ -156,6 +156,14 @@ class DisplayRegistry:
                 for cell, displays in kernel.cells.items()
             )
 
+    def deleted(self, place: str) -> None:
+        """Forget the displays of a deleted notebook, or of those in a deleted folder."""
+        for kernel in self._kernels.values():
+            for cell in [
+                each for each in kernel.cells if moved(each.path, place, place) is not None
+            ]:
+                del kernel.cells[cell]
+
     async def update(
         self, kernel_id: str, outputs: Mapping[str, Json], open_document: OpenDocument
     ) -> None:

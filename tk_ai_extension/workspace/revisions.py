@@ -73,6 +73,12 @@ class Revisions:
                     self._characters -= _size(replaced)
                 self._snapshots[now, revision] = replace(snapshot, path=now)
 
+    def deleted(self, place: str) -> None:
+        """Forget a deleted notebook, or those in a deleted folder."""
+        for path, revision in list(self._snapshots):
+            if moved(path, place, place) is not None:
+                self._characters -= _size(self._snapshots.pop((path, revision)))
+
 
 def _size(snapshot: Snapshot) -> int:
     return sum(len(cell.source) + CELL for cell in snapshot.cells)

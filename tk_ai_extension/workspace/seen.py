@@ -80,6 +80,12 @@ class Seen:
                 self._count -= len(self._notebooks.pop((identity, now), ()))
                 self._notebooks[identity, now] = cells
 
+    def deleted(self, place: str) -> None:
+        """Forget a deleted notebook, or those in a deleted folder."""
+        for identity, path in list(self._notebooks):
+            if moved(path, place, place) is not None:
+                self._count -= len(self._notebooks.pop((identity, path)))
+
     def forget(self, caller: Caller) -> None:
         """Forget a caller whose session has ended."""
         for identity, path in list(self._notebooks):

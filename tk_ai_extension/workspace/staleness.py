@@ -92,6 +92,12 @@ class RunRecords:
             if (now := moved(path, old, new)) is not None:
                 self._records[now] = self._records.pop(path)
 
+    def deleted(self, place: str) -> None:
+        """Forget a deleted notebook, or those in a deleted folder."""
+        for path in list(self._records):
+            if moved(path, place, place) is not None:
+                del self._records[path]
+
 
 def states(
     snapshot: Snapshot,

@@ -317,10 +317,8 @@ class Workspace:
         await self.journal.deleted(path)
 
     def _forget_content(self, path: str) -> None:
-        self.policy.deleted(path)
-        for each in self._remembered:
-            # `contain` refuses this path: no notebook has it.
-            each.renamed(path, f"{path}/..")
+        for each in (*self._remembered, self.policy):
+            each.deleted(path)
 
     def _detach(self, path: str) -> None:
         """Forget the paths of a deleted notebook, or of those in a deleted folder."""
