@@ -1,31 +1,59 @@
 /** What is done when a file or folder was renamed or deleted: in a chunk that loads then. */
 
-import type { AppStore, IAppState } from '../state/app';
+import type { AppStore, IAppState, IOpenChat } from '../state/app';
+import type { Item, ITurn } from '../state/chat';
 import { type IKept, NOTHING_KEPT } from '../state/keptChanges';
 
 /** Returns the path of a file after a move; null if it was deleted. */
 type After = (path: string) => string | null;
 
-/** Return the state after a move: what is about a renamed notebook has its new path. */
-function stateAfter({ chats, open, ...state }: IAppState, after: After): IAppState {
-  const moved = <T extends { notebook: string | null }>(each: T): T => ({
-    ...each,
-    notebook: (each.notebook && after(each.notebook)) ?? each.notebook
+/** Return an object with other values; the same one if it has them. */
+function withValues<T extends object>(each: T, some: Partial<T>): T {
+  const isSame = Object.entries(some).every(([key, value]) => each[key as keyof T] === value);
+  return isSame ? each : { ...each, ...some };
+}
+
+/** Return a list of changed items; the same one if no item is another one. */
+function mapped<T>(list: readonly T[], change: (each: T) => T): readonly T[] {
+  const found = list.map(change);
+  return found.every((each, place) => each === list[place]) ? list : found;
+}
+
+/**
+ * Return the state after a move: what is about a renamed notebook has its new path.
+ *
+ * All else stays the same object: views render again, and read what belongs to it, where it is another one.
+ */
+function stateAfter(state: IAppState, after: After): IAppState {
+  const moved = <T extends object>(each: T): T => {
+    const { notebook } = each as { notebook?: unknown };
+    const path = typeof notebook === 'string' ? after(notebook) : null;
+    return path === null ? each : withValues(each, { notebook: path } as never);
+  };
+  const itemAfter = (item: Item): Item =>
+    item.kind === 'call'
+      ? withValues(item, {
+          changes: mapped(item.changes, moved),
+          result:
+            item.result && withValues(item.result, { structured: moved(item.result.structured) })
+        })
+      : item;
+  const turnAfter = (turn: ITurn): ITurn =>
+    withValues(moved(turn), {
+      items: mapped(turn.items, itemAfter),
+      restored: turn.restored && mapped(turn.restored, moved)
+    });
+  const chatAfter = (chat: IOpenChat): IOpenChat =>
+    withValues(chat, {
+      turns: mapped(chat.turns, turnAfter),
+      journal:
+        chat.journal && withValues(chat.journal, { changes: mapped(chat.journal.changes, moved) })
+    });
+  const open = Object.entries(state.open).map(([key, chat]) => [key, chatAfter(chat)]);
+  return withValues(state, {
+    chats: mapped(state.chats, moved),
+    open: withValues(state.open, Object.fromEntries(open) as never)
   });
-  const chatsOpen = Object.entries(open).map(([key, { turns, journal, ...chat }]) => [
-    key,
-    {
-      ...chat,
-      turns: turns.map(turn => ({
-        ...moved(turn),
-        items: turn.items.map(item =>
-          item.kind === 'call' ? { ...item, changes: item.changes.map(moved) } : item
-        )
-      })),
-      journal: journal && { ...journal, changes: journal.changes.map(moved) }
-    }
-  ]);
-  return { ...state, chats: chats.map(moved), open: Object.fromEntries(chatsOpen) as never };
 }
 
 /**

@@ -61,7 +61,7 @@ export function undoOf(steps: Iterable<Pick<IPendingStep, 'entry' | 'cell'>>): I
   return undo;
 }
 
-/** Return how many cells were not reverted, since they were edited later or are undone. */
+/** Return how many cells were not reverted, since they were edited later or were undone before. */
 export function leftIn(undone: readonly TakenBack[]): number {
   return undone.flatMap(each => each.left).length;
 }
@@ -71,8 +71,8 @@ export function leftNote(count: number, trans: TranslationBundle): string {
   return count === 0
     ? ''
     : trans._n(
-        '%1 cell was not undone: it was edited later, or is undone.',
-        '%1 cells were not undone: they were edited later, or are undone.',
+        '%1 cell was not undone: it was edited later, or was undone before.',
+        '%1 cells were not undone: they were edited later, or were undone before.',
         count
       );
 }

@@ -1,4 +1,5 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import type { Contents } from '@jupyterlab/services';
 
 import { BrowserStorage } from '../common/storage';
 import { isOnServer } from '../lab/drives';
@@ -16,12 +17,13 @@ const reviews: JupyterFrontEndPlugin<IReviews> = {
   activate: ({ serviceManager }: JupyterFrontEnd, store: AppStore): IReviews => {
     const { contents, serverSettings } = serviceManager;
     const reviews = new Reviews(new BrowserStorage(serverSettings.baseUrl), store);
+    const pathOf = (file: Partial<Contents.IModel> | null): string | null =>
+      file?.path !== undefined && isOnServer(contents, file.path)
+        ? contents.localPath(file.path)
+        : null;
     contents.fileChanged.connect((_, { oldValue, newValue }) => {
-      const [old = null, path = null] = [oldValue, newValue].map(file =>
-        file?.path !== undefined && isOnServer(contents, file.path)
-          ? contents.localPath(file.path)
-          : null
-      );
+      const old = pathOf(oldValue);
+      const path = pathOf(newValue);
       // Only files that were renamed or deleted have an old value.
       if (old !== null && old !== path) {
         void reviews.moved(old, path);

@@ -86,10 +86,16 @@ export class Reviews implements IReviews {
   }
 
   renamed(old: string, path: string): Promise<void> {
-    return pathAfter(old, -1) === path ? this._changes : this.moved(old, path);
+    return pathAfter(old, -1) === path ? this._changes : this.moved(old, path, moves.length + 1);
   }
 
-  moved(old: string, path: string | null): Promise<void> {
+  /** @param first - The number of moves with this one, if the server's files may report it again. */
+  moved(old: string, path: string | null, first = 0): Promise<void> {
+    const isKnown = this._first === moves.length && pathAfter(old, -1) === path;
+    this._first = first;
+    if (isKnown) {
+      return this._changes;
+    }
     const count = moves.push([old, path]);
     return this._inOrder(async () => {
       // After an upgrade of the server the chunk is gone: a page that is not reloaded forgets.
@@ -140,8 +146,7 @@ export class Reviews implements IReviews {
   /** Read and write the storage one after the other: a name may change its notebook in between. */
   private _inOrder<T>(change: () => Promise<T>): Promise<T> {
     const changed = this._changes.then(change);
-    const done = (): void => undefined;
-    this._changes = changed.then(done, done);
+    this._changes = changed.catch(() => undefined) as Promise<never>;
     return changed;
   }
 
@@ -152,6 +157,8 @@ export class Reviews implements IReviews {
   private _changes = Promise.resolve();
   /** How many moves have been carried out. */
   private _done = moves.length;
+  /** The number of moves when the last one was reported by its notebook only; 0 for none. */
+  private _first = 0;
   private readonly _decided = new Signal<this, IDecision>(this);
 }
 

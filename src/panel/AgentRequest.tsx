@@ -10,6 +10,7 @@ import { type Labels, QuestionCard, useCommonLabels, useTitle } from './Question
 import { useSelector, useServices } from './services';
 
 export { Question } from './Question';
+export { Queued } from './Queued';
 
 export interface IAgentRequest {
   request: PermissionInfo;

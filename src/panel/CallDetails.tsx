@@ -1,6 +1,7 @@
 import type { JSX } from 'react';
 
 import { fenced } from '../chat/blocks';
+import { nameOfPath } from '../common/deleted';
 import { visible } from '../common/visible';
 import type { ICall } from '../state/chat';
 import { ChangeLines } from './CodeLines';
@@ -25,7 +26,7 @@ export function CallDetails({ call }: { call: ICall }): JSX.Element {
           className="tk-Link"
           onClick={() => void notebook.reveal(place.notebook, place.cell)}
         >
-          {trans.__('Show cell in %1', place.notebook)}
+          {trans.__('Show cell in %1', nameOfPath(place.notebook, trans))}
         </button>
       )}
       {others.length > 0 && (

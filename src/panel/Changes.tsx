@@ -35,11 +35,13 @@ export function Changes({ turn, chat }: IChangesProps): JSX.Element | null {
   const keptOf = useSelector(({ kept }) => kept);
   const [note, setNote] = useState('');
   const [failed, setFailed] = useState(false);
-  const [net, setNet] = useState<Net | null>(null);
+  const [read, setRead] = useState<{ net: Net | null; notebooks: string } | null>(null);
   const [opened, setOpened] = useState(false);
   const [all, setAll] = useState(false);
   const cells = reviewOf(turn, journal, path => keptOf[path] ?? NOTHING_KEPT);
   const notebooks = [...new Set(cells.map(each => each.notebook))].join('\n');
+  // What was read has the notebooks' paths of that time.
+  const net = read?.notebooks === notebooks ? read.net : null;
   useEffect(() => {
     for (const path of notebooks.split('\n')) {
       void reviews.load(path);
@@ -52,7 +54,8 @@ export function Changes({ turn, chat }: IChangesProps): JSX.Element | null {
     if (needsNet) {
       void controller.chat.netChanges(turn.id).then(found => {
         if (isNewest) {
-          setNet(found && new Map(found.map(each => [keyOf(each), each])));
+          const net = found && new Map(found.map(each => [keyOf(each), each]));
+          setRead({ net, notebooks });
         }
       });
     }
@@ -60,7 +63,7 @@ export function Changes({ turn, chat }: IChangesProps): JSX.Element | null {
       // It is read again after an undo, which changes the journal.
       isNewest = false;
     };
-  }, [needsNet, journal, controller, turn]);
+  }, [needsNet, notebooks, journal, controller, turn]);
   if (cells.length === 0) {
     return null;
   }

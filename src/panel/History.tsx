@@ -6,6 +6,7 @@ import type { JSX } from 'react';
 
 import type { ChatInfo } from '../api/events';
 import { notifyOnError } from '../api/notifyOnError';
+import { nameOfPath } from '../common/deleted';
 import { useChat, useSelector, useServices } from './services';
 import { TitleBox } from './Header';
 import { save as saveAs } from './download';
@@ -25,7 +26,7 @@ export function History({ chat: key }: IProps): JSX.Element {
   const search = useRef<HTMLInputElement>(null);
   const words = query.toLowerCase().split(/\s+/);
   const found = list.filter(chat => {
-    const text = `${chat.title} ${chat.notebook ?? ''}`.toLowerCase();
+    const text = `${chat.title} ${nameOfPath(chat.notebook ?? '', trans)}`.toLowerCase();
     return words.every(word => text.includes(word));
   });
   return (
@@ -132,7 +133,10 @@ function Entry({ chat, isCurrent, onRemoved }: IEntryProps): JSX.Element {
           {chat.title}
         </span>
         <span className="tk-Entry-note">
-          {[Time.formatHuman(new Date(chat.updated * 1000)), chat.notebook ?? ''].join('  ')}
+          {[
+            Time.formatHuman(new Date(chat.updated * 1000)),
+            nameOfPath(chat.notebook ?? '', trans)
+          ].join('  ')}
         </span>
       </button>
       <span className="tk-Entry-tools">

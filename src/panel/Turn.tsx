@@ -4,11 +4,11 @@ import type { JSX } from 'react';
 
 import { say } from '../api/sentences';
 import { doing } from '../chat/describe';
+import { nameOfPath } from '../common/deleted';
 import { type Item, isUnsent, type ITurn, waits } from '../state/chat';
-import { Button } from './Button';
 import { CallCard } from './CallCard';
 import { copyText } from './clipboard';
-import { Cost, RestoreQuestion, TodoList, TurnEnd } from './later';
+import { Cost, Queued, RestoreQuestion, TodoList, TurnEnd } from './later';
 import { useSelector, useServices } from './services';
 import { Markdown } from './Markdown';
 import { Problem } from './Problem';
@@ -58,7 +58,9 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
         </div>
         <div className="tk-Said-text">{turn.text}</div>
         <div className="tk-Chips">
-          {turn.notebook !== null && <span className="tk-Chip">{turn.notebook}</span>}
+          {turn.notebook !== null && (
+            <span className="tk-Chip">{nameOfPath(turn.notebook, trans)}</span>
+          )}
           {turn.attachments.map((attachment, place) => (
             <span key={place} className="tk-Chip">
               {attachment}
@@ -70,8 +72,8 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
         {restores && !turn.replaced && (
           <RestoreQuestion turn={turn} onClose={() => setRestores(false)} />
         )}
+        {(waits(turn) || isUnsent(turn)) && <Queued turn={turn} canSteer={agent === undefined} />}
       </Suspense>
-      {(waits(turn) || isUnsent(turn)) && <Queued turn={turn} canSteer={agent === undefined} />}
       <div className="tk-Answer" hidden={waits(turn) || isUnsent(turn)}>
         <div className="tk-Who">
           {agent ?? trans.__('Claude')}
@@ -150,39 +152,6 @@ function Doing({ turn }: { turn: ITurn }): JSX.Element {
     <div className="tk-Doing">
       <span className="tk-Dot" />
       {doing(turn, trans)}
-    </div>
-  );
-}
-
-/** The status of a message that is queued, or was withdrawn from the queue. */
-function Queued({
-  turn,
-  canSteer
-}: {
-  turn: ITurn;
-  /** Whether the agent takes messages into a running turn. */
-  canSteer: boolean;
-}): JSX.Element {
-  const { controller, trans } = useServices();
-  // Null until an answer comes; an error is none.
-  const [given, setGiven] = useState<boolean | null>(null);
-  return (
-    <div className="tk-Ending">
-      <span className="tk-Doing">
-        {isUnsent(turn) ? trans.__('Not sent.') : trans.__('Queued')}
-      </span>
-      {isUnsent(turn) ? (
-        <Button onClick={() => void controller.resend(turn)}>{trans.__('Send')}</Button>
-      ) : (
-        <>
-          {canSteer && given !== false && (
-            <Button onClick={() => void controller.chat.steer(turn.id).then(setGiven)}>
-              {trans.__('Send now')}
-            </Button>
-          )}
-          <Button onClick={() => void controller.chat.stop(turn.id)}>{trans.__('Remove')}</Button>
-        </>
-      )}
     </div>
   );
 }

@@ -6,6 +6,7 @@ import type { JSX, ReactNode } from 'react';
 import type { Mode, TakenBack, TodoItem } from '../api/events';
 import { reviewOf } from '../changes/turnReview';
 import { Decisions } from '../common/Decisions';
+import { nameOfPath } from '../common/deleted';
 import { cellName } from '../common/position';
 import { isBusy, type ITurn } from '../state/chat';
 import { NOTHING_KEPT } from '../state/keptChanges';
@@ -213,7 +214,7 @@ export function RestoredNote({ notebooks }: { notebooks: readonly TakenBack[] })
     const here = seen?.notebook === notebook ? context.cells : [];
     const index = here.findIndex(({ id }) => id === cell);
     return index < 0
-      ? trans.__('%1 in %2', `@${cell.slice(0, 8)}`, notebook)
+      ? trans.__('%1 in %2', `@${cell.slice(0, 8)}`, nameOfPath(notebook, trans))
       : cellName(index, trans);
   };
   return (

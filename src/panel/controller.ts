@@ -12,6 +12,7 @@ import {
   BLANK,
   type Compose,
   draftOf,
+  following,
   hasArrived,
   type Found,
   type IAbout,
@@ -302,10 +303,10 @@ export class PanelController {
     return { mode: modeOf(state, this.state), model: modelOf(state, this.state) };
   }
 
-  /** Return what makes messages with the notebook and cell that are the current ones now. */
+  /** Return what makes messages with the present notebook and cell, be the notebook renamed later. */
   private _toMessage(): (draft: IDraft) => IMessage {
     const { notebook, store } = this._services;
-    const { seen } = notebook;
+    const seen = notebook.seen && following(notebook.seen);
     const { activeCell } = store.state.preferences;
     const options = { ...this._options, activeCell };
     return draft => messageOf(draft, seen, options);
@@ -335,7 +336,7 @@ export class PanelController {
    */
   attach(found: readonly (Found | Promise<Found>)[]): void {
     this._set({ refused: [] });
-    const reading = Promise.all(found.map(each => Promise.resolve(each)));
+    const reading = Promise.all(found.map(async each => following(await each)));
     this.change({ attaching: [...this.draft.attaching, reading] }, true);
     this._finishAttaching();
   }

@@ -49,12 +49,20 @@ export const { CallDetails, Cost, RestoredNote, RestoreQuestion, TodoList, TurnE
   'TurnEnd'
 );
 
-/** Load approval cards; with the panel, since a server that was upgraded meanwhile has other chunks. */
+/**
+ * Load approval cards and the status of queued messages; with the panel, since a server that was upgraded
+ * meanwhile has other chunks.
+ */
 export const approvalParts = once(
   () => import(/* webpackChunkName: "approval" */ './AgentRequest')
 );
 
-export const { AgentRequest, Question } = parts(approvalParts, 'AgentRequest', 'Question');
+export const { AgentRequest, Question, Queued } = parts(
+  approvalParts,
+  'AgentRequest',
+  'Question',
+  'Queued'
+);
 
 export const { History } = parts(
   () => import(/* webpackChunkName: "history" */ './History'),

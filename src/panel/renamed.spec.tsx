@@ -1,3 +1,4 @@
+import { PromiseDelegate } from '@lumino/coreutils';
 import { act, cleanup, fireEvent, screen } from '@testing-library/react';
 
 import { unreachable } from '../api/client';
@@ -118,5 +119,45 @@ describe('a cell that was attached before its notebook was renamed', () => {
     act(() => stage.controller.change({ text: 'Fix it' }));
     await act(() => stage.controller.submit());
     expect(stage.sent.at(-1)).toMatchObject({ notebook: 'a.ipynb', attachments: [] });
+  });
+});
+
+describe('a message that waits for a file when its notebook is renamed', () => {
+  const CELL = { kind: 'cell', cell: 'x' } as const;
+  const cell = { label: 'Cell 1', notebook: 'a.ipynb', attachment: CELL };
+  const file = { label: 'x.py', attachment: { kind: 'file', path: 'x.py' } } as const;
+
+  it.each([[[cell]], [[]]])(
+    'is sent with its cell, attached before or with the file',
+    async first => {
+      const stage = new Stage();
+      const seen = { notebook: 'a.ipynb', cell: null, selected: [] };
+      Object.assign(stage.notebook, { seen });
+      act(() => stage.controller.attach(first));
+      await stage.settle();
+      const slow = new PromiseDelegate<typeof file>();
+      act(() => stage.controller.attach(first.length > 0 ? [slow.promise] : [cell, slow.promise]));
+      act(() => stage.controller.change({ text: 'Fix it' }));
+      await stage.settle();
+      let submitted = Promise.resolve();
+      act(() => void (submitted = stage.controller.submit()));
+      await rename(stage, 'a.ipynb', 'b.ipynb');
+      slow.resolve(file);
+      await act(() => submitted);
+      expect(stage.sent).toMatchObject([
+        { notebook: 'b.ipynb', attachments: [{ cell: 'x' }, { path: 'x.py' }] }
+      ]);
+    }
+  );
+
+  it('has a cell that was attached together with the file', async () => {
+    const stage = new Stage();
+    const slow = new PromiseDelegate<typeof file>();
+    act(() => stage.controller.attach([cell, slow.promise]));
+    await stage.settle();
+    await rename(stage, 'a.ipynb', 'b.ipynb');
+    slow.resolve(file);
+    await stage.settle();
+    expect(stage.controller.draft.attached).toMatchObject([{ notebook: 'b.ipynb' }, file]);
   });
 });

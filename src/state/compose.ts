@@ -145,18 +145,16 @@ export function attach(
   };
 }
 
-/** Return an attachment whose notebook is what its path is after later renames. */
-function following(attached: IAttached): IAttached {
-  const { notebook } = attached;
+/** Return something whose notebook is what its path is after later renames. */
+export function following<T extends Found | ISeen>(each: T): T {
+  const { notebook } = each as Partial<ISeen>;
   const since = moves.length;
-  return notebook === undefined
-    ? attached
-    : {
-        ...attached,
-        get notebook() {
-          return pathAfter(notebook, since) ?? notebook;
-        }
-      };
+  return {
+    ...each,
+    get notebook() {
+      return notebook && (pathAfter(notebook, since) ?? notebook);
+    }
+  };
 }
 
 /** Change the draft for which something is being read, be it a former one. */

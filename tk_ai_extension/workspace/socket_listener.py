@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.local_sockets import is_dead_socket
 
 PREFIX = "tk-ai-"
@@ -63,6 +62,9 @@ class SocketListener:
         Raises:
             OSError: The socket cannot be created.
         """
+        # Imported late: the server loads this module at its start.
+        from tk_ai_extension.model.background import run_to_completion
+
         # A caller that is cancelled would lose the folder or the server.
         return await run_to_completion(self._open())
 
