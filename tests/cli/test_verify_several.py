@@ -223,7 +223,7 @@ class Recorder:
         self.info = SimpleNamespace(cwd="/", project="/", tty=False)
         self.shown = ""
         self.redirects: list[str] = []
-        self.is_clean = False
+        self.is_clean = self.stopping = False
         self.ownership = SimpleNamespace(attached=None)
         self.servers = SimpleNamespace(at=lambda url: Server(url, ""))
 
@@ -234,6 +234,9 @@ class Recorder:
 
     async def unshare(self) -> None:
         """Nothing is shared."""
+
+    def refuse(self) -> None:
+        """No other command arrives."""
 
     def stop(self, *, clean: bool) -> None:
         self.is_clean = clean

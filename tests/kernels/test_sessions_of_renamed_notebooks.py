@@ -77,6 +77,8 @@ class Folder:
             notebooks=NotebookManager(),
             notices=Notices(),
             kernel_of=lambda path: Workspace.kernel_of(self.workspace, path),
+            _bind_started=lambda *of: Workspace._bind_started(self.workspace, *of),
+            _starting=set(),
         )
         self.events = PathEvents(self.contents.event_logger, self._on_renamed, self._on_deleted)
         self.notebooks: list[Opened] = []

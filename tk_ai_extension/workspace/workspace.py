@@ -18,6 +18,7 @@ from tk_ai_extension.model.errors import (
     NotebookNotFound,
     NotebookRequired,
 )
+from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
 from tk_ai_extension.workspace.activity import ActivityFeed
@@ -54,6 +55,14 @@ class Limits:
     answer_budget: int = 8_000
     max_source: int = 4_000_000
     max_wait: float = 3_600.0
+
+
+@dataclass(eq=False, slots=True)
+class _Starting:
+    """A notebook whose kernel is starting. Its path follows renames."""
+
+    path: str
+    is_deleted: bool = False
 
 
 @dataclass
@@ -105,6 +114,7 @@ class Workspace:
         self.python = PythonSessions(self.kernels, self.sessions, self.notices)
         self.fresh = FreshKernels(self.kernels)
         self._unsubscribe = self.kernels.subscribe(self._on_kernel_event)
+        self._starting: set[_Starting] = set()
         self._tasks = BackgroundTasks(logging.getLogger(__name__))
         # By kernel: updates by other clients' code to displays of cells that tools ran.
         self._foreign_updates: dict[str, DisplayUpdates] = {}
@@ -198,16 +208,23 @@ class Workspace:
                 return present, False
             gone = self.notebooks.kernel_of(document.path)
             name = kernel_name or (await document.read()).kernel_name
-            started = await self.kernels.start(name, path=document.path)
+            starting = _Starting(document.path)
+            self._starting.add(starting)
+            try:
+                started = await self.kernels.start(name, path=document.path)
+            finally:
+                self._starting.discard(starting)
             # Also if the caller is cancelled: nobody else knows the kernel.
-            bound = await run_to_completion(self._bind_started(document, started))
+            bound = await run_to_completion(self._bind_started(document, started, starting))
             if gone is not None:
                 self._report_new_kernel(document.path, gone, bound)
             return bound, bound == started
 
-    async def _bind_started(self, document: NotebookDocument, started: str) -> str:
+    async def _bind_started(
+        self, document: NotebookDocument, started: str, starting: _Starting
+    ) -> str:
         """Bind a kernel that was started for a notebook; return the notebook's kernel."""
-        if not await self.store.exists(document.path):
+        if starting.is_deleted:
             await self.kernels.shutdown(started)
             raise NotebookNotFound(f"{document.path} was deleted.")
         # A session of another notebook may have been renamed to this one in the meantime.
@@ -283,6 +300,8 @@ class Workspace:
     async def renamed(self, old: str, new: str) -> None:
         """Update all services after a notebook or a folder was renamed; a former one there is gone."""
         self._detach(new)
+        for starting in self._starting:
+            starting.path = moved(starting.path, old, new) or starting.path
         for each in (
             *self._remembered,
             self.notebooks,
@@ -323,6 +342,8 @@ class Workspace:
     def _detach(self, path: str) -> None:
         """Forget the paths of a deleted notebook, or of those in a deleted folder."""
         self._forget_content(path)
+        for starting in self._starting:
+            starting.is_deleted |= moved(starting.path, path, path) is not None
         for managed in self.notebooks.deleted(path):
             runs = managed.kernel_id in self.kernels.ids()
             ended = " Its kernel continues to run." if runs else ""

@@ -249,8 +249,8 @@ async def _stop_kernels(kernels: Kernels, stopped: list[str], failed: list[str])
             failed.append(f"{kernel_id}: {error.message}")
 
     tried: set[str] = set()
-    while left := set(kernels.ids()) - tried:
-        tried |= left
+    while left := [each for each in kernels.ids() if each not in tried]:
+        tried.update(left)
         await asyncio.gather(*map(stop, left))
 
 
