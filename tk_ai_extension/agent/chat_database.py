@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from tk_ai_extension.agent.chat_paths import DELETED, NAMING, PathChange
+from tk_ai_extension.agent.chat_paths import NAMING, PathChange, is_deleted
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.workspace.database import Database, storable
 
@@ -97,6 +97,6 @@ def _apply(db: sqlite3.Connection, change: PathChange) -> None:
     paths = [row[0] for row in db.execute(_NAMES) if row[0] is not None]
     found = [(storable(now), path) for path in paths if (now := change(path)) is not None]
     # A former notebook of the new path first.
-    for now, path in sorted(found, key=lambda each: not each[0].endswith(DELETED)):
+    for now, path in sorted(found, key=lambda each: not is_deleted(each[0])):
         db.execute("UPDATE chats SET notebook = ? WHERE notebook = ?", (now, path))
         db.execute(_RENAME, (now, path))

@@ -33,7 +33,7 @@ def deletion(place: str) -> PathChange:
     """Return the change of paths when a notebook, or a folder above notebooks, was deleted."""
 
     def change(path: str) -> str | None:
-        is_there = not path.endswith(DELETED) and moved(path, place, place) is not None
+        is_there = not is_deleted(path) and moved(path, place, place) is not None
         return f"{path}{DELETED}" if is_there else None
 
     return change
@@ -44,7 +44,7 @@ def rename(old: str, new: str) -> PathChange:
     deleted = deletion(new)
 
     def change(path: str) -> str | None:
-        return deleted(path) if path.endswith(DELETED) else moved(path, old, new) or deleted(path)
+        return deleted(path) if is_deleted(path) else moved(path, old, new) or deleted(path)
 
     return change
 
