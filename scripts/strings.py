@@ -25,7 +25,7 @@ PACKAGE = "tk_ai_extension/"
 LITERAL = re.compile(r"\s*(['\"`])((?:\\.|(?!\1).)*)\1\s*([+,]?)", re.DOTALL)
 TRANSLATED = re.compile(r"\btrans\.(?:__|_n|_p)\(")
 SCHEMA_KEYS = {"title", "description", "label", "caption"}
-KINDS = {"cli": "nb", "magics": "magics", "tools": "tool", "mcp": "mcp"}
+KINDS = {"cli": "nb", "tools": "tool", "mcp": "mcp"}
 FOLDERS = ("src", "schema", PACKAGE)
 TABLES = {"model/sentences.py": "sentence", "tools/glossary.py": "tool"}
 ERROR = re.compile(r"Error$|Refus|Invalid|NotFound|Denied|Required|WrongCall")
@@ -93,7 +93,7 @@ class _Strings(ast.NodeVisitor):
             value = each.value if isinstance(each, ast.Assign | ast.AnnAssign) else None
             if self.module in TABLES:
                 self.add(TABLES[self.module], value)
-            elif self.kind in {"nb", "magics"} and isinstance(value, ast.Constant | ast.JoinedStr):
+            elif self.kind == "nb" and isinstance(value, ast.Constant | ast.JoinedStr):
                 self.add(self.kind, value)
         self.generic_visit(node)
 

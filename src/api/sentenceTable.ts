@@ -274,7 +274,6 @@ export const SENTENCES: Readonly<Record<string, Make>> = {
   running_code: trans => trans.__('code'),
   running_part: (trans, part) => trans.__('%1 %2/%3', part('what'), part('number'), part('total')),
   running_prints: (trans, part) => trans.__('%1 %2, %3 s: %4', part('what'), part('status'), part('seconds'), part('line')),
-  runs_after_answer: trans => trans.__('The kernel is running the cell that waits for your answer. This run starts by itself after you answer: do not wait for it.'),
   server_ended: (trans, part) => trans.__('The connection to the MCP server %1 has ended.', part('server')),
   server_ended_hint: trans => trans.__('Go on without it. The next message connects to it again.'),
   server_failed: (trans, part) => trans.__('The MCP server %1 failed: %2.', part('server'), part('why')),

@@ -15,11 +15,9 @@ import PIL.Image
 import pytest
 
 from tests.agent.conftest import USER, Talk, of_kind
-from tests.harness import ALICE, ToolHarness
+from tests.harness import ToolHarness
 from tk_ai_extension.agent import context
-from tk_ai_extension.agent.backend import TextBlock
 from tk_ai_extension.agent.context import find_instructions, instructions
-from tk_ai_extension.agent.requests import AskingCell, Message, parse_request
 from tk_ai_extension.testing.scripted_model import Answer, ToolUse
 
 
@@ -187,15 +185,6 @@ async def test_the_context_block_cannot_be_closed_by_its_content(
     assert len(re.findall(r"<[\s/]*seen", seen, re.IGNORECASE)) == 2
     assert seen.count("<seen>") == seen.count("</seen>") == 1
     assert seen.index("wants all cells deleted") < seen.index("</seen>")
-
-
-@pytest.mark.proves("text:encodable")
-async def test_the_context_and_the_message_can_be_encoded(harness: ToolHarness) -> None:
-    message = Message(parse_request({"message": "Why?"}), None, "m", AskingCell("k1", "E: \ud83d"))
-    made = await context.content(harness.workspace, harness.registry, ALICE, message)
-    texts = [block.text for block in made.blocks if isinstance(block, TextBlock)]
-    assert "E: \N{REPLACEMENT CHARACTER}" in texts[0]
-    "".join(texts).encode()
 
 
 async def test_the_project_says_how_it_wants_to_be_worked_in(

@@ -54,7 +54,7 @@ def test_a_token_of_the_server_reaches_no_kernel_and_no_agent(
 
 def test_the_pages_that_promise_it_name_the_exception() -> None:
     pages = written()
-    for name in ("models", "jupyterhub", "permissions", "magics"):
+    for name in ("models", "jupyterhub", "permissions"):
         assert "`kernel_env_exclude`" in pages[f"docs/{name}.md"], name
     for variable in NOTEBOOKS_OWN:
         assert f"`{variable}`" in pages["docs/models.md"]

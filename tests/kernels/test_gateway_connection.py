@@ -351,8 +351,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing_at_the_gateway(
 async def test_the_gateway_gets_only_its_own_variables(
     proxy: Proxy, service: Callable[..., GatewayKernels], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = ("TK_AI_SOCKET", "TK_AI_LINE", "TK_AI_CREDENTIAL", "TK_AI_PASS")
-    for name in ("ANTHROPIC_API_KEY", "KERNEL_SECRET", *own):
+    for name in ("ANTHROPIC_API_KEY", "KERNEL_SECRET"):
         monkeypatch.setenv(name, "canary")
     monkeypatch.setenv("KERNEL_HARMLESS", "here")
     kernels = service(environment=InheritedEnvironment(["KERNEL_SECRET"]))

@@ -47,7 +47,7 @@ class Person:
 
 
 @pytest.mark.proves("fault:connection-lost", "fault:server-stop", "ext:session-visible")
-@pytest.mark.proves("kernel:env", "threat:kernel-pass")
+@pytest.mark.proves("kernel:env")
 async def test_the_tools_work_in_kernels_of_a_gateway(
     start_server: StartServer, network: tuple[Proxy, str], tmp_path: Path
 ) -> None:
@@ -74,9 +74,6 @@ async def test_the_tools_work_in_kernels_of_a_gateway(
     written = nbformat.read(server.root / "plan.ipynb", as_version=4)
     assert written.cells[0].outputs[0].text == "42\n"
 
-    # A cell asks Claude by a socket of this machine's, and `python` calls tools by one.
-    asked = await person.call("execute_ipython", code="%load_ext tk_ai_extension.magics\n%tk hello")
-    assert "tk [no_connection]" in asked["runs"][0]["output"]
     show = "import os\nprint([name for name in os.environ if name.startswith(('TK_AI', 'PI_'))])"
     python = await person.call("python", cells=[{"code": show}])
     assert python["runs"][0]["output"] == "[]", python

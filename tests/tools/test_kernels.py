@@ -6,7 +6,6 @@ import signal
 import psutil
 import pytest
 
-from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     KernelBusy,
@@ -167,43 +166,3 @@ async def test_variables_need_a_python_kernel_and_all_else_does_not(harness, bas
     await harness.call("read_cell", cell=0)
     await harness.call("overwrite_cell", cell=0, source="echo again")
     assert (await harness.call("execute_cell", cell=0)).runs[0].output == "again"
-
-
-ENDING = {
-    "interrupt_kernel": [{}, {"kernel_id": ""}],
-    "restart_kernel": [{}, {"kernel_id": ""}],
-    "shutdown_kernel": [{}, {"kernel_id": ""}],
-    "unuse_notebook": [{"notebook": "n.ipynb", "shutdown_kernel": True}],
-    "execute_cells": [{"which": "all", "restart": True}],
-}
-"""Arguments with which a tool would end the cell that runs in a kernel; "" is the kernel's id."""
-NOT_ENDING = {
-    *("use_notebook", "execute_cell", "execute_ipython", "insert_and_execute_cell"),
-    *("verify_notebook", "run_notebook"),
-}
-
-
-@pytest.mark.proves("kernel:tools")
-async def test_no_call_ends_the_cell_that_waits_for_its_caller(harness, used):
-    able = {tool.name for tool in harness.registry if tool.effect == "EXECUTE"}
-    assert able <= {*ENDING, *NOT_ENDING}, "does it end the cell that runs?"
-    asks = Caller("alice", "the person's notebook")
-    code = "import time; time.sleep(60)"
-    running = await harness.call(
-        "execute_ipython", caller=asks, notebook="n.ipynb", code=code, wait=0.7
-    )
-    questions = harness.workspace.questions
-    questions.begin(used.kernel_id, harness.caller)
-    for tool, calls in ENDING.items():
-        for given in calls:
-            arguments = {key: value or used.kernel_id for key, value in given.items()}
-            with pytest.raises(KernelBusy, match="waits for your answer"):
-                await harness.call(tool, **arguments)
-            run = harness.workspace.executions.get(asks, running.execution_id)
-            assert (run.status, used.kernel_id in harness.workspace.kernels.ids()) == (
-                "running",
-                True,
-            )
-    assert harness.workspace.notebooks.current(harness.caller).path == "n.ipynb"
-    questions.end(used.kernel_id, harness.caller)
-    assert (await harness.call("interrupt_kernel")).outcome == "ok"

@@ -100,8 +100,6 @@ def test_the_sentences_count_cells_from_one() -> None:
         (["import os\ntype T = some newer syntax", "os"], []),
         (["%%cython\ndef f(x): return x", "f(1)"], []),
         (["%%bigquery df\nselect 1", "df"], []),
-        (["import os\n", "%%tk\nSummarise", "os, x"], [UNDEFINED_3]),
-        (["import os\n", "%%tk --mode ask\nWhat is it?", "os, x"], [UNDEFINED_3]),
         (["%%R -o df\ndf <- 1", "df"], []),
         (["%R -o df df <- 1", "df"], []),
         # Commands of more than one line, and without their sign.

@@ -19,7 +19,7 @@ from tk_ai_extension.agent.chat_logs import ChatLogs
 from tk_ai_extension.agent.chat_paths import ChatPaths
 from tk_ai_extension.agent.events import Event, PlanSettled
 from tk_ai_extension.agent.log import ChatLog
-from tk_ai_extension.agent.requests import AskingCell, ChatRequest, Message, PlanAnswer
+from tk_ai_extension.agent.requests import ChatRequest, Message, PlanAnswer
 from tk_ai_extension.agent.sent_messages import SentMessages, StartedTurn
 from tk_ai_extension.agent.services import ChatServices
 from tk_ai_extension.agent.session import ChatSession
@@ -70,15 +70,12 @@ class Chats:
         self._closing: asyncio.Task[None] | None = None
         self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def send(
-        self, user: str, request: ChatRequest, *, asking: AskingCell | None = None
-    ) -> StartedTurn:
+    async def send(self, user: str, request: ChatRequest) -> StartedTurn:
         """Queue a turn in one of the user's chats, or in a new one.
 
         Args:
             user: The owner of the chat.
             request: The message.
-            asking: The running cell that sends it, if any.
 
         Raises:
             ChatNotFound, ChatElsewhere, NoModel, PathRefused, NotANotebook, NotebookNotFound,
@@ -88,7 +85,7 @@ class Chats:
         services = self._services
         notebook = await self.paths.of_request(user, request)
         # From here on its notebook follows renames and deletions.
-        message = services.message(request, notebook, "", asking)
+        message = services.message(request, notebook, "")
         message.model = await services.model(request.model)
         await services.check(message)
         message.request = await services.expanded(user, request)

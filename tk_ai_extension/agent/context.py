@@ -97,14 +97,6 @@ _MODES: Mapping[str, str] = {
 }
 
 
-_ASKING = (
-    "The person asks from a running cell of this notebook (%tk), which waits for your answer: until then "
-    "its kernel runs nothing else. Insert and edit cells as usual; what you run there is queued and runs "
-    "by itself right after your answer. Do not wait for it; say that it runs then."
-)
-"""Instructions for a message from a running cell."""
-
-
 @dataclass(frozen=True, slots=True)
 class ProjectInstructions:
     """The instructions that a project has for agents.
@@ -163,10 +155,6 @@ async def content(
     parts = [_MODES[workspace.policy.mode(caller)]]
     if message.notebook is not None:
         parts += await view.notebook(message.request)
-    if message.asking is not None:
-        parts.append(_ASKING)
-        if message.asking.error:
-            parts.append(f"The error to explain:\n{_cut(message.asking.error, CELL)}")
     pictures: list[Image] = []
     for attachment in message.request.attachments:
         text, images = await view.attachment(attachment)

@@ -305,19 +305,6 @@ class PlanAnswer(_Strict):
         return f"{APPROVED} {words}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
-class AskingCell:
-    """A running cell that sends a message and waits for the response (`%tk`).
-
-    Attributes:
-        kernel_id: Its kernel, which runs nothing else until the response.
-        error: The error that the message is about, with its traceback; empty for none.
-    """
-
-    kernel_id: str
-    error: str = ""
-
-
 @dataclass(eq=False)
 class Message:
     """A validated message; see `ChatServices.message`.
@@ -327,14 +314,12 @@ class Message:
         notebook: The path below the root that it is about, or None. It follows renames until the
             message is answered.
         model: The model that answers.
-        asking: The running cell that sends it, or None.
         replaces: The turns that it replaces, in order.
     """
 
     request: ChatRequest
     notebook: str | None
     model: str
-    asking: AskingCell | None = None
     replaces: tuple[str, ...] = ()
 
 

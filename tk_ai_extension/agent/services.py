@@ -13,7 +13,7 @@ from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.chat_paths import PathChange, check_present, is_deleted
 from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.events import Event, PlanSettled
-from tk_ai_extension.agent.requests import AskingCell, ChatRequest, Message, PlanAnswer
+from tk_ai_extension.agent.requests import ChatRequest, Message, PlanAnswer
 from tk_ai_extension.agent.transcripts import Chat, Transcripts
 from tk_ai_extension.model.agent_errors import NoModel
 from tk_ai_extension.model.callers import Caller
@@ -119,15 +119,9 @@ class ChatServices:
         except (ToolError, OSError) as error:
             logger.warning("Cannot remove the data of an agent's session: %s", error)
 
-    def message(
-        self,
-        request: ChatRequest,
-        notebook: str | None,
-        model: str,
-        asking: AskingCell | None = None,
-    ) -> Message:
+    def message(self, request: ChatRequest, notebook: str | None, model: str) -> Message:
         """Return a message whose notebook follows renames and deletions from this call on."""
-        message = Message(request, notebook, model, asking)
+        message = Message(request, notebook, model)
         self.messages.add(message)
         return message
 

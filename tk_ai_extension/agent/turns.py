@@ -22,7 +22,6 @@ from tk_ai_extension.agent.events import (
     Noticed,
     PermissionAsked,
     PermissionSettled,
-    Sent,
     TextDelta,
     ToolAnswered,
     ToolCalled,
@@ -148,7 +147,6 @@ class Turn:
         message = queued.message
         return (
             message.notebook == self.message.notebook
-            and message.asking is None
             and message.request.command is None
             and self.message.request.command is None
             and not message.replaces
@@ -199,10 +197,7 @@ class Turn:
             for call, tool in list(self._open.items()):
                 self._publish_stopped(call, tool, time.monotonic(), CallStopped(self.why_stopped))
         self.log.add(self.id, what)
-        asking = self.message.asking
         match what:
-            case Sent() if asking is not None:
-                self.workspace.questions.begin(asking.kernel_id, self.caller)
             case ToolCalled(call=call, tool=tool):
                 self._known.setdefault(call, asyncio.Event()).set()
                 self._open[call] = tool
@@ -211,8 +206,6 @@ class Turn:
             case Done():
                 self.over = True
                 self.ended.set()
-                if asking is not None:
-                    self.workspace.questions.end(asking.kernel_id, self.caller)
             case _:
                 pass
 

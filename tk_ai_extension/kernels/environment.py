@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import traitlets
 from jupyter_client.kernelspec import NoSuchKernel
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
@@ -98,18 +97,6 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-class KernelCredentials(Protocol):
-    """Issues credentials with which a kernel's code may call its server until the kernel ends."""
-
-    async def issue(self, kernel_id: str) -> Mapping[str, str]:
-        """Return environment variables for a kernel whose process is about to be launched."""
-        ...
-
-    def revoke(self, kernel_id: str) -> None:
-        """Revoke the credentials of a kernel that has ended."""
-        ...
-
-
 class FilteringProvisioner(LocalProvisioner):
     """Jupyter's local provisioner, which removes variables from the kernel's environment.
 
@@ -124,27 +111,13 @@ class FilteringProvisioner(LocalProvisioner):
         Unicode(), help="Names or patterns of environment variables that are hidden from kernels."
     )
 
-    credentials: Any = traitlets.Any(help="The `KernelCredentials` for kernels; None for none.")
-
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Filter the environment. Called by the kernel manager before each launch of the process."""
         environment = exclude_variables(kwargs.pop("env", os.environ), self.left_out)
-        if self.credentials is not None:
-            environment.update(await self.credentials.issue(self.kernel_id))
         return await super().pre_launch(env=environment, **kwargs)
 
-    async def cleanup(self, restart: bool = False) -> None:
-        """Revoke credentials. Called by the kernel manager when the process has ended."""
-        if self.credentials is not None and not restart:
-            self.credentials.revoke(self.kernel_id)
-        await super().cleanup(restart=restart)
 
-
-def keep_secrets_from_kernels(
-    manager: MultiKernelManager,
-    secrets: Iterable[str] = (),
-    credentials: KernelCredentials | None = None,
-) -> None:
+def keep_secrets_from_kernels(manager: MultiKernelManager, secrets: Iterable[str] = ()) -> None:
     """Remove secrets from the environment of the kernels that a multi-kernel manager starts from now on.
 
     Another default provisioner that an administrator configured, or one that a kernelspec names, is
@@ -154,14 +127,9 @@ def keep_secrets_from_kernels(
         manager: The multi-kernel manager. It alone is patched: jupyter_client's provisioner factory is
             shared by all managers of the process.
         secrets: Names or patterns in addition to `SECRETS`.
-        credentials: Issues credentials for each kernel; None for none.
     """
     left_out = [*SECRETS, *secrets]
     prepare = manager.pre_start_kernel
-
-    def configure(provisioner: FilteringProvisioner) -> None:
-        provisioner.left_out = left_out
-        provisioner.credentials = credentials
 
     def pre_start_kernel(kernel_name: str | None, kwargs: Any) -> tuple[Any, str, str]:
         kernel, name, kernel_id = prepare(kernel_name, kwargs)
@@ -170,14 +138,14 @@ def keep_secrets_from_kernels(
                 kernel_id=kernel_id, kernel_spec=kernel.kernel_spec, parent=kernel
             )
         if isinstance(kernel.provisioner, FilteringProvisioner):
-            configure(kernel.provisioner)
+            kernel.provisioner.left_out = left_out
         return kernel, name, kernel_id
 
     manager.pre_start_kernel = pre_start_kernel  # pyrefly: ignore[method-assign]
     for kernel_id in manager.list_kernel_ids():
         provisioner = getattr(manager.get_kernel(kernel_id), "provisioner", None)
         if isinstance(provisioner, FilteringProvisioner):  # adopted: a restart launches its process
-            configure(provisioner)
+            provisioner.left_out = left_out
 
 
 def _is_local(manager: MultiKernelManager, kernel: Any) -> bool:

@@ -124,10 +124,6 @@ _NOTICES: Final = {
         "{path} was empty after an interrupted save. It was recovered from {copy}, Jupyter's copy "
         "beside it."
     ),
-    "runs_after_answer": (
-        "The kernel is running the cell that waits for your answer. This run starts by itself after "
-        "you answer: do not wait for it."
-    ),
     "kernel_elsewhere": "{path} has a new kernel. Its former one belongs to another notebook.",
     "kernel_replaced": "The kernel of {path} had died and was replaced. Its variables are lost.",
     "kernel_restarted": "The kernel of {path} was restarted. Its variables are lost.",

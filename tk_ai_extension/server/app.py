@@ -119,12 +119,6 @@ class TkAIExtensionApp(ExtensionApp):
 
     chat_models = List(Unicode(), help="Further models that a chat may choose.").tag(config=True)
 
-    cell_chat = Bool(
-        True,
-        help="""Whether cells may ask Claude (`%tk`): each Python kernel then receives a credential, valid in
-        that kernel only, for its notebook's chat. Requires `filter_all_kernels`.""",
-    ).tag(config=True)
-
     chat_small = Bool(
         None,
         allow_none=True,
@@ -320,8 +314,7 @@ class TkAIExtensionApp(ExtensionApp):
             self._interface_settings(),
         )
         if self.filter_all_kernels:
-            passes = self.services.kernel_chat if self.cell_chat else None
-            keep_secrets_from_kernels(managers.kernels, self.kernel_env_exclude, passes)
+            keep_secrets_from_kernels(managers.kernels, self.kernel_env_exclude)
         self._path_events = PathEvents(
             server.event_logger, self.services.renamed, self.services.deleted
         )

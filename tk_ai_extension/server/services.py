@@ -17,14 +17,11 @@ from tornado.web import HTTPError
 from tk_ai_extension.agent.threaded_imports import gc_paused
 from tk_ai_extension.model.callers import owner
 from tk_ai_extension.model.errors import ToolError, TooManyOpenFiles, is_out_of_files
-from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.asgi import AsgiExchange
 from tk_ai_extension.server.components import CHATS, Managers, ServerComponents
-from tk_ai_extension.server.kernel_chat_server import JsonLineConnection, KernelChatServer
 from tk_ai_extension.server.lazy import Lazy
 from tk_ai_extension.server.toolsets import Registries
-from tk_ai_extension.server.users import user_of_cells
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chat_paths import ChatPaths
@@ -112,8 +109,6 @@ class Services:
         # Concurrent imports of modules with cycles may see partially initialized modules.
         self._importing = asyncio.Lock()
         self._closing = False
-        self.kernel_chat = KernelChatServer(self._answer_cell, self._process_of)
-        """Server for cells that ask Claude."""
 
     @cached_property
     def _components(self) -> ServerComponents:
@@ -316,7 +311,6 @@ class Services:
     async def close(self) -> None:
         """Close all calls and sessions, then the workspace; kernels stay with their owner."""
         self._closing = True
-        await self.kernel_chat.close()
         for task in (self._preparing, self._following):
             if task is not None:
                 task.cancel()
@@ -343,19 +337,6 @@ class Services:
         for stream in list(self.streams):
             stream.cancel()
         await self.workspace.close()
-
-    async def _process_of(self, kernel_id: str) -> int | None:
-        await self.ready()
-        return (await self.workspace.kernels.info(kernel_id)).pid
-
-    async def _answer_cell(
-        self, kernel_id: str, question: Json, connection: JsonLineConnection
-    ) -> None:
-        chats = await self.chats()
-        from tk_ai_extension.server.cell_questions import CellQuestion
-
-        user = user_of_cells(self.managers.server.identity_provider, self.owner)
-        await CellQuestion(chats, self.workspace, user, kernel_id, connection).answer(question)
 
     async def _made(self, lazy: Lazy[T]) -> T:
         self._check_open()

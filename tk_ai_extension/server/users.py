@@ -7,8 +7,6 @@ from typing import Any
 
 from jupyter_server.auth import IdentityProvider
 
-from tk_ai_extension.model.errors import PermissionDenied
-
 
 def username(handler: Any) -> str:
     """Return the user of an authenticated request, stable for each person.
@@ -20,28 +18,6 @@ def username(handler: Any) -> str:
     if is_shared(handler.identity_provider):
         return handler.services.owner
     return str(handler.current_user.username)
-
-
-def user_of_cells(provider: IdentityProvider, runs_server: str) -> str:
-    """Return the user of cells: a kernel does not know which person runs a cell in it.
-
-    Args:
-        provider: The server's identity provider.
-        runs_server: The name of the user who runs it.
-
-    Raises:
-        PermissionDenied: the server has several users.
-    """
-    if is_shared(provider):
-        return runs_server
-    # A server of JupyterHub belongs to one user, even if others have access.
-    name = os.environ.get("JUPYTERHUB_USER")
-    if not name:
-        raise PermissionDenied(
-            "This server has several users, and the user of a cell is unknown.",
-            hint="Ask in the chat instead.",
-        )
-    return name
 
 
 def owner_name(provider: IdentityProvider, runs_server: str) -> str:

@@ -19,7 +19,7 @@ async def run(context: ToolContext, plan: RunPlan, tool: str) -> ExecutionResult
     workspace = context.workspace
     kernel_id, started = await kernel_for(context, plan.document)
     if plan.restart and not started:
-        await workspace.end_kernel(context.caller, kernel_id, restart=True)
+        await workspace.kernels.restart(kernel_id)
         workspace.runs.forget_kernel(kernel_id)
     path = plan.document.path
     if plan.snapshot is None:

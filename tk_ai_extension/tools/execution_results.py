@@ -16,7 +16,6 @@ from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.output_presentation import Allowance, present
 from tk_ai_extension.tools.results import Image, Result
 from tk_ai_extension.tools.verification_results import VerificationSummary, summarize
-from tk_ai_extension.workspace.kernel_questions import RUNS_AFTER_ANSWER
 from tk_ai_extension.workspace.runs import Cursor, Run, Step
 from tk_ai_extension.workspace.verifications import VerificationRun
 
@@ -118,8 +117,7 @@ async def follow(
 ) -> ExecutionResult:
     """Wait for a run, report progress, and return the output that is new to this caller.
 
-    If the call is cancelled, its run is cancelled too, unless ``watch`` is true. If the kernel waits
-    for the caller's answer, return at once.
+    If the call is cancelled, its run is cancelled too, unless ``watch`` is true.
 
     Args:
         context: The context of the call.
@@ -139,18 +137,14 @@ async def follow(
             raise
         if run.error is not None:
             raise run.error
-        answer = await _answer(context, run, total_cells)
-    if answer.status in ("queued", "running") and _is_asked(context, run):
-        answer.notices.append(RUNS_AFTER_ANSWER)
-    return answer
+        return await _answer(context, run, total_cells)
 
 
 async def _wait(context: ToolContext, run: Run, wait: float) -> None:
     began = time.monotonic()
 
     def left() -> float:
-        # The kernel may start to wait for this caller in the meantime.
-        return 0 if _is_asked(context, run) else max(wait - (time.monotonic() - began), 0)
+        return max(wait - (time.monotonic() - began), 0)
 
     await run.wait(min(left(), PROGRESS_INTERVAL))
     while not run.done and left() > 0:
@@ -158,10 +152,6 @@ async def _wait(context: ToolContext, run: Run, wait: float) -> None:
         await context.progress(_progress(run, time.monotonic() - began))
         if await run.changed(version, min(left(), PROGRESS_HEARTBEAT)):
             await run.wait(min(left(), PROGRESS_INTERVAL))
-
-
-def _is_asked(context: ToolContext, run: Run) -> bool:
-    return context.workspace.questions.waits_for(run.kernel_id, context.caller)
 
 
 def _progress(run: Run, elapsed: float) -> str:

@@ -38,7 +38,6 @@ _SILENT_MAGICS = frozenset(
     {
         *("bash", "sh", "script", "system", "cmd", "perl", "ruby", "html", "HTML", "svg", "SVG"),
         *("javascript", "js", "latex", "markdown", "writefile", "file", "timeit", "debug"),
-        "tk",
     }
 )
 """Cell magics that define no names, unless ``--out``, ``--err`` or ``<<`` names some."""

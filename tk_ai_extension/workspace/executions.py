@@ -26,7 +26,6 @@ from tk_ai_extension.workspace.approvals import Approval
 from tk_ai_extension.workspace.displays import DisplayRegistry, OpenDocument
 from tk_ai_extension.workspace.interrupts import RunInterrupts
 from tk_ai_extension.workspace.journal import Journal
-from tk_ai_extension.workspace.kernel_questions import KernelQuestions
 from tk_ai_extension.workspace.queue import FairQueue
 from tk_ai_extension.workspace.runs import Run, RunReport, RunSupervisor, Step
 from tk_ai_extension.workspace.staleness import RunRecords
@@ -61,8 +60,6 @@ class Executions:
         activity: Publishes the start and the end of each cell.
         displays: Tracks displays that later code may update.
         open_document: Opens a notebook to update its displays.
-        questions: Kernels whose running cell waits for a caller's answer. Runs of that caller start
-            afterwards.
         file_of: Identifies the file of a notebook, which may have several names.
         max_kept_output: Approximate maximum characters of output of ended runs. The oldest of the user
             with the most is dropped first. The newest, those being read and an equal share of each user
@@ -79,7 +76,6 @@ class Executions:
         *,
         displays: DisplayRegistry | None = None,
         open_document: OpenDocument | None = None,
-        questions: KernelQuestions | None = None,
         file_of: Callable[[str], str] = str,
         max_kept_output: int = MAX_KEPT_OUTPUT,
     ) -> None:
@@ -94,7 +90,6 @@ class Executions:
             displays=displays or DisplayRegistry(),
             open_document=open_document,
         )
-        self._questions = questions or KernelQuestions()
         self._file_of = file_of
         # The files that runs which have not begun are about to replace.
         self._replaced: set[str] = set()
@@ -350,7 +345,6 @@ class Executions:
         for step in run.steps:
             is_done = False
             while not is_done:
-                await self._questions.wait_until_answered(run.kernel_id, run.caller)
                 async with self._queue.turn(run.kernel_id, run.caller.identity):
                     is_done = await self._take_turn(run, step, open_document, timeout)
             if run.cancelled or run.stopped or (step.status != "ok" and stop_on_error):

@@ -30,7 +30,6 @@ from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.fresh_kernels import FreshKernels
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.kernel_queries import KernelQueries
-from tk_ai_extension.workspace.kernel_questions import KernelQuestions
 from tk_ai_extension.workspace.notebook_manager import ManagedNotebook, NotebookManager
 from tk_ai_extension.workspace.notices import Notices
 from tk_ai_extension.workspace.permissions import PermissionPolicy
@@ -92,7 +91,6 @@ class Workspace:
     notices: Notices = field(default_factory=Notices)
     activity: ActivityFeed = field(default_factory=ActivityFeed)
     displays: DisplayRegistry = field(default_factory=DisplayRegistry)
-    questions: KernelQuestions = field(default_factory=KernelQuestions)
     turns: TurnCredentials = field(default_factory=TurnCredentials)
     limits: Limits = Limits()
     executions: Executions = field(init=False)
@@ -108,7 +106,6 @@ class Workspace:
             self.activity,
             displays=self.displays,
             open_document=self.store.open,
-            questions=self.questions,
             file_of=self.store.file_of,
         )
         self.python = PythonSessions(self.kernels, self.sessions, self.notices)
@@ -158,16 +155,6 @@ class Workspace:
         return snapshot
 
     # --- kernels
-
-    async def end_kernel(self, caller: Caller, kernel_id: str, *, restart: bool = False) -> None:
-        """Shut down or restart a kernel for a caller.
-
-        Raises:
-            KernelBusy: A cell of this kernel waits for the caller.
-            KernelNotFound: No such kernel is running.
-        """
-        self.questions.reject_if_waiting(kernel_id, caller)
-        await (self.kernels.restart(kernel_id) if restart else self.kernels.shutdown(kernel_id))
 
     async def kernel_of(self, path: str) -> str | None:
         """Return the running kernel of a notebook, from its Jupyter session, or None."""

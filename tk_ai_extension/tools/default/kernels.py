@@ -206,7 +206,8 @@ async def _change(context: ToolContext, plan: KernelChange, tool: str) -> Kernel
     if plan.verb == "interrupt":
         return await _interrupt(context, plan)
     restart = plan.verb == "restart"
-    await context.workspace.end_kernel(context.caller, plan.kernel_id, restart=restart)
+    kernels = context.workspace.kernels
+    await (kernels.restart(plan.kernel_id) if restart else kernels.shutdown(plan.kernel_id))
     return KernelChanged(kernel_id=plan.kernel_id, action="restarted" if restart else "shut down")
 
 
@@ -215,14 +216,11 @@ async def _interrupt(context: ToolContext, plan: KernelChange) -> KernelChanged:
     workspace, found = context.workspace, plan.kernel_id
     if plan.execution_id is not None:
         run = workspace.executions.get(context.caller, plan.execution_id)
-        if run.current.started:
-            workspace.questions.reject_if_waiting(run.kernel_id, context.caller)
         outcome = _OUTCOMES[await workspace.executions.cancel(run)]
         return KernelChanged(kernel_id=run.kernel_id, action="interrupted", outcome=outcome)
     running = next(
         (run for run in workspace.executions.active(kernel_id=found) if run.current.started), None
     )
-    workspace.questions.reject_if_waiting(found, context.caller)
     if running is None:
         if (await workspace.kernels.info(found)).state == "stopped":
             raise KernelBusy(

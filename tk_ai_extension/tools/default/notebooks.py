@@ -308,7 +308,7 @@ async def unuse_notebook(
     if kernel_id is not None:
         kernel = "left running"
         if shutdown_kernel:
-            await workspace.end_kernel(caller, kernel_id)
+            await workspace.kernels.shutdown(kernel_id)
             kernel = "shut down"
     if managed is not None:
         workspace.notebooks.remove(caller, managed.name)
