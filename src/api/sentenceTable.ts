@@ -135,7 +135,6 @@ export const SENTENCES: Readonly<Record<string, Make>> = {
   hint_model_failed: trans => trans.__('Send the message again. Completed changes are kept.'),
   hint_model_silent: trans => trans.__('Send the message again, or increase TkAIExtensionApp.chat_silence.'),
   hint_model_unauthorized: trans => trans.__("Check the key in the server's environment, then restart the server."),
-  hint_module_not_found: trans => trans.__('Call list_modules to see its modules, or install the missing one there.'),
   hint_no_credit: trans => trans.__("Add credit in the provider's billing settings, then try again."),
   hint_no_direct_model: trans => trans.__('Set ANTHROPIC_API_KEY, or ANTHROPIC_BASE_URL and ANTHROPIC_MODEL, in the environment of the server.'),
   hint_no_model: trans => trans.__("Set ANTHROPIC_API_KEY in the server's environment, then restart the server."),

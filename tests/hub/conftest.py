@@ -30,6 +30,6 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
         tmp_path_factory.mktemp("hub"),
         users,
         environment={"ANTHROPIC_API_KEY": KEY},
-        arguments=["--TkAIExtensionApp.allowed_toolsets=introspection"],
+        arguments=["--TkAIExtensionApp.allowed_toolsets=claude-code"],
     ) as hub:
         yield hub

@@ -9,16 +9,9 @@ from tests.mcp.conftest import Connect
 
 @pytest.mark.proves("mcp:toolsets")
 async def test_a_connection_has_the_tools_of_the_toolsets_that_it_chose(connect: Connect) -> None:
-    async with connect("?toolsets=claude-code,omp,introspection") as client:
+    async with connect("?toolsets=claude-code,omp") as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert sorted(tools) == [
-            "NotebookEdit",
-            "check_module",
-            "get_module_info",
-            "list_modules",
-            "notebook",
-            "python",
-        ]
+        assert sorted(tools) == ["NotebookEdit", "notebook", "python"]
         hints = tools["NotebookEdit"].annotations
         assert hints is not None
         assert (hints.read_only_hint, hints.destructive_hint) == (False, True)

@@ -51,7 +51,7 @@ class TestBounds:
 class TestAllowedToolsets:
     @pytest.fixture
     def jp_server_config(self, jp_server_config: Config) -> Config:
-        jp_server_config.TkAIExtensionApp.allowed_toolsets = ["introspection"]
+        jp_server_config.TkAIExtensionApp.allowed_toolsets = ["claude-code"]
         return jp_server_config
 
     @pytest.mark.proves("ext:allowed-toolsets")
@@ -59,11 +59,11 @@ class TestAllowedToolsets:
         self, ask: Ask, jp_auth_header: dict[str, str]
     ) -> None:
         for path, body in (("tools/python", {"cells": []}), ("mcp", {}), ("tools/list_files", {})):
-            chosen = f"api/tk-ai/{path}?toolsets=introspection,omp"
+            chosen = f"api/tk-ai/{path}?toolsets=claude-code,omp"
             refused = await ask("POST", chosen, body, Accept="application/json", **jp_auth_header)
             assert refused.code == 403, path
             assert b"does not allow the toolset `omp`" in refused.body
-        for toolsets in ("", "?toolsets=default,introspection"):
+        for toolsets in ("", "?toolsets=default,claude-code"):
             answer = await ask(
                 "POST", f"api/tk-ai/tools/list_files{toolsets}", {}, **jp_auth_header
             )

@@ -448,14 +448,6 @@ class VariableNotFound(ToolError):
     default_hint = "Call list_variables to see the variables."
 
 
-class ModuleMissing(ToolError):
-    """The kernel's environment has no such module."""
-
-    code = "module_not_found"
-    status = 404
-    default_hint = "Call list_modules to see its modules, or install the missing one there."
-
-
 class ExecutionNotFound(ToolError):
     """The user has no such execution."""
 

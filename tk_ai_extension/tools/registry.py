@@ -191,9 +191,9 @@ class Ownership(Protocol):
 class Registry:
     """The tools of the chosen toolsets. All calls go through `call`.
 
-    >>> registry = Registry.load(("default", "introspection"))
-    >>> registry.get("list_modules").effect
-    'READ'
+    >>> registry = Registry.load(("default", "omp"))
+    >>> registry.get("python").effect
+    'EXECUTE'
     >>> tool = registry.get("move_cell")
     >>> registry.validate(tool, {"cell": "318a", "to": 0}).to
     0

@@ -14,7 +14,6 @@ TOOLSETS: Mapping[str, str] = {
     "default": "tk_ai_extension.tools.default",
     "claude-code": "tk_ai_extension.tools.claude_code",
     "omp": "tk_ai_extension.tools.omp",
-    "introspection": "tk_ai_extension.tools.introspection",
 }
 """Built-in toolsets by name. Each is a package whose modules define the tools."""
 

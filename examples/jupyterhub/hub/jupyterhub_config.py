@@ -29,7 +29,7 @@ c.Spawner.args = [
     # Code that an agent writes is run after approval.
     "--TkAIExtensionApp.mode_cap=edit",
     # Connections choose from the default toolset and this one.
-    "--TkAIExtensionApp.allowed_toolsets=introspection",
+    "--TkAIExtensionApp.allowed_toolsets=claude-code",
     "--TkAIExtensionApp.chat_provider=anthropic",
     # No kernel gets the token with which a server talks to the Hub.
     "--TkAIExtensionApp.kernel_env_exclude=JUPYTERHUB_API_TOKEN",

@@ -40,16 +40,14 @@ async def query_kernel(
     call: Json,
     *,
     tool: str,
-    program: str = "kernel_variables.py",
 ) -> Any:
-    """Run one of this package's query programs in the notebook's kernel and return its answer.
+    """Run `kernel_variables` in the notebook's kernel and return its answer.
 
     Args:
         context: The context of the call.
         notebook: The notebook; None for the current one.
         call: The query, as JSON values.
         tool: The tool's name, for error messages.
-        program: The module in `tk_ai_extension.tools` whose source is sent to the kernel.
 
     Returns:
         The answer, as JSON values.
@@ -62,7 +60,7 @@ async def query_kernel(
         KernelDied: The kernel died or was restarted.
     """
     kernel_id = await context.workspace.kernel_id(context.caller, notebook, None, tool=tool)
-    source = files("tk_ai_extension.tools").joinpath(program).read_text("utf-8")
+    source = files("tk_ai_extension.tools").joinpath("kernel_variables.py").read_text("utf-8")
     asked = json.dumps(call)
     # A user expression adds no names to the user's namespace and no entry to the history.
     expression = f"(lambda ns: (exec({source!r}, ns), ns['answer'](globals(), {asked!r}))[1])({{}})"

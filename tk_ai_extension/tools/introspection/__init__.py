@@ -1,1 +1,0 @@
-"""The toolset `introspection`: the modules that a notebook's kernel can import."""
