@@ -413,18 +413,6 @@ async def test_every_service_with_paths_follows_deletions_and_renames(
         assert reached == set(holders) - RUNNING
 
 
-async def test_deleted_notebooks_leave_nothing_behind(harness: ToolHarness) -> None:
-    workspace = harness.workspace
-    (harness.root / "d").mkdir()
-    for _ in range(3):
-        harness.write("d/a.ipynb", "a = 1")
-        await harness.call("use_notebook", notebook="d/a.ipynb")
-        await harness.call("execute_cell", cell="cella000")
-        await workspace.deleted("d")
-    holders = (workspace.seen, workspace.revisions, workspace.runs, workspace.displays)
-    assert [each for each in holders if "a.ipynb" in repr(vars(each))] == []
-
-
 def test_paths_follow_renames_of_folders_and_are_detached_once() -> None:
     rename, deletion = chat_paths.rename("x", "y"), chat_paths.deletion("x")
     assert rename("x/a.ipynb") == "y/a.ipynb"

@@ -135,11 +135,12 @@ async def test_a_session_that_ends_leaves_nothing_of_its_caller(
                 for client in (staying, leaving):
                     await client.call_tool("use_notebook", {"notebook": "plan.ipynb"})
                     await client.call_tool("read_cell", {"cell": "aaaa1111"})
-                assert workspace.seen.expectation(left, "plan.ipynb", "aaaa1111")
+                seen = workspace.by_path.at("plan.ipynb").seen
+                assert seen.expectation(left, "aaaa1111")
             assert (await ended.get()).identity == left.identity
             assert workspace.notebooks.current(left) is None
-            assert workspace.seen.expectation(left, "plan.ipynb", "aaaa1111") is None
+            assert seen.expectation(left, "aaaa1111") is None
             assert workspace.notebooks.current(stayed) is not None
-            assert workspace.seen.expectation(stayed, "plan.ipynb", "aaaa1111")
+            assert seen.expectation(stayed, "aaaa1111")
             assert ended.empty()
         assert (await ended.get()).identity == stayed.identity

@@ -37,9 +37,9 @@ async def check(
             "search_cells", notebook=folder, pattern=pattern, limit=limit, where=where
         )
         seen = {
-            (path, cell): source_hash
-            for path, cells in harness.workspace.seen.of(ALICE).items()
-            for cell, source_hash in cells.items()
+            (each.path, cell): source_hash
+            for each in harness.workspace.by_path
+            for cell, source_hash in each.seen.of(ALICE).items()
         }
         texts = {(each.notebook, each.index): each.text for each in answer.matches}
         for number, sources in enumerate(notebooks):
@@ -48,7 +48,8 @@ async def check(
             for cell, source in zip(snapshot.cells, sources, strict=True):
                 shown = where == "source" and texts.get((path, cell.index)) == source
                 assert seen.get((path, cell.key)) == (cell.hash if shown else None)
-    harness.workspace.seen.forget(ALICE)
+    for each in harness.workspace.by_path:
+        each.seen.forget(ALICE)
 
 
 async def test_what_a_search_marks_as_read_is_in_its_answer(harness: ToolHarness) -> None:
@@ -83,7 +84,8 @@ async def test_a_read_that_fails_marks_no_cell(
 ) -> None:
     harness.write("n.ipynb", "print('x')")
     await harness.call("execute_cell", notebook="n.ipynb", cell=0)
-    harness.workspace.seen.forget(ALICE)
+    for each in harness.workspace.by_path:
+        each.seen.forget(ALICE)
 
     async def fail(*_: Any) -> Any:
         raise NotebookNotFound("It was deleted.")

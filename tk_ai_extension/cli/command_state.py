@@ -41,7 +41,7 @@ class CommandState:
         known = self._callers.get(caller.identity, {})
         for path, cells in known.get("seen", {}).items():
             for cell, source_hash in cells.items():
-                workspace.seen.mark(caller, path, cell, source_hash)
+                workspace.by_path.at(path).seen.mark(caller, cell, source_hash)
         for entry in known.get("notebooks", ()):
             try:
                 # A kernel that was shut down since has not died.
@@ -54,7 +54,8 @@ class CommandState:
         """Save a caller's state if it has changed."""
         # The current one last: the last one added becomes current.
         notebooks = sorted(workspace.notebooks.list(caller), key=lambda managed: managed.current)
-        seen = workspace.seen.of(caller)
+        read = {each.path: each.seen.of(caller) for each in workspace.by_path}
+        seen = {path: cells for path, cells in read.items() if cells}
         known = {
             "notebooks": [
                 {"name": m.name, "path": m.path, "kernel": m.kernel_id} for m in notebooks

@@ -91,7 +91,7 @@ def expected_hash(
         if cell.has_version(version):
             return cell.hash
         raise unread_conflict(workspace, caller, snapshot, [cell], "changed since that version")
-    seen = workspace.seen.expectation(caller, snapshot.path, cell.key)
+    seen = workspace.by_path.at(snapshot.path).seen.expectation(caller, cell.key)
     if seen is None:
         raise unread_conflict(workspace, caller, snapshot, [cell], "has not been read yet")
     if seen != cell.hash:
@@ -119,14 +119,15 @@ def mark_seen(
     workspace: Workspace, caller: Caller, snapshot: Snapshot, cells: Sequence[Cell]
 ) -> None:
     """Record that the caller has read the whole source of these cells."""
-    workspace.seen.mark_cells(caller, snapshot.path, cells)
+    workspace.by_path.at(snapshot.path).seen.mark_cells(caller, cells)
 
 
 def mark_shown(workspace: Workspace, caller: Caller, path: str, conflict: Conflict) -> None:
     """Record that the caller has read the sources in a `Conflict`."""
+    seen = workspace.by_path.at(path).seen
     for cell in conflict.details.get("cells", ()):
         if cell["source"] is not None:  # None if others deleted the cell.
-            workspace.seen.mark(caller, path, cell["cell"], source_hash(cell["source"]))
+            seen.mark(caller, cell["cell"], source_hash(cell["source"]))
 
 
 async def apply(
@@ -180,7 +181,7 @@ async def apply(
         if kind == "change":
             _publish(workspace, caller, document.path, "changed", journalled)
         mark_seen(workspace, caller, applied.snapshot, journalled.written)
-        workspace.revisions.remember(applied.snapshot)
+        workspace.by_path.at(document.path).revisions.remember(applied.snapshot)
         return journalled
 
     try:
@@ -263,7 +264,7 @@ async def create(
             changes = tuple(map(_created, made))
             await record(workspace, caller, workspace.journal.done(entry, changes, summary))
         mark_seen(workspace, caller, snapshot, snapshot.cells)
-        workspace.revisions.remember(snapshot)
+        workspace.by_path.at(document.path).revisions.remember(snapshot)
         return JournaledEdit(snapshot, changes, entry)
 
     return await workspace.commits.run(caller.turn, commit())

@@ -21,6 +21,7 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
+from tk_ai_extension.notebooks.notebook import Notebooks
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.commits import Commits
@@ -35,8 +36,6 @@ from tk_ai_extension.workspace.notices import Notices
 from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.python_sessions import PythonSessions
 from tk_ai_extension.workspace.queue import FairQueue
-from tk_ai_extension.workspace.revisions import Revisions
-from tk_ai_extension.workspace.seen import Seen
 from tk_ai_extension.workspace.staleness import Incarnation, RunRecords
 from tk_ai_extension.workspace.turn_credentials import TurnCredentials
 
@@ -82,11 +81,10 @@ class Workspace:
     """Returns the path of a notebook relative to the root; raises PathRefused or NotANotebook."""
     policy: PermissionPolicy = field(default_factory=PermissionPolicy)
     notebooks: NotebookManager = field(default_factory=NotebookManager)
+    by_path: Notebooks = field(default_factory=Notebooks)
     queue: FairQueue = field(default_factory=FairQueue)
     queries: KernelQueries = field(default_factory=KernelQueries)
     commits: Commits = field(default_factory=Commits)
-    seen: Seen = field(default_factory=Seen)
-    revisions: Revisions = field(default_factory=Revisions)
     runs: RunRecords = field(default_factory=RunRecords)
     notices: Notices = field(default_factory=Notices)
     activity: ActivityFeed = field(default_factory=ActivityFeed)
@@ -151,7 +149,7 @@ class Workspace:
     async def read(self, document: NotebookDocument) -> Snapshot:
         """Read a snapshot, and remember it so that an edited text can be merged against it."""
         snapshot = await document.read()
-        self.revisions.remember(snapshot)
+        self.by_path.at(document.path).revisions.remember(snapshot)
         return snapshot
 
     # --- kernels
@@ -286,6 +284,7 @@ class Workspace:
 
     async def renamed(self, old: str, new: str) -> None:
         """Update all services after a notebook or a folder was renamed; a former one there is gone."""
+        self.by_path.rename(old, new)
         self._detach(new)
         for starting in self._starting:
             starting.path = moved(starting.path, old, new) or starting.path
@@ -305,20 +304,22 @@ class Workspace:
         Another notebook may get its name: nothing of this one may then be carried out there. Only what
         runs is known by the name until its end, because its outputs go to the file of that name.
         """
+        self.by_path.delete(path)
         self.sessions.deleted(path)
         self._detach(path)
         await self.journal.deleted(path)
 
     @property
-    def _remembered(self) -> tuple[Seen, Revisions, RunRecords, DisplayRegistry]:
+    def _remembered(self) -> tuple[RunRecords, DisplayRegistry]:
         """The services that know notebooks by path only."""
-        return self.seen, self.revisions, self.runs, self.displays
+        return self.runs, self.displays
 
     async def replaced(self, path: str) -> None:
         """Forget what belongs to the content of a notebook that was replaced by another one.
 
         Who has connected the notebook keeps it, and its kernel.
         """
+        self.by_path.at(path).forget_content()
         self._forget_content(path)
         await self.journal.deleted(path)
 
@@ -341,7 +342,8 @@ class Workspace:
     def forget(self, caller: Caller) -> None:
         """Forget a caller whose session has ended. Its runs continue."""
         self.notebooks.forget(caller)
-        self.seen.forget(caller)
+        for notebook in self.by_path:
+            notebook.seen.forget(caller)
         self.policy.forget(caller)
         self.notices.forget(caller)
         self.executions.forget(caller)

@@ -81,7 +81,7 @@ def _base(context: ToolContext, current: Snapshot, revision: str | None, *, new:
             "The text has no revision.",
             hint="Keep the header line of read_notebook, or set `base`.",
         )
-    base = context.workspace.revisions.get(current.path, revision)
+    base = context.workspace.by_path.at(current.path).revisions.get(revision)
     if base is None:
         raise InvalidArguments(
             f"Revision {revision} of {current.path} is no longer available.",
