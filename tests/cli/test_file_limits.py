@@ -4,47 +4,17 @@ from __future__ import annotations
 
 import json
 import resource
-import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
-from jupyter_server.services.sessions.sessionmanager import SessionManager
 
 from tests.cli.conftest import Nb
 from tk_ai_extension.cli.command_state import MAX_CALLERS, CommandState
 from tk_ai_extension.cli.project import Project
 from tk_ai_extension.cli.serverless import local_context
-from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import SaveFailed
-
-
-@pytest.mark.proves("doc:errors")
-async def test_a_binding_that_cannot_be_kept_is_typed_and_holds_meanwhile(tmp_path: Path) -> None:
-    kernels = AsyncMappingKernelManager()
-    kernel_id = await kernels.start_kernel()
-    file = tmp_path / "sessions.sqlite"
-    database = SessionManager(kernel_manager=kernels, database_filepath=str(file))
-    sessions = JupyterSessions(database)
-    try:
-        assert await sessions.kernel_of("a.ipynb") is None
-        pages = database.cursor.execute("PRAGMA page_count").fetchone()[0]
-        database.cursor.execute(f"PRAGMA max_page_count = {pages}")
-        path = f"{'long/' * 2000}a.ipynb"
-        with pytest.raises(SaveFailed, match="cannot be saved: database or disk is full"):
-            await sessions.bind(path, kernel_id)
-        assert await sessions.kernel_of(path) == kernel_id
-        await sessions.bind("a.ipynb", kernel_id)
-    finally:
-        await kernels.shutdown_all(now=True)
-    kept = sqlite3.connect(file)
-    assert kept.execute("SELECT path, kernel_id FROM session").fetchall() == [
-        ("a.ipynb", kernel_id)
-    ]
-    kept.close()
 
 
 @contextmanager

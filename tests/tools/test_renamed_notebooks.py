@@ -110,25 +110,6 @@ async def test_a_notebook_renamed_over_a_deleted_one_is_the_one_that_is_disconne
     assert (await harness.call("list_managed_notebooks")).notebooks == []
 
 
-async def test_a_page_that_opens_a_notebook_gets_its_new_name_if_it_is_renamed_meanwhile(
-    harness, jp_fetch, monkeypatch
-):
-    harness.write("a.ipynb", "x = 1")
-    manager = harness.app.kernel_manager
-    start = manager.start_kernel
-
-    async def renamed_meanwhile(*args: Any, **fields: Any) -> str:
-        kernel_id = await start(*args, **fields)
-        await rename(harness, "a.ipynb", "b.ipynb")
-        return kernel_id
-
-    monkeypatch.setattr(manager, "start_kernel", renamed_meanwhile)
-    body = json.dumps({"path": "a.ipynb", "name": "a.ipynb", "type": "notebook"})
-    response = await jp_fetch("api", "sessions", method="POST", body=body)
-    session = json.loads(response.body)
-    assert (session["path"], session["name"]) == ("b.ipynb", "b.ipynb")
-
-
 async def test_a_deleted_notebooks_kernel_continues_but_a_new_one_of_its_name_does_not_join(
     harness,
 ):

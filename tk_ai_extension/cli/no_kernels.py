@@ -96,10 +96,10 @@ class NoSessions:
         """None."""
         return []
 
-    def renamed(self, old: str, new: str) -> None:
+    async def renamed(self, old: str, new: str) -> None:
         """Do nothing."""
 
-    def deleted(self, path: str) -> None:
+    async def deleted(self, path: str) -> None:
         """Do nothing."""
 
 

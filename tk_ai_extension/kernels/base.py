@@ -247,12 +247,12 @@ class Sessions(Protocol):
         """Return the paths of the notebooks whose sessions have this kernel."""
         ...
 
-    def renamed(self, old: str, new: str) -> None:
+    async def renamed(self, old: str, new: str) -> None:
         """Update paths after a notebook or a folder was renamed."""
         ...
 
-    def deleted(self, path: str) -> None:
-        """Remove the sessions of a deleted notebook or folder; the kernels continue."""
+    async def deleted(self, path: str) -> None:
+        """Release the sessions of a deleted notebook or folder; the kernels continue."""
         ...
 
 

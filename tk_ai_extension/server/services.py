@@ -439,6 +439,6 @@ class Services:
 
 
 async def _renamed(workspace: Workspace, old: str, new: str) -> None:
-    # Without awaiting: the next cell of a run uses the new path.
-    workspace.sessions.renamed(old, new)
+    # Local kernels' sessions are updated at once: the next cell of a run uses the new path.
+    await workspace.sessions.renamed(old, new)
     await workspace.renamed(old, new)

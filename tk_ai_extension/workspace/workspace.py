@@ -305,8 +305,8 @@ class Workspace:
         runs is known by the name until its end, because its outputs go to the file of that name.
         """
         self.by_path.delete(path)
-        self.sessions.deleted(path)
         self._detach(path)
+        await self.sessions.deleted(path)
         await self.journal.deleted(path)
 
     @property

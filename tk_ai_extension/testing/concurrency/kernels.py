@@ -262,10 +262,10 @@ class SayingKernels:
         """Return the notebooks of a kernel."""
         return [path for path, bound in self._bound.items() if bound == kernel_id]
 
-    def renamed(self, old: str, new: str) -> None:
+    async def renamed(self, old: str, new: str) -> None:
         """Update the path of a notebook."""
         if old in self._bound:
             self._bound[new] = self._bound.pop(old)
 
-    def deleted(self, path: str) -> None:
+    async def deleted(self, path: str) -> None:
         """Do nothing: no notebook is deleted."""
