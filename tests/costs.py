@@ -1,0 +1,51 @@
+"""What a call may cost: the budgets that `test_costs.py` measures.
+
+Milliseconds differ between machines; counts do not. A budget is raised only by a commit that says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Documents = Literal["file", "tab", "room"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The budget of one call.
+
+    Attributes:
+        tool: The tool that is called.
+        cells: How many cells the notebook has.
+        calls: Calls of functions in the server, Python's and C's, by what holds the notebook: a file,
+            an open tab, or a room of jupyter-collaboration.
+        transactions: Transactions of the extension's databases, whatever holds the notebook.
+    """
+
+    tool: str
+    cells: int
+    calls: dict[Documents, int]
+    transactions: float
+
+
+def cost(tool: str, cells: int, *calls: int, transactions: float) -> Cost:
+    """Return the budget of a call."""
+    return Cost(tool, cells, dict(zip(get_args(Documents), calls, strict=True)), transactions)
+
+
+MAX_MODULES = 85
+"""Modules of the package that `execute_cell` may pass, beside values and errors (`model`)."""
+
+COSTS = (
+    cost("list_kernels", 10, 6_050, 6_050, 6_250, transactions=0),
+    cost("execute_ipython", 10, 12_700, 12_700, 13_200, transactions=2),
+    cost("execute_cell", 10, 15_000, 19_500, 29_800, transactions=2),
+    cost("overwrite_cell", 10, 8_500, 29_500, 37_000, transactions=2),
+    cost("insert_and_execute_cell", 10, 17_900, 46_000, 68_500, transactions=4),
+    cost("overwrite_cell", 500, 16_000, 263_000, 515_000, transactions=2),
+    cost("list_cells", 500, 33_200, 33_800, 35_200, transactions=0),
+    cost("insert_cell", 500, 22_500, 267_500, 523_500, transactions=2),
+    cost("insert_and_execute_cell", 500, 30_600, 239_000, 515_000, transactions=4),
+)
+"""The calls, in the order in which they are measured."""
