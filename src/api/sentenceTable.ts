@@ -248,7 +248,6 @@ export const SENTENCES: Readonly<Record<string, Make>> = {
   proxy_hint: trans => trans.__('Check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY.'),
   proxy_invalid: trans => trans.__("The proxy's address is not valid, or this kind of proxy is not supported."),
   read_denied: trans => trans.__('You are not allowed to read.'),
-  recovered: (trans, part) => trans.__("%1 was empty after an interrupted save. It was recovered from %2, Jupyter's copy beside it.", part('path'), part('copy')),
   replace_notebook: (trans, part, count) => trans._n('Replace %2 by a notebook with %1 cell', 'Replace %2 by a notebook with %1 cells', count, part('path')),
   request_failed: (trans, part) => trans.__('The request failed with status %1.', part('status')),
   request_failed_why: (trans, part) => trans.__('The request failed with status %1: %2.', part('status'), part('why')),

@@ -14,7 +14,6 @@ from tests.agent.conftest import USER, Talk, kinds, of_kind
 from tests.agent.test_backend_contract import echo, talk
 from tests.harness import ToolHarness
 from tk_ai_extension.agent import turns
-from tk_ai_extension.notebooks.files import saving
 
 __all__ = ["echo", "talk"]
 
@@ -35,7 +34,7 @@ class SlowDisk:
             self.goes_on.wait(WITHIN)
             write(descriptor)
 
-        monkeypatch.setattr(saving.os, "fsync", slow)
+        monkeypatch.setattr(os, "fsync", slow)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Jupyter's own saves replace files, and what an earlier save emptied is recovered."""
+"""Jupyter's own saves replace files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import json
 import os
 import stat
 from base64 import b64encode
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +19,8 @@ from jupyter_server.services.contents.filemanager import (
 from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError
 
-from tk_ai_extension.model.errors import InvalidNotebook
-from tk_ai_extension.notebooks.files.atomic import replace_on_save
-from tk_ai_extension.notebooks.files.recovery import copy_beside
-from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.save_hooks import copy_beside, replace_on_save
 from tk_ai_extension.testing.document_faults import no_file_larger_than
-from tk_ai_extension.workspace.paths import notebook_path
 
 MANAGERS = (AsyncFileContentsManager, FileContentsManager)
 
@@ -131,7 +125,7 @@ async def test_a_file_that_is_a_mount_point_is_saved(
         file.write_bytes(b"{}")
         before = file.stat().st_ino
         with monkeypatch.context() as patch:
-            patch.setattr(os, "rename", busy)
+            patch.setattr(os, "replace", busy)
             await ensure_async(manager.save(dict(models[kind]), file.name))
         await ensure_async(manager.save(dict(models[kind]), usual.name))
         assert file.stat().st_ino == before
@@ -160,62 +154,3 @@ def test_a_manager_with_writing_of_its_own_is_left_alone(tmp_path: Path) -> None
     manager: Any = Own(root_dir=str(tmp_path))
     assert not replace_on_save(manager, lambda: False)
     assert "atomic_writing" not in vars(manager)
-
-
-# --- recovery
-
-
-def store(root: Path, warn: Callable[[str], None]) -> NotebookRouter:
-    return NotebookRouter(root, partial(notebook_path, root), warn=warn)
-
-
-@pytest.mark.proves("fault:emptied-notebook")
-async def test_an_emptied_notebook_is_recovered_from_the_copy_and_reported(tmp_path: Path) -> None:
-    file = tmp_path / "a.ipynb"
-    data = nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("kept")]))
-    copy_beside(file).write_text(data)
-    file.write_bytes(b"")
-    file.chmod(0o640)
-    warnings: list[str] = []
-    notebooks = store(tmp_path, warnings.append)
-    snapshot = await (await notebooks.open("a.ipynb")).read()
-    assert [cell.source for cell in snapshot.cells] == ["kept"]
-    assert file.read_text() == data
-    assert stat.S_IMODE(file.stat().st_mode) == 0o640
-    assert names_in(tmp_path, "*") == {"a.ipynb"}
-    [warning] = warnings
-    assert ".~a.ipynb" in warning
-
-
-@pytest.mark.proves("fault:emptied-notebook")
-async def test_a_conflict_between_file_and_copy_is_an_error_and_both_stay(tmp_path: Path) -> None:
-    good = nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("kept")]))
-
-    async def refused(name: str, content: str, copy: str) -> InvalidNotebook:
-        file = tmp_path / name
-        copy_beside(file).write_text(copy)
-        file.write_text(content)
-        with pytest.raises(InvalidNotebook) as caught:
-            await (await store(tmp_path, pytest.fail).open(name)).read()
-        assert file.read_text() == content
-        assert copy_beside(file).read_text() == copy
-        return caught.value
-
-    cut = await refused("cut.ipynb", good[: len(good) // 2], good)
-    assert (cut.details["copy"], ".~cut.ipynb" in cut.hint) == (".~cut.ipynb", True)
-    both = await refused("both.ipynb", "", "")
-    assert "copy" not in both.details
-    # Somebody else, who does not replace files, is about to write this one.
-    with (tmp_path / "busy.ipynb").open("w") as writer:
-        busy = await refused("busy.ipynb", "", good)
-        assert busy.details["copy"] == ".~busy.ipynb"
-        writer.close()
-    # The copy was made long before the file was emptied: it may be of another time.
-    file = tmp_path / "old.ipynb"
-    copy_beside(file).write_text(good)
-    file.write_text("")
-    later = file.stat().st_mtime + 3600
-    os.utime(file, (later, later))
-    with pytest.raises(InvalidNotebook) as caught:
-        await (await store(tmp_path, pytest.fail).open("old.ipynb")).read()
-    assert caught.value.details["copy"] == ".~old.ipynb"

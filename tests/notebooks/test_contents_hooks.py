@@ -20,8 +20,8 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.model.operations import Delete, Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append, StreamEdit
-from tk_ai_extension.notebooks.files.document import FileDocument
 from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.stored import FileDocument
 from tk_ai_extension.notebooks.subscriptions import CONTENTS_EVENTS
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,

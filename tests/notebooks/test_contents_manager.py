@@ -14,8 +14,8 @@ from jupyter_server.services.contents.largefilemanager import AsyncLargeFileMana
 from jupyter_server.services.contents.manager import ContentsManager
 
 from tk_ai_extension.model.operations import Replace
-from tk_ai_extension.notebooks.managers import is_on_files
 from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.save_hooks import is_on_files
 from tk_ai_extension.testing.document_bench import (
     DocumentBench,
     FilePerson,

@@ -85,12 +85,11 @@ class NotebookBytes:
 
     @classmethod
     def of(cls, data: bytes) -> NotebookBytes:
-        index = read_notebook(data, "")
-        assert index.spans is not None
-        cells = [data[start:end] for start, end in index.spans]
+        found = read_notebook(data, "")
+        cells = list(found.chunks[1::2])
         for cell in cells:
             json.loads(cell)
-        return cls(data[: index.array[0]], cells, data[index.array[1] :])
+        return cls(found.before, cells, found.after)
 
 
 @pytest.fixture

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import json
 import os
-import random
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -21,20 +19,18 @@ from jupyter_server.services.contents.filemanager import (
 )
 from jupyter_server.utils import ensure_async
 
-from tk_ai_extension.model.cells import Snapshot
-from tk_ai_extension.model.errors import (
-    ArtifactNotFound,
-    InvalidNotebook,
-    ToolError,
-)
-from tk_ai_extension.notebooks.files import recovery
-from tk_ai_extension.notebooks.files.atomic import replace_on_save
-from tk_ai_extension.notebooks.files.recovery import copy_beside
+from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
+from tk_ai_extension.model.errors import ArtifactNotFound, PathRefused, ToolError
+from tk_ai_extension.model.operations import Replace
+from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.testing.document_bench import DEADLINE, code, notebook, written
+from tk_ai_extension.notebooks.save_hooks import copy_beside, replace_on_save
+from tk_ai_extension.testing.document_bench import DEADLINE, code, notebook, stream, written
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.folder_files import FolderFiles
 from tk_ai_extension.workspace.paths import notebook_path
+
+__all__ = ["backend", "documents", "harness", "jp_server_config"]
 
 pytestmark = pytest.mark.proves("threat:path")
 
@@ -78,12 +74,6 @@ def folder(place: Path, private: Path) -> None:
     place.mkdir()
 
 
-def endless(place: Path, private: Path) -> None:
-    """A sparse file of a terabyte."""
-    place.write_bytes(b"")
-    os.truncate(place, 1 << 40)
-
-
 def dangling(place: Path, private: Path) -> None:
     place.symlink_to("nothing")
 
@@ -104,7 +94,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)  # The path of a socket is short.
-    monkeypatch.setattr("tk_ai_extension.notebooks.files.state._WRITER_DELAYS", ())
+    monkeypatch.setattr("tk_ai_extension.notebooks.stored._WRITER_DELAYS", ())
     return folder
 
 
@@ -144,62 +134,6 @@ def contents_of(folder: Path) -> dict[str, bytes]:
     }
 
 
-async def read_notebook(store: NotebookRouter, name: str) -> object:
-    return await (await store.open(name)).read()
-
-
-# --- the copy that Jupyter leaves
-
-
-@pytest.mark.parametrize("hostile", [*HOSTILE, endless], ids=lambda each: each.__name__)
-@pytest.mark.parametrize("stored", [b"", b'{"cells": [', b"[]"])
-async def test_a_copy_beside_a_notebook_is_a_file_or_nothing(
-    root: Path, private: Path, hostile: Hostile, stored: bytes
-) -> None:
-    file = root / "a.ipynb"
-    file.write_bytes(stored)
-    hostile(copy_beside(file), private)
-    before = contents_of(root)
-    error = await within_deadline(read_notebook(store_in(root), "a.ipynb"), copy_beside(file))
-    assert isinstance(error, InvalidNotebook)
-    assert "copy" not in error.details
-    assert SECRET not in error.as_text()
-    assert contents_of(root) == before
-    assert contents_of(private.parent) == {private.name: PRIVATE}
-
-
-async def test_many_hostile_copies_leave_threads_for_everything_else(
-    root: Path, private: Path
-) -> None:
-    """More notebooks than the default thread pool has threads, read at once in a random order."""
-    names = [f"n{number}.ipynb" for number in range(40)]
-    choice = random.Random(7)
-    for name in names:
-        (root / name).write_bytes(choice.choice([b"", b"{", b"[]"]))
-        choice.choice(HOSTILE)(copy_beside(root / name), private)
-    (root / "good.ipynb").write_bytes(PRIVATE)
-    store = store_in(root)
-    reads = [read_notebook(store, name) for name in [*names, "good.ipynb"]]
-    copies = [copy_beside(root / name) for name in names]
-    results = [within_deadline(read, *copies) for read in reads]
-    *errors, good = await asyncio.gather(*results)
-    assert all(isinstance(error, InvalidNotebook) for error in errors)
-    assert isinstance(good, Snapshot)
-    assert good.cells[0].source == SECRET
-
-
-async def test_a_copy_up_to_the_bound_is_recovered_and_a_larger_one_is_not(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = root / "a.ipynb"
-    for size, is_recovered in ((len(PRIVATE) - 1, False), (len(PRIVATE), True)):
-        monkeypatch.setattr(recovery, "MAX_COPY", size)
-        file.write_bytes(b"")
-        copy_beside(file).write_bytes(PRIVATE)
-        assert (recovery.recover(file) is not None) == is_recovered
-        assert file.read_bytes() == (PRIVATE if is_recovered else b"")
-
-
 @pytest.mark.parametrize("kind", [AsyncFileContentsManager, FileContentsManager])
 async def test_jupyters_own_copy_overwrites_no_file_through_a_link(
     root: Path, private: Path, kind: type[FileContentsManager]
@@ -221,12 +155,9 @@ async def test_jupyters_own_copy_overwrites_no_file_through_a_link(
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda each: each.__name__)
-@pytest.mark.parametrize("large", [False, True])
 async def test_a_notebook_that_is_replaced_while_it_is_open_is_not_read_through_a_link(
-    root: Path, private: Path, hostile: Hostile, large: bool, monkeypatch: pytest.MonkeyPatch
+    root: Path, private: Path, hostile: Hostile
 ) -> None:
-    if large:
-        monkeypatch.setattr("tk_ai_extension.notebooks.files.state.INLINE", 0)
     file = root / "a.ipynb"
     file.write_bytes(written(notebook(code("x", "aaaa1111"))))
     store = store_in(root)
@@ -236,6 +167,85 @@ async def test_a_notebook_that_is_replaced_while_it_is_open_is_not_read_through_
     hostile(file, private)
     result = await within_deadline(document.read(), file)
     assert isinstance(result, ToolError), "nothing of another file"
+    assert contents_of(private.parent) == {private.name: PRIVATE}
+    await store.close()
+
+
+# --- a folder that becomes a link while a cell runs
+
+
+def swap_folder(root: Path, outside: Path) -> str:
+    """Code that moves the notebook's folder away and puts a link out of the root in its place."""
+    new = str(root / "sub2")
+    return f"os.rename({str(root / 'sub')!r}, {new!r}); os.symlink({str(outside)!r}, {str(root / 'sub')!r})"
+
+
+def swap_file(root: Path, outside: Path) -> str:
+    """Code that moves the notebook away and puts a link to another one in its place."""
+    file, new = root / "sub" / "private.ipynb", root / "sub2" / "private.ipynb"
+    link = f"os.symlink({str(outside / 'private.ipynb')!r}, {str(file)!r})"
+    return f"os.mkdir({str(new.parent)!r}); os.rename({str(file)!r}, {str(new)!r}); {link}"
+
+
+@pytest.mark.parametrize("swap", [swap_folder, swap_file], ids=["folder", "file"])
+async def test_outputs_of_a_running_cell_follow_its_folder_and_no_link(
+    root: Path, private: Path, swap: Callable[[Path, Path], str]
+) -> None:
+    (root / "sub").mkdir()
+    (root / "sub" / "private.ipynb").write_bytes(written(notebook(code("x", "aaaa1111"))))
+    store = store_in(root)
+    document = await store.open("sub/private.ipynb")
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(stream("one"))])
+        await document.flush()
+        exec(swap(root, private.parent), {"os": os})
+        await writer.write([Append(stream("two"))])
+        await writer.finish(1)
+    assert contents_of(private.parent) == {private.name: PRIVATE}
+    (cell,) = json.loads((root / "sub2" / "private.ipynb").read_bytes())["cells"]
+    assert [output["text"] for output in cell["outputs"]] == [["one"], ["two"]]
+    assert document.path == "sub2/private.ipynb"
+    for path in ("sub/private.ipynb", "sub2/private.ipynb"):
+        opened = await within_deadline(store.open(path))
+        assert isinstance(opened, PathRefused) is path.startswith("sub/")
+    await store.close()
+
+
+@pytest.mark.parametrize("swap", [swap_folder, swap_file], ids=["folder", "file"])
+async def test_a_cell_that_puts_a_link_on_its_way_writes_nothing_outside(
+    harness: ToolHarness, private: Path, swap: Callable[[Path, Path], str]
+) -> None:
+    (harness.root / "sub").mkdir()
+    swapping = swap(harness.root, private.parent)
+    prints = "for n in range(30):\n    print(n, flush=True); time.sleep(0.1)"
+    harness.write("sub/private.ipynb", f"import os, time\nprint('one')\n{swapping}\n{prints}")
+    await harness.call("use_notebook", notebook="sub/private.ipynb")
+    running = await harness.call("execute_cell", cell="0", wait=DEADLINE)
+    assert running.status == "ok"
+    await harness.saved(
+        "sub2/private.ipynb", lambda stored: stored.cells[0].execution_count == 1, within=DEADLINE
+    )
+    assert contents_of(private.parent) == {private.name: PRIVATE}
+
+
+@pytest.mark.parametrize("swap", [swap_folder, swap_file], ids=["folder", "file"])
+async def test_a_link_that_appears_after_the_check_of_the_path_is_not_opened(
+    root: Path, private: Path, swap: Callable[[Path, Path], str]
+) -> None:
+    """The path was contained when it was checked."""
+    (root / "sub").mkdir()
+    (root / "sub" / "private.ipynb").write_bytes(written(notebook(code("x", "aaaa1111"))))
+    store = NotebookRouter(root, str)
+    document = await store.open("sub/private.ipynb")
+    exec(swap(root, private.parent), {"os": os})
+    replace = Replace("aaaa1111", "new")
+    for name in ("sub/private.ipynb", None):
+        opened = document if name is None else await within_deadline(store.open(name))
+        if not isinstance(opened, ToolError):
+            await within_deadline(opened.apply([replace]))  # pyrefly: ignore[missing-attribute]
+    await within_deadline(store.create("sub/new.ipynb", notebook()))
+    await within_deadline(store.copy(document, "sub/copy.ipynb"))
     assert contents_of(private.parent) == {private.name: PRIVATE}
     await store.close()
 
@@ -269,49 +279,3 @@ async def test_an_artifact_that_code_put_there_is_a_regular_file(
     hostile(place, private)
     for action in (artifacts.read("ada", kept.id), artifacts.data("ada", kept.id)):
         assert isinstance(await within_deadline(action, place), ArtifactNotFound)
-
-
-# --- no other way to open a file
-
-_OPENS = {"open", "read_bytes", "read_text", "copyfile", "copy2", "FileIO"}
-
-_OTHERWISE = {
-    "notebooks/files/opening.py": "opens as this module tests",
-    "notebooks/files/temporary.py": "creates new files (O_EXCL), relative to a folder",
-    "notebooks/rooms/leases.py": "locks in the runtime folder, which is the user's own",
-    "workspace/artifacts.py": "creates new files (O_EXCL, O_NOFOLLOW)",
-    "workspace/database.py": "creates the database in the server's own folder",
-    "workspace/python_runs.py": "reads a file of this package",
-}
-"""Modules that open files in another way, and why they may."""
-
-
-def _opens_a_file(call: ast.Call) -> bool:
-    match call.func:
-        case ast.Name(id=name):
-            return name in _OPENS
-        case ast.Attribute(value=ast.Name(id="os"), attr="open"):
-            return True
-        case ast.Attribute(attr="open"):
-            # The `open` of a document, a store or a socket takes no mode.
-            texts = [a.value for a in call.args[:1] if isinstance(a, ast.Constant)]
-            return bool({"mode", "encoding"} & {key.arg for key in call.keywords}) or any(
-                text in ("r", "rb", "w", "wb", "a", "ab", "x", "xb") for text in texts
-            )
-        case ast.Attribute(attr=name):
-            return name in _OPENS
-        case _:
-            return False
-
-
-def test_no_module_opens_a_file_in_another_way() -> None:
-    package = Path(recovery.__file__).parents[2]
-    found: set[str] = set()
-    for module in [*package.glob("notebooks/**/*.py"), *package.glob("workspace/**/*.py")]:
-        nodes = list(ast.walk(ast.parse(module.read_text("utf-8"))))
-        # What is awaited is a method of a document or of `workspace.files`.
-        awaited = {id(node.value) for node in nodes if isinstance(node, ast.Await)}
-        calls = [n for n in nodes if isinstance(n, ast.Call) and id(n) not in awaited]
-        if any(map(_opens_a_file, calls)):
-            found.add(module.relative_to(package).as_posix())
-    assert found == set(_OTHERWISE)

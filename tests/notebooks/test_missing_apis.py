@@ -19,7 +19,7 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import CollaborationUnsupported
 from tk_ai_extension.model.operations import Insert
 from tk_ai_extension.model.private_api import missing_members
-from tk_ai_extension.notebooks.files import hooks
+from tk_ai_extension.notebooks import save_hooks
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.testing.document_bench import code, notebook, sources
 
@@ -75,8 +75,8 @@ def test_hooks_are_run_where_nobody_can_say_whether_there_are_any(tmp_path: Any)
             return super().__getattribute__(name)
 
     manager = Newer(root_dir=str(tmp_path))
-    assert hooks.missing_parts(manager) == ["Newer._pre_save_hooks"]
-    assert hooks.SaveHooks(manager).before
+    assert save_hooks.missing_parts(manager) == ["Newer._pre_save_hooks"]
+    assert save_hooks.SaveHooks(manager).before
 
 
 def test_a_stack_that_is_not_known_is_not_used() -> None:

@@ -13,7 +13,7 @@ from tests.notebooks.tabs import PATH, TabHarness
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append, StreamEdit
-from tk_ai_extension.notebooks.files.state import NotebookFile
+from tk_ai_extension.notebooks.stored import NotebookFile
 from tk_ai_extension.testing.document_bench import DEADLINE, stream
 
 

@@ -19,7 +19,7 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.operations import Insert, Replace
 from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.notebooks.files.temporary import FileChanged
+from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,
     DocumentBench,

@@ -18,7 +18,7 @@ from tk_ai_extension.model.cells import CellContent, source_hash
 from tk_ai_extension.model.errors import OutcomeUnknown, TabOffline, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Delete, Insert, Move, Operation, Replace
-from tk_ai_extension.notebooks.files.store import NotebookFiles
+from tk_ai_extension.notebooks.stored import NotebookFiles
 from tk_ai_extension.notebooks.tabs.document import TabDocument
 from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
 from tk_ai_extension.notebooks.tabs.registry import TabRegistry
@@ -286,7 +286,7 @@ def with_deviations(limit: int) -> Iterator[Script]:
 async def test_an_edit_is_recorded_as_done_if_and_only_if_the_notebook_has_it(
     kind: str, deviations: int, seeds: int, tmp_path: Path
 ) -> None:
-    store = NotebookFiles(tmp_path, None, ignore, ignore)
+    store = NotebookFiles(tmp_path, None, ignore)
     tried = 0
     for script in with_deviations(deviations):
         await check(kind, store, tmp_path / "n.ipynb", script)

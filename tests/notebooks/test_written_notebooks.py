@@ -16,9 +16,8 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.notebooks.autosave import OutputSaver
-from tk_ai_extension.notebooks.files.state import NotebookFile
-from tk_ai_extension.notebooks.files.store import NotebookFiles
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
+from tk_ai_extension.notebooks.stored import NotebookFile, NotebookFiles
 from tk_ai_extension.notebooks.tabs import registry
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,

@@ -16,7 +16,7 @@ from tests.workspace.list_notebook import ListNotebook
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import Conflict, DiskFull, NothingToUndo
 from tk_ai_extension.model.operations import Insert
-from tk_ai_extension.notebooks.files import state
+from tk_ai_extension.notebooks.atomic_file import Folder
 from tk_ai_extension.workspace.undo_entries import undo_entries
 
 pytestmark = pytest.mark.proves("edit:history")
@@ -91,7 +91,7 @@ async def test_an_undo_that_fails_can_be_repeated(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(state, "replace_file", full)
+        patch.setattr(Folder, "replace", full)
         with pytest.raises(DiskFull):
             await harness.call("undo", notebook=NAME)
     assert "c1" not in await sources(harness)

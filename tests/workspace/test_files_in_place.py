@@ -16,8 +16,7 @@ from jupyter_server_fileid.manager import LocalFileIdManager
 
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
 from tk_ai_extension.model.errors import Conflict, DiskFull, ReadOnly, SaveFailed
-from tk_ai_extension.notebooks.files import temporary
-from tk_ai_extension.notebooks.files.indexing import FileVersion
+from tk_ai_extension.notebooks.atomic_file import FileVersion
 from tk_ai_extension.server.files import ContentsFiles
 from tk_ai_extension.testing.document_faults import NOBODY, another_user, no_file_larger_than
 from tk_ai_extension.workspace.file_writes import replace_on_disk
@@ -39,11 +38,6 @@ def failing(number: int) -> Callable[..., Any]:
         raise OSError(number, os.strerror(number))
 
     return fail
-
-
-def is_unnamed(flags: int) -> bool:
-    """Whether a file without a name is opened."""
-    return flags & os.O_TMPFILE == os.O_TMPFILE
 
 
 def fail_to_open(
@@ -98,12 +92,9 @@ async def written(files: Files, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
-@pytest.mark.parametrize("unnamed", [True, False])
 async def test_a_file_is_created_where_there_are_no_hard_links(
-    harness: ToolHarness, monkeypatch: pytest.MonkeyPatch, number: int, *, unnamed: bool
+    harness: ToolHarness, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    if not unnamed:
-        fail_to_open(monkeypatch, errno.EOPNOTSUPP, is_unnamed)
     monkeypatch.setattr(os, "link", failing(number))
     for step, files in enumerate(writers(harness)):
         name = f"new{step}.py"
@@ -118,30 +109,10 @@ async def test_a_file_is_created_where_there_are_no_hard_links(
     assert names_in(harness.root) == {"new0.py", "new1.py", "n.ipynb"}
 
 
-@pytest.mark.proves("fault:disk-full")
-async def test_a_file_that_cannot_be_created_in_place_leaves_nothing(
-    harness: ToolHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "link", failing(errno.EPERM))
-    synced: list[int] = []
-
-    def fsync(fd: int) -> None:
-        synced.append(fd)
-        if len(synced) % 2 == 0:  # The first is that of the temporary file.
-            failing(errno.ENOSPC)()
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    for files in writers(harness):
-        with pytest.raises(DiskFull):
-            await files.replace(NAME, None, "new")
-        assert names_in(harness.root) == set()
-
-
 async def test_a_mount_point_is_written_in_place(
     harness: ToolHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(temporary, "_renameat2", lambda: None)
-    monkeypatch.setattr(os, "rename", failing(errno.EBUSY))
+    monkeypatch.setattr(os, "replace", failing(errno.EBUSY))
     for files in writers(harness):
         await written(files, harness.root)
 
@@ -150,7 +121,7 @@ async def test_a_mount_point_is_written_in_place(
 async def test_a_writable_file_in_a_read_only_folder_is_written_in_place(
     harness: ToolHarness, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    fail_to_open(monkeypatch, number, lambda flags: is_unnamed(flags) or bool(flags & os.O_CREAT))
+    fail_to_open(monkeypatch, number, lambda flags: bool(flags & os.O_CREAT))
     for files in writers(harness):
         await written(files, harness.root)
         with pytest.raises(ReadOnly):

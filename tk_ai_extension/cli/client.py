@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -299,12 +300,11 @@ def write_file(path: str, text: str) -> None:
     """
     from pathlib import Path
 
-    from tk_ai_extension.notebooks.files.atomic import is_replaceable
-    from tk_ai_extension.notebooks.files.saving import replacing, write_all
+    from tk_ai_extension.notebooks.atomic_file import Folder, is_replaceable, write_all
 
     data = text.encode("utf-8", "surrogateescape")
 
-    def overwrite(_: int = 0) -> None:
+    def overwrite() -> None:
         with open(path, "wb") as file:
             file.write(data)
 
@@ -313,8 +313,13 @@ def write_file(path: str, text: str) -> None:
     if is_link or not target.is_file() or not is_replaceable(target):
         overwrite()
         return
-    with replacing(target, write_mounted=overwrite) as descriptor:
-        write_all(descriptor, data)
+    try:
+        with Folder(target.parent).overwriting(target.name) as descriptor:
+            write_all(descriptor, data)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        overwrite()
 
 
 def read_file(path: str) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Any, Literal, cast
 
 from tk_ai_extension.model.errors import AmbiguousCell, CellNotFound, Conflict
 from tk_ai_extension.model.json_values import Json
@@ -19,6 +21,8 @@ CELL_TYPES: tuple[CellType, ...] = ("code", "markdown", "raw")
 
 
 _NUMBERED = re.compile(r"cell-(\d{1,9})\Z")
+_NUMBERED_ID = re.compile(r"^(cell-|)\d{1,5}$", re.MULTILINE)
+_key = attrgetter("key")
 VERSION = "[0-9a-f]{4,64}"
 """The pattern of a version: the beginning of a source's hash, long enough to tell sources apart."""
 _VERSIONED = re.compile(rf"(?P<cell>.+)\.(?P<version>{VERSION})\Z")
@@ -83,6 +87,12 @@ class Cell:
         """The hash of the source."""
         return source_hash(self.source)
 
+    @cached_property
+    def stamp(self) -> bytes:
+        """What a revision of the notebook takes of the cell: a hash of its key, type and source."""
+        text = f"{self.key}\0{self.type}\0{self.hash}"
+        return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
     def has_version(self, version: str) -> bool:
         """Return whether the source's hash begins with a version, which has at least four digits."""
         return re.fullmatch(VERSION, version) is not None and self.hash.startswith(version)
@@ -140,15 +150,13 @@ class Snapshot:
     @cached_property
     def revision(self) -> str:
         """A hash over the cells' keys, types and sources, independent of outputs."""
-        digest = hashlib.blake2b(digest_size=6)
-        for cell in self.cells:
-            digest.update(f"{cell.key}\0{cell.type}\0{cell.hash}\0".encode())
-        return digest.hexdigest()
+        stamps = b"".join(map(attrgetter("stamp"), self.cells))
+        return hashlib.blake2b(stamps, digest_size=6).hexdigest()
 
     @cached_property
     def by_key(self) -> Mapping[str, Cell]:
         """The cells by their keys."""
-        return {cell.key: cell for cell in self.cells}
+        return dict(zip(map(_key, self.cells), self.cells, strict=True))
 
     @cached_property
     def code_hashes(self) -> Mapping[str, Cell]:
@@ -167,7 +175,16 @@ class Snapshot:
     @cached_property
     def short_keys(self) -> Mapping[str, str]:
         """The shortest unique prefix of each key (at least four characters); ``cell-N`` in full."""
-        return shortest_prefixes([cell.key for cell in self.cells])
+        return shortest_prefixes([*map(_key, self.cells)])
+
+    @cached_property
+    def _sorted_keys(self) -> list[str]:
+        return sorted(map(_key, self.cells))
+
+    def short_key(self, cell: Cell) -> str:
+        """Return one of `short_keys`, without computing the others."""
+        keys = self._sorted_keys
+        return _shortest_prefix(keys, bisect_left(keys, cell.key))
 
     @cached_property
     def _numbered_ids(self) -> frozenset[str]:
@@ -176,12 +193,12 @@ class Snapshot:
         It may be the id of a deleted cell, and the position another cell's. Numbers of more than five
         digits are parts of random ids.
         """
-        found = [re.fullmatch(r"(cell-|)\d{1,5}", cell.id or "") for cell in self.cells]
-        return frozenset(match[1] for match in found if match)
+        ids = "\n".join(cell.id for cell in self.cells if cell.id)
+        return frozenset(match[1] for match in _NUMBERED_ID.finditer(ids))
 
     def address(self, cell: Cell) -> str:
         """Return the versioned address of a cell, for example ``318a.9f2c41d0``."""
-        return f"{self.short_keys[cell.key]}.{cell.hash[:VERSION_LENGTH]}"
+        return f"{self.short_key(cell)}.{cell.hash[:VERSION_LENGTH]}"
 
     @property
     def language(self) -> str:
@@ -239,7 +256,7 @@ class Snapshot:
         found, version = self.find(address)
         if version is None or found.has_version(version):
             return found
-        short = self.short_keys[found.key]
+        short = self.short_key(found)
         moved = f", or {short} is another cell now" if found.is_numbered else ""
         raise Conflict(
             f"`{address}`: the cell @{short} of {self.path} changed since that version{moved}.",
@@ -298,18 +315,21 @@ class Snapshot:
 def shortest_prefixes(keys: Sequence[str]) -> dict[str, str]:
     """Return the shortest unique prefix of each key, with at least four characters."""
     ordered = sorted(set(keys))
-    prefixes: dict[str, str] = {}
-    for position, key in enumerate(ordered):
-        needed = MIN_PREFIX
-        for neighbour in ordered[max(position - 1, 0) : position + 2]:
-            if neighbour != key:
-                needed = max(needed, _common_prefix(key, neighbour) + 1)
-        # A prefix of digits would be read as an index: extend it until it contains a letter.
-        short = key if _NUMBERED.match(key) else key[:needed]
-        while short != key and short.isdecimal():
-            short = key[: len(short) + 1]
-        prefixes[key] = short
-    return prefixes
+    return {key: _shortest_prefix(ordered, at) for at, key in enumerate(ordered)}
+
+
+def _shortest_prefix(ordered: Sequence[str], at: int) -> str:
+    """Return the shortest unique prefix of one of several keys in their order."""
+    key, needed = ordered[at], MIN_PREFIX
+    if _NUMBERED.match(key):
+        return key
+    for neighbour in (*ordered[max(at - 1, 0) : at], *ordered[at + 1 : at + 2]):
+        needed = max(needed, _common_prefix(key, neighbour) + 1)
+    short = key[:needed]
+    # A prefix of digits would be read as an index: extend it until it contains a letter.
+    while short != key and short.isdecimal():
+        short = key[: len(short) + 1]
+    return short
 
 
 def _common_prefix(a: str, b: str) -> int:
@@ -326,6 +346,8 @@ def cell_keys(ids: Sequence[str | None]) -> list[str]:
 
     An id of the form ``cell-N`` is used as a key only if every cell has a unique id.
     """
+    if all(ids) and len(set(ids)) == len(ids):
+        return cast("list[str]", [*ids])
     counts = Counter(ids)
     every = all(cell_id and counts[cell_id] == 1 for cell_id in ids)
     return [

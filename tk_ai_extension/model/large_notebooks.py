@@ -21,6 +21,6 @@ async def run_off_loop_if_large(cells: int, work: Callable[[], T]) -> T:
 
 async def prepared(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot; if it is large, compute its cached properties in a thread first."""
-    if len(snapshot.cells) > MANY and "short_keys" not in vars(snapshot):
-        await asyncio.to_thread(lambda: (snapshot.by_key, snapshot.revision, snapshot.short_keys))
+    if len(snapshot.cells) > MANY and "revision" not in vars(snapshot):
+        await asyncio.to_thread(lambda: (snapshot.by_key, snapshot.revision))
     return snapshot

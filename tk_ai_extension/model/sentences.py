@@ -120,10 +120,6 @@ _NOTICES: Final = {
         "The `python` session has another kernel, without its variables: the one before ignored the "
         "interrupt, belongs to a notebook, too, and runs on."
     ),
-    "recovered": (
-        "{path} was empty after an interrupted save. It was recovered from {copy}, Jupyter's copy "
-        "beside it."
-    ),
     "kernel_elsewhere": "{path} has a new kernel. Its former one belongs to another notebook.",
     "kernel_replaced": "The kernel of {path} had died and was replaced. Its variables are lost.",
     "kernel_restarted": "The kernel of {path} was restarted. Its variables are lost.",

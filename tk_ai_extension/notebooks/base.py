@@ -89,10 +89,10 @@ class NotebookDocument(Protocol):
     >>> import asyncio, nbformat, pathlib, tempfile
     >>> from tk_ai_extension.model.cells import CellContent
     >>> from tk_ai_extension.model.operations import Insert
-    >>> from tk_ai_extension.notebooks.files.store import NotebookFiles
+    >>> from tk_ai_extension.notebooks.stored import NotebookFiles
     >>> async def add_cell(folder: str) -> list[str]:
     ...     nbformat.write(nbformat.v4.new_notebook(), pathlib.Path(folder, "a.ipynb"))
-    ...     store = NotebookFiles(pathlib.Path(folder), None, changed=print, warn=print)
+    ...     store = NotebookFiles(pathlib.Path(folder), None, changed=print)
     ...     document = await store.open("a.ipynb")
     ...     await document.apply([Insert(CellContent("code", "1 + 1"))])
     ...     return [cell.source for cell in (await document.read()).cells]

@@ -28,9 +28,9 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.managers import manager_errors
 from tk_ai_extension.notebooks.reading import read_cell, snapshot_of
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs, relocate_runs
+from tk_ai_extension.notebooks.save_hooks import manager_errors
 from tk_ai_extension.notebooks.session import LoadedNotebook, NotebookSession, StoredDocument
 from tk_ai_extension.notebooks.transactions import EditStep
 

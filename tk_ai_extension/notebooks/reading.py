@@ -1,6 +1,6 @@
-"""Reads a notebook's text: its cells, their spans in the file, and its problems.
+"""A notebook's file in memory: its cells, the bytes around and between them, and its problems.
 
-This module runs in a worker process for large files (`notebooks.files.indexer`), so it imports little.
+An edit replaces the bytes of the cells that it concerns. All others are kept as they are in the file.
 """
 
 from __future__ import annotations
@@ -9,56 +9,81 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain, pairwise
 from json.decoder import JSONDecodeError
+from operator import attrgetter
 from typing import Any, cast
 
-from tk_ai_extension.model.cells import CELL_TYPES, Cell, OutputsSummary, Snapshot, cell_keys
-from tk_ai_extension.model.encoding import encodable, may_escape
+from tk_ai_extension.model.cells import (
+    CELL_TYPES,
+    Cell,
+    CellContent,
+    OutputsSummary,
+    Snapshot,
+    cell_keys,
+)
+from tk_ai_extension.model.encoding import encodable, loads, may_escape
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.jsonspans import (
+    DROP,
     JsonForm,
     Member,
-    Span,
-    scan_array,
+    edit_object,
     scan_object,
     skip,
 )
 from tk_ai_extension.notebooks.schema import cell_faults, is_sound, notebook_faults
+from tk_ai_extension.notebooks.transactions import EditTransaction
 
 MAX_WARNINGS = 20
+CELL_DEPTH = 2
+"""Nesting depth of a cell in a notebook: in an array in an object."""
 _SHOWN = 100
 """Number of cells from which the form of the others is inferred."""
 _NO_OUTPUTS = OutputsSummary()
+_id = attrgetter("id")
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedCell:
+    """A rewritten cell, as bytes and as JSON."""
+
+    data: bytes
+    stored: Json
 
 
 @dataclass(frozen=True)
-class NotebookIndex:
-    """An index of a notebook file: everything but its outputs.
+class StoredNotebook:
+    """A notebook file in memory. The outputs are in its bytes alone.
 
     Attributes:
         cells: The cells, in order.
         metadata: The notebook's metadata.
         nbformat: The major and minor version of the format.
+        before: The file's bytes up to the bracket that opens the array of cells.
+        chunks: What is between the brackets: white space, a cell, what is between it and the next one,
+            and so on, white space at the end.
+        after: The bytes from the bracket that closes the array.
         faults: Problems of the notebook apart from its cells.
-        cell_faults: Problems of cells, by index.
-        spans: Each cell's span in the file, in bytes; None for nbformat 1 to 3.
-        array: The span of the array of cells in bytes; valid if ``spans`` is set.
-        form: The layout of the file; valid if ``spans`` is set.
+        cell_faults: The problems of each cell.
+        form: The layout of the file.
         as_lines: Whether multi-line strings are stored as lists of lines.
         key_order: For each type of cell the order of its fields.
-        converted: The cells of a notebook of nbformat 1 to 3, converted to nbformat 4; else None.
+        converted: The cells of a notebook of nbformat 1 to 3, converted to nbformat 4; else None. Such a
+            notebook is not written, and all its bytes are in ``before``.
     """
 
     cells: tuple[Cell, ...]
     metadata: Json
     nbformat: tuple[int, int]
+    before: bytes
+    chunks: tuple[bytes, ...] = ()
+    after: bytes = b""
     faults: tuple[str, ...] = ()
-    cell_faults: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
-    spans: tuple[Span, ...] | None = None
-    array: Span = (0, 0)
+    cell_faults: tuple[tuple[str, ...], ...] = ()
     form: JsonForm = field(default_factory=JsonForm)
     as_lines: bool = True
     key_order: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -69,23 +94,237 @@ class NotebookIndex:
         """Whether the format can be written."""
         return self.nbformat[0] == 4
 
-    @cached_property
-    def weight(self) -> int:
-        """Characters of source in memory."""
-        return sum(len(cell.source) for cell in self.cells)
+    @property
+    def data(self) -> bytes:
+        """The file's content."""
+        return b"".join((self.before, *self.chunks, self.after))
+
+    @property
+    def size(self) -> int:
+        """The number of the file's bytes."""
+        return len(self.before) + sum(map(len, self.chunks)) + len(self.after)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """The notebook's problems, none of which prevents edits."""
-        faults = [*self.faults, *id_faults([cell.id for cell in self.cells], self.nbformat)]
-        faults += [f"cell {number}: {f}" for number, fs in self.cell_faults.items() for f in fs]
+        faults = [*self.faults, *id_faults([*map(_id, self.cells)], self.nbformat)]
+        if any(self.cell_faults):
+            faults += [f"cell {n}: {f}" for n, fs in enumerate(self.cell_faults) for f in fs]
         if len(faults) > MAX_WARNINGS:
             faults[MAX_WARNINGS:] = [f"and {len(faults) - MAX_WARNINGS} more faults"]
         return tuple(faults)
 
     def snapshot(self, path: str) -> Snapshot:
-        """Return the notebook as it is in the file."""
-        return Snapshot(path, self.cells, self.metadata, self.nbformat, self.warnings)
+        """Return the notebook as it is in the file; the same object for the same path."""
+        known: Snapshot | None = vars(self).get("_snapshot")
+        if known is None or known.path != path:
+            known = Snapshot(path, self.cells, self.metadata, self.nbformat, self.warnings)
+            vars(self)["_snapshot"] = known
+        return known
+
+    # --- whole cells
+
+    def cell_json(self, index: int) -> Json:
+        """Return a cell in stored form (of an old format: converted to nbformat 4)."""
+        if self.converted is not None:
+            return self.converted[index]
+        return loads(self.chunks[2 * index + 1])
+
+    def content(self, index: int) -> CellContent:
+        """Return the whole content of a cell."""
+        return cellforms.content_of(self.cell_json(index), self.nbformat)
+
+    def raw(self) -> Json:
+        """Return the whole notebook as JSON, parsed cell by cell to release the GIL in between."""
+        if self.converted is not None:
+            return loads(self.before)
+        notebook: Json = loads(self.before + self.after)
+        return {**notebook, "cells": [self.cell_json(n) for n in range(len(self.cells))]}
+
+    # --- edits
+
+    def edited(self, edit: EditTransaction) -> StoredNotebook:
+        """Return the notebook after an edit; itself if nothing changes."""
+        bodies: dict[int, EncodedCell] = {}
+        for slot, content in edit.contents.items():
+            if slot < 0:
+                bodies[slot] = self.encoded(content)
+            elif (body := self._changed(slot, content)) is not None:
+                bodies[slot] = body
+        notebook = self
+        if any(step.kind != "set" for step in edit.steps):
+            notebook = self._reordered(edit, bodies)
+            places = {slot: edit.order.index(slot) for slot in bodies if slot in edit.order}
+            bodies = {place: bodies[slot] for slot, place in places.items() if slot >= 0}
+        return notebook.replaced(bodies)
+
+    def replaced(self, bodies: Mapping[int, EncodedCell]) -> StoredNotebook:
+        """Return the notebook with some cells, by index, rewritten; itself without any."""
+        if not bodies:
+            return self
+        cells, chunks, faults = list(self.cells), list(self.chunks), list(self.cell_faults)
+        for index, body in bodies.items():
+            old = cells[index]
+            cells[index] = read_cell(body.stored, index, old.key, old.id)
+            chunks[2 * index + 1] = body.data
+            faults[index] = tuple(cell_faults(body.stored, self.nbformat))
+        return replace(self, cells=tuple(cells), chunks=tuple(chunks), cell_faults=tuple(faults))
+
+    def _reordered(
+        self, edit: EditTransaction, bodies: Mapping[int, EncodedCell]
+    ) -> StoredNotebook:
+        """Return the notebook after the insertions, deletions and moves of an edit."""
+        cells, faults = list(self.cells), list(self.cell_faults)
+        chunks = Chunks(self)
+        for step in edit.steps:
+            at = step.index
+            match step.kind:
+                case "insert":
+                    body = bodies[step.slot]
+                    cell_id = cellforms.id_of(body.stored, self.nbformat)
+                    cells.insert(at, read_cell(body.stored, at, "", cell_id))
+                    faults.insert(at, tuple(cell_faults(body.stored, self.nbformat)))
+                    chunks.insert(at, body.data)
+                case "delete":
+                    del cells[at], faults[at]
+                    chunks.pop(at)
+                case "move":
+                    cells.insert(step.to, cells.pop(at))
+                    faults.insert(step.to, faults.pop(at))
+                    chunks.insert(step.to, chunks.pop(at))
+                case "set":
+                    pass  # `bodies` has what comes out in the end.
+        return replace(
+            self,
+            cells=placed(cells),
+            chunks=tuple(chunks.parts),
+            cell_faults=tuple(faults),
+        )
+
+    def encoded(self, content: CellContent) -> EncodedCell:
+        """Return a new cell in the form of the others."""
+        stored = cellforms.stored_cell(content, as_lines=self.as_lines)
+        members = cellforms.ordered_like(stored, self.key_order.get(content.type, ()))
+        text = self.form.dumps_object(members, self.form.line(CELL_DEPTH) or None)
+        return EncodedCell(text.encode("utf-8"), stored)
+
+    def _changed(self, index: int, after: CellContent) -> EncodedCell | None:
+        """Return a cell with a new content; None if it is the same."""
+        body = self.chunks[2 * index + 1]
+        stored: Json = loads(body)
+        before = cellforms.content_of(stored, self.nbformat)
+        values = _changed_fields(stored, before, after, as_lines=self.as_lines)
+        if not values:
+            return None
+        edited = edit_object(body.decode("utf-8"), values, self.form)
+        merged = {**stored, **values}
+        kept = {name: value for name, value in merged.items() if value is not DROP}
+        return EncodedCell(edited.encode("utf-8"), kept)
+
+
+class Chunks:
+    """The chunks of a notebook (`StoredNotebook.chunks`) while cells are inserted and removed."""
+
+    def __init__(self, notebook: StoredNotebook) -> None:
+        self.parts = list(notebook.chunks)
+        form = notebook.form
+        is_empty = len(self.parts) < 3
+        self._first = form.line(CELL_DEPTH).encode() if is_empty else self.parts[0]
+        self._last = form.line(CELL_DEPTH - 1).encode() if is_empty else self.parts[-1]
+        if len(self.parts) > 3:
+            self._between = self.parts[2]
+        else:
+            on_lines = b"\n" in self._first
+            self._between = b"," + self._first if on_lines else form.comma.encode()
+
+    def insert(self, index: int, body: bytes) -> None:
+        """Insert a cell."""
+        at = 2 * index + 1
+        if len(self.parts) < 3:
+            self.parts = [self._first, body, self._last]
+        elif at < len(self.parts):
+            self.parts[at:at] = [body, self._between]
+        else:
+            self.parts[-1:-1] = [self._between, body]
+
+    def pop(self, index: int) -> bytes:
+        """Remove a cell and return it."""
+        at = 2 * index + 1
+        body = self.parts[at]
+        if len(self.parts) == 3:
+            self.parts = [b""]
+        elif at + 2 < len(self.parts):
+            del self.parts[at : at + 2]
+        else:
+            del self.parts[at - 1 : at + 1]
+        return body
+
+
+def _changed_fields(
+    stored: Json, before: CellContent, after: CellContent, *, as_lines: bool
+) -> Json:
+    """Return the fields of a stored cell that change, with their new values."""
+    values: Json = {}
+    if after.source != before.source:
+        text = isinstance(stored.get("source"), str)
+        values["source"] = after.source if text else cellforms.split(after.source)
+    if after.type != before.type:
+        values["cell_type"] = after.type
+        dropped = {"attachments"} if after.type == "code" else {"outputs", "execution_count"}
+        values |= {name: DROP for name in dropped if name in stored}
+    if after.type == "code":
+        if after.outputs != before.outputs or "outputs" not in stored:
+            values["outputs"] = cellforms.stored_outputs(after.outputs, as_lines=as_lines)
+        if after.execution_count != before.execution_count or "execution_count" not in stored:
+            values["execution_count"] = after.execution_count
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A code cell without its outputs and count, for a cell that is rewritten repeatedly.
+
+    Attributes:
+        texts: The cell's text before, between and after the two values.
+        fields: The two fields, in their order in the text.
+        line: The start of the lines beside the outputs; None if they are on one line.
+        stored: The cell as JSON, without outputs and count.
+    """
+
+    texts: tuple[str, str, str]
+    fields: tuple[str, str]
+    line: str | None
+    stored: Json
+
+    @classmethod
+    def of(cls, body: bytes, form: JsonForm) -> Frame:
+        """Return the frame of the code cell with these bytes."""
+        empty: Json = {"outputs": [], "execution_count": None}
+        text = edit_object(body.decode("utf-8"), empty, form)
+        last = {member.key: member for member in scan_object(text, 0)[0]}
+        first, second = sorted((last[name] for name in empty), key=lambda member: member.at)
+        lines, newline, lead = text[: last["outputs"].at].rpartition("\n")
+        if not newline or lead.strip() or form.indent is None:
+            line = None
+        else:
+            line = ("\r\n" if lines.endswith("\r") else "\n") + lead
+        return cls(
+            texts=(text[: first.start], text[first.end : second.start], text[second.end :]),
+            fields=(first.key, second.key),
+            line=line,
+            stored=loads(text),
+        )
+
+    def body(self, outputs: list[Json], count: int | None, form: JsonForm) -> EncodedCell:
+        """Return the cell with these outputs (in stored form) and this count."""
+        values: Json = {"outputs": outputs, "execution_count": count}
+        first, second = (form.dumps(values[name], self.line) for name in self.fields)
+        before, between, after = self.texts
+        text = f"{before}{first}{between}{second}{after}"
+        return EncodedCell(text.encode("utf-8"), {**self.stored, **values})
+
+
+# --- reading
 
 
 class _Place:
@@ -106,7 +345,7 @@ class _Place:
         )
 
 
-def read_notebook(data: bytes, path: str) -> NotebookIndex:
+def read_notebook(data: bytes, path: str) -> StoredNotebook:
     """Read a notebook file's content.
 
     Args:
@@ -123,12 +362,10 @@ def read_notebook(data: bytes, path: str) -> NotebookIndex:
     if start == len(text):
         raise place.invalid("the file is empty", start)
     members = _scanned(text, start, place)
-    if may_escape(text):
-        members = [replace(member, value=encodable(member.value)) for member in members]
     notebook = {member.key: member for member in members}
     major = _number(notebook.get("nbformat"))
     if "worksheets" in notebook or (major is not None and 0 < major < 4):
-        return _converted(notebook, place, start)
+        return _converted(data, notebook, place, start)
     array = notebook.get("cells")
     if array is None:
         raise place.invalid("the notebook has no `cells`", start)
@@ -136,11 +373,29 @@ def read_notebook(data: bytes, path: str) -> NotebookIndex:
         raise place.invalid("`cells` is not an array", array.start)
     _check(array, place)
     assert array.spans is not None
-    index = replace(_index(notebook), form=JsonForm.of(text, start, members))
-    before, after = text[: array.start].encode("utf-8"), text[array.end :].encode("utf-8")
-    index = replace(index, array=(len(before), len(data) - len(after)))
-    offsets = _byte_offsets(data, text, [at for span in array.spans for at in span])
-    return replace(index, spans=tuple(zip(offsets[::2], offsets[1::2], strict=True)))
+    # An ASCII text has its bytes at the same places.
+    cut = data.__getitem__ if len(data) == len(text) else lambda s: text[s].encode("utf-8")
+    first, last = array.start + 1, array.end - 1
+    edges = [first, *chain.from_iterable(array.spans), last]
+    chunks = tuple(cut(slice(at, end)) for at, end in pairwise(edges))
+    cells = [
+        encodable(cell) if may_escape(chunk) else cell
+        for cell, chunk in zip(array.value, chunks[1::2], strict=True)
+    ]
+    around = {
+        member.key: encodable(member.value)
+        if may_escape(text[member.at : member.end])
+        else member.value
+        for member in members
+        if member is not array
+    }
+    return replace(
+        _index(cells, around),
+        before=cut(slice(0, first)),
+        chunks=chunks,
+        after=cut(slice(last, None)),
+        form=JsonForm.of(text, start, members),
+    )
 
 
 def _decoded(data: bytes, path: str) -> str:
@@ -173,41 +428,43 @@ def _number(member: Member | None) -> int | None:
 
 
 def _check(array: Member, place: _Place) -> None:
+    assert array.spans is not None
     for number, cell in enumerate(array.value):
         if isinstance(cell, dict) and cell.get("cell_type") in CELL_TYPES:  # pyrefly: ignore[unknown-argument-type]
             continue
-        _, spans, _ = scan_array(place.text, array.start)
         fault = "is not an object"
         if isinstance(cell, dict):
             fields = cast("Json", cell)
             kind = fields.get("cell_type")
             fault = f"has the cell_type {kind!r}" if "cell_type" in fields else "has no cell_type"
-        raise place.invalid(f"cell {number} {fault}", spans[number][0])
+        raise place.invalid(f"cell {number} {fault}", array.spans[number][0])
 
 
-def _index(notebook: Mapping[str, Member]) -> NotebookIndex:
-    stored = cast("list[Json]", notebook["cells"].value)
+def _index(stored: list[Json], around: Json) -> StoredNotebook:
+    """Return a notebook without its bytes, from its cells and its other fields."""
     nbformat = (
-        _number(notebook.get("nbformat")) or 4,
-        _number(notebook.get("nbformat_minor")) or 0,
+        cellforms.whole_number(around.get("nbformat")) or 4,
+        cellforms.whole_number(around.get("nbformat_minor")) or 0,
     )
-    metadata: Any = notebook["metadata"].value if "metadata" in notebook else None
+    metadata: Any = around.get("metadata")
     ids = cellforms.ids_of(stored, nbformat)
     texts = [cellforms.text_of(cell.get("source")) for cell in stored]
     with_ids = cellforms.has_ids(nbformat)
-    return NotebookIndex(
+    return StoredNotebook(
         cells=tuple(
             _cell(stored[number], number, key, ids[number], texts[number])
             for number, key in enumerate(cell_keys(ids))
         ),
         metadata=cast("Json", metadata) if isinstance(metadata, dict) else {},
         nbformat=nbformat,
-        faults=tuple(notebook_faults({key: member.value for key, member in notebook.items()})),
-        cell_faults={
-            number: tuple(cell_faults(cell, nbformat))
-            for number, cell in enumerate(stored)
-            if texts[number] is None or not is_sound(cell, ids=with_ids)
-        },
+        before=b"",
+        faults=tuple(notebook_faults(around)),
+        cell_faults=tuple(
+            tuple(cell_faults(cell, nbformat))
+            if text is None or not is_sound(cell, ids=with_ids)
+            else ()
+            for cell, text in zip(stored, texts, strict=True)
+        ),
         as_lines=_as_lines(stored[:_SHOWN]),
         key_order={cell["cell_type"]: tuple(cell) for cell in reversed(stored[:_SHOWN])},
     )
@@ -218,25 +475,40 @@ def read_cell(stored: Json, index: int, key: str, cell_id: str | None) -> Cell:
     return _cell(stored, index, key, cell_id, cellforms.text_of(stored.get("source")))
 
 
-def _converted(notebook: Mapping[str, Member], place: _Place, start: int) -> NotebookIndex:
-    """Return the index of a notebook of an old format; its cells have no ids."""
-    # Imported late: nbformat is slow to import and rarely needed.
-    from tk_ai_extension.notebooks.legacy import LegacyError, read_legacy
+def _converted(
+    data: bytes, notebook: Mapping[str, Member], place: _Place, start: int
+) -> StoredNotebook:
+    """Return a notebook of nbformat 1 to 3, as nbformat converts it; its cells have no ids."""
+    import nbformat  # Slow to import and rarely needed.
 
+    major, minor = _number(notebook.get("nbformat")) or 1, _number(notebook.get("nbformat_minor"))
+    captured: Json = {}
     try:
-        read = read_legacy({key: member.value for key, member in notebook.items()})
-    except LegacyError as error:
-        raise place.invalid(str(error), start) from error
-    keys = cell_keys([None] * len(read.cells))
-    return NotebookIndex(
-        cells=tuple(
-            read_cell(cell, number, key, None)
-            for number, (cell, key) in enumerate(zip(read.cells, keys, strict=True))
-        ),
-        metadata=read.metadata,
-        nbformat=read.nbformat,
-        faults=read.faults,
-        converted=read.cells,
+        read: Any = nbformat.reads
+        converted: Any = read(data.decode(), as_version=4, capture_validation_error=captured)
+        # Each conversion makes up other ids.
+        stored = [
+            encodable({k: v for k, v in cell.items() if k != "id"}) for cell in converted.cells
+        ]
+    except Exception as error:
+        # nbformat's conversion does not check types and raises any exception, AssertionError included.
+        what = f"a notebook of nbformat {major} that cannot be converted"
+        raise place.invalid(f"{what} ({type(error).__name__}: {error})", start) from error
+    for number, cell in enumerate(stored):
+        if cell.get("cell_type") not in CELL_TYPES:
+            raise place.invalid(f"cell {number} has the cell_type {cell.get('cell_type')!r}", start)
+    faults = [f"nbformat {major} can be read, not written"]
+    if "ValidationError" in captured:
+        faults.append(str(captured["ValidationError"]).partition("\n")[0])
+    cells = [read_cell(cell, 0, "", None) for cell in stored]
+    return StoredNotebook(
+        cells=placed(cells),
+        metadata=encodable(dict(converted.metadata)),
+        nbformat=(major, minor or 0),
+        before=data,
+        faults=tuple(faults),
+        cell_faults=((),) * len(cells),
+        converted=tuple(stored),
     )
 
 
@@ -264,13 +536,17 @@ def _cell(stored: Json, index: int, key: str, cell_id: str | None, text: str | N
     return cell
 
 
-def renamed(cell: Cell, index: int, key: str) -> Cell:
-    """Return the same cell with another index and key."""
-    if cell.index == index and cell.key == key:
-        return cell
-    moved = object.__new__(Cell)
-    moved.__dict__.update(cell.__dict__, index=index, key=key)
-    return moved
+def placed(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    """Return cells with their indexes and keys in this order."""
+    found: list[Cell] = []
+    for index, (cell, key) in enumerate(zip(cells, cell_keys([*map(_id, cells)]), strict=True)):
+        if cell.index != index or cell.key != key:
+            moved = object.__new__(Cell)
+            moved.__dict__.update(cell.__dict__, index=index, key=key)
+            moved.__dict__.pop("stamp", None)
+            cell = moved  # noqa: PLW2901
+        found.append(cell)
+    return tuple(found)
 
 
 def snapshot_of(
@@ -282,12 +558,8 @@ def snapshot_of(
     live: bool = False,
 ) -> Snapshot:
     """Return the snapshot of a notebook with these cells, each with its index and key there."""
-    ids = [cell.id for cell in cells]
-    placed = tuple(
-        renamed(cell, index, key)
-        for index, (cell, key) in enumerate(zip(cells, cell_keys(ids), strict=True))
-    )
-    return Snapshot(path, placed, metadata, nbformat, tuple(id_faults(ids, nbformat)), live=live)
+    faults = tuple(id_faults([*map(_id, cells)], nbformat))
+    return Snapshot(path, placed(cells), metadata, nbformat, faults, live=live)
 
 
 def summarise_stored(stored: Any) -> OutputsSummary:
@@ -302,29 +574,18 @@ def id_faults(ids: Sequence[str | None], nbformat: tuple[int, int]) -> Iterator[
     """Yield the problems of the ids of a notebook's cells."""
     if not cellforms.has_ids(nbformat):
         return
-    if any(cell_id is None for cell_id in ids):
+    if None in ids:
         missing = ids.count(None)
         yield (
             f"{missing} cells have no id; they are addressed as cell-N"
             if missing > 1
             else "1 cell has no id; it is addressed as cell-N"
         )
+    if len(set(ids)) == len(ids):
+        return
     for cell_id, count in Counter(ids).items():
         if cell_id is not None and count > 1:
             yield f"the id {cell_id!r} is used {count} times; those cells are addressed as cell-N"
-
-
-def _byte_offsets(data: bytes, text: str, places: Sequence[int]) -> Sequence[int]:
-    """Convert ascending indexes of a text to offsets in its UTF-8 bytes."""
-    if len(data) == len(text):
-        return places
-    offsets: list[int] = []
-    before = offset = 0
-    for at in places:
-        offset += len(text[before:at].encode("utf-8"))
-        offsets.append(offset)
-        before = at
-    return offsets
 
 
 def _as_lines(stored: Sequence[Json]) -> bool:

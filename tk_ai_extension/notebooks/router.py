@@ -19,10 +19,10 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import aliases, has_link, open_aliases
 from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.notebooks.files.store import NotebookFiles
-from tk_ai_extension.notebooks.files.watching import FileWatcher
 from tk_ai_extension.notebooks.session import NotebookSession, SessionDocument
+from tk_ai_extension.notebooks.stored import NotebookFiles
 from tk_ai_extension.notebooks.subscriptions import ChangeSubscriptions
+from tk_ai_extension.notebooks.watching import FileWatcher
 
 if TYPE_CHECKING:
     from jupyter_server.services.contents.manager import ContentsManager
@@ -44,6 +44,7 @@ class NotebookRouter:
         root: The folder that paths are relative to.
         contain: Converts a caller's path to a path below the root with forward slashes; raises
             PathRefused and NotANotebook.
+        linked: Folders outside the root that links may lead to.
         contents_manager: Jupyter's contents manager; None without a server.
         settings: The web application's settings, in which jupyter-collaboration registers itself.
         event_logger: Jupyter's event logger.
@@ -57,6 +58,7 @@ class NotebookRouter:
         root: Path,
         contain: Callable[[str], str],
         *,
+        linked: Sequence[Path] = (),
         contents_manager: ContentsManager | None = None,
         settings: Mapping[str, Any] | None = None,
         event_logger: Any = None,
@@ -77,7 +79,7 @@ class NotebookRouter:
             event_logger, self._on_rename, self._on_room_opened
         )
         self._warn = warn = warn or _log.warning
-        self._store = _make_store(root, contents_manager, self._subscriptions.notify, warn)
+        self._store = _make_store(root, linked, contents_manager, self._subscriptions.notify)
         self._watcher: FileWatcher | None = None
         if isinstance(self._store, NotebookFiles):
             self._watcher = FileWatcher(root, self._on_file_changed)
@@ -346,20 +348,19 @@ class NotebookRouter:
 
 def _make_store(
     root: Path,
+    linked: Sequence[Path],
     contents_manager: ContentsManager | None,
     changed: Callable[[str], None],
-    warn: Callable[[str], None],
 ) -> NotebookFiles | ContentsNotebooks:
     """Return the store of notebooks that are not open: files, or a contents manager."""
     if contents_manager is None:
-        return NotebookFiles(root, None, changed, warn)
+        return NotebookFiles(root, None, changed, linked)
     # Imported late: these need Jupyter Server, which a plain folder does not.
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
-    from tk_ai_extension.notebooks.files.hooks import SaveHooks
-    from tk_ai_extension.notebooks.managers import is_on_files
+    from tk_ai_extension.notebooks.save_hooks import SaveHooks, is_on_files
 
     if is_on_files(contents_manager):
-        return NotebookFiles(root, SaveHooks(contents_manager), changed, warn)
+        return NotebookFiles(root, SaveHooks(contents_manager), changed, linked)
     return ContentsNotebooks(contents_manager, changed)
 
 

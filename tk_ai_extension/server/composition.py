@@ -15,12 +15,14 @@ from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.kernels.stack import missing_parts as stack_parts
 from tk_ai_extension.model.callers import Mode
-from tk_ai_extension.notebooks.files.atomic import missing_parts as atomic_parts
-from tk_ai_extension.notebooks.files.atomic import replace_on_save
-from tk_ai_extension.notebooks.files.hooks import missing_parts as hook_parts
-from tk_ai_extension.notebooks.managers import is_on_files, tracks_inodes
 from tk_ai_extension.notebooks.rooms.leases import RoomLeases
 from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.save_hooks import (
+    is_on_files,
+    missing_parts,
+    replace_on_save,
+    tracks_inodes,
+)
 from tk_ai_extension.notebooks.tabs.protocol import TabChannel
 from tk_ai_extension.server.agents import find_models
 from tk_ai_extension.server.components import Managers, ServerComponents
@@ -64,6 +66,7 @@ def build_components(
     store = NotebookRouter(
         root or Path(),
         contain_notebook,
+        linked=linked,
         contents_manager=managers.contents,
         settings=settings,
         event_logger=managers.server.event_logger,  # pyrefly: ignore[unknown-argument-type, unknown-attribute-access]
@@ -126,9 +129,7 @@ def build_components(
     workspace.activity.add_listener(partial(_show_agent, store))
     found = {
         "jupyter_client": persistent.missing_parts(),
-        "jupyter_server": [*atomic_parts(managers.contents), *hook_parts(managers.contents)]
-        if on_files
-        else [],
+        "jupyter_server": missing_parts(managers.contents) if on_files else [],
         "jupyter_server_nbmodel": [] if stack is None else stack_parts(stack),
     }
     for library, parts in found.items():

@@ -24,8 +24,12 @@ from tk_ai_extension.model.errors import (
     is_out_of_files,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.notebooks.files.atomic import has_own_writing, may_replace
-from tk_ai_extension.notebooks.managers import is_on_files
+from tk_ai_extension.notebooks.save_hooks import (
+    SaveHooks,
+    has_own_writing,
+    is_on_files,
+    may_replace,
+)
 from tk_ai_extension.workspace.files import (
     FileEntry,
     WriteLocks,
@@ -136,7 +140,6 @@ class ContentsFiles:
     async def _replace_file(
         self, path: str, file: Path, before: str | None, after: str | None
     ) -> None:
-        from tk_ai_extension.notebooks.files.hooks import SaveHooks
         from tk_ai_extension.workspace.file_writes import replace_on_disk
 
         old = None if before is None else encoded(path, before)

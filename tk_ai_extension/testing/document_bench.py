@@ -11,10 +11,8 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
-from tk_ai_extension.notebooks.files.indexing import FileVersion
-from tk_ai_extension.notebooks.files.saving import replace_file
-from tk_ai_extension.notebooks.files.temporary import FileChanged
+from tk_ai_extension.notebooks.atomic_file import FileVersion, Folder
+from tk_ai_extension.notebooks.base import FileChanged, NotebookDocument, NotebookStore
 
 DEADLINE = 20.0
 """Timeout of waits in tests, in seconds."""
@@ -197,7 +195,7 @@ class FilePerson:
             stored = json.loads(file.read_bytes())
             change(stored["cells"])
             try:
-                replace_file(file, [written(stored)], None, version)
+                Folder(file.parent).replace(file.name, written(stored), version)
             except FileChanged:
                 continue
             return

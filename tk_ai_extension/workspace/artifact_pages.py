@@ -9,7 +9,7 @@ from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import IO
 
-from tk_ai_extension.notebooks.files.opening import open_regular
+from tk_ai_extension.notebooks.atomic_file import open_regular
 from tk_ai_extension.workspace.patterns import Pattern
 
 LINE = 2_000

@@ -31,7 +31,7 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
     ToolError,
 )
-from tk_ai_extension.notebooks.files.opening import open_regular
+from tk_ai_extension.notebooks.atomic_file import open_regular
 from tk_ai_extension.workspace.artifact_pages import PAGE, ArtifactPage, read_page
 from tk_ai_extension.workspace.patterns import Pattern
 

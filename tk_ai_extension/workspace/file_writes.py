@@ -1,6 +1,6 @@
 """Compare-and-set of a text file on disk: others see the old or the new content, and none is lost.
 
-A file is replaced as a notebook is (`notebooks.files.saving`): under the lock that the saves of all
+A file is replaced as a notebook is (`notebooks.atomic_file`): under the lock that the saves of all
 servers take, and only while it is the file that was compared. A file that cannot or may not be replaced
 is compared and overwritten under the same lock. Readers may then see a part of it.
 """
@@ -15,12 +15,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tk_ai_extension.model.errors import FileMissing, NotebookExists
+from tk_ai_extension.notebooks.atomic_file import (
+    FileVersion,
+    Folder,
+    creation_errors,
+    is_replaceable,
+    open_descriptor,
+    write_all,
+)
 from tk_ai_extension.notebooks.base import FileChanged, save_error
-from tk_ai_extension.notebooks.files.atomic import is_replaceable
-from tk_ai_extension.notebooks.files.indexing import FileVersion, read_consistent
-from tk_ai_extension.notebooks.files.opening import open_descriptor
-from tk_ai_extension.notebooks.files.saving import create_file, replace_file, write_all
-from tk_ai_extension.notebooks.files.temporary import folder_lock
 from tk_ai_extension.workspace.files import changed_since
 
 _TRIES = 5
@@ -94,7 +97,7 @@ def _replace(
         return _create(file, path, after)
     if file.stat().st_size != len(before):
         return False
-    version, found = read_consistent(file)
+    version, found = Folder(file.parent).read(file.name)
     if found != before:
         return False
     if after is None:
@@ -107,7 +110,7 @@ def _replace(
 def _replaced(file: Path, before: bytes, after: bytes, version: FileVersion) -> bool:
     """Replace a file; return False if it cannot be replaced, but perhaps overwritten."""
     try:
-        replace_file(file, [after], None, version, before)
+        Folder(file.parent).replace(file.name, after, version, before)
     except OSError as error:
         if error.errno not in _NOT_REPLACED:
             raise
@@ -117,7 +120,7 @@ def _replaced(file: Path, before: bytes, after: bytes, version: FileVersion) -> 
 
 @contextmanager
 def _alone(file: Path) -> Generator[None]:
-    with _process_lock, folder_lock(file.parent):
+    with _process_lock, Folder(file.parent).lock():
         yield
 
 
@@ -177,7 +180,8 @@ def _create(file: Path, path: str, data: bytes | None) -> bool:
     if data is None:
         return not file.exists()
     try:
-        create_file(file, data, f"`{path}`")
+        with creation_errors(f"`{path}`"):
+            Folder(file.parent).create(file.name, data)
     except NotebookExists:
         return False
     return True
@@ -185,7 +189,7 @@ def _create(file: Path, path: str, data: bytes | None) -> bool:
 
 def _remove(file: Path, before: bytes) -> bool:
     with _alone(file):
-        if read_consistent(file)[1] != before:
+        if Folder(file.parent).read(file.name)[1] != before:
             return False
         file.unlink()
     return True

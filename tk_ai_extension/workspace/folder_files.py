@@ -17,7 +17,7 @@ from tk_ai_extension.model.errors import (
     TooManyOpenFiles,
     is_out_of_files,
 )
-from tk_ai_extension.notebooks.files.opening import open_regular
+from tk_ai_extension.notebooks.atomic_file import open_regular
 from tk_ai_extension.workspace.files import (
     FileEntry,
     WriteLocks,

@@ -46,7 +46,7 @@ from tk_ai_extension.model.errors import (
     PermissionNotFound,
     ToolError,
 )
-from tk_ai_extension.notebooks.files.saving import save_error
+from tk_ai_extension.notebooks.base import save_error
 from tk_ai_extension.tools.execution_results import ExecutionResult
 from tk_ai_extension.tools.registry import Registry, Tool
 

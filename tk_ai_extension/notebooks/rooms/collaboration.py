@@ -15,12 +15,12 @@ from typing import Any
 from tornado.web import HTTPError
 
 from tk_ai_extension.model.background import BackgroundTasks
-from tk_ai_extension.notebooks.managers import manager_error
 from tk_ai_extension.notebooks.rooms.extension import find_collaboration, notebook_room
 from tk_ai_extension.notebooks.rooms.leases import RoomLeases
 from tk_ai_extension.notebooks.rooms.live import readable
 from tk_ai_extension.notebooks.rooms.room import LiveRoom
 from tk_ai_extension.notebooks.rooms.versions import prepare_rooms
+from tk_ai_extension.notebooks.save_hooks import manager_error
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.errors import InvalidNotebook, NotebookNotFound, ReadOnly, ToolError
 from tk_ai_extension.notebooks.autosave import LASTING, MAX_DELAY, Schedule
 from tk_ai_extension.notebooks.base import FileChanged
-from tk_ai_extension.notebooks.managers import manager_error
 from tk_ai_extension.notebooks.rooms.extension import notebook_room
 from tk_ai_extension.notebooks.rooms.live import (
     LiveNotebook,
@@ -31,6 +30,7 @@ from tk_ai_extension.notebooks.rooms.live import (
     representable,
 )
 from tk_ai_extension.notebooks.rooms.versions import OutOfBandChanges, RoomFile
+from tk_ai_extension.notebooks.save_hooks import manager_error
 
 _log = logging.getLogger(__name__)
 

@@ -9,9 +9,8 @@ from random import Random
 from typing import Any, Protocol
 
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.notebooks.files.indexing import FileVersion
-from tk_ai_extension.notebooks.files.saving import replace_file
-from tk_ai_extension.notebooks.files.temporary import FileChanged
+from tk_ai_extension.notebooks.atomic_file import FileVersion, Folder
+from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.testing.concurrency.agents import Names
 from tk_ai_extension.testing.concurrency.history import CellState, PersonEdit
 from tk_ai_extension.testing.concurrency.kernels import line
@@ -152,7 +151,7 @@ class Program:
             else:
                 cells.insert(edit.index, cells.pop(at))
             try:
-                replace_file(file, [written(stored)], None, version)
+                Folder(file.parent).replace(file.name, written(stored), version)
             except FileChanged:
                 continue
             return edit

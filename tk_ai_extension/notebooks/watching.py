@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from tk_ai_extension.model.background import BackgroundTasks
-from tk_ai_extension.notebooks.files.indexing import FileVersion
+from tk_ai_extension.notebooks.atomic_file import FileVersion
 
 INTERVAL = 1.0
 """Seconds between two polls of the watched files."""
