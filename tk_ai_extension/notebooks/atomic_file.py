@@ -83,17 +83,15 @@ class Folder:
 
     def __init__(self, path: Path, base: Path | None = None) -> None:
         self.path = path
-        self._fd: int | None = None
-        if os.open in os.supports_dir_fd:
-            self._fd = _open_folder(path, base)
-            self._finalizer = finalize(self, os.close, self._fd)
+        self._fd = _open_folder(path, base) if os.open in os.supports_dir_fd else None
+        self._closing = None if self._fd is None else finalize(self, os.close, self._fd)
         status = path.stat() if self._fd is None else os.fstat(self._fd)
         self.key = status.st_dev, status.st_ino
 
     def close(self) -> None:
         """Release the folder before its last user is gone; it must not be used afterwards."""
-        if self._fd is not None:
-            self._finalizer()
+        if self._closing is not None:
+            self._closing()
 
     def is_in_place(self) -> bool:
         """Return whether the path still leads to this folder."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from operator import attrgetter
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell, Snapshot
@@ -131,4 +132,5 @@ class Revisions:
 
 
 def _size(snapshot: Snapshot) -> int:
-    return sum(len(cell.source) + CELL for cell in snapshot.cells)
+    sources = map(attrgetter("source"), snapshot.cells)
+    return sum(map(len, sources)) + CELL * len(snapshot.cells)
