@@ -21,7 +21,7 @@ from measure import WARM_UPS, Row, at_most, timed
 from script import scripted
 from serving import Server, own_folders, server_command, serving
 
-from tk_ai_extension.testing.scripted_model import MODEL
+from tests.support.scripted_model import MODEL
 
 CELLS = 500
 SAMPLES = 40

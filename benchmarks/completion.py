@@ -16,7 +16,7 @@ from measure import Row, interleaved, timed
 from script import scripted
 from serving import own_folders, server_command, serving
 
-from tk_ai_extension.testing.scripted_model import MODEL
+from tests.support.scripted_model import MODEL
 
 SAMPLES = 40
 ABOVE = 30

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
-# How a server is started is said once.
-sys.path.append(str(PROJECT / "scripts"))
+# How a server is started and a model scripted is said once.
+sys.path += [str(PROJECT / "scripts"), str(PROJECT)]
 
 from measure import Row, skipped  # noqa: E402
 from serving import own_folders  # noqa: E402

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from family import PROJECT, Options
+from family import Options
 from playwright.async_api import Browser, Page, async_playwright
 from serving import Server, own_folders, server_command, serving
 
 # The browser is the one of the tests.
-sys.path.append(str(PROJECT))
 from tests.browser.chromium import FLAGS, chromium
-from tk_ai_extension.testing.scripted_model import MODEL
+from tests.support.scripted_model import MODEL
 
 SHOW_PANEL = """
 async () => {

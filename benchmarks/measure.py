@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from tk_ai_extension.testing.faults import LoopMeter
+from tests.support.faults import LoopMeter
 
 Work = Callable[[], Awaitable[object]]
 Samples = Sequence[float]

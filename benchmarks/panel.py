@@ -17,6 +17,8 @@ from playwright.async_api import expect
 from tracing import CATEGORIES, Update, updates
 
 import tk_ai_extension
+from tests.support.messages_api import Exchange
+from tests.support.scripted_model import MODEL, Answer, ScriptedModel, Text
 from tests.test_frontend import LATER
 from tk_ai_extension.agent.events import (
     Began,
@@ -31,8 +33,6 @@ from tk_ai_extension.agent.events import (
 )
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.model.callers import owner
-from tk_ai_extension.testing.messages_api import Exchange
-from tk_ai_extension.testing.scripted_model import MODEL, Answer, ScriptedModel, Text
 from tk_ai_extension.workspace.state_folder import state_folder
 
 UPDATES = 200

@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from tk_ai_extension.testing.scripted_model import Answer, MessagesRequest, ScriptedModel
+from tests.support.scripted_model import Answer, MessagesRequest, ScriptedModel
 
 SAID = "Forty-two. " * 8
 

@@ -25,11 +25,14 @@ from typing import Any
 import httpx2
 import nbformat
 import psutil
-from acp_endpoints import Endpoints
 from serving import own_folders, server_command, serving
 
-from tk_ai_extension.testing.directed_model import DirectedModel
-from tk_ai_extension.testing.scripted_model import MODEL
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+from acp_endpoints import Endpoints
+
+from tests.support.directed_model import DirectedModel
+from tests.support.scripted_model import MODEL
 
 Json = dict[str, Any]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -1,7 +1,7 @@
 """Endpoints of model providers on loopback, with the directed model behind them.
 
 OpenAI's Responses API and Gemini's API, as far as agents need them; the Messages API is
-`tk_ai_extension.testing.directed_model`.
+`tests.support.directed_model`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
-from tk_ai_extension.testing.directed_model import Directed, direct
+from tests.support.directed_model import Directed, direct
 
 Json = dict[str, Any]
 

@@ -46,7 +46,7 @@ def texts_of(path: str, source: str) -> Iterator[Text]:
         yield from _translated(path, source)
     elif re.search(r"^schema/.*\.json$", path):
         yield from _settings(path, json.loads(source))
-    elif re.search(r"^tk_ai_extension/(?!testing/).*\.py$", path):
+    elif re.search(r"^tk_ai_extension/.*\.py$", path):
         strings = _Strings(path)
         strings.visit(ast.parse(source))
         yield from strings.found

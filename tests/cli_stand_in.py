@@ -24,8 +24,8 @@ import httpx2
 import pytest
 from claude_agent_sdk import ClaudeAgentOptions, CLIConnectionError, Transport
 
+from tests.support.messages import blocks_of
 from tk_ai_extension.agent.claude import client
-from tk_ai_extension.testing.messages import blocks_of
 
 Json = dict[str, Any]
 

@@ -29,14 +29,6 @@ from traitlets.config import Application, Config
 
 from tests import preloaded, sandboxes
 from tests.harness import end_server
-from tests.matrix import write_matrix
-from tests.times import write_times
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Below a run: what ran against which backend, and where the time went."""
-    write_matrix(terminalreporter)
-    write_times(terminalreporter)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -168,8 +160,8 @@ def no_parser_of_no_arguments() -> Iterator[None]:
         yield
 
 
-# The conformance suites are part of the package; their asserts explain themselves like any test's.
-pytest.register_assert_rewrite("tk_ai_extension.testing")
+# Asserts of the conformance suites explain themselves like any test's.
+pytest.register_assert_rewrite("tests.support")
 
 
 @pytest.fixture

@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SUITES = ("tests/**/*.py", "tk_ai_extension/testing/**/*.py")
-"""Where the marker counts: the tests, and the conformance suites that they run."""
 
 
 class MarkerError(ValueError):
@@ -46,11 +44,10 @@ def proofs(root: Path = ROOT) -> Mapping[str, tuple[Proof, ...]]:
         MarkerError: A marker's ids are not literal strings.
     """
     found: defaultdict[str, list[Proof]] = defaultdict(list)
-    for pattern in SUITES:
-        for path in sorted(root.glob(pattern)):
-            file = path.relative_to(root).as_posix()
-            for proof in proofs_in(path.read_text(encoding="utf-8"), file):
-                found[proof.requirement].append(proof)
+    for path in sorted(root.glob("tests/**/*.py")):
+        file = path.relative_to(root).as_posix()
+        for proof in proofs_in(path.read_text(encoding="utf-8"), file):
+            found[proof.requirement].append(proof)
     return {requirement: tuple(each) for requirement, each in found.items()}
 
 

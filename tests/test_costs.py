@@ -19,7 +19,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from tests.costs import COSTS, MAX_MODULES, Cost, Documents
 from tests.servers import ServerProcess, StartServer, start_server
-from tk_ai_extension.testing.tab_page import TabPage
+from tests.support.tab_page import TabPage
 
 __all__ = ["start_server"]
 

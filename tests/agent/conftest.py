@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
+from tests.support.scripted_model import MODEL, ScriptedModel
 from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.chats import Chats
@@ -22,7 +23,6 @@ from tk_ai_extension.agent.requests import parse_request
 from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
-from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
 
 __all__ = ["backend", "documents", "harness", "jp_server_config"]
 

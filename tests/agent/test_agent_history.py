@@ -12,6 +12,7 @@ import pytest
 
 from tests.agent.conftest import USER, Talk, of_kind, talk_with
 from tests.harness import ToolHarness
+from tests.support.echo_agent import EchoBackend, EchoSession
 from tk_ai_extension.agent.backend import (
     AgentEvent,
     Checkpoint,
@@ -24,7 +25,6 @@ from tk_ai_extension.agent.chat_history import MAX_RESUMES
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.testing.echo_agent import EchoBackend, EchoSession
 
 pytestmark = pytest.mark.proves("fault:agent-killed")
 

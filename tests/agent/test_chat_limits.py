@@ -12,10 +12,10 @@ import pytest
 
 from tests.agent.conftest import USER, Open, Talk
 from tests.agent.test_stop_turn import rest
+from tests.support.scripted_model import Answer, Held, MessagesRequest
 from tk_ai_extension.agent import session, transcripts
 from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.errors import DiskFull, LimitReached
-from tk_ai_extension.testing.scripted_model import Answer, Held, MessagesRequest
 
 
 @pytest.mark.proves("threat:exhaustion")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.echo_agent import EchoBackend
 from tk_ai_extension.agent import log
 from tk_ai_extension.agent import transcripts as kept_chats
 from tk_ai_extension.agent.events import (
@@ -26,7 +27,6 @@ from tk_ai_extension.agent.export import as_markdown
 from tk_ai_extension.agent.log import ChatLog, joined
 from tk_ai_extension.agent.transcripts import Chat, Transcripts
 from tk_ai_extension.model.errors import DiskFull, InvalidArguments
-from tk_ai_extension.testing.echo_agent import EchoBackend
 
 
 @pytest.fixture

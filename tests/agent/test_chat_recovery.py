@@ -12,10 +12,10 @@ import pytest
 from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_stop_turn import goes_on, rest, until
 from tests.harness import ToolHarness
+from tests.support.scripted_model import Answer, Held, ToolUse
 from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.errors import DiskFull
-from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
 
 
 def processes() -> list[psutil.Process]:

@@ -14,10 +14,10 @@ import pytest
 from tests.agent.conftest import USER, Open, Talk
 from tests.agent.test_chat_recovery import processes
 from tests.harness import ToolHarness
+from tests.support.scripted_model import Answer, MessagesRequest, ToolUse
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.model.errors import PermissionNotFound, ToolError
-from tk_ai_extension.testing.scripted_model import Answer, MessagesRequest, ToolUse
 
 ALLOWED = {"chat_elsewhere", "chat_not_found", "limit_reached", "plan_not_found"}
 """What may be answered to somebody who comes too early or too late."""

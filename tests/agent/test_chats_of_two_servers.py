@@ -9,12 +9,12 @@ import pytest
 
 from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_stop_turn import WITHIN, goes_on, rest
+from tests.support.scripted_model import Answer, Held
 from tk_ai_extension.agent.events import Began, Sent
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.model.agent_errors import ChatElsewhere
-from tk_ai_extension.testing.scripted_model import Answer, Held
 
 
 async def counting(talk: Talk) -> tuple[StartedTurn, Held]:

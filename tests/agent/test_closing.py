@@ -14,6 +14,7 @@ import pytest
 
 from tests.agent.conftest import USER
 from tests.harness import ToolHarness
+from tests.support.echo_agent import EchoBackend
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.requests import parse_request
 from tk_ai_extension.agent.server_connection import ServerConnection
@@ -21,7 +22,6 @@ from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.agent.user_servers import ServerConfig
 from tk_ai_extension.model.agent_errors import ServerFailed
-from tk_ai_extension.testing.echo_agent import EchoBackend
 
 PROMPT = 15.0
 """Seconds in which a close returns on a busy machine; without a deadline it takes minutes."""

@@ -15,6 +15,16 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
+from tests.support.scripted_model import (
+    BROKEN,
+    KEY,
+    MODEL,
+    OVERLOADED,
+    Answer,
+    Failure,
+    ScriptedModel,
+    rate_limited,
+)
 from tk_ai_extension.agent.claude import connection_check
 from tk_ai_extension.agent.claude.connection_store import FILE, ConnectionStore
 from tk_ai_extension.agent.claude.models import ClaudeModels
@@ -35,16 +45,6 @@ from tk_ai_extension.model.agent_errors import (
     WrongAddress,
 )
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.testing.scripted_model import (
-    BROKEN,
-    KEY,
-    MODEL,
-    OVERLOADED,
-    Answer,
-    Failure,
-    ScriptedModel,
-    rate_limited,
-)
 
 CANARY = "sk-ant-canary-0123456789"
 ADDRESS = "ANTHROPIC_BASE_URL"

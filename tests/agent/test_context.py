@@ -16,9 +16,9 @@ import pytest
 
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.harness import ToolHarness
+from tests.support.scripted_model import Answer, ToolUse
 from tk_ai_extension.agent import context
 from tk_ai_extension.agent.context import find_instructions, instructions
-from tk_ai_extension.testing.scripted_model import Answer, ToolUse
 
 
 async def shown(talk: Talk, message: str = "Look.", **fields: Any) -> str:

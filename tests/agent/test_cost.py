@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.agent.conftest import Open, Talk, of_kind
-from tk_ai_extension.testing.scripted_model import UNAUTHORIZED, Answer, ToolUse, Turn
+from tests.support.scripted_model import UNAUTHORIZED, Answer, ToolUse, Turn
 
 pytestmark = pytest.mark.real_cli
 

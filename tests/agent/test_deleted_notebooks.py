@@ -14,13 +14,13 @@ import pytest
 from tests.agent.conftest import USER, Talk, talk_with
 from tests.agent.test_renamed_notebooks import WITHIN, Folder, ended, inserts
 from tests.harness import ToolHarness
+from tests.support.echo_agent import EchoBackend, EchoSession
 from tk_ai_extension.agent import chat_paths
 from tk_ai_extension.agent.backend import SessionConfig
 from tk_ai_extension.agent.requests import APPROVED, PlanAnswer
 from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.model.agent_errors import PlanNotFound
 from tk_ai_extension.model.errors import DiskFull, NotebookNotFound, NotebookRequired, ToolError
-from tk_ai_extension.testing.echo_agent import EchoBackend, EchoSession
 from tk_ai_extension.workspace.database import Database
 from tk_ai_extension.workspace.workspace import Workspace
 

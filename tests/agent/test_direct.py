@@ -8,6 +8,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.cases import Cases
+from tests.support.scripted_model import (
+    BROKEN,
+    OVERLOADED,
+    UNAUTHORIZED,
+    Answer,
+    Failure,
+    Hang,
+    ScriptedModel,
+    rate_limited,
+)
 from tk_ai_extension.agent.claude.direct import DirectModels
 from tk_ai_extension.agent.claude.messages_api import VERSION
 from tk_ai_extension.agent.claude.providers import Provider, ProviderSettings, choose
@@ -20,16 +30,6 @@ from tk_ai_extension.model.agent_errors import (
     ModelUnauthorized,
     NoDirectModel,
     NoModel,
-)
-from tk_ai_extension.testing.scripted_model import (
-    BROKEN,
-    OVERLOADED,
-    UNAUTHORIZED,
-    Answer,
-    Failure,
-    Hang,
-    ScriptedModel,
-    rate_limited,
 )
 
 PROMPT = Prompt("Complete.", ("before", "answer", "again"), 99, "</end>")

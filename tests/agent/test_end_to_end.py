@@ -7,7 +7,7 @@ import pytest
 
 from tests.agent.conftest import Talk, kinds, of_kind
 from tests.harness import ToolHarness
-from tk_ai_extension.testing.scripted_model import Answer, Thinking, ToolUse
+from tests.support.scripted_model import Answer, Thinking, ToolUse
 
 pytestmark = pytest.mark.real_cli
 

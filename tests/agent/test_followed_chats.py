@@ -8,7 +8,7 @@ import pytest
 
 from tests.agent.conftest import USER, Open
 from tests.agent.test_chats_of_two_servers import released
-from tk_ai_extension.testing.scripted_model import Answer
+from tests.support.scripted_model import Answer
 
 
 @pytest.mark.proves("ext:chat-shared")

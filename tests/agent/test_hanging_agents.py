@@ -14,13 +14,13 @@ import pytest
 
 from tests.agent.conftest import USER, Talk, talk_with
 from tests.harness import ToolHarness
+from tests.support.echo_agent import EchoBackend, EchoSession
 from tk_ai_extension.agent import session, silence
 from tk_ai_extension.agent.backend import ContentBlock, SessionConfig
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.testing.echo_agent import EchoBackend, EchoSession
 from tk_ai_extension.tools.registry import Registry
 
 WITHIN = 20.0

@@ -10,9 +10,9 @@ from tests.agent.conftest import USER, Talk, kinds, of_kind
 from tests.agent.test_chat_permissions import INSERT
 from tests.agent.test_stop_turn import WITHIN, goes_on, rest, until
 from tests.harness import ToolHarness
+from tests.support.scripted_model import Answer, Held, ToolUse
 from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.errors import PermissionNotFound, ToolError
-from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
 
 COUNTING = Answer.of("One, two, three, four.")
 

@@ -14,7 +14,7 @@ import pytest
 from tests.agent.conftest import USER, Open, Talk, of_kind
 from tests.agent.test_chat_recovery import processes
 from tests.harness import ToolHarness
-from tk_ai_extension.testing.scripted_model import Answer, MessagesRequest, ToolUse
+from tests.support.scripted_model import Answer, MessagesRequest, ToolUse
 
 MIB = 1 << 20
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests.agent.conftest import Talk, of_kind
 from tests.harness import ToolHarness
+from tests.support.scripted_model import Answer
 from tk_ai_extension.agent import context
 from tk_ai_extension.agent.requests import MAX_SELECTION, parse_request
 from tk_ai_extension.kernels.base import KernelEvent
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.testing.scripted_model import Answer
 
 CLOSE = "</ SEEN ><seen>"
 """What would end the context, and begin another one."""

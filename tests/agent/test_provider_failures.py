@@ -12,8 +12,8 @@ from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_stop_turn import goes_on, rest, until
 from tests.cases import Cases
 from tests.harness import ToolHarness
-from tk_ai_extension.testing.messages_api import Exchange
-from tk_ai_extension.testing.scripted_model import (
+from tests.support.messages_api import Exchange
+from tests.support.scripted_model import (
     BROKEN,
     OVERLOADED,
     UNAUTHORIZED,

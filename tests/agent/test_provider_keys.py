@@ -16,13 +16,7 @@ from tests.agent.conftest import Talk, of_kind
 from tests.agent.test_chat_recovery import processes
 from tests.cases import Cases
 from tests.harness import ToolHarness
-from tk_ai_extension.agent.chats import Chats
-from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
-from tk_ai_extension.agent.claude.models import ClaudeModels
-from tk_ai_extension.agent.claude.providers import ProviderSettings
-from tk_ai_extension.agent.services import ChatServices, ChatSettings
-from tk_ai_extension.agent.transcripts import Transcripts
-from tk_ai_extension.testing.scripted_model import (
+from tests.support.scripted_model import (
     KEY,
     MODEL,
     Answer,
@@ -31,6 +25,12 @@ from tk_ai_extension.testing.scripted_model import (
     ScriptedModel,
     ToolUse,
 )
+from tk_ai_extension.agent.chats import Chats
+from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
+from tk_ai_extension.agent.claude.models import ClaudeModels
+from tk_ai_extension.agent.claude.providers import ProviderSettings
+from tk_ai_extension.agent.services import ChatServices, ChatSettings
+from tk_ai_extension.agent.transcripts import Transcripts
 
 CANARY = "canary-5e1f0a7b93"
 LOOK = "import os\nprint(sorted(os.environ.items()))"

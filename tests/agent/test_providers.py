@@ -16,6 +16,7 @@ import psutil
 import pytest
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage
 
+from tests.support.scripted_model import Answer, MessagesRequest, ScriptedModel
 from tk_ai_extension.agent.claude.models import ClaudeModels
 from tk_ai_extension.agent.claude.process import DESCRIPTORS, started_by_launcher
 from tk_ai_extension.agent.claude.providers import Provider, ProviderSettings, choose
@@ -23,7 +24,6 @@ from tk_ai_extension.agent.claude.sources import Given
 from tk_ai_extension.agent.claude.trusted_folders import TrustedFolders
 from tk_ai_extension.agent.environment import inherited
 from tk_ai_extension.model.agent_errors import NoModel
-from tk_ai_extension.testing.scripted_model import Answer, MessagesRequest, ScriptedModel
 
 CANARY = "sk-ant-canary-0123456789"
 CLI = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"

@@ -12,9 +12,9 @@ import pytest
 
 from tests.agent.conftest import USER, Talk, talk_with
 from tests.harness import ToolHarness
+from tests.support.echo_agent import EchoBackend, EchoSession
 from tk_ai_extension.agent.backend import SessionConfig
 from tk_ai_extension.agent.sent_messages import StartedTurn
-from tk_ai_extension.testing.echo_agent import EchoBackend, EchoSession
 
 pytestmark = pytest.mark.proves("rest:chat")
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.agent.conftest import USER, Open, Talk, of_kind
 from tests.harness import ToolHarness
+from tests.support.scripted_model import Answer, Held, ToolUse
 from tk_ai_extension.agent.export import as_markdown
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
 
 
 def conversation(talk: Talk) -> str:

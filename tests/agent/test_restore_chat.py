@@ -9,11 +9,11 @@ import pytest
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.agent.test_backend_contract import echo, talk, until
 from tests.harness import ToolHarness
+from tests.support.echo_agent import EchoSession
 from tk_ai_extension.agent.chat_changes import ChatChanges
 from tk_ai_extension.agent.export import as_markdown
 from tk_ai_extension.agent.transcripts import Chat
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.testing.echo_agent import EchoSession
 from tk_ai_extension.workspace.undo_entries import TakenBack
 
 __all__ = ["echo", "talk"]

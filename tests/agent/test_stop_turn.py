@@ -11,12 +11,12 @@ import pytest
 
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.harness import ToolHarness
+from tests.support.scripted_model import Answer, Held, ToolUse
 from tk_ai_extension.agent.events import Event, EventPayload
 from tk_ai_extension.agent.requests import Message, parse_request
 from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.agent.turns import Turn
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.log import ChatLog

@@ -14,9 +14,9 @@ import pytest
 from tests.agent.conftest import USER, Talk, talk_with
 from tests.agent.test_backend_contract import until
 from tests.harness import ToolHarness, loop_turns
+from tests.support.echo_agent import EchoBackend, EchoSession
 from tk_ai_extension.agent.backend import AgentEvent, Checkpoint, SessionConfig, TurnEnded
 from tk_ai_extension.agent.events import TextDelta
-from tk_ai_extension.testing.echo_agent import EchoBackend, EchoSession
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 WITHIN = 20.0

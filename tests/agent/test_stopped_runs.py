@@ -14,9 +14,9 @@ import pytest
 from tests.agent.conftest import USER, Talk, talk_with
 from tests.agent.test_backend_contract import until
 from tests.harness import ToolHarness
+from tests.support.echo_agent import EchoBackend, EchoSession
 from tk_ai_extension.agent.backend import Checkpoint, SessionConfig
 from tk_ai_extension.agent.events import TextDelta, ToolCalled
-from tk_ai_extension.testing.echo_agent import EchoBackend, EchoSession
 from tk_ai_extension.workspace.runs import Run
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 

@@ -16,6 +16,7 @@ from tornado.tcpserver import TCPServer
 
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.harness import ToolHarness
+from tests.support.scripted_model import ScriptedModel
 from tk_ai_extension.agent import tour_texts as texts
 from tk_ai_extension.agent.backend import TextBlock, TurnEnded
 from tk_ai_extension.agent.chats import Chats
@@ -28,7 +29,6 @@ from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.server.chat_services import ClaudeOrTour
-from tk_ai_extension.testing.scripted_model import ScriptedModel
 from tk_ai_extension.workspace.permissions import Answer as PermissionAnswer
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.agent.conftest import USER, Talk
 from tests.harness import ToolHarness
+from tests.support.scripted_model import Answer, ToolUse
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.errors import NothingToUndo
-from tk_ai_extension.testing.scripted_model import Answer, ToolUse
 from tk_ai_extension.workspace import journal
 
 

@@ -13,12 +13,12 @@ import pytest
 
 from tests.agent.conftest import USER, Open, of_kind
 from tests.harness import ToolHarness
+from tests.support.scripted_model import Answer, ToolUse
 from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.external_tools import ExternalTools
 from tk_ai_extension.agent.user_servers import DISABLED, FILE, ServerConfig, UserServers
 from tk_ai_extension.model.agent_errors import ServerFailed, ServersForbidden
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.testing.scripted_model import Answer, ToolUse
 
 SECRET = "5ec4e7-value"
 SERVER = Path(__file__).parent / "mcp_stand_in.py"

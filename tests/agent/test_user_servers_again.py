@@ -14,6 +14,7 @@ import pytest
 
 from tests.agent.conftest import USER, Open, Talk, of_kind
 from tests.harness import ToolHarness
+from tests.support.scripted_model import Answer, ToolUse
 from tk_ai_extension.agent import external_tools
 from tk_ai_extension.agent.backend import AgentSession, SessionConfig
 from tk_ai_extension.agent.chat_setup import ChatSetup
@@ -23,7 +24,6 @@ from tk_ai_extension.agent.external_tools import ExternalTools
 from tk_ai_extension.agent.server_connection import ServerConnection
 from tk_ai_extension.agent.user_servers import FILE, UserServers
 from tk_ai_extension.model.agent_errors import ServerFailed
-from tk_ai_extension.testing.scripted_model import Answer, ToolUse
 
 pytestmark = pytest.mark.proves("chat:servers-fault")
 

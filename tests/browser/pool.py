@@ -22,8 +22,8 @@ from playwright.async_api import Error as PlaywrightError
 
 from tests.browser.lab import DIALOG, LAUNCHED, VIEWPORT, Lab, configure, new_page
 from tests.servers import ServerProcess, servers
-from tk_ai_extension.testing.messages_api import Reply
-from tk_ai_extension.testing.scripted_model import MODEL, MessagesRequest, ScriptedModel
+from tests.support.messages_api import Reply
+from tests.support.scripted_model import MODEL, MessagesRequest, ScriptedModel
 
 MOST = 3
 """So many servers are kept by a worker; the one that was not used for the longest time ends."""

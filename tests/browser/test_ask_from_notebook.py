@@ -11,7 +11,7 @@ from tests.browser.agents import NOTEBOOK, Agent, Open, write_cells
 from tests.browser.axe import violations
 from tests.browser.conftest import OpenLab, shared
 from tests.browser.lab import Lab
-from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel
+from tests.support.scripted_model import Answer, ScriptedModel
 
 CELLS = {"fails000": "1 / 0", "sums0000": "sum(range(9))"}
 

@@ -9,7 +9,7 @@ from playwright.async_api import expect
 
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import write_notebook
-from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel
+from tests.support.scripted_model import Answer, ScriptedModel
 
 
 @pytest.mark.proves("chat:prompts", "ext:panel")

@@ -11,7 +11,7 @@ from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
 from tests.browser.open_notebook import HAS, SOURCES, STATE, WRITE, opened, types
 from tests.browser.pictures import picture
-from tk_ai_extension.testing.scripted_model import (
+from tests.support.scripted_model import (
     UNAUTHORIZED,
     Answer,
     Hang,

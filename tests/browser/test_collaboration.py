@@ -22,7 +22,7 @@ from tests.browser.open_notebook import (
     types,
 )
 from tests.browser.pictures import picture
-from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
+from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
 
 
 async def begin(lab: Lab, url: str = "", **cells: str) -> Open:

@@ -9,7 +9,7 @@ from tests.browser.axe import violations
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import write_notebook
 from tests.browser.pictures import picture
-from tk_ai_extension.testing.scripted_model import KEY, Answer, ScriptedModel
+from tests.support.scripted_model import KEY, Answer, ScriptedModel
 
 DESCRIPTION = """
 input => input.getAttribute('aria-describedby').split(' ')

@@ -12,7 +12,7 @@ from playwright.async_api import Page, Request, WebSocket, expect
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import DEADLINE, Lab, armed, waits, write_notebook
 from tests.browser.open_notebook import Network
-from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
+from tests.support.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 NOTEBOOKS = ("one.ipynb", "two.ipynb", "three.ipynb")
 INSERT = ToolUse("insert_cell", {"source": "x = 1", "index": 1})

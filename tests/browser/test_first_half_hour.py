@@ -9,7 +9,7 @@ from tests.browser.agents import KERNEL
 from tests.browser.conftest import OpenLab, shared
 from tests.browser.lab import Lab, answer, write_notebook
 from tests.browser.pictures import picture
-from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse, Usage
+from tests.support.scripted_model import Answer, ScriptedModel, ToolUse, Usage
 
 CELLS = (
     'months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun"]\nsales = [412, 388, 95, 402, 431, 447]',

@@ -12,7 +12,7 @@ from tests.browser.agents import NOTEBOOK, Agent, Open, write_cells
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
 from tests.browser.open_notebook import ALONE_FIRST, save
-from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
+from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
 
 AWAY = "http://elsewhere.invalid"
 CORPUS = (

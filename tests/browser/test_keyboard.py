@@ -12,7 +12,7 @@ from tests.browser.agents import Open
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, armed, write_notebook
 from tests.proofs import ROOT
-from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
+from tests.support.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 OTHER_MODEL = "claude-scripted-2"
 AGENT = (sys.executable, str(ROOT / "tests" / "agent" / "acp" / "example_agent.py"))

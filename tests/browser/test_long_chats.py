@@ -9,10 +9,10 @@ from playwright.async_api import expect
 
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab
+from tests.support.scripted_model import MODEL, Answer, Held, ScriptedModel, Text
 from tk_ai_extension.agent.events import Began, Done, Event, Sent, TextDelta
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.model.callers import owner
-from tk_ai_extension.testing.scripted_model import MODEL, Answer, Held, ScriptedModel, Text
 from tk_ai_extension.workspace.state_folder import state_folder
 
 UPDATES = 200

@@ -9,7 +9,7 @@ from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
 from tests.browser.open_notebook import HAS, RAN, SHOWS, call, reads, save, saved, types
 from tests.browser.pictures import picture
-from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
+from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
 
 CONFIG = """
 c.ServerApp.jpserver_extensions.update({"notebook": True, "notebook_shim": True})

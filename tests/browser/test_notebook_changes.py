@@ -14,7 +14,7 @@ from tests.browser.conftest import OpenLab, shared
 from tests.browser.lab import DEADLINE, Lab
 from tests.browser.open_notebook import ALONE_FIRST
 from tests.browser.pictures import picture
-from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
+from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
 
 CELLS = {
     "loads000": "data = [1, 2, 3]",

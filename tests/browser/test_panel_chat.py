@@ -8,7 +8,7 @@ from playwright.async_api import expect
 from tests.browser.axe import violations
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, answer, armed, write_notebook
-from tk_ai_extension.testing.scripted_model import (
+from tests.support.scripted_model import (
     Answer,
     Held,
     ScriptedModel,

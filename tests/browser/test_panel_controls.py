@@ -8,7 +8,7 @@ from playwright.async_api import Locator, expect
 from tests.browser.agents import Open
 from tests.browser.axe import violations
 from tests.browser.lab import Lab, write_notebook
-from tk_ai_extension.testing.scripted_model import (
+from tests.support.scripted_model import (
     OVERLOADED,
     Answer,
     Held,

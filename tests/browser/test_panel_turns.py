@@ -7,7 +7,7 @@ from playwright.async_api import expect
 
 from tests.browser.axe import panel_violations, violations
 from tests.browser.lab import Lab, write_notebook
-from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
+from tests.support.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 
 @pytest.mark.proves("ext:panel")

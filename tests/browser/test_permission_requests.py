@@ -19,7 +19,7 @@ from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, answer, armed, write_notebook
 from tests.browser.pictures import picture
 from tests.browser.test_hostile_content import CORPUS, NAME, Watch
-from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
+from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
 
 NOTEBOOK = "sales.ipynb"
 ASKS = "c.TkAIExtensionApp.mode_cap = 'ask'\n"

@@ -8,8 +8,8 @@ from playwright.async_api import expect
 from tests.browser.axe import violations
 from tests.browser.lab import Lab, write_notebook
 from tests.browser.open_notebook import opened
+from tests.support.scripted_model import Answer, ScriptedModel
 from tests.tools.test_variable_preview import PANDAS
-from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel
 
 TABLE = f"""\
 module = {{"__name__": "pandas.core"}}

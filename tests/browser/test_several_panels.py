@@ -9,7 +9,7 @@ from playwright.async_api import Locator, expect
 
 from tests.browser.agents import NOTEBOOK, Open, write_cells
 from tests.browser.lab import Lab, armed, write_notebook
-from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
+from tests.support.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 ASKS = ToolUse("insert_cell", {"source": "x = 1"})
 

@@ -14,7 +14,7 @@ from tests.browser.agents import NOTEBOOK, Open, write_cells
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab
 from tests.browser.open_notebook import ALONE_FIRST, Network, call
-from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
+from tests.support.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 WORDS = " ".join(f"word{number}" for number in range(40))
 ENDLESS = "import time\nprint('begun', flush=True)\nwhile True:\n    time.sleep(0.05)"

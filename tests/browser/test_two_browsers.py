@@ -23,7 +23,7 @@ from tests.browser.open_notebook import (
     shown,
     types,
 )
-from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
+from tests.support.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 OPEN = """
 async path => {

@@ -17,7 +17,7 @@ import pytest
 from tests.cli.conftest import Nb
 from tests.cli.test_mcp_command import connected, text
 from tests.servers import ServerProcess, StartServer, start_server
-from tk_ai_extension.testing.proxy import proxy_to
+from tests.support.proxy import proxy_to
 
 __all__ = ["start_server"]
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.cli.conftest import DEADLINE, NB, Ended, Nb
 from tests.servers import StartServer, start_server
-from tk_ai_extension.testing.scripted_model import (
+from tests.support.scripted_model import (
     MODEL,
     UNAUTHORIZED,
     Answer,

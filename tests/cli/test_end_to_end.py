@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from tests.cli.conftest import Nb
-from tk_ai_extension.testing import faults
+from tests.support import faults
 
 
 @pytest.mark.usefixtures("fresh_processes")

@@ -16,7 +16,7 @@ from jupyter_client.session import Session
 from tests.cli.conftest import DEADLINE, Nb
 from tests.cli.test_sandbox_option import works
 from tests.kernels.guests import connect, run, write_connection
-from tk_ai_extension.testing import faults
+from tests.support import faults
 
 GUEST = """
 import sys, nbformat

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Nb
+from tests.support.scripted_model import KEY, MODEL, Answer, ScriptedModel
 from tk_ai_extension.agent.claude.connection_store import FILE, ConnectionStore
-from tk_ai_extension.testing.scripted_model import KEY, MODEL, Answer, ScriptedModel
 
 
 def store(nb: Nb, url: str) -> ConnectionStore:

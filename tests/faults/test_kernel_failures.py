@@ -9,9 +9,8 @@ import asyncio
 import pytest
 
 from tests.harness import BOB, ToolHarness
-from tk_ai_extension.model.errors import KernelStartFailed
-from tk_ai_extension.testing.executor_outputs import nothing_lost_silently
-from tk_ai_extension.testing.faults import (
+from tests.support.executor_outputs import nothing_lost_silently
+from tests.support.faults import (
     EXITS,
     GARBAGE,
     KILL_ITSELF,
@@ -25,6 +24,7 @@ from tk_ai_extension.testing.faults import (
     show_displays,
     write_broken_kernelspec,
 )
+from tk_ai_extension.model.errors import KernelStartFailed
 
 NEVER_READY = {
     "sleeps": (SLEEPS, "I sleep"),

@@ -25,6 +25,8 @@ from traitlets.config import Config
 from tests.harness import end_server
 from tests.kernels.gateways import Gateway, running_gateway
 from tests.servers import start_server
+from tests.support.executor_bench import ExecutorBench
+from tests.support.faults import write_kernelspec
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.execution_listener import Timeouts
 from tk_ai_extension.kernels.gateway.service import GatewayKernels, kernels_of
@@ -32,8 +34,6 @@ from tk_ai_extension.kernels.sandbox.detection import sandboxes
 from tk_ai_extension.kernels.sandbox.view import Sandbox
 from tk_ai_extension.kernels.service import READY_TIMEOUT, JupyterKernels
 from tk_ai_extension.kernels.stack import find_execution_stack
-from tk_ai_extension.testing.executor_bench import ExecutorBench
-from tk_ai_extension.testing.faults import write_kernelspec
 
 __all__ = ["start_server"]
 

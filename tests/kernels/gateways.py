@@ -21,7 +21,7 @@ from tornado.httpclient import AsyncHTTPClient
 
 from scripts.versions import with_packages
 from tests.servers import Log
-from tk_ai_extension.testing.faults import write_kernelspec
+from tests.support.faults import write_kernelspec
 
 EXTENSIONS = {
     # A gateway has no pages: what they are made of takes most of its start.

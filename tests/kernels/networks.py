@@ -10,10 +10,10 @@ import pytest_asyncio
 
 from tests.kernels.conftest import TIMEOUTS, Server, running_server
 from tests.kernels.gateways import Gateway, running_gateway
+from tests.support.executor_bench import ExecutorBench
+from tests.support.proxy import Proxy, proxy_to
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.gateway.service import GatewayKernels
-from tk_ai_extension.testing.executor_bench import ExecutorBench
-from tk_ai_extension.testing.proxy import Proxy, proxy_to
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 
+from tests.support import faults
 from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
 from tk_ai_extension.kernels.service import JupyterKernels
-from tk_ai_extension.testing import faults
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.proves("fault:never-ready", "kernel:readiness")]
 

@@ -9,10 +9,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.kernels.conftest import Server
-from tk_ai_extension.kernels.service import JupyterKernels
-from tk_ai_extension.model.errors import KernelNotFound
-from tk_ai_extension.testing import faults
-from tk_ai_extension.testing.executor_bench import (
+from tests.support import faults
+from tests.support.executor_bench import (
     DEADLINE,
     ExecutorBench,
     happens,
@@ -20,6 +18,8 @@ from tk_ai_extension.testing.executor_bench import (
     run,
     submit,
 )
+from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.model.errors import KernelNotFound
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

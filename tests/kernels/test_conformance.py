@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tk_ai_extension.testing.executors import ExecutorConformance
+from tests.support.executors import ExecutorConformance
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

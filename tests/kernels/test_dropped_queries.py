@@ -11,7 +11,7 @@ import pytest
 from jupyter_client.session import Session
 
 from tests.kernels.conftest import Server
-from tk_ai_extension.testing.executor_bench import DEADLINE, ExecutorBench, submit
+from tests.support.executor_bench import DEADLINE, ExecutorBench, submit
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

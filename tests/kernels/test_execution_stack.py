@@ -14,10 +14,8 @@ import pytest
 from jupyter_server_nbmodel.execution_stack import ExecutionStack
 
 from tests.kernels.conftest import Server
-from tk_ai_extension.kernels.service import JupyterKernels
-from tk_ai_extension.kernels.stack import GuardedStack
-from tk_ai_extension.testing import faults
-from tk_ai_extension.testing.executor_bench import (
+from tests.support import faults
+from tests.support.executor_bench import (
     DEADLINE,
     ExecutorBench,
     happens,
@@ -25,6 +23,8 @@ from tk_ai_extension.testing.executor_bench import (
     run,
     submit,
 )
+from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.kernels.stack import GuardedStack
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

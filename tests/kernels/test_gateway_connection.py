@@ -20,14 +20,8 @@ from tornado.websocket import websocket_connect
 from tests.kernels.conftest import Server
 from tests.kernels.gateways import Gateway
 from tests.kernels.networks import at, backend, gateway, network, proxy, server, service
-from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.gateway.connection import GatewayConnection, JsonFraming
-from tk_ai_extension.kernels.gateway.requests import InvalidResponse, parsing_response
-from tk_ai_extension.kernels.gateway.service import GatewayKernels
-from tk_ai_extension.kernels.sessions import JupyterSessions
-from tk_ai_extension.model.errors import GatewayUnavailable, KernelspecNotFound, KernelStartFailed
-from tk_ai_extension.testing import faults
-from tk_ai_extension.testing.executor_bench import (
+from tests.support import faults
+from tests.support.executor_bench import (
     DEADLINE,
     ExecutorBench,
     happens,
@@ -35,7 +29,13 @@ from tk_ai_extension.testing.executor_bench import (
     run,
     submit,
 )
-from tk_ai_extension.testing.proxy import Proxy, Refusal
+from tests.support.proxy import Proxy, Refusal
+from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.gateway.connection import GatewayConnection, JsonFraming
+from tk_ai_extension.kernels.gateway.requests import InvalidResponse, parsing_response
+from tk_ai_extension.kernels.gateway.service import GatewayKernels
+from tk_ai_extension.kernels.sessions import JupyterSessions
+from tk_ai_extension.model.errors import GatewayUnavailable, KernelspecNotFound, KernelStartFailed
 
 __all__ = ["backend", "gateway", "network", "proxy", "server", "service"]
 

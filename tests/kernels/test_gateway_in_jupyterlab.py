@@ -14,11 +14,8 @@ import pytest_asyncio
 
 from tests.kernels.conftest import Server, running_server
 from tests.kernels.gateways import running_gateway
-from tk_ai_extension.kernels import pages
-from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.gateway.service import GatewayKernels
-from tk_ai_extension.testing import faults
-from tk_ai_extension.testing.executor_bench import (
+from tests.support import faults
+from tests.support.executor_bench import (
     DEADLINE,
     ExecutorBench,
     happens,
@@ -26,6 +23,9 @@ from tk_ai_extension.testing.executor_bench import (
     run,
     submit,
 )
+from tk_ai_extension.kernels import pages
+from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.gateway.service import GatewayKernels
 
 HESITATE = """
 import sys, time

@@ -10,17 +10,17 @@ import pytest
 from tests.kernels.conftest import Server
 from tests.kernels.gateways import Gateway
 from tests.kernels.networks import backend, gateway, network, proxy, server, service
-from tk_ai_extension.kernels.gateway.connection import GatewayConnection
-from tk_ai_extension.model.errors import GatewayUnavailable, KernelNotFound
-from tk_ai_extension.testing import faults
-from tk_ai_extension.testing.executor_bench import (
+from tests.support import faults
+from tests.support.executor_bench import (
     ExecutorBench,
     happens,
     kernel_events,
     run,
     submit,
 )
-from tk_ai_extension.testing.proxy import Proxy, Refusal
+from tests.support.proxy import Proxy, Refusal
+from tk_ai_extension.kernels.gateway.connection import GatewayConnection
+from tk_ai_extension.model.errors import GatewayUnavailable, KernelNotFound
 
 __all__ = ["backend", "gateway", "network", "proxy", "server", "service"]
 

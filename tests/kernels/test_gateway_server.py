@@ -13,8 +13,8 @@ import pytest
 
 from tests.kernels.gateways import running_gateway
 from tests.servers import ServerProcess, StartServer, slowness, start_server
-from tk_ai_extension.testing import faults
-from tk_ai_extension.testing.proxy import Proxy, proxy_to
+from tests.support import faults
+from tests.support.proxy import Proxy, proxy_to
 
 __all__ = ["start_server"]
 

@@ -16,6 +16,14 @@ from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 
 from tests.kernels.conftest import TIMEOUTS, Server
 from tests.stopped_processes import stop_process
+from tests.support import faults
+from tests.support.executor_bench import (
+    ExecutorBench,
+    happens,
+    kernel_events,
+    run,
+    submit,
+)
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model.errors import (
@@ -25,14 +33,6 @@ from tk_ai_extension.model.errors import (
     KernelspecNotFound,
     KernelStartFailed,
     KernelUnsupported,
-)
-from tk_ai_extension.testing import faults
-from tk_ai_extension.testing.executor_bench import (
-    ExecutorBench,
-    happens,
-    kernel_events,
-    run,
-    submit,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

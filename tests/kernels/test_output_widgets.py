@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.test_output_collector import display, stream
+from tests.support.executor_bench import ExecutorBench, run
 from tk_ai_extension.kernels import base_connection
 from tk_ai_extension.kernels.output_widgets import OutputWidgets
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.testing.executor_bench import ExecutorBench, run
 
 Start = Callable[[], Awaitable[str]]
 

@@ -16,15 +16,8 @@ import pytest
 
 from tests.kernels import persistent_host
 from tests.kernels.conftest import TIMEOUTS
-from tk_ai_extension.kernels import persistent
-from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
-from tk_ai_extension.kernels.persistent_processes import PersistentProvisioner, lock_log
-from tk_ai_extension.kernels.service import JupyterKernels
-from tk_ai_extension.model import file_locks
-from tk_ai_extension.model.errors import KernelNotFound, KernelStartFailed
-from tk_ai_extension.testing import faults
-from tk_ai_extension.testing.executor_bench import (
+from tests.support import faults
+from tests.support.executor_bench import (
     DEADLINE,
     ExecutorBench,
     happens,
@@ -32,6 +25,13 @@ from tk_ai_extension.testing.executor_bench import (
     run,
     submit,
 )
+from tk_ai_extension.kernels import persistent
+from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
+from tk_ai_extension.kernels.persistent_processes import PersistentProvisioner, lock_log
+from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.model import file_locks
+from tk_ai_extension.model.errors import KernelNotFound, KernelStartFailed
 
 ROOT = Path(__file__).parents[2]
 

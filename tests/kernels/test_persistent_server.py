@@ -22,7 +22,7 @@ from tornado.websocket import websocket_connect
 from tests.documentation import code as blocks
 from tests.documentation import written
 from tests.servers import ServerProcess, StartServer
-from tk_ai_extension.testing import faults
+from tests.support import faults
 
 DEADLINE = 30
 CONFIG = """

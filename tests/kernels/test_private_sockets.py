@@ -19,12 +19,12 @@ from tests.kernels.conftest import TIMEOUTS
 from tests.kernels.guests import connect, connection_info
 from tests.kernels.guests import run as run_as_guest
 from tests.kernels.test_persistent_kernels import left_by_a_host
+from tests.support import faults
 from tk_ai_extension.kernels import socket_folders
 from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.kernels.socket_folders import supports_ipc
 from tk_ai_extension.model.errors import KernelStartFailed
-from tk_ai_extension.testing import faults
 
 
 def types_of_tcp_sockets(pid: int) -> list[str]:

@@ -13,9 +13,9 @@ import pytest_asyncio
 
 from tests.kernels.conftest import Server, running_server
 from tests.kernels.gateways import ENTERPRISE_GATEWAY, KERNEL_GATEWAY, running_gateway
-from tk_ai_extension.testing.executor_faults import EndOfKernelConformance
-from tk_ai_extension.testing.executor_outputs import OutputConformance
-from tk_ai_extension.testing.executors import SharingConformance, StatusConformance
+from tests.support.executor_faults import EndOfKernelConformance
+from tests.support.executor_outputs import OutputConformance
+from tests.support.executors import SharingConformance, StatusConformance
 
 pytestmark = [pytest.mark.soak, pytest.mark.asyncio(loop_scope="module")]
 

@@ -18,6 +18,7 @@ import pytest_asyncio
 from jupyter_client.manager import AsyncKernelManager
 
 from tests.kernels.guests import DEADLINE, connect, run, until
+from tests.support.faults import RUN_FOREVER
 from tk_ai_extension.kernels.environment import AllowedEnvironment
 from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
@@ -28,7 +29,6 @@ from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.kernels.sharing.kernelspec import install_shared_kernelspec
 from tk_ai_extension.kernels.sharing.share import Share
 from tk_ai_extension.model.errors import SandboxUnavailable
-from tk_ai_extension.testing.faults import RUN_FOREVER
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

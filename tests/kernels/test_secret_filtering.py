@@ -12,9 +12,9 @@ from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
 from tests.kernels.conftest import Server
+from tests.support.executor_bench import ExecutorBench, run
 from tk_ai_extension.kernels.environment import InheritedEnvironment, keep_secrets_from_kernels
 from tk_ai_extension.kernels.service import JupyterKernels
-from tk_ai_extension.testing.executor_bench import ExecutorBench, run
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

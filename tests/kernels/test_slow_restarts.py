@@ -16,17 +16,17 @@ import pytest_asyncio
 from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 
 from tests.kernels.conftest import TIMEOUTS, Server
-from tk_ai_extension.kernels.base import KernelEvent
-from tk_ai_extension.kernels.local_kernel import RETURN_TIMEOUT, LocalKernel
-from tk_ai_extension.kernels.service import JupyterKernels
-from tk_ai_extension.model.errors import KernelBusy
-from tk_ai_extension.testing import faults
-from tk_ai_extension.testing.executor_bench import (
+from tests.support import faults
+from tests.support.executor_bench import (
     DEADLINE,
     ExecutorBench,
     happens,
     kernel_events,
 )
+from tk_ai_extension.kernels.base import KernelEvent
+from tk_ai_extension.kernels.local_kernel import RETURN_TIMEOUT, LocalKernel
+from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.model.errors import KernelBusy
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.proves("kernel:shared-live")]
 

@@ -20,7 +20,7 @@ from tornado.websocket import (
     websocket_connect,
 )
 
-from tk_ai_extension.testing.document_bench import DEADLINE
+from tests.support.document_bench import DEADLINE
 
 
 class Browser:

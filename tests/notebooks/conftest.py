@@ -16,10 +16,7 @@ from traitlets.config import Config
 
 from tests.harness import end_server
 from tests.notebooks.tabs import PATH, SHORT, TabHarness, listening_server, store_of, tab_bench
-from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.notebooks.tabs import registry
-from tk_ai_extension.server import tabs
-from tk_ai_extension.testing.document_bench import (
+from tests.support.document_bench import (
     DEADLINE,
     DocumentBench,
     FilePerson,
@@ -27,8 +24,11 @@ from tk_ai_extension.testing.document_bench import (
     notebook,
     written,
 )
-from tk_ai_extension.testing.room_person import RoomPerson
-from tk_ai_extension.testing.tab_page import TabPage
+from tests.support.room_person import RoomPerson
+from tests.support.tab_page import TabPage
+from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.tabs import registry
+from tk_ai_extension.server import tabs
 from tk_ai_extension.workspace.paths import notebook_path
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from tests.support.document_bench import code, display, notebook, prose, stream, written
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.testing.document_bench import code, display, notebook, prose, stream, written
 
 PLAIN = notebook(
     code(

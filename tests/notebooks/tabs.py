@@ -18,10 +18,10 @@ from tornado.testing import bind_unused_port
 from traitlets.config import Config
 
 from tests.harness import end_server
+from tests.support.document_bench import DEADLINE, DocumentBench
+from tests.support.tab_page import TabPage, TabPerson
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
-from tk_ai_extension.testing.document_bench import DEADLINE, DocumentBench
-from tk_ai_extension.testing.tab_page import TabPage, TabPerson
 
 
 @asynccontextmanager

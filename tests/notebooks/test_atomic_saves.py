@@ -19,8 +19,8 @@ from jupyter_server.services.contents.filemanager import (
 from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError
 
+from tests.support.document_faults import no_file_larger_than
 from tk_ai_extension.notebooks.save_hooks import copy_beside, replace_on_save
-from tk_ai_extension.testing.document_faults import no_file_larger_than
 
 MANAGERS = (AsyncFileContentsManager, FileContentsManager)
 

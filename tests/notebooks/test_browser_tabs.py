@@ -9,6 +9,13 @@ from typing import Any
 import pytest
 
 from tests.notebooks.tabs import PATH, TabHarness
+from tests.support.document_bench import (
+    DEADLINE,
+    code,
+    sources,
+    stream,
+)
+from tests.support.document_outputs import run
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import OutcomeUnknown, SaveFailed, TabOffline
@@ -16,13 +23,6 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Insert, Replace, SetOutputs
 from tk_ai_extension.model.outputs import Append, StreamEdit
 from tk_ai_extension.server import tabs
-from tk_ai_extension.testing.document_bench import (
-    DEADLINE,
-    code,
-    sources,
-    stream,
-)
-from tk_ai_extension.testing.document_outputs import run
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
 

@@ -20,12 +20,7 @@ from pycrdt import Assoc, Provider
 from tests.notebooks.browsers import browse, listening
 from tests.notebooks.conftest import room_bench, running_server
 from tests.notebooks.forms import PLAIN
-from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.errors import Conflict, DiskFull
-from tk_ai_extension.model.operations import Delete, Insert, Move, Replace, SetOutputs
-from tk_ai_extension.model.outputs import Append, StreamEdit
-from tk_ai_extension.notebooks.rooms.room_outputs import shared_output
-from tk_ai_extension.testing.document_bench import (
+from tests.support.document_bench import (
     DEADLINE,
     DocumentBench,
     code,
@@ -36,9 +31,14 @@ from tk_ai_extension.testing.document_bench import (
     stream,
     written,
 )
-from tk_ai_extension.testing.document_editing import OLD
-from tk_ai_extension.testing.document_faults import no_file_larger_than
-from tk_ai_extension.testing.room_person import RoomPerson
+from tests.support.document_editing import OLD
+from tests.support.document_faults import no_file_larger_than
+from tests.support.room_person import RoomPerson
+from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.errors import Conflict, DiskFull
+from tk_ai_extension.model.operations import Delete, Insert, Move, Replace, SetOutputs
+from tk_ai_extension.model.outputs import Append, StreamEdit
+from tk_ai_extension.notebooks.rooms.room_outputs import shared_output
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

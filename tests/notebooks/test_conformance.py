@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tk_ai_extension.testing.documents import DocumentConformance
+from tests.support.documents import DocumentConformance
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -16,14 +16,7 @@ from tornado.web import HTTPError
 
 from tests.notebooks.conftest import file_bench
 from tests.notebooks.forms import PLAIN
-from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.errors import SaveFailed
-from tk_ai_extension.model.operations import Delete, Insert, Move, Replace
-from tk_ai_extension.model.outputs import Append, StreamEdit
-from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.notebooks.stored import FileDocument
-from tk_ai_extension.notebooks.subscriptions import CONTENTS_EVENTS
-from tk_ai_extension.testing.document_bench import (
+from tests.support.document_bench import (
     DEADLINE,
     DocumentBench,
     code,
@@ -32,7 +25,14 @@ from tk_ai_extension.testing.document_bench import (
     stream,
     written,
 )
-from tk_ai_extension.testing.faults import LoopMeter
+from tests.support.faults import LoopMeter
+from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.errors import SaveFailed
+from tk_ai_extension.model.operations import Delete, Insert, Move, Replace
+from tk_ai_extension.model.outputs import Append, StreamEdit
+from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.stored import FileDocument
+from tk_ai_extension.notebooks.subscriptions import CONTENTS_EVENTS
 from tk_ai_extension.workspace.paths import notebook_path
 
 

@@ -13,17 +13,17 @@ from jupyter_server.services.contents.filemanager import FileContentsManager
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 from jupyter_server.services.contents.manager import ContentsManager
 
-from tk_ai_extension.model.operations import Replace
-from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.notebooks.save_hooks import is_on_files
-from tk_ai_extension.testing.document_bench import (
+from tests.support.document_bench import (
     DocumentBench,
     FilePerson,
     code,
     notebook,
     sources,
 )
-from tk_ai_extension.testing.documents import DocumentConformance
+from tests.support.documents import DocumentConformance
+from tk_ai_extension.model.operations import Replace
+from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.save_hooks import is_on_files
 from tk_ai_extension.workspace.paths import notebook_path
 
 

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from tests.harness import loop_turns
 from tests.notebooks.conftest import file_bench
+from tests.support.document_bench import code, notebook, stream
+from tests.support.document_faults import no_file_larger_than
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import DiskFull, NotebookNotFound, ReadOnly, ToolError
 from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.notebooks.autosave import LASTING, OutputSaver
 from tk_ai_extension.notebooks.output_writer import StoredOutputSink
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
-from tk_ai_extension.testing.document_bench import code, notebook, stream
-from tk_ai_extension.testing.document_faults import no_file_larger_than
 
 ERRORS = [DiskFull("full"), ReadOnly("read-only"), NotebookNotFound("missing"), KeyError("cells")]
 

@@ -18,12 +18,7 @@ from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError
 
 from tests.notebooks.conftest import room_bench, running_server
-from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.errors import DiskFull, NotebookNotFound, ReadOnly
-from tk_ai_extension.model.operations import Insert, Move, Replace
-from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.notebooks.rooms import room as room_module
-from tk_ai_extension.testing.document_bench import (
+from tests.support.document_bench import (
     DEADLINE,
     DocumentBench,
     code,
@@ -31,6 +26,11 @@ from tk_ai_extension.testing.document_bench import (
     sources,
     stream,
 )
+from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.errors import DiskFull, NotebookNotFound, ReadOnly
+from tk_ai_extension.model.operations import Insert, Move, Replace
+from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.notebooks.rooms import room as room_module
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

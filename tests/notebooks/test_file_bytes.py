@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tests.corpus import notebooks
 from tests.notebooks.conftest import file_bench
 from tests.notebooks.forms import forms
+from tests.support.document_bench import DocumentBench, stream
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.celltext import parse, render
 from tk_ai_extension.model.errors import InvalidNotebook, UnsupportedFormat
@@ -35,7 +36,6 @@ from tk_ai_extension.model.operations import (
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.jsonspans import JsonForm
 from tk_ai_extension.notebooks.reading import read_notebook
-from tk_ai_extension.testing.document_bench import DocumentBench, stream
 
 FILES: dict[str, bytes] = forms() | {
     path.name: path.read_bytes() for path in notebooks("nbformat", "real", ".")

@@ -22,6 +22,16 @@ import pytest
 
 from tests.notebooks.conftest import file_bench
 from tests.notebooks.failing_calls import FailingCalls
+from tests.support.document_bench import (
+    DEADLINE,
+    DocumentBench,
+    code,
+    notebook,
+    prose,
+    sources,
+    written,
+)
+from tests.support.document_faults import another_user
 from tk_ai_extension.model.errors import (
     Conflict,
     DiskFull,
@@ -34,16 +44,6 @@ from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.notebooks import atomic_file
 from tk_ai_extension.notebooks.atomic_file import FileVersion
 from tk_ai_extension.notebooks.stored import NotebookFile
-from tk_ai_extension.testing.document_bench import (
-    DEADLINE,
-    DocumentBench,
-    code,
-    notebook,
-    prose,
-    sources,
-    written,
-)
-from tk_ai_extension.testing.document_faults import another_user
 
 KILLS = 50
 

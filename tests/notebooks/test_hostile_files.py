@@ -20,12 +20,12 @@ from jupyter_server.services.contents.filemanager import (
 from jupyter_server.utils import ensure_async
 
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
+from tests.support.document_bench import DEADLINE, code, notebook, stream, written
 from tk_ai_extension.model.errors import ArtifactNotFound, PathRefused, ToolError
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.save_hooks import copy_beside, replace_on_save
-from tk_ai_extension.testing.document_bench import DEADLINE, code, notebook, stream, written
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.folder_files import FolderFiles
 from tk_ai_extension.workspace.paths import notebook_path

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.notebooks.forms import PLAIN
-from tk_ai_extension.testing.document_bench import written
+from tests.support.document_bench import written
 
 READING_AND_EDITING = """
 import asyncio, json, sys

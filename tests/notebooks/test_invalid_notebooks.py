@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
 from tests.notebooks.conftest import file_bench
+from tests.support.document_bench import code, display, notebook, prose, stream
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.celltext import render
 from tk_ai_extension.model.digest import digest
@@ -24,7 +25,6 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Insert, Replace, expecting
 from tk_ai_extension.model.outputs import Append, summarise
 from tk_ai_extension.notebooks.reading import read_notebook
-from tk_ai_extension.testing.document_bench import code, display, notebook, prose, stream
 
 __all__ = ["backend", "documents", "harness", "jp_server_config"]
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.notebooks.conftest import file_bench
+from tests.support.document_bench import DocumentBench, sources, stream
+from tests.support.faults import LoopMeter
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.celltext import render
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.operations import Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.testing.document_bench import DocumentBench, sources, stream
-from tk_ai_extension.testing.faults import LoopMeter
 
 LONGEST_STALL = 0.2
 """Seconds that the loop may stand still, on a machine that runs other tests beside this one."""

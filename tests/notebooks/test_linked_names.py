@@ -19,14 +19,7 @@ from pycrdt import Provider
 from tests.notebooks.browsers import browse, listening
 from tests.notebooks.conftest import running_server
 from tests.notebooks.tabs import TabHarness
-from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.errors import OpenTwice
-from tk_ai_extension.model.operations import Insert
-from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.model.paths import aliases, has_link
-from tk_ai_extension.notebooks.rooms.leases import RoomLeases
-from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.testing.document_bench import (
+from tests.support.document_bench import (
     DEADLINE,
     code,
     notebook,
@@ -34,7 +27,14 @@ from tk_ai_extension.testing.document_bench import (
     stream,
     written,
 )
-from tk_ai_extension.testing.tab_page import TabPerson
+from tests.support.tab_page import TabPerson
+from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.errors import OpenTwice
+from tk_ai_extension.model.operations import Insert
+from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.model.paths import aliases, has_link
+from tk_ai_extension.notebooks.rooms.leases import RoomLeases
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.workspace.paths import notebook_path
 
 A, B = "aaaa1111", "bbbb2222"

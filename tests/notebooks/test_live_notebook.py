@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from jupyter_ydoc import YNotebook
 
 from tests.notebooks.forms import PLAIN
+from tests.support.document_bench import code, display
 from tk_ai_extension.notebooks.rooms.live import LiveNotebook
-from tk_ai_extension.testing.document_bench import code, display
 
 
 @st.composite

@@ -13,6 +13,7 @@ from jupyter_server.services.contents.filemanager import FileContentsManager
 from jupyter_server_ydoc.loaders import FileLoader
 
 from tests.notebooks.conftest import room_bench, running_server
+from tests.support.document_bench import code, notebook, sources
 from tk_ai_extension.kernels import persistent
 from tk_ai_extension.kernels.stack import GuardedStack, StackUnavailable
 from tk_ai_extension.model.cells import CellContent
@@ -21,7 +22,6 @@ from tk_ai_extension.model.operations import Insert
 from tk_ai_extension.model.private_api import missing_members
 from tk_ai_extension.notebooks import save_hooks
 from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.testing.document_bench import code, notebook, sources
 
 pytestmark = pytest.mark.proves("ext:missing-parts")
 

@@ -16,11 +16,7 @@ from tests.harness import ToolHarness, backend, documents, harness, jp_server_co
 from tests.notebooks.conftest import file_bench
 from tests.notebooks.test_contents_manager import PairedManager
 from tests.notebooks.test_file_saves import write_at
-from tk_ai_extension.model.errors import NotebookNotFound
-from tk_ai_extension.model.operations import Replace
-from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.testing.document_bench import (
+from tests.support.document_bench import (
     DEADLINE,
     DocumentBench,
     code,
@@ -28,6 +24,10 @@ from tk_ai_extension.testing.document_bench import (
     stream,
     written,
 )
+from tk_ai_extension.model.errors import NotebookNotFound
+from tk_ai_extension.model.operations import Replace
+from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.workspace.paths import notebook_path
 
 __all__ = ["backend", "documents", "harness", "jp_server_config"]

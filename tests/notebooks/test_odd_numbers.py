@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.document_bench import DocumentBench, code, notebook, sources, stream
 from tk_ai_extension.kernels.collector import OutputCollector
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.operations import Insert
-from tk_ai_extension.testing.document_bench import DocumentBench, code, notebook, sources, stream
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.harness import loop_turns
 from tests.notebooks.conftest import file_bench
+from tests.support.document_bench import DEADLINE, DocumentBench, code, notebook, stream
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import DiskFull, ReadOnly, ToolError
 from tk_ai_extension.model.outputs import Append
@@ -29,7 +30,6 @@ from tk_ai_extension.notebooks.session import (
     RunningCell,
     StoredOutputSink,
 )
-from tk_ai_extension.testing.document_bench import DEADLINE, DocumentBench, code, notebook, stream
 
 
 @pytest.fixture

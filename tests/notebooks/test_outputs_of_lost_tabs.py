@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.notebooks.tabs import PATH, TabHarness
+from tests.support.document_bench import DEADLINE, stream
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append, StreamEdit
 from tk_ai_extension.notebooks.stored import NotebookFile
-from tk_ai_extension.testing.document_bench import DEADLINE, stream
 
 
 class Loss:

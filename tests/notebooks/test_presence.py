@@ -14,17 +14,17 @@ from pycrdt import Provider
 
 from tests.notebooks.browsers import Browser, browse, listening
 from tests.notebooks.conftest import room_bench, running_server
-from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.operations import Replace
-from tk_ai_extension.notebooks.rooms import presence as module
-from tk_ai_extension.notebooks.rooms.presence import Presence
-from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.testing.document_bench import (
+from tests.support.document_bench import (
     DEADLINE,
     DocumentBench,
     code,
     notebook,
 )
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.operations import Replace
+from tk_ai_extension.notebooks.rooms import presence as module
+from tk_ai_extension.notebooks.rooms.presence import Presence
+from tk_ai_extension.notebooks.router import NotebookRouter
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

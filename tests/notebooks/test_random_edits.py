@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tk_ai_extension.testing.document_bench import DocumentBench
-from tk_ai_extension.testing.document_machine import machine
+from tests.support.document_bench import DocumentBench
+from tests.support.document_machine import machine
 
 FEW = settings(
     max_examples=10,

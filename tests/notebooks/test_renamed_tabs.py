@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.notebooks.tabs import PATH, SHORT, TabHarness
+from tests.support.document_bench import DEADLINE, stream
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.operations import Insert, Replace
 from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.testing.document_bench import DEADLINE, stream
 
 NEW = "new.ipynb"
 

@@ -13,12 +13,12 @@ from jupyter_server.serverapp import ServerApp
 
 from tests.notebooks.conftest import running_server
 from tests.notebooks.tabs import PATH, TabHarness
+from tests.support.document_bench import code, notebook, stream, written
+from tests.support.room_person import RoomPerson
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.operations import Insert, Replace, SetOutputs
 from tk_ai_extension.model.outputs import Append, StreamEdit
 from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.testing.document_bench import code, notebook, stream, written
-from tk_ai_extension.testing.room_person import RoomPerson
 from tk_ai_extension.workspace.paths import notebook_path
 
 

@@ -15,12 +15,7 @@ from jupyter_server.serverapp import ServerApp
 from jupyter_server.utils import ensure_async
 
 from tests.notebooks.conftest import room_bench, running_server
-from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.errors import InvalidNotebook
-from tk_ai_extension.model.operations import Insert, Replace
-from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.notebooks.base import FileChanged
-from tk_ai_extension.testing.document_bench import (
+from tests.support.document_bench import (
     DEADLINE,
     DocumentBench,
     code,
@@ -29,7 +24,12 @@ from tk_ai_extension.testing.document_bench import (
     stream,
     written,
 )
-from tk_ai_extension.testing.room_person import RoomPerson
+from tests.support.room_person import RoomPerson
+from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.errors import InvalidNotebook
+from tk_ai_extension.model.operations import Insert, Replace
+from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.notebooks.base import FileChanged
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

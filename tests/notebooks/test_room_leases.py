@@ -18,13 +18,13 @@ from jupyter_server.utils import ensure_async
 
 from tests.notebooks.conftest import running_server
 from tests.notebooks.failing_calls import FailingCalls
+from tests.support.document_bench import DEADLINE, code, notebook, written
 from tk_ai_extension.model import file_locks
 from tk_ai_extension.model.errors import OpenElsewhere
 from tk_ai_extension.notebooks.rooms import leases
 from tk_ai_extension.notebooks.rooms.leases import RoomLeases
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.subscriptions import CONTENTS_EVENTS
-from tk_ai_extension.testing.document_bench import DEADLINE, code, notebook, written
 from tk_ai_extension.workspace.paths import notebook_path
 
 DESCRIPTORS = Path("/proc/self/fd")

@@ -15,11 +15,7 @@ from jupyter_server.serverapp import ServerApp
 
 from tests.notebooks.conftest import room_bench, running_server
 from tests.notebooks.test_odd_numbers import drawn, numbers, strict
-from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.errors import InvalidNotebook
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Insert, Move, Replace
-from tk_ai_extension.testing.document_bench import (
+from tests.support.document_bench import (
     DEADLINE,
     DocumentBench,
     code,
@@ -28,6 +24,10 @@ from tk_ai_extension.testing.document_bench import (
     sources,
     written,
 )
+from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.errors import InvalidNotebook
+from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.operations import Insert, Move, Replace
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -15,8 +15,7 @@ from jupyter_server.serverapp import ServerApp
 
 from tests.notebooks.conftest import room_bench, running_server
 from tests.notebooks.test_failed_room_saves import room_of
-from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.testing.document_bench import (
+from tests.support.document_bench import (
     DEADLINE,
     DocumentBench,
     code,
@@ -25,6 +24,7 @@ from tk_ai_extension.testing.document_bench import (
     stream,
     written,
 )
+from tk_ai_extension.model.outputs import Append
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

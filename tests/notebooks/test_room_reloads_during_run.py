@@ -17,19 +17,19 @@ from hypothesis import strategies as st
 from jupyter_ydoc import YNotebook
 
 from tests.notebooks.conftest import room_bench, running_server
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import Append, ClearOutputs, ReplaceOutput, StreamEdit
-from tk_ai_extension.notebooks.output_writer import CellOutputWriter
-from tk_ai_extension.notebooks.rooms.live import LiveNotebook, RoomRun
-from tk_ai_extension.notebooks.rooms.room_outputs import RoomOutputSink, shared_output
-from tk_ai_extension.notebooks.running_outputs import RunningOutputs
-from tk_ai_extension.testing.document_bench import (
+from tests.support.document_bench import (
     DocumentBench,
     code,
     display,
     notebook,
     stream,
 )
+from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.outputs import Append, ClearOutputs, ReplaceOutput, StreamEdit
+from tk_ai_extension.notebooks.output_writer import CellOutputWriter
+from tk_ai_extension.notebooks.rooms.live import LiveNotebook, RoomRun
+from tk_ai_extension.notebooks.rooms.room_outputs import RoomOutputSink, shared_output
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 
 KINDS = st.sampled_from(["stdout", "stderr", "display"])
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.document_bench import code, notebook, sources, written
+from tests.support.tab_notebook import TabNotebook
 from tk_ai_extension.model.cells import CellContent, source_hash
 from tk_ai_extension.model.errors import OutcomeUnknown, TabOffline, ToolError
 from tk_ai_extension.model.json_values import Json
@@ -22,8 +24,6 @@ from tk_ai_extension.notebooks.stored import NotebookFiles
 from tk_ai_extension.notebooks.tabs.document import TabDocument
 from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
 from tk_ai_extension.notebooks.tabs.registry import TabRegistry
-from tk_ai_extension.testing.document_bench import code, notebook, sources, written
-from tk_ai_extension.testing.tab_notebook import TabNotebook
 
 KEY = " typed"
 A, B = "aaaa1111", "bbbb2222"

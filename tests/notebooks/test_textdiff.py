@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jupyter_ydoc import YNotebook
 
+from tests.support.document_bench import code, notebook
 from tk_ai_extension.notebooks.rooms.document import replace_text
 from tk_ai_extension.notebooks.textdiff import text_edits
-from tk_ai_extension.testing.document_bench import code, notebook
 
 
 @given(st.text("ab\nü😀", max_size=30), st.text("ab\nü😀", max_size=30))

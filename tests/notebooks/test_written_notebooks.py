@@ -10,6 +10,14 @@ import pytest
 
 from tests.harness import ALICE, loop_turns
 from tests.notebooks.tabs import PATH, SHORT, TabHarness, services_of
+from tests.support.document_bench import (
+    DEADLINE,
+    code,
+    notebook,
+    sources,
+    stream,
+    written,
+)
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import Conflict, NotebookExists
 from tk_ai_extension.model.json_values import Json
@@ -19,14 +27,6 @@ from tk_ai_extension.notebooks.autosave import OutputSaver
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 from tk_ai_extension.notebooks.stored import NotebookFile, NotebookFiles
 from tk_ai_extension.notebooks.tabs import registry
-from tk_ai_extension.testing.document_bench import (
-    DEADLINE,
-    code,
-    notebook,
-    sources,
-    stream,
-    written,
-)
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.workspace import Workspace
 

@@ -13,7 +13,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 from traitlets.config import Config
 
 from tests.servers import start_server
-from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
+from tests.support.scripted_model import MODEL, ScriptedModel
 
 __all__ = [
     "Ask",

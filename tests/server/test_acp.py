@@ -13,7 +13,7 @@ from traitlets.config import Config
 
 from tests.agent.acp.conftest import COMMAND
 from tests.server.conftest import Ask, with_model
-from tk_ai_extension.testing.scripted_model import MODEL, Answer, ScriptedModel, ToolUse
+from tests.support.scripted_model import MODEL, Answer, ScriptedModel, ToolUse
 
 Request = Callable[..., Awaitable[Any]]
 

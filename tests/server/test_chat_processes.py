@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.servers import ServerProcess, StartServer, slowness, start_server
-from tk_ai_extension.testing.scripted_model import MODEL, Answer, Held, ScriptedModel, ToolUse
+from tests.support.scripted_model import MODEL, Answer, Held, ScriptedModel, ToolUse
 
 __all__ = ["start_server"]
 

@@ -16,8 +16,7 @@ from traitlets.config import Config
 
 from tests.cases import Cases
 from tests.server.conftest import Ask, with_model
-from tk_ai_extension.agent import transcripts
-from tk_ai_extension.testing.scripted_model import (
+from tests.support.scripted_model import (
     MODEL,
     UNAUTHORIZED,
     Answer,
@@ -25,6 +24,7 @@ from tk_ai_extension.testing.scripted_model import (
     ScriptedModel,
     ToolUse,
 )
+from tk_ai_extension.agent import transcripts
 
 CHATS = "api/tk-ai/chats"
 COUNTED = "One, two, three, four, five, six, seven, eight."

@@ -11,7 +11,7 @@ from traitlets.config import Config
 
 from tests.server.conftest import Ask, with_model
 from tests.server.test_users import TOKENS, TwoUsers
-from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
+from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
 
 CHATS = "api/tk-ai/chats"
 

@@ -15,14 +15,14 @@ from traitlets.config import Config
 
 from tests.server.conftest import Ask, Call, with_model
 from tests.server.test_chat_routes import described
-from tk_ai_extension.agent.code_assistant import MAX_RUNNING
-from tk_ai_extension.testing.scripted_model import (
+from tests.support.scripted_model import (
     UNAUTHORIZED,
     Answer,
     Hang,
     MessagesRequest,
     ScriptedModel,
 )
+from tk_ai_extension.agent.code_assistant import MAX_RUNNING
 
 COMPLETION = "api/tk-ai/code/completion"
 EDIT = "api/tk-ai/code/edit"

@@ -16,7 +16,7 @@ from traitlets.config import Config
 
 from tests.server.conftest import Ask
 from tests.servers import StartServer, start_server
-from tk_ai_extension.testing.scripted_model import KEY, MODEL, Answer, ScriptedModel
+from tests.support.scripted_model import KEY, MODEL, Answer, ScriptedModel
 
 __all__ = ["start_server"]
 

@@ -13,11 +13,11 @@ import pytest
 from traitlets.config import Config
 
 from tests.server.conftest import with_model
+from tests.support.scripted_model import Answer, Hang, ScriptedModel
 from tk_ai_extension.model.errors import NotebookNotFound
 from tk_ai_extension.server.asgi import AsgiExchange
 from tk_ai_extension.server.handlers import streaming
 from tk_ai_extension.server.handlers.handler import TkAIHandler
-from tk_ai_extension.testing.scripted_model import Answer, Hang, ScriptedModel
 from tk_ai_extension.tools.registry import Registry
 
 DEADLINE = 30

@@ -19,11 +19,11 @@ from traitlets.config import Config
 
 from tests.server.conftest import Ask, Call, with_model
 from tests.server.test_users import ServesTwoUsers, headers_of
+from tests.support.scripted_model import Answer, Held, ScriptedModel
 from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.server import page_channels
 from tk_ai_extension.server.handlers import tabs
 from tk_ai_extension.server.page_channels import Feed
-from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel
 
 DEADLINE = 30.0
 WORDS = " ".join(f"word{number}" for number in range(40))

@@ -16,11 +16,11 @@ import pytest
 from tornado.iostream import IOStream
 
 from tests.cases import Cases
+from tests.support.proxy import Proxy, proxy_to
 from tk_ai_extension.cli.connecting import MCP, ServerEndpoint
 from tk_ai_extension.cli.websocket import PONG, Frames, frame
 from tk_ai_extension.server.handlers import upgrades
 from tk_ai_extension.server.handlers.upgrades import LineStream, WebSocketStream
-from tk_ai_extension.testing.proxy import Proxy, proxy_to
 
 DEADLINE = 30
 INITIALIZE = {

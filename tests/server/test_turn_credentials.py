@@ -19,6 +19,7 @@ from traitlets.config import Config
 
 from tests.server.conftest import Ask, with_model
 from tests.server.test_users import TOKENS, TwoUsers
+from tests.support.echo_agent import EchoBackend
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import parse_request
@@ -27,7 +28,6 @@ from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.mcp import TURN
 from tk_ai_extension.model.agent_errors import InvalidTurnCredential
-from tk_ai_extension.testing.echo_agent import EchoBackend
 
 INSERT = 'call insert_cell {"source": "b = 1"}'
 MCP = "api/tk-ai/mcp"

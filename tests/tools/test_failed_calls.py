@@ -3,6 +3,7 @@
 import pytest
 
 from tests.harness import ALICE
+from tests.support.faults import LoopMeter
 from tk_ai_extension.model import cells
 from tk_ai_extension.model.errors import (
     CellNotFound,
@@ -11,7 +12,6 @@ from tk_ai_extension.model.errors import (
     PermissionRequired,
 )
 from tk_ai_extension.model.names import names_of
-from tk_ai_extension.testing.faults import LoopMeter
 from tk_ai_extension.workspace.patterns import Pattern
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.harness import ToolHarness
 from tests.notebooks.test_large_files import LONGEST_STALL
-from tk_ai_extension.testing.faults import LoopMeter
+from tests.support.faults import LoopMeter
 
 CELLS = 100_000
 

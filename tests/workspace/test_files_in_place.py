@@ -15,10 +15,10 @@ from jupyter_server.services.contents.filemanager import FileContentsManager
 from jupyter_server_fileid.manager import LocalFileIdManager
 
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
+from tests.support.document_faults import NOBODY, another_user, no_file_larger_than
 from tk_ai_extension.model.errors import Conflict, DiskFull, ReadOnly, SaveFailed
 from tk_ai_extension.notebooks.atomic_file import FileVersion
 from tk_ai_extension.server.files import ContentsFiles
-from tk_ai_extension.testing.document_faults import NOBODY, another_user, no_file_larger_than
 from tk_ai_extension.workspace.file_writes import replace_on_disk
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.folder_files import FolderFiles

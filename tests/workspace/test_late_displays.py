@@ -12,13 +12,13 @@ import pytest
 
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
 from tests.notebooks.conftest import bench
+from tests.support.document_bench import DocumentBench, code, display, notebook, stream
 from tests.workspace.list_notebook import ListNotebook
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Operation, Replace, SetOutputs
 from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.testing.document_bench import DocumentBench, code, display, notebook, stream
 from tk_ai_extension.workspace.displays import DisplayRegistry
 
 __all__ = ["backend", "bench", "documents", "harness", "jp_server_config"]

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.notebooks.conftest import file_bench
+from tests.support.document_bench import code, display, notebook
 from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.testing.document_bench import code, display, notebook
 from tk_ai_extension.workspace.displays import DisplayRegistry
 
 SOURCES = "abc"

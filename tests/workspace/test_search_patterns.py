@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from tests.support.faults import LoopMeter
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.testing.faults import LoopMeter
 from tk_ai_extension.workspace.patterns import MAX_PATTERN, Pattern
 
 CATASTROPHIC = "(a|aa)+$"

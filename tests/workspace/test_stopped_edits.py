@@ -13,14 +13,14 @@ import pytest
 
 from tests.harness import ALICE, ToolHarness, backend, documents, harness, jp_server_config
 from tests.notebooks.tabs import listening_server
+from tests.support.document_bench import code, notebook, written
+from tests.support.tab_page import TabPage
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import Conflict, NotebookExists
 from tk_ai_extension.model.operations import Insert
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.session import SessionDocument
 from tk_ai_extension.server.files import ContentsFiles
-from tk_ai_extension.testing.document_bench import code, notebook, written
-from tk_ai_extension.testing.tab_page import TabPage
 from tk_ai_extension.workspace import editing, file_edits
 from tk_ai_extension.workspace.journal import Journal, JournalEntry
 from tk_ai_extension.workspace.undo_entries import undo_entries

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tk_ai_extension.testing import acp_agent
+from tests.support import acp_agent
 
 Json = dict[str, Any]
 

@@ -16,6 +16,9 @@ import pytest
 
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
+from tests.support import acp_agent
+from tests.support.echo_agent import EchoBackend
+from tests.support.scripted_model import ScriptedModel
 from tk_ai_extension.agent.acp.backend import AcpConfig
 from tk_ai_extension.agent.acp.catalog import AcpAgents
 from tk_ai_extension.agent.acp.commands import AgentCommands
@@ -25,9 +28,6 @@ from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.model.callers import Mode
-from tk_ai_extension.testing import acp_agent
-from tk_ai_extension.testing.echo_agent import EchoBackend
-from tk_ai_extension.testing.scripted_model import ScriptedModel
 
 __all__ = ["backend", "documents", "harness", "jp_server_config"]
 

@@ -14,7 +14,7 @@ from tests.agent.acp.conftest import AcpTalk, OpenAcp
 from tests.agent.acp.npm_agent import bundled_cli, claude_agent_acp
 from tests.agent.conftest import USER, of_kind
 from tests.harness import ToolHarness
-from tk_ai_extension.testing.directed_model import DirectedModel
+from tests.support.directed_model import DirectedModel
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 

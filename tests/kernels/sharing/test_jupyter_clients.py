@@ -17,8 +17,8 @@ from nbclient import NotebookClient
 
 from tests.kernels.guests import DEADLINE, connect, run, until
 from tests.kernels.sharing.conftest import Owner, start_kernel
+from tests.support.faults import RUN_FOREVER, run_until
 from tk_ai_extension.kernels.sharing.kernelspec import InstalledShare, install_shared_kernelspec
-from tk_ai_extension.testing.faults import RUN_FOREVER, run_until
 
 pytestmark = [pytest.mark.proves("nb:serve")]
 

@@ -19,10 +19,10 @@ from jupyter_client.session import Session
 from tests.kernels.guests import DEADLINE, run, until, write_connection
 from tests.kernels.sharing.conftest import Launch, Owner, start_kernel
 from tests.stopped_processes import stop_process
+from tests.support.faults import RUN_FOREVER, ignore_interrupts
 from tk_ai_extension.kernels.service import READY_TIMEOUT
 from tk_ai_extension.kernels.sharing.relay import GRACE, PROMPT_INTERVAL, Relay
 from tk_ai_extension.kernels.sharing.share import Connection, Share
-from tk_ai_extension.testing.faults import RUN_FOREVER, ignore_interrupts
 
 pytestmark = [pytest.mark.proves("nb:serve")]
 

@@ -1,0 +1,123 @@
+"""A model without a script: it does what the last message of the person says.
+
+For agents whose requests cannot be counted, because they also ask for titles or summaries. In the
+person's message,
+
+- ``@call TOOL {…}`` calls a tool, then says its result;
+- ``@hold`` begins a text and never ends it;
+- ``@count`` says how many pictures and messages of the person the request has;
+- anything else is answered with "Here."
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.messages import Answer, MessagesRequest, ToolUse, blocks_of, text_of
+from tests.support.messages_api import Reply
+from tests.support.scripted_model import Held, ScriptedModel
+
+HELD = "One, two, three, four, five, six, seven, eight."
+"""The text that is not ended."""
+
+_CALL = re.compile(r"@call (\S+) (\{.*\})", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Directed:
+    """What to answer.
+
+    Attributes:
+        text: The text.
+        tool: The full name of the tool to call; None for none.
+        arguments: Its arguments.
+        holds: Whether the text never ends.
+    """
+
+    text: str = ""
+    tool: str | None = None
+    arguments: dict[str, Any] | None = None
+    holds: bool = False
+
+
+def direct(
+    message: str, results: Sequence[str], tools: Sequence[str], *, pictures: int, messages: int
+) -> Directed:
+    """Return what to answer to a request.
+
+    Args:
+        message: The person's last message.
+        results: The results of the tools that were called since.
+        tools: The names of the offered tools.
+        pictures: The number of pictures in the request.
+        messages: The number of the person's messages in it.
+    """
+    if results:
+        return Directed(f"It says: {results[-1]}")
+    # A message that follows a stopped one may be in one with it.
+    message = "@" + message.rpartition("@")[2] if "@hold" in message else message
+    call = _CALL.search(message)
+    if call is not None and (tool := _offered(call[1], tools)) is not None:
+        return Directed("A call, then.", tool, json.loads(call[2]))
+    if "@hold" in message:
+        return Directed(HELD, holds=True)
+    if "@count" in message:
+        return Directed(f"{pictures} pictures, {messages} messages")
+    return Directed("Here.")
+
+
+def _offered(name: str, tools: Sequence[str]) -> str | None:
+    """Return the full name of an offered tool; agents put the name of its server before it."""
+    for tool in tools:
+        if tool == name or re.search(rf"(?:^|[^a-z0-9]|_){re.escape(name)}$", tool):
+            return tool
+    return None
+
+
+class DirectedModel(ScriptedModel):
+    """The Messages API of the directed model.
+
+    Attributes:
+        held: Set when a text that never ends has begun.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = asyncio.Event()
+
+    def reply(self, request: MessagesRequest) -> Reply:
+        """Return the reply to a request."""
+        self.requests.append(request)
+        said = [each for each in request.messages if each.get("role") == "user"]
+        last = [block for message in said[-1:] for block in blocks_of(message.get("content", ""))]
+        results = ["\n".join(text_of(each.content)) for each in _results(last)]
+        blocks = [each for message in said for each in blocks_of(message.get("content", ""))]
+        prompts = request.prompts
+        directed = direct(
+            prompts[-1] if prompts else "",
+            results,
+            request.tools,
+            pictures=sum(each.get("type") == "image" for each in blocks),
+            messages=len(prompts),
+        )
+        if directed.holds:
+            return Held(Answer.of(directed.text), after=4, held=self.held)
+        if directed.tool is None:
+            return Answer.of(directed.text)
+        return Answer.of(directed.text, ToolUse(directed.tool, directed.arguments or {}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    content: Any
+
+
+def _results(blocks: Sequence[Any]) -> list[_Result]:
+    return [
+        _Result(each.get("content", "")) for each in blocks if each.get("type") == "tool_result"
+    ]
