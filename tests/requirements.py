@@ -1,52 +1,56 @@
 """What the project promises, as data.
 
-Each requirement has a stable id, its source, one sentence, and, while it is open, the reason in
-words. Tests name the ids that they prove by ``@pytest.mark.proves("doc:join")``, and
-``test_requirements.py`` holds the two together in both directions. S0 to S4 are the five documents
-that the project began with, ``card`` is a request that came with them, ``project`` its own promise.
+Each requirement has a stable id, its source and one sentence. Tests name the ids that they prove by
+``@pytest.mark.proves("doc:join")``, and ``test_requirements.py`` holds the two together in both directions.
+S0 to S4 are the five documents that the project began with, ``card`` is a request that came with them,
+``project`` its own promise: at most 60, and a new one replaces another.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+PROMISES: Mapping[int, str] = {
+    1: "Nobody's work is lost",
+    2: "Nothing else changes",
+    3: "Outputs belong to their code",
+    4: "Every run ends as itself",
+    5: "Nothing runs unseen",
+    6: "One's own changes can be undone",
+    7: "Callers never meet",
+    8: "No one without a token, no path outside the root, no script from a notebook",
+    9: "Keys stay home",
+    10: "It stays responsive",
+}
+"""What a user may rely on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One promise.
+    """One requirement.
 
     Attributes:
         id: Its stable name, ``area:slug``.
         source: Where it comes from.
         sentence: The behaviour, which a test can show to be there or not.
-        reason_open: Why no test proves it yet: what is missing. None once it is proved.
-        partial: A part of it is proved by tests; ``reason_open`` says what the rest waits for.
+        promise: The promise of `PROMISES` that it is a part of; None if it says what the product is for.
     """
 
     id: str
     source: str
     sentence: str
-    reason_open: str | None = None
-    partial: bool = False
-
-    @property
-    def needs_proof(self) -> bool:
-        """Whether a test has to name it."""
-        return self.reason_open is None or self.partial
+    promise: int | None = None
 
 
 # A row is a line.
 # fmt: off
 REQUIREMENTS: tuple[Requirement, ...] = (
     # -- Documents --
-    Requirement("doc:bytes-scope", "project", "the ids about bytes and unknown top-level fields (doc:untouched-bytes, doc:new-file, text:round-trip) hold for files; a room or tab promises no change beyond what Jupyter's own save makes"),
     Requirement("doc:source-split", "S0 S1", "source is stored as lines that keep their `\\n`; the last one gets none; an empty source is `[]`"),
     Requirement("doc:join", "S1", "a source read from file is the joined lines, whether stored as list or string"),
     Requirement("doc:errors", "S0 S1", "missing file, invalid JSON, missing or non-array `cells`, invalid cell object, invalid cell type: a clear error that names the file and the place, the file untouched"),
     Requirement("doc:unknown-fields", "S2", "unknown fields at any level survive an edit"),
-    Requirement("doc:lenient", "project", "only the faults of doc:errors are refused; any other violation of the schema is read with `warnings` and stays editable; cells with duplicate ids are addressed as `cell-N`; nbformat 1 to 3 is readable, not writable (`unsupported_format`)"),
-    Requirement("doc:untouched-bytes", "project", "cells that were not edited are byte-identical in the file; so are the file's mode and its being a symlink"),
-    Requirement("doc:minor-version", "project", "an edit does not upgrade nbformat_minor; a cell in a notebook without ids is addressed as `cell-N`"),
     Requirement("doc:atomic-write", "S2", "everything is validated before writing; a failed or killed write leaves old or new, never part"),
     Requirement("doc:new-cell-id", "S2", "at nbformat 4.5 and above a new cell gets a fresh unique id"),
     Requirement("doc:new-code-cell", "S0", "a new code cell has `execution_count: null`, `outputs: []`; a markdown or raw cell has neither"),
@@ -56,17 +60,11 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     # -- Cell-marked text --
     Requirement("text:read", "S1", "a notebook reads as `# %% [code|markdown|raw]` marked text by default; a raw view gives the JSON"),
     Requirement("text:ranges", "S1", "line and multi-range selectors address the text"),
-    Requirement("text:ranges-grammar", "project", "a number means the same cell in `cell` and in `cells`, negative ones from the end; a part that can be read in two ways is an error, and no code runs"),
-    Requirement("text:reading-once", "project", "the reading view digests the outputs of a cell once, until the cell changes or its file is read again"),
-    Requirement("text:encodable", "project", "text that is no Unicode (half a surrogate pair) is replaced where it comes in: every read of a file answers, and cells that nobody edits keep their bytes; where Jupyter cannot open a notebook live, the error says why"),
     Requirement("text:round-trip", "S1", "reading and writing back unchanged leaves the file byte-identical, for every notebook in the corpus"),
     Requirement("text:metadata", "S1", "a marker that names an existing, unused cell keeps its metadata and sets type and source; a new cell has empty metadata"),
     Requirement("text:code-fields", "S1", "a cell turned into code gains count and outputs; one turned into markdown or raw loses them"),
     Requirement("text:strict-start", "S1", "text before the first marker, even a blank line, is an error"),
     Requirement("text:cell-n", "S1", "`cell:N` is accepted and means the Nth cell of the revision that was read"),
-    Requirement("text:escape", "project", "a source line that looks like a marker survives the round trip"),
-    Requirement("text:delete", "project", "a missing marker deletes only a cell that the view which was read contained; an unknown `@` id is an error; a ranged read carries its range"),
-    Requirement("text:merge", "project", "writing back merges by cell id with what others changed meanwhile; a cell changed on both sides stops the whole write and shows both"),
     # -- Cell edits --
     Requirement("edit:notebook-tool", "S0", "`notebook` edit, insert, delete by index; insert accepts 0 to count, the others 0 to count-1; content needed for edit and insert; edit keeps the cell's type, insert defaults to code; answers a summary and action, cellIndex, cellType, totalCells, cellSource; delete answers the removed source"),
     Requirement("edit:relative-path", "S0", "its path is relative to the session's folder"),
@@ -79,10 +77,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("edit:plan-mode", "S2", "a mutating tool in plan mode is refused with a clear answer"),
     Requirement("edit:batch", "S2", "several operations in one call, all or none; where a cell fails or cannot run they are undone, and the result says which are not"),
     Requirement("edit:history", "S2", "a ledger of edits with author; undo"),
-    Requirement("edit:linearizable", "project", "several callers insert, overwrite, delete, move, run and undo in one notebook at once: the notebook at the end is what was answered, nothing doubled, nothing lost, and a refused change changed nothing"),
     Requirement("edit:tools", "S4", "insert_cell, delete_cell, overwrite_cell, move_cell; the index after a move is the one asked for"),
     Requirement("edit:mutate-and-execute", "S0 S1", "one tool both changes the notebook and runs the cell in its kernel"),
-    Requirement("edit:effects-of-the-commit", "project", "with any number of callers at once an answer, the journal, the run and undo name the cells that the call itself made or changed: effects are computed by the transaction that makes them, never by a position in a later read; an edit that another program's file replaced before it was saved is made again or refused, never acknowledged"),
     # -- Kernels and sessions --
     Requirement("kernel:python-session", "S0 S1", "`python` in session mode: kernels kept by (session, cwd), several owners may share one, state persists from cell to cell and call to call"),
     Requirement("kernel:python-per-call", "S0 S1", "per-call mode: started for the request and always shut down after it"),
@@ -108,7 +104,6 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("exec:fallback", "S4", "without it, or when it fails before the code was submitted, through a kernel client of our own, and the log says so; code that was submitted is never run twice"),
     Requirement("exec:wait", "S4", "completion is awaited by event (the source polls every 0.1 s; an ADR says why not)"),
     Requirement("exec:no-block", "S4", "nothing blocks the event loop; a cell of more than 300 s runs through; the longest loop stall under load stays below 200 ms"),
-    Requirement("exec:statuses", "project", "every execution ends, as ok, error, interrupted, timed_out, kernel_died, kernel_restarted or connection_lost"),
     Requirement("exec:complete", "S0", "an execution has ended at reply and idle"),
     Requirement("exec:tools", "S4", "execute_ipython, execute_cell, insert_and_execute_cell"),
     Requirement("exec:not-connected", "S4", "without a connected notebook: and without `notebook`: \"No notebook connected. Use use_notebook first\", naming the tool; with `notebook`, execution joins or starts its kernel by itself"),
@@ -117,12 +112,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("exec:stdin", "S0", "input() warns, is answered empty or refused, and never hangs"),
     Requirement("exec:progress", "S4", "a long execution reports progress"),
     Requirement("exec:concurrent", "S4", "two callers on one kernel queue; one's error does not drop the other's cells"),
-    Requirement("exec:own-source", "project", "under concurrent edits code runs once for each answer that says so, as its cell's source was at one moment, and a cell has no other cell's outputs"),
     Requirement("exec:saved", "S3", "outputs are attached to the cell and saved; the file on disk has them at most 2 s later while the cell still runs"),
-    Requirement("exec:display-update", "project", "update_display_data, clear_output (with wait), carriage return and backspace end as JupyterLab shows them"),
-    Requirement("exec:display-elsewhere", "project", "a display of an earlier cell that later code in the same kernel updates, a person's in JupyterLab too, is updated in the notebook, wherever that is; outputs that are others by now are left alone"),
-    Requirement("exec:output-widget", "project", "what an Output widget captures is the widget's, not the cell's, and the kernel gets it"),
-    Requirement("exec:bounded", "project", "what an execution holds in memory is bounded: messages not yet read, requests that wait for a shared kernel, status events; doubling the output doubles the work, never more"),
     # -- Outputs --
     Requirement("out:types", "S3 S4", "stream, execute_result, display_data, error"),
     Requirement("out:mime", "S0 S1", "text: markdown, then plain, then HTML converted"),
@@ -139,222 +129,98 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ext:unuse", "S4", "unuse_notebook and list_managed_notebooks"),
     Requirement("ext:mcp-http", "S4", "MCP at `/api/tk-ai/mcp`"),
     Requirement("ext:chat", "S4", "POST `/api/tk-ai/mcp/chat` answers a message through the Claude Agent SDK with the tools in process"),
-    Requirement("ext:chat-shared", "project", "servers of one root share their chats: a turn is one server's, nobody ends another's, and each goes on where the other ended"),
     Requirement("ext:secrets", "S4", "`.secrets.env` is read, with `export` and quotes; nothing of it reaches a kernel"),
     Requirement("ext:panel", "S4", "the chat panel in JupyterLab"),
-    Requirement("ext:any-agent", "project", "an agent of the Agent Client Protocol answers in a chat like Claude: the same tools, approvals, journal, undo of a turn, stop, plans, images and, where it can, its history after a restart"),
-    Requirement("ext:agents-found", "project", "agents of the Agent Client Protocol that are installed, named by a setting or brought by another package are offered with Claude's models; their name is on their answers"),
     Requirement("ext:session-visible", "S4", "JupyterLab shows the notebook connected to the agent's kernel"),
-    Requirement("ext:listing", "project", "one entry that may not be named (a link that leads away, a name that is no UTF-8, a folder that cannot be read) is left out of a listing and never fails it; an administrator may allow targets of links by a trait"),
-    Requirement("ext:toolsets", "project", "an installed package adds a toolset by an entry point, loaded when it is chosen; two tools of one name are an error"),
     Requirement("ext:rtc", "S4", "edits and outputs appear in an open notebook as they happen, with collaboration and without"),
-    Requirement("ext:notebook7", "project", "in Jupyter Notebook 7 the panel is in the right area, chats work, and an open notebook is read and changed in its page as in JupyterLab"),
-    Requirement("ext:presence", "project", "with collaboration an agent at work is a collaborator with its name, a colour and its place, for as long as it works and some seconds more; no room stays open and nothing is saved for it"),
     Requirement("ext:multi-user", "S4", "two users of one server have separate notebooks, histories and permissions"),
-    # -- MCP --
-    Requirement("mcp:http", "project", "MCP is served at `/api/tk-ai/mcp` on the server's own port, by the official SDK's server and Streamable HTTP transport behind a Jupyter handler"),
-    Requirement("mcp:auth", "project", "a token or a login is needed as for any route of the server; Origin and Host are checked although Jupyter skips the Origin check for tokens"),
-    Requirement("mcp:sessions", "project", "in the protocol with sessions (2025-11-25) a session is a caller, and ends when the client says so"),
-    Requirement("mcp:abandoned-sessions", "project", "at the bound of sessions the one that was not used for the longest time ends, of the user who has the most; one with a call or a stream stays"),
-    Requirement("mcp:requests-refused", "project", "what is no request, and one with the id of a request being answered, is refused with -32600; an unknown cursor, prompt, template or resource is an error, and nothing is silently ignored"),
-    Requirement("mcp:sessionless", "project", "in the protocol without sessions (2026-07-28) `?caller=` or `X-TK-Caller` names the caller; without either there is no current notebook and no undo: `notebook_required`"),
-    Requirement("mcp:cancel", "project", "an explicit cancellation interrupts the cell"),
-    Requirement("mcp:disconnect", "project", "a response stream that merely closes ends the wait; the cell goes on, and `wait_execution` picks it up"),
-    Requirement("mcp:instructions", "project", "the server's instructions say how to begin"),
-    Requirement("mcp:annotations", "project", "annotations follow from the effect: readOnlyHint, destructiveHint, idempotentHint"),
-    Requirement("mcp:output-schemas", "project", "each tool has an output schema, and its structured answer is valid under it"),
-    Requirement("mcp:structured", "project", "structuredContent stands beside short text; the same content never comes three times"),
-    Requirement("mcp:progress", "project", "progress notifications come at new output and at least every 10 s"),
-    Requirement("mcp:logging-ping", "project", "logging level and ping work where the protocol has them"),
-    Requirement("mcp:resources", "project", "notebooks, their cells, single outputs and artifacts are resources: `notebook://{path}`, `…/cells/{id}`, `…/outputs/{n}`, `artifact://{id}`"),
-    Requirement("mcp:subscriptions", "project", "a subscriber is notified when a person or an agent changes the notebook"),
-    Requirement("mcp:file-changes", "project", "who subscribed to a notebook is notified within two seconds when another program changes, replaces or removes its file"),
-    Requirement("mcp:prompts", "project", "prompts for the common jobs: explain, fix, clean up, document"),
-    Requirement("mcp:completion", "project", "notebook and cell arguments are completed"),
-    Requirement("mcp:errors", "project", "an error of a tool is an `isError` result with code and hint; an error of the protocol is a JSON-RPC error"),
-    Requirement("mcp:permission-required", "project", "where the mode asks and nobody can be asked within the call, a tool answers `permission_required` with an id; an approval is bound to the hash of the exact arguments and source; the person answers it in the panel, over REST or in a terminal"),
-    Requirement("mcp:elicitation", "project", "a client that declares elicitation is asked for permission within the call"),
-    Requirement("mcp:toolsets", "project", "a trait or `?toolsets=` chooses the toolsets; an unknown one is an error"),
-    Requirement("mcp:examples", "project", "every tool, resource, prompt and completion has an observable example"),
-    Requirement("mcp:schema-size", "project", "names, descriptions and input schemas of the default toolset stay below 20,000 characters"),
-    Requirement("mcp:reading-size", "project", "the notebook of fifty cells reads in fewer than 12,500 characters with nothing an agent needs missing"),
-    Requirement("mcp:second-client", "project", "a second client implementation, not the official Python one, lists and calls the tools"),
-    Requirement("mcp:lazy", "project", "starting the server imports neither mcp nor the Claude SDK; what is imported later does not hold the loop; `health`, the models and the tools over REST need neither"),
-    Requirement("mcp:stdio", "project", "the same tools over stdio and over the local socket behind `nb`"),
-    # -- REST --
-    Requirement("rest:health", "project", "`GET /api/tk-ai/health` says that the extension is up, its version, its backends, and what is configured and missing for the chat"),
-    Requirement("rest:tools", "project", "`GET /api/tk-ai/tools` lists the tools with their schemas"),
-    Requirement("rest:call", "project", "`POST /api/tk-ai/tools/{name}` takes JSON arguments and answers the structured result"),
-    Requirement("rest:executions", "project", "`GET /api/tk-ai/executions/{id}` streams server-sent events and resumes after `Last-Event-ID`"),
-    Requirement("rest:artifacts", "project", "`GET /api/tk-ai/artifacts/{id}` gives an artifact to its own user"),
-    Requirement("rest:permissions", "project", "`GET /api/tk-ai/permissions` lists what needs the user's approval, with the diff or the code, and streams what is asked and how it ends; `POST …/{id}` answers it"),
-    Requirement("rest:random", "project", "random requests, within the schema of a route and outside it, are answered as OpenAPI says: no 5xx, no answer that is not described, what the schema forbids is refused"),
-    Requirement("rest:openapi", "project", "an OpenAPI 3.1 description is served, and the routes do what it says"),
-    Requirement("rest:methods", "project", "a method that a route has not is 405 with `Allow`, after who asks was checked; a body may be missing where the description says so; a connection that closes says so"),
-    Requirement("rest:errors", "project", "an error has the status and the code of its class, never 500 for bad input, and nothing changed"),
-    Requirement("rest:base-url", "project", "every route honours the server's `base_url`"),
-    Requirement("chat:prompts", "project", "a message that begins with `/` and the name of a command or skill in `.claude` of the root or of the user's home becomes its text, with the arguments in place; the panel offers them with their description, hint and origin"),
-    Requirement("chat:prompts-inert", "project", "a prompt is text: no field of its front matter, command or reference in it is carried out, no link leads out of its folder, and its size is bounded"),
-    Requirement("chat:one-end", "project", "a turn ends once, whatever hangs and whatever ends it: within the limit of silence, or soon after a stop, a deletion or the server's end"),
-    Requirement("chat:stored", "project", "an event that cannot be stored is stored later; a chat at the limit of chats is answered once, and none with a turn is removed"),
-    Requirement("chat:instructions", "project", "a file of instructions that cannot be read is named in the chat, which works without it"),
-    Requirement("chat:close-deadline", "project", "the end of a chat takes seconds, also if an agent or an MCP server does not answer any more; the transcript is saved first"),
-    Requirement("chat:servers-own", "project", "chats offer the tools of MCP servers in the user's own `mcp.json`, which no other user can write; each can be switched off; a file or an entry that is not valid is shown and not used"),
-    Requirement("chat:servers-approval", "project", "each call of a tool of such a server is checked where it is made: `plan` refuses what does not say that it only reads, every mode but `auto` asks, and only an approval of that tool lets its calls through"),
-    Requirement("chat:servers-secrets", "project", "arguments, variables and headers of such a server reach no browser, no log and no agent; its process gets none of the server's variables but a few such as PATH, and starts in an empty folder"),
-    Requirement("chat:servers-fault", "project", "a server that does not start or has ended is shown with its reason, and the chat goes on without it"),
-    Requirement("chat:servers-forbidden", "project", "`chat_mcp_servers = False` switches such servers off, and the panel says so"),
-    Requirement("perm:tool-rules", "project", "an approval can be limited to one tool in a chat or a notebook; standing approvals are listed and can be removed, never exceed the cap and never apply in `plan`"),
-    Requirement("rest:setup", "project", "the routes of what chats are set up with: instructions, prompts, MCP servers, standing approvals"),
-    Requirement("rest:chat", "project", "the routes of the chat: message, stop, permissions, chats, undo, export, models"),
-    Requirement("rest:restore", "project", "one request restores a chat and its notebooks to before a turn; of several at once one does it; a cell that somebody edited since stays and is listed; the agent forgets the turn and those after it"),
-    Requirement("rest:steer", "project", "a queued message is given to the running turn, once, and the turn answers both; what the agent does not take stays queued at its place"),
-    # -- Code as a person types --
-    Requirement("code:completion", "project", "a completion is the text at the cursor alone, from the cells above and the text on both sides of the cursor, all bounded; nothing is written"),
-    Requirement("code:variables", "project", "a completion knows names, types and shapes of the kernel's variables, never their values; a kernel that runs code is not asked, and one in which nothing ran since is not asked again"),
-    Requirement("code:edit", "project", "a prompt for a cell proposes its whole new source, from its error and the proposals before; nothing is written"),
-    Requirement("code:cancel", "project", "the model's request for code ends when its page closes the connection, or sends a newer one of the kind; those of other pages go on"),
-    Requirement("code:errors", "project", "what a model cannot answer for code is a typed error with a sentence and a hint, without the key; a provider without an endpoint of its own says so; too many requests at once are refused"),
-    Requirement("code:tour", "project", "without a model a script completes code and edits cells, and says so in what it writes"),
-    Requirement("code:ghost", "project", "ghost text comes when a person asks for it, and while they type only if they have switched that on; the next key ends the request; Tab takes it; an error is said with what to do"),
-    Requirement("code:prompt", "project", "a prompt in a cell works by the keyboard alone: the diff is shown, refined, rejected or accepted; what is accepted is one step of the person's undo stack, written only where the cell has not changed; the focus returns to the cell"),
-    # -- Faults --
-    Requirement("fault:kernel-killed", "project", "a kernel killed in a cell: `kernel_died` within 5 s, what was printed is kept, the queue goes on, the next request works"),
-    Requirement("fault:kernel-oom", "project", "a kernel out of memory: the same, with \"possibly out of memory\"; a MemoryError is an ordinary error"),
-    Requirement("fault:never-ready", "project", "a kernel that is never ready: bounded start, its stderr in the error, no orphan process"),
-    Requirement("fault:restarted-under", "project", "a kernel restarted or shut down under a running cell: `kernel_restarted` or `kernel_died`; later requests run"),
-    Requirement("fault:flood", "project", "100,000 lines or displays: nothing lost silently, memory bounded, the end is seen; in a live document time grows linearly"),
-    Requirement("fault:stdin", "project", "a cell that calls `input()` never hangs"),
-    Requirement("fault:killed-in-save", "project", "a server killed in mid-save: any reader finds old or new, in files, rooms and JupyterLab's own saves: nothing empty, every acknowledged edit there; 100 tries with files, 40 with three rooms under edits and runs, none broken"),
-    Requirement("fault:cut-run", "project", "a run or change that the server's end cut off has a journal row: `interrupted: the server stopped`; one that goes on in another server that is alive stays `intended`"),
-    Requirement("fault:disk-full", "project", "a full disk: typed error, the old content intact, no retry storm"),
-    Requirement("fault:read-only", "project", "a read-only file or folder: typed error, the old content intact"),
-    Requirement("fault:schema-version", "project", "the journal and the chats have a schema version; files that former versions wrote are migrated in one transaction for each step, by several servers at once too, and a step that fails changes nothing"),
-    Requirement("fault:too-many-files", "project", "at the limit of open files a call ends with an error that says what could not be opened, never as a defect, and works again below it"),
-    Requirement("fault:state-in-use", "project", "any number of writes of the journal and the chats at once: none fails, and none is lost"),
-    Requirement("fault:newer-state", "project", "a journal or chats file of a newer version is neither read nor changed: `state_too_new`, which names what to do"),
-    Requirement("fault:state-unavailable", "project", "a data folder that cannot be written, is full or has no file locks: a typed error at once that names the folder and `TkAIExtensionApp.data_dir`; notebooks, chats and the journal are read on, and health says so"),
-    Requirement("fault:idle-culler", "project", "a call that waits, an execution or a turn counts as activity of the server for JupyterHub's and Jupyter Server's idle cullers; a session that only listens does not"),
-    Requirement("fault:kernel-culler", "project", "a kernel is not culled as idle while a turn that may use its notebook runs or waits for approval, or a call that would run code in it waits; afterwards its idleness counts again"),
-    Requirement("fault:corrupt", "project", "corrupt JSON and invalid notebooks: the faults of doc:errors refused, the rest read with warnings, the file byte-identical, the error says where"),
-    Requirement("fault:many-cells", "project", "a notebook of 100,000 cells is listed, read, changed and undone without holding the loop more than 0.2 s, Python's garbage collections apart"),
-    Requirement("fault:huge-notebook", "project", "a 200 MB notebook is listed and paged without holding the loop more than 0.2 s"),
-    Requirement("fault:concurrent-edit", "project", "two agents and a person edit at once: no lost update, everyone's text is there or its author got an error; identical after sync"),
-    Requirement("fault:one-server", "project", "of two servers with collaboration on one folder one has a notebook's room; the other reads, and refuses changes (`notebook_open_elsewhere`) until that server or its room ends: nothing acknowledged is lost"),
-    Requirement("ext:missing-parts", "project", "a private part of jupyter-collaboration, jupyter_client, jupyter_server or jupyter_server_nbmodel that is gone is found at start: the feature falls back, the log says so once and `health` names it; a notebook with a room is read and not changed"),
-    Requirement("fault:server-stop", "project", "a server stopped with chats and cells running exits within 5 s, with no orphan process but the kernels that were asked to stay; who waits for a cell is answered that the server stopped, and what to do"),
-    Requirement("fault:background", "project", "work that nobody awaits is kept until it ends, its failure is in the log, and it ends with its owner"),
-    Requirement("fault:tab-lost", "project", "a browser tab closed, reloaded or offline in the middle of a run: nothing lost"),
-    Requirement("fault:portable-imports", "project", "every module is imported where the system lacks the modules of POSIX (fcntl, pwd, resource)"),
-    Requirement("fault:own-defects", "project", "a defect of this program is an internal error with its traceback in the log, never an outage of a gateway or an unusable file"),
-    Requirement("fault:connection-lost", "project", "a kernel's connection lost (gateway): `connection_lost`, outcome unknown said so, never run twice"),
-    Requirement("fault:chat-cut", "project", "a chat stream cut: the turn goes on or stops as the user chose; reconnect replays from the last event"),
-    Requirement("fault:model-api", "project", "the model API answers 401, 429, 500, 529, hangs or cuts the stream: shown at once with what to do; bounded retries; stop works; no tool runs twice"),
-    Requirement("fault:agent-killed", "project", "the agent's process killed: typed error, kernel and notebook untouched, the chat resumes"),
-    Requirement("fault:acp-agent", "project", "an agent of the Agent Client Protocol that hangs, dies, floods, sends what is no message, ignores a stop or asks after the end of its turn: a typed error, no process left, and the next turn is answered"),
-    # -- Threats --
-    Requirement("threat:csrf", "project", "a web page cannot act through the server: hostile Host, Origin and content type and a missing XSRF token are refused on every route; there is no second port"),
-    Requirement("threat:no-token", "project", "no route of the extension answers without authentication"),
-    Requirement("threat:path", "project", "no path leads out of the root: `../`, sibling prefix, symlink, hidden file, NUL"),
-    Requirement("threat:other-user", "project", "executions, artifacts and chats of another user of the server are not found"),
-    Requirement("connect:form", "project", "a model is connected in the panel: a provider, a key or a token, one message as a test, and then it answers; it can be replaced and disconnected; the models are those that the provider lists"),
-    Requirement("connect:first-answer", "project", "a new user gets from a panel without a model to a first answer with the mouse alone"),
-    Requirement("connect:store", "project", "the connection is a file of mode 0600 in the user's configuration folder, written atomically; a link, another mode, or a folder that others can write is refused"),
-    Requirement("connect:keyring", "project", "where `keyring` is installed and has a secure backend the secret is in the keyring, bound to its address; without one, or while it is locked, in the file"),
-    Requirement("connect:secret", "project", "a key that was entered is in no response, log, chat, export or error; at most its last four characters are shown"),
-    Requirement("connect:address", "project", "a key that was entered is sent to the address that it was entered for, and to no other: another address forgets it, a redirect or another source's address does not get it"),
-    Requirement("connect:errors", "project", "a wrong key, missing credit, a wrong address, no network and a timeout are typed errors that say what to do and name the field; nothing is stored"),
-    Requirement("connect:precedence", "project", "the connection of the panel comes after the server's configuration, the environment and the user's own file, before a project's file; the panel says which source is in force"),
-    Requirement("connect:forbidden", "project", "an administrator can switch it off, and the panel says whom to ask; only the user who runs the server connects a model"),
-    Requirement("connect:write", "project", "only an authenticated request of the server's own pages (or with its token) can write the connection; an agent's turn cannot"),
-    Requirement("threat:secrets", "project", "a secret of the server is in no log, notebook, output, kernel environment or model context"),
-    Requirement("threat:slow-reader", "project", "a client that reads an event stream slowly or not at all holds back no more than one message of bounded size, is disconnected after a minute and resumes by `Last-Event-ID`; each user's streams are bounded in number"),
-    Requirement("threat:lost-pages", "project", "pages that were lost with unsaved work take no connected page's place, are bounded for each user, and expire"),
-    Requirement("threat:exhaustion", "project", "an agent cannot exhaust the server: bounds on queue, artifacts, sessions and chats, with clear errors at the bound"),
-    Requirement("threat:html", "project", "HTML, SVG, script, `javascript:` links and remote images in a notebook or a message run nothing and fetch nothing"),
-    Requirement("threat:remote-pictures", "project", "in an open notebook what agents wrote and ran loads nothing from elsewhere until the person keeps it or presses a button that names the host; what no agent wrote loads as ever"),
-    Requirement("threat:prompt-injection", "project", "an instruction in cells, outputs or file names gains nothing: what the mode does not allow is refused where the tool runs, and the refusal is in the journal"),
-    Requirement("threat:sandbox-escapes", "project", "code in a bubblewrap sandbox, of root or of an ordinary user, opens none of the machine's kernel settings for writing, gets no capabilities, also not in namespaces of its own, and reaches no process, socket, terminal or file outside"),
-    Requirement("threat:kernel-sockets", "project", "an ipykernel that `nb` starts has no channel on TCP: its sockets are in a folder of mode 0700, which goes with it"),
-    Requirement("threat:token-log", "project", "a token in a request's address is in no line of the server's log, whatever the answer"),
-    Requirement("threat:project-keys", "project", "from a project's file keys are taken and nothing else, after its user has trusted that folder, and never where its kernels have a sandbox; no key goes to an address, a proxy or a program that a less trusted source named, and those of two sources are not mixed"),
-    Requirement("threat:environment", "project", "on Linux code of an ordinary user's kernel reads neither the environment nor the memory of the server or of `nb`'s server, and no API key or subscription's token is in the environment of Claude's process"),
-    Requirement("threat:forged-message", "project", "a guest kernel client with a wrong key does nothing: the HMAC of every relayed message is verified"),
-    Requirement("threat:acp-tools", "project", "an agent of the Agent Client Protocol gets the variables that it is configured with and no other secret; the key of its tools is good in its own processes alone, and a call counts only in a turn"),
-    # -- Permission modes --
-    Requirement("perm:plan", "project", "in `plan` READ runs; WRITE and EXECUTE are refused"),
-    Requirement("perm:plan-approval", "project", "a turn in `plan` ends with a plan that waits for an answer, also beyond a restart; approved, it is carried out in the same chat in the mode that is named, which asks as ever"),
-    Requirement("perm:ask", "project", "in `ask` READ runs; WRITE and EXECUTE ask"),
-    Requirement("perm:edit", "project", "in `edit` READ and WRITE run; EXECUTE asks"),
-    Requirement("perm:auto", "project", "in `auto`, the default of MCP clients, everything runs"),
-    Requirement("perm:agent-files", "project", "files that an agent reads or writes through its client stay below the root, are journalled and undone with the turn; a notebook is never written as a file: the error names the tools"),
-    Requirement("perm:agent-actions", "project", "what an agent does with tools of its own is decided by the chat's permission mode: one card for the agent's request and ours, which shows all of it; lasting approvals are never the agent's"),
-    Requirement("perm:agent-reads", "project", "what an agent reads or writes with tools of its own counts as such only if every path that it names is known, below the root and not hidden, or in the folder of the agent; else it asks as a command does, and is refused in the mode plan"),
-    Requirement("perm:structured", "project", "what a person approves is data (steps, cells, lines with marks) in every interface: no line of code reads as anything else"),
-    Requirement("perm:bound", "project", "an approval holds for its notebook, kernel, cells and sources: what changes while a person is asked is asked again, a bounded number of times, and never run"),
-    Requirement("perm:beside", "project", "`nb mcp --mode ask` beside a server shows the server's proposal and runs just that"),
-    Requirement("perm:message", "project", "a denial can carry a message, which the caller reads and the journal keeps"),
-    Requirement("perm:cap", "project", "an administrator's trait caps the mode"),
-    Requirement("perm:approvals", "project", "an approval holds once, for this chat or for this notebook, and shows the diff or the code that it is for"),
     # -- nb --
     Requirement("nb:commands", "S3", "open, cells, cell, insert, edit, exec, run, rm, save, status, shutdown"),
     Requirement("nb:headless", "S3", "no Jupyter server, no browser"),
     Requirement("nb:persist", "S3", "the kernel outlives the command and the terminal; its connection is kept in `.nb/`"),
     Requirement("nb:kernelspec", "S3", "any kernelspec"),
     Requirement("nb:scratch", "S3", "`nb run CODE` does not touch the notebook"),
-    Requirement("nb:run-notebook", "project", "`nb run NOTEBOOK` runs all of it from the top in a kernel of its own, in place or into `--output`, with papermill's parameters; the cell that fails is named with its traceback, and the exit status says so"),
     Requirement("nb:compact", "S3", "cells: one short line each; cell: the whole; outputs cut"),
     Requirement("nb:standard-file", "S3", "what it writes opens in VS Code and JupyterLab: valid nbformat"),
-    Requirement("nb:chat", "project", "`nb chat` talks to Claude in the chats of the project, or of the server that a notebook belongs to: one message or a dialogue, questions answered by keys, Ctrl-C stops the turn, `--json` gives events"),
     Requirement("nb:mcp", "S3", "`nb mcp`: the same tools over stdio"),
     Requirement("nb:serve", "S3", "a kernelspec \"Python (nb shared kernel)\" through which VS Code and JupyterLab use the agent's kernel; log in `.nb/`"),
-    Requirement("kernel:relay-idle", "project", "a relay with nothing to do uses no processor time and writes no log; a socket that cannot be read is closed, not read again"),
     Requirement("nb:collaborate", "S3", "attached to a running Jupyter Server, person and agent see one kernel state"),
-    Requirement("nb:connections", "project", "`nb mcp` holds a connection to each server that its calls belong to, and all of them end with its client"),
-    Requirement("nb:lab", "project", "`nb lab` opens JupyterLab on the server that has the project's kernels, on a port of 127.0.0.1 with a token"),
-    Requirement("nb:one-runtime", "project", "the background process of `nb` is a Jupyter Server with this extension: one set of settings, one approval path, one chat path, one journal"),
     Requirement("nb:sandbox", "S3", "a kernel in a container: no network, only the project folder"),
     Requirement("nb:cleanup", "S3", "shutdown stops the kernel and cleans up, and only its own"),
-    Requirement("nb:one-notebook", "project", "a command acts on the notebook that is named, by its place or by `-n`, and on no other; two different ones are refused with exit 2"),
-    Requirement("nb:pipe-is-the-notebook", "project", "in a pipe and with `--json` a run's output is the whole as the notebook holds it (cleared, overwritten and updated outputs as they ended), given as each cell has ended or its wait is over; the exit status is 4 where it still runs"),
-    Requirement("nb:starts", "project", "a command that runs code starts the server and the kernel that it needs; a command that fails, or needs none, leaves no server and no kernel"),
-    Requirement("nb:killed-server", "project", "where a server is killed in a cell, the next one says that the cell still runs and that its later output is lost; what waits behind it counts its own time alone"),
-    Requirement("nb:terminal", "project", "on a terminal of any width each row of a list shows what names it and its state; what is said is words, in a pipe too"),
-    Requirement("nb:full-output", "project", "output that cannot be written ends a command with a sentence and exit status 1"),
-    Requirement("nb:completion", "project", "in bash, zsh and fish Tab completes each argument by what it takes: notebooks, cells, kernels, choices, folders; names are escaped"),
-    Requirement("ext:allowed-toolsets", "project", "an administrator lists the toolsets that a connection may choose; others are refused with `permission_denied`, over MCP and REST"),
-    # -- On a JupyterHub --
-    Requirement("hub:tokens", "project", "behind a Hub's proxy, REST, MCP and the page's WebSocket need a token of the Hub that may access that server: another user's token, one without the scope, none, and a foreign Origin are refused"),
-    Requirement("hub:login", "project", "a login at the Hub (OAuth) opens the user's own server: requests need the XSRF token, the page's WebSocket and its heartbeat pass the proxy, and another user's server stays closed"),
-    Requirement("hub:activity", "project", "neither the Hub's idle culler nor that of kernels ends the server or the kernel of a running cell or turn, also one that waits for approval; once it has ended, or for a client that only listens, both do"),
-    Requirement("hub:page", "project", "in JupyterLab behind a Hub's proxy, after a login at the Hub, a chat in the panel is answered; another user's server is not shown"),
-    Requirement("hub:team", "project", "settings in the spawner's arguments hold against a user's own configuration file, and a key in the spawner's environment reaches the server and no kernel"),
-    Requirement("hub:nb", "project", "`nb` works in a server behind a proxy that forwards no other upgrade than a WebSocket's, and its waiting connection is kept alive by pings"),
-    # -- Verification --
-    Requirement("verify:compare", "project", "outputs are compared by what they show: text exactly after sanitizing, streams joined, tables by cells and JSON by values with a tolerance of numbers, images by pixels, exceptions by name and message; execution counts, addresses and generated ids do not matter"),
-    Requirement("verify:hidden-state", "project", "runs out of order, runs that are not in the notebook, and names that no cell above defines are named without running anything"),
-    Requirement("verify:run", "project", "all code cells of a notebook run from the top in a kernel of its own, not the notebook's, with confinement and permissions as for any code; each cell that fails or differs is named, and the notebook stays as it is"),
-    Requirement("verify:report", "project", "a report as text with a unified diff for each output, as JSON, and as JUnit XML; the exit status says whether all notebooks are verified"),
-    Requirement("verify:rules", "project", "nbval's sanitizers, comments and tags hold; addresses and generated ids are always ignored, times on request"),
-    Requirement("verify:update", "project", "`--update` stores the outputs that differ and the counts of the run, as a change that can be undone; a cell that failed keeps its outputs"),
-    Requirement("verify:kernel-ends", "project", "the kernel ends with the run: also if the command is interrupted, ended or killed, and if the server is"),
-    Requirement("verify:tool", "project", "agents verify a notebook by `verify_notebook`, with progress and a short answer that names the whole report; `wait_execution` follows it, a cancellation ends it with its kernel; it needs the permission to run code"),
-    Requirement("verify:pytest", "project", "a plug-in of pytest verifies each notebook as a test with `--nb-verify`; without the option it collects and imports nothing"),
-    Requirement("verify:button", "project", "a button in JupyterLab's notebook toolbar, a command and a shortcut verify what is on the screen, show the progress with a way to stop it, and lead to the cells that fail or differ"),
     # -- Rendering --
     Requirement("ui:cell-status", "S0 S1", "per cell: pending, running, complete, error"),
     Requirement("ui:status-line", "S0", "action, path, cell, type in one line; code preview that expands"),
     Requirement("ui:json-tree", "S0 S1", "JSON outputs as a tree, images as images"),
     Requirement("ui:truncation", "S0 S1", "a truncation notice with the way to the whole"),
     Requirement("ui:error-block", "S0", "errors stand out and name the notebook"),
-    Requirement("ui:stopped-call", "project", "a call that was denied, withdrawn or stopped says so, and the cells that it had changed by then are listed with those of its turn"),
-    Requirement("ui:bulk-undo", "project", "the panel's Undo and the notebook's take back the same cells: those that wait for a decision, and none that was kept"),
-    Requirement("ui:question-seen", "project", "a question takes an answer once it was on the screen, in its place, for half a second; a click or key meant for the one before it answers nothing, Enter approves once, and no key gives a standing approval"),
-    Requirement("ui:whole-change", "project", "a question shows all lines of a change at the panel's default width, with what changed within a line marked, and what runs verbatim"),
-    Requirement("ui:deny-words", "project", "a denial may carry a note for the agent that asked"),
-    Requirement("ui:point-at", "project", "by `@` a person adds outputs, errors, variables, folders and selected text to a message: each within its bounds, as data that cannot leave its tags, without waiting for a busy kernel; what is gone when the message is sent is named in a notice and fails nothing"),
-    Requirement("ui:variable-preview", "project", "a variable that is a table shows its columns and first rows; none of the user's code runs for it"),
-    Requirement("ui:context-meter", "project", "the panel shows how much of the model's context a chat takes, as far as the agent says it, warns near the end, and compacts the chat if the agent can"),
-    Requirement("ui:turn-cost", "project", "the cost of a turn is that turn's alone, also after Claude's process was started again, resumed the session, or failed to answer"),
+    # -- Promise 1: Nobody's work is lost --
+    Requirement("edit:linearizable", "project", "several callers insert, overwrite, delete, move, run and undo in one notebook at once: the notebook at the end is what was answered, nothing doubled, nothing lost, and a refused change changed nothing", promise=1),
+    Requirement("fault:concurrent-edit", "project", "two agents and a person edit at once: no lost update, everyone's text is there or its author got an error; identical after sync", promise=1),
+    Requirement("text:merge", "project", "writing cell-marked text back merges by cell id with what others changed meanwhile; a missing marker deletes only a cell that was read; a cell changed on both sides stops the whole write and shows both", promise=1),
+    Requirement("fault:killed-in-save", "project", "a server killed in mid-save: any reader finds old or new, and every acknowledged edit is there", promise=1),
+    Requirement("fault:disk-full", "project", "a full disk, a read-only file or folder: a typed error, the old content intact", promise=1),
+    Requirement("fault:tab-lost", "project", "a browser tab closed, reloaded or offline in the middle of a run: nothing lost", promise=1),
+    # -- Promise 2: Nothing else changes --
+    Requirement("doc:untouched-bytes", "project", "cells of a file that were not edited keep their bytes, as do unknown fields, the file's mode and its being a symlink; a tab promises no change beyond what Jupyter's own save makes", promise=2),
+    Requirement("doc:lenient", "project", "only the faults of doc:errors are refused, and the file stays as it is; any other violation of the schema is read with `warnings` and stays editable; nbformat 1 to 3 is readable, not writable (`unsupported_format`); text that is no Unicode is replaced where it comes in", promise=2),
+    Requirement("doc:minor-version", "project", "an edit does not upgrade nbformat_minor; a cell in a notebook without ids is addressed as `cell-N`", promise=2),
+    # -- Promise 3: Outputs belong to their code --
+    Requirement("exec:own-source", "project", "under concurrent edits code runs once for each answer that says so, as its cell's source was at one moment, and a cell has no other cell's outputs", promise=3),
+    Requirement("exec:display-update", "project", "update_display_data, clear_output (with wait), carriage return, backspace and output widgets end as JupyterLab shows them", promise=3),
+    Requirement("exec:display-elsewhere", "project", "a display of an earlier cell that later code in the same kernel updates, a person's in JupyterLab too, is updated in the notebook, wherever that is; outputs that are others by now are left alone", promise=3),
+    Requirement("mcp:disconnect", "project", "a response stream that merely closes ends the wait: the cell goes on, and `wait_execution` picks it up; an explicit cancellation interrupts it", promise=3),
+    # -- Promise 4: Every run ends as itself --
+    Requirement("exec:statuses", "project", "every execution ends, as ok, error, interrupted, timed_out, kernel_died, kernel_restarted or connection_lost; later requests run", promise=4),
+    Requirement("fault:kernel-killed", "project", "a kernel killed in a cell, or out of memory: `kernel_died` within 5 s, what was printed is kept, the queue goes on, the next request works", promise=4),
+    Requirement("fault:never-ready", "project", "a kernel that is never ready: bounded start, its stderr in the error, no orphan process", promise=4),
+    Requirement("fault:connection-lost", "project", "a kernel's connection lost (gateway): `connection_lost`, outcome unknown said so, never run twice", promise=4),
+    Requirement("fault:cut-run", "project", "a run or change that the server's end cut off has a journal row: `interrupted: the server stopped`; one that goes on in another server that is alive stays `intended`", promise=4),
+    Requirement("fault:server-stop", "project", "a server stopped with chats and cells running exits within 5 s, with no orphan process but the kernels that were asked to stay; who waits for a cell is answered that the server stopped, and what to do", promise=4),
+    Requirement("chat:one-end", "project", "a turn ends once: if the model's API answers 401, 429, 500, 529, hangs or cuts the stream, and if the agent's process hangs or dies; the error says what to do, no tool runs twice, and the chat goes on", promise=4),
+    # -- Promise 5: Nothing runs unseen --
+    Requirement("perm:modes", "project", "in `plan` READ runs, and nothing else; in `ask` WRITE and EXECUTE ask; in `edit` EXECUTE asks; in `auto`, the default of MCP clients, everything runs", promise=5),
+    Requirement("perm:plan-approval", "project", "a turn in `plan` ends with a plan that waits for an answer, also beyond a restart; approved, it is carried out in the same chat in the mode that is named, which asks as ever", promise=5),
+    Requirement("perm:cap", "project", "an administrator's trait caps the mode", promise=5),
+    Requirement("perm:approvals", "project", "an approval holds once, for this chat, this notebook or one tool, shows the diff or the code that it is for, and can be removed; a denial can carry a message", promise=5),
+    Requirement("perm:bound", "project", "an approval holds for its notebook, kernel, cells and sources, as they were shown: what changes while a person is asked is asked again, a bounded number of times, and never run", promise=5),
+    Requirement("perm:agent-actions", "project", "what an agent does with tools of its own is decided by the chat's permission mode; its files stay below the root, are journalled and undone with the turn", promise=5),
+    Requirement("mcp:permission-required", "project", "where the mode asks and nobody can be asked within the call, a tool answers `permission_required` with an id; the person answers it in the panel, over REST or in a terminal", promise=5),
+    Requirement("mcp:elicitation", "project", "a client that declares elicitation is asked for permission within the call", promise=5),
+    Requirement("threat:prompt-injection", "project", "an instruction in cells, outputs or file names gains nothing: what the mode does not allow is refused where the tool runs, and the refusal is in the journal", promise=5),
+    # -- Promise 6: One's own changes can be undone --
+    Requirement("rest:restore", "project", "one request restores a chat and its notebooks to before a turn; of several at once one does it; a cell that somebody edited since stays and is listed; the agent forgets the turn and those after it", promise=6),
+    # -- Promise 7: Callers never meet --
+    Requirement("threat:other-user", "project", "executions, artifacts, permissions and chats of another user of the server are not found", promise=7),
+    Requirement("mcp:sessions", "project", "a caller is a session of MCP, or what `?caller=` or `X-TK-Caller` names; without either there is no current notebook and no undo: `notebook_required`", promise=7),
+    # -- Promise 8: No one without a token, no path outside the root, no script from a notebook --
+    Requirement("threat:csrf", "project", "a web page cannot act through the server: hostile Host, Origin and content type and a missing XSRF token are refused on every route; there is no second port", promise=8),
+    Requirement("threat:no-token", "project", "no route of the extension answers without authentication", promise=8),
+    Requirement("threat:path", "project", "no path leads out of the root: `../`, sibling prefix, symlink, hidden file, NUL", promise=8),
+    Requirement("threat:html", "project", "HTML, SVG, script, `javascript:` links and remote images in a notebook or a message run nothing and, in the panel, fetch nothing", promise=8),
+    Requirement("threat:sandbox-escapes", "project", "code in a bubblewrap sandbox, of root or of an ordinary user, opens none of the machine's kernel settings for writing, gets no capabilities, also not in namespaces of its own, and reaches no process, socket, terminal or file outside", promise=8),
+    Requirement("hub:tokens", "project", "behind a JupyterHub the panel, REST, MCP and the page's WebSocket work for a login or a token that may access that server, and for no other; its culler ends nothing that works", promise=8),
+    # -- Promise 9: Keys stay home --
+    Requirement("threat:secrets", "project", "a secret of the server is in no log, notebook, output, kernel environment, export or model context", promise=9),
+    Requirement("connect:store", "project", "the connection is a file of mode 0600 in the user's configuration folder, written atomically; a link, another mode, or a folder that others can write is refused", promise=9),
+    Requirement("connect:address", "project", "a key that was entered is sent to the address that it was entered for, and to no other: another address forgets it, a redirect or another source's address does not get it", promise=9),
+    Requirement("connect:form", "project", "a model is connected in the panel: a provider, a key or a token, one message as a test, and then it answers; errors name the field and what to do; an administrator can switch it off, and no agent's turn can write it", promise=9),
+    # -- Promise 10: It stays responsive --
+    Requirement("threat:exhaustion", "project", "an agent or a slow client cannot exhaust the server: bounds on queue, output, artifacts, streams, sessions and chats, with clear errors at the bound", promise=10),
+    Requirement("fault:flood", "project", "100,000 lines or displays: nothing lost silently, memory bounded, the end is seen; in a live document time grows linearly", promise=10),
+    Requirement("fault:huge-notebook", "project", "a notebook of 200 MB or 100,000 cells is listed, paged and changed without holding the loop more than 0.2 s", promise=10),
+    Requirement("mcp:lazy", "project", "starting the server imports neither mcp nor the Claude SDK; what is imported later does not hold the loop; `health`, the models and the tools over REST need neither", promise=10),
+    # -- What the product is for --
+    Requirement("ext:any-agent", "project", "an agent of the Agent Client Protocol that is installed or named by a setting answers in a chat like Claude: the same tools, approvals, journal, undo of a turn, stop, plans and images; one that hangs, dies or sends what is no message ends its turn with a typed error"),
+    Requirement("ext:toolsets", "project", "a trait or `?toolsets=` chooses the toolsets that an administrator allows; an installed package adds one by an entry point"),
+    Requirement("ext:notebook7", "project", "in Jupyter Notebook 7 the panel is in the right area, chats work, and an open notebook is read and changed in its page as in JupyterLab"),
+    Requirement("mcp:http", "project", "MCP is served at `/api/tk-ai/mcp` on the server's own port, by the official SDK's server and Streamable HTTP transport behind a Jupyter handler"),
+    Requirement("mcp:structured", "project", "a tool's answer is short text and structured content that is valid under its output schema; the schemas of the default toolset stay below 20,000 characters, and every tool has an example"),
+    Requirement("mcp:resources", "project", "notebooks, their cells, single outputs and artifacts are resources, and the common jobs are prompts"),
+    Requirement("rest:call", "project", "`POST /api/tk-ai/tools/{name}` takes JSON arguments and answers the structured result; an error has the status and the code of its class, over MCP too, never 500 for bad input, and nothing changed"),
+    Requirement("rest:chat", "project", "the routes of the chat: message, stop, steer, permissions, chats, undo, export, models, setup; a stream that was cut is replayed from the last event, and the turn goes on"),
+    Requirement("chat:servers-own", "project", "chats offer the tools of MCP servers in the user's own `mcp.json`; each call is approved as any other; a server that does not start is shown with its reason, and the chat goes on without it"),
+    Requirement("code:completion", "project", "ghost text and a prompt in a cell propose code from the cells around, with names and types of variables, never their values; nothing is written before a person accepts it, as one step of their undo stack"),
+    Requirement("nb:starts", "project", "a command of `nb` acts on the notebook that is named and on no other; it starts the server and the kernel that it needs"),
+    Requirement("verify:run", "project", "a notebook is run from the top in a kernel of its own, with parameters, and its outputs are compared by what they show; each cell that fails or differs is named, and the notebook stays as it is unless the outputs are updated"),
 )
 # fmt: on

@@ -15,7 +15,6 @@ import yaml
 from scripts.docs.configuration import traits
 from scripts.docs.decisions import decisions
 from scripts.docs.errors import ENDS
-from scripts.docs.guarantees import BEHAVIOUR, PROMISES, family
 from scripts.docs.pages import DOCS
 from scripts.docs.performance import performance_page
 from scripts.docs.rest import methods_of, operations, path_of
@@ -129,13 +128,11 @@ def test_every_end_of_an_execution_is_documented() -> None:
     assert list(ENDS) == list(get_args(EndStatus))
 
 
-def test_every_promise_is_shown_with_its_tests_or_its_reason() -> None:
+def test_every_promise_is_shown_with_its_tests() -> None:
     shown = page("reference/guarantees.md") + page("reference/requirements.md")
-    assert {family(each) for each in REQUIREMENTS} == {*PROMISES, *BEHAVIOUR}
     assert [
         each.id for each in REQUIREMENTS if f'id="{each.id.replace(":", "-")}"' not in shown
     ] == []
-    assert [each.id for each in REQUIREMENTS if (each.reason_open or "") not in shown] == []
     named = [proof for found in proofs().values() for proof in found]
     assert [str(proof) for proof in named if proof.test and proof.test not in shown] == []
 

@@ -26,7 +26,7 @@ from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.errors import ToolError
 
-pytestmark = pytest.mark.proves("fault:agent-killed")
+pytestmark = pytest.mark.proves("chat:one-end")
 
 LOST = "has lost"
 

@@ -60,7 +60,7 @@ async def test_so_many_chats_of_a_user_are_kept_and_the_oldest_goes(
     assert [chat.title for chat, _ in await talk.chats.list(USER)] == ["Three", "Two"]
 
 
-@pytest.mark.proves("threat:exhaustion", "chat:stored")
+@pytest.mark.proves("threat:exhaustion")
 @pytest.mark.parametrize("seed", range(3))
 async def test_new_chats_at_the_limit_are_answered_once_and_no_chat_with_a_turn_goes(
     talk: Talk, monkeypatch: pytest.MonkeyPatch, seed: int

@@ -32,7 +32,7 @@ async def answering(talk: Talk, begun: StartedTurn, answer: Approval) -> list[Ev
         return [event async for event in events()]
 
 
-@pytest.mark.proves("perm:ask", "perm:approvals")
+@pytest.mark.proves("perm:modes", "perm:approvals")
 async def test_the_question_shows_what_will_happen_and_an_approval_lets_it(
     talk: Talk, harness: ToolHarness
 ) -> None:
@@ -88,7 +88,7 @@ async def test_a_refusal_reaches_claude_and_nothing_was_changed(
         harness.workspace.policy.answer(USER, asked["id"], "once")
 
 
-@pytest.mark.proves("perm:plan", "edit:plan-mode")
+@pytest.mark.proves("perm:modes", "edit:plan-mode")
 async def test_in_plan_mode_what_writes_is_refused_and_what_reads_runs(
     talk: Talk, harness: ToolHarness
 ) -> None:

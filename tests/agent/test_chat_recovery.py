@@ -129,7 +129,7 @@ async def test_a_deleted_chat_leaves_no_data(talk: Talk, tmp_path: Path) -> None
 
 
 @pytest.mark.real_cli
-@pytest.mark.proves("fault:agent-killed")
+@pytest.mark.proves("chat:one-end")
 async def test_a_process_killed_while_it_writes_or_calls_is_reported_and_chat_and_kernel_go_on(
     talk: Talk, harness: ToolHarness
 ) -> None:

@@ -103,7 +103,7 @@ def test_a_connection_is_kept_for_its_user_alone(store: ConnectionStore) -> None
     assert left(store) == []
 
 
-@pytest.mark.proves("connect:secret")
+@pytest.mark.proves("threat:secrets")
 def test_neither_a_representation_nor_a_short_ending_shows_the_secret(
     store: ConnectionStore,
 ) -> None:
@@ -223,7 +223,7 @@ def test_variables_that_no_connection_has_are_neither_written_nor_read(
     assert read(store).values == VALUES
 
 
-@pytest.mark.proves("connect:keyring")
+@pytest.mark.proves("connect:store")
 def test_with_a_keyring_the_secret_is_in_no_file(tmp_path: Path) -> None:
     backend = FakeKeyring()
     store = in_folder(tmp_path, lambda: backend)
@@ -235,7 +235,7 @@ def test_with_a_keyring_the_secret_is_in_no_file(tmp_path: Path) -> None:
     assert backend.entries == {}
 
 
-@pytest.mark.proves("connect:keyring", "connect:address")
+@pytest.mark.proves("connect:store", "connect:address")
 def test_who_changes_the_address_in_the_file_gets_no_secret(tmp_path: Path) -> None:
     backend = FakeKeyring()
     store = in_folder(tmp_path, lambda: backend)
@@ -246,7 +246,7 @@ def test_who_changes_the_address_in_the_file_gets_no_secret(tmp_path: Path) -> N
         store.read()
 
 
-@pytest.mark.proves("connect:keyring")
+@pytest.mark.proves("connect:store")
 def test_a_locked_keyring_is_replaced_by_the_file(tmp_path: Path) -> None:
     backend = FakeKeyring()
     store = in_folder(tmp_path, lambda: backend)
@@ -261,7 +261,7 @@ def test_a_locked_keyring_is_replaced_by_the_file(tmp_path: Path) -> None:
     assert backend.entries == {}
 
 
-@pytest.mark.proves("connect:keyring", "connect:address")
+@pytest.mark.proves("connect:store", "connect:address")
 @pytest.mark.parametrize("seed", range(8))
 def test_a_connection_that_is_not_saved_leaves_the_former_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
@@ -294,7 +294,7 @@ def test_a_connection_that_is_not_saved_leaves_the_former_one(
     assert backend.entries == {}
 
 
-@pytest.mark.proves("connect:keyring")
+@pytest.mark.proves("connect:store")
 @pytest.mark.parametrize(("priority", "used"), [(0, False), (-1, False), (0.5, False), (5, True)])
 def test_a_keyring_is_used_where_it_has_a_secure_backend(
     monkeypatch: pytest.MonkeyPatch, priority: float, *, used: bool
@@ -305,7 +305,7 @@ def test_a_keyring_is_used_where_it_has_a_secure_backend(
     assert (system_keyring() is backend) is used
 
 
-@pytest.mark.proves("connect:keyring")
+@pytest.mark.proves("connect:store")
 def test_keyring_is_not_required(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
     assert system_keyring() is None

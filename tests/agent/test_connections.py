@@ -178,7 +178,7 @@ FAILURES: dict[str, tuple[Failure, type[ToolError]]] = {
 }
 
 
-@pytest.mark.proves("connect:errors")
+@pytest.mark.proves("connect:form")
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_each_failure_says_what_to_do_and_stores_nothing(
     tmp_path: Path, model: ScriptedModel, failure: str
@@ -195,7 +195,7 @@ async def test_each_failure_says_what_to_do_and_stores_nothing(
     assert (await mine.connection())["stored"] is None
 
 
-@pytest.mark.proves("connect:errors")
+@pytest.mark.proves("connect:form")
 async def test_a_wrong_key_is_named_and_not_shown(tmp_path: Path, model: ScriptedModel) -> None:
     with pytest.raises(KeyRefused) as caught:
         await models(tmp_path).connect(compatible(model.url, CANARY))
@@ -205,7 +205,7 @@ async def test_a_wrong_key_is_named_and_not_shown(tmp_path: Path, model: Scripte
     assert model.requests == []
 
 
-@pytest.mark.proves("connect:errors")
+@pytest.mark.proves("connect:form")
 @pytest.mark.parametrize("status", [200, 404, 405])
 async def test_an_address_without_a_messages_api_is_refused(tmp_path: Path, status: int) -> None:
     async with Web(status).running() as url:
@@ -214,7 +214,7 @@ async def test_an_address_without_a_messages_api_is_refused(tmp_path: Path, stat
     assert caught.value.details == {"field": "base_url"}
 
 
-@pytest.mark.proves("connect:errors", "connect:address")
+@pytest.mark.proves("connect:form", "connect:address")
 async def test_a_key_follows_no_redirect(tmp_path: Path) -> None:
     elsewhere = Web()
     async with elsewhere.running() as there, Web(307, location=there).running() as url:
@@ -223,7 +223,7 @@ async def test_a_key_follows_no_redirect(tmp_path: Path) -> None:
     assert elsewhere.asked == []
 
 
-@pytest.mark.proves("connect:errors")
+@pytest.mark.proves("connect:form")
 async def test_a_server_that_does_not_run_cannot_be_reached(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
@@ -231,7 +231,7 @@ async def test_a_server_that_does_not_run_cannot_be_reached(tmp_path: Path) -> N
         await models(tmp_path).connect(compatible(f"http://127.0.0.1:{port}", CANARY))
 
 
-@pytest.mark.proves("connect:errors")
+@pytest.mark.proves("connect:form")
 async def test_a_server_that_does_not_answer_ends_the_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,7 +242,7 @@ async def test_a_server_that_does_not_answer_ends_the_test(
             await models(tmp_path).connect(compatible(f"http://127.0.0.1:{port}", CANARY))
 
 
-@pytest.mark.proves("connect:errors")
+@pytest.mark.proves("connect:form")
 async def test_an_endpoint_without_a_list_needs_the_name_of_a_model(tmp_path: Path) -> None:
     async with Web(404).running() as url:
         with pytest.raises(InvalidConnection) as caught:
@@ -250,7 +250,7 @@ async def test_an_endpoint_without_a_list_needs_the_name_of_a_model(tmp_path: Pa
     assert caught.value.details == {"field": "model"}
 
 
-@pytest.mark.proves("connect:errors")
+@pytest.mark.proves("connect:form")
 @pytest.mark.parametrize(
     ("new", "wrong"),
     [
@@ -341,7 +341,7 @@ OTHERS: dict[str, Given] = {
 }
 
 
-@pytest.mark.proves("connect:precedence", "connect:address")
+@pytest.mark.proves("connect:address")
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_other_source_but_a_project_takes_precedence(name: str) -> None:
     others = OTHERS[name]
@@ -352,14 +352,14 @@ def test_every_other_source_but_a_project_takes_precedence(name: str) -> None:
     assert CANARY not in {value.text for value in found.values.values()}
 
 
-@pytest.mark.proves("connect:precedence")
+@pytest.mark.proves("connect:address")
 def test_a_stored_connection_takes_precedence_over_a_project() -> None:
     found = resolve(Given(project={"ANTHROPIC_API_KEY": "p"}, stored=STORED))
     assert (found.credentials, found.uses_stored) == (Source.STORED, True)
     assert found.values["ANTHROPIC_API_KEY"].text == CANARY
 
 
-@pytest.mark.proves("connect:precedence")
+@pytest.mark.proves("connect:address")
 def test_proxies_and_a_model_of_the_environment_apply_to_it() -> None:
     environment = {"HTTPS_PROXY": "http://proxy.example", "ANTHROPIC_MODEL": "opus"}
     found = choose(ProviderSettings(), Given(environment=environment, stored=STORED))
@@ -367,7 +367,7 @@ def test_proxies_and_a_model_of_the_environment_apply_to_it() -> None:
     assert found.environment["HTTPS_PROXY"] == "http://proxy.example"
 
 
-@pytest.mark.proves("connect:precedence")
+@pytest.mark.proves("connect:address")
 async def test_it_says_that_another_source_is_in_force(
     tmp_path: Path, model: ScriptedModel
 ) -> None:
@@ -379,7 +379,7 @@ async def test_it_says_that_another_source_is_in_force(
     assert found["models"]["source"] == "environment"
 
 
-@pytest.mark.proves("connect:forbidden")
+@pytest.mark.proves("connect:form")
 async def test_an_administrator_can_forbid_it(tmp_path: Path) -> None:
     await models(tmp_path).connect(NewConnection("vertex", region="global", project="pro"))
     forbidden = models(tmp_path, settings=ProviderSettings(connect=False, contact="Ada"))

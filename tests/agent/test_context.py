@@ -198,7 +198,7 @@ async def test_the_project_says_how_it_wants_to_be_worked_in(
     assert "Never." not in system
 
 
-@pytest.mark.proves("chat:instructions")
+@pytest.mark.proves("rest:chat")
 async def test_no_file_of_a_project_keeps_its_chats_from_working(
     talk: Talk, harness: ToolHarness, tmp_path: Path
 ) -> None:

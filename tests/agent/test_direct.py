@@ -111,7 +111,7 @@ async def test_an_alias_becomes_the_newest_model_of_that_name(
     ]
 
 
-@pytest.mark.proves("code:errors")
+@pytest.mark.proves("chat:one-end")
 async def test_failures_of_the_model_are_typed_and_hold_no_key(
     bench: Bench, model: ScriptedModel
 ) -> None:
@@ -141,7 +141,7 @@ async def test_failures_of_the_model_are_typed_and_hold_no_key(
         await bench.answer()
 
 
-@pytest.mark.proves("code:errors")
+@pytest.mark.proves("chat:one-end")
 @pytest.mark.parametrize(
     "wrong", [{"HTTPS_PROXY": "nonsense://proxy"}, {"SSL_CERT_FILE": "/no/such/file.pem"}]
 )
@@ -162,7 +162,7 @@ async def test_settings_that_cannot_be_used_break_nothing_once_they_are_gone(
     assert await bench.answer() == "2"
 
 
-@pytest.mark.proves("code:errors")
+@pytest.mark.proves("chat:one-end")
 async def test_a_change_of_the_settings_breaks_no_running_request(
     bench: Bench, model: ScriptedModel
 ) -> None:
@@ -182,7 +182,7 @@ async def test_a_change_of_the_settings_breaks_no_running_request(
     assert raised.value.hint == "Try again."
 
 
-@pytest.mark.proves("code:errors")
+@pytest.mark.proves("chat:one-end")
 async def test_a_provider_without_an_endpoint_says_so() -> None:
     for environment, error in (
         ({"CLAUDE_CODE_OAUTH_TOKEN": "t"}, NoDirectModel),

@@ -12,7 +12,7 @@ from tests.support.scripted_model import Answer, Thinking, ToolUse
 pytestmark = pytest.mark.real_cli
 
 
-@pytest.mark.proves("ext:chat", "perm:auto", "edit:mutate-and-execute")
+@pytest.mark.proves("ext:chat", "perm:modes", "edit:mutate-and-execute")
 async def test_a_message_becomes_cells_with_outputs_and_an_answer(
     talk: Talk, harness: ToolHarness
 ) -> None:

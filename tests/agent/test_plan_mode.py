@@ -60,7 +60,7 @@ async def test_an_approved_plan_is_carried_out_in_the_same_chat_and_notebook(
     assert harness.sources("a.ipynb") == ["1"]
 
 
-@pytest.mark.proves("perm:plan-approval", "perm:ask")
+@pytest.mark.proves("perm:plan-approval", "perm:modes")
 async def test_the_approval_of_a_plan_approves_nothing_that_its_mode_asks_about(
     talk: Talk, harness: ToolHarness
 ) -> None:

@@ -40,7 +40,7 @@ async def say(talk: Talk, *attachments: dict[str, Any]) -> tuple[str, list[dict[
     return talk.model.requests[-1].prompts[-1], of_kind(events, "notice")
 
 
-@pytest.mark.proves("ui:point-at")
+@pytest.mark.proves("rest:chat")
 async def test_each_goes_along_within_its_bounds_or_is_named_and_a_busy_kernel_is_not_waited_for(
     talk: Talk, harness: ToolHarness
 ) -> None:
@@ -113,7 +113,7 @@ async def test_each_goes_along_within_its_bounds_or_is_named_and_a_busy_kernel_i
     await asyncio.wait({running})
 
 
-@pytest.mark.proves("ui:point-at")
+@pytest.mark.proves("rest:chat")
 @pytest.mark.parametrize(
     "attachment",
     [

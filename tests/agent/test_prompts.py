@@ -29,7 +29,7 @@ def write(base: Path | None, path: str, text: str) -> Path:
     return file
 
 
-@pytest.mark.proves("chat:prompts")
+@pytest.mark.proves("rest:chat")
 async def test_commands_and_skills_are_listed_with_what_they_say_of_themselves(
     folders: PromptFolders,
 ) -> None:
@@ -58,7 +58,7 @@ async def test_commands_and_skills_are_listed_with_what_they_say_of_themselves(
     assert review["path"] == ".claude/commands/review.md"
 
 
-@pytest.mark.proves("chat:prompts")
+@pytest.mark.proves("rest:chat")
 @pytest.mark.parametrize(
     ("prompt", "message", "expected"),
     [
@@ -80,7 +80,7 @@ async def test_a_message_that_calls_a_prompt_becomes_its_text(
     assert await folders.expand(OWNER, message) == expected
 
 
-@pytest.mark.proves("chat:prompts-inert")
+@pytest.mark.proves("rest:chat")
 async def test_nothing_in_a_prompt_is_carried_out(folders: PromptFolders, tmp_path: Path) -> None:
     secret = tmp_path / "root" / "secret.txt"
     secret.write_text("hunter2", encoding="utf-8")
@@ -92,7 +92,7 @@ async def test_nothing_in_a_prompt_is_carried_out(folders: PromptFolders, tmp_pa
     assert not ran.exists()
 
 
-@pytest.mark.proves("chat:prompts-inert")
+@pytest.mark.proves("rest:chat")
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
 @pytest.mark.parametrize("link", ["file", "skill", "commands", ".claude"])
 async def test_no_link_leads_out_of_the_project(
@@ -114,7 +114,7 @@ async def test_no_link_leads_out_of_the_project(
     assert await folders.expand(OWNER, "/p") == "/p"
 
 
-@pytest.mark.proves("chat:prompts-inert")
+@pytest.mark.proves("rest:chat")
 async def test_files_and_messages_are_bounded(folders: PromptFolders) -> None:
     write(folders.root, "commands/large.md", "x" * (MAX_FILE + 1))
     write(folders.root, "commands/binary.md", "x").write_bytes(b"\xff\xfe\x00")

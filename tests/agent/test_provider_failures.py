@@ -44,7 +44,7 @@ class CutLater:
         to.cut()
 
 
-@pytest.mark.proves("fault:model-api")
+@pytest.mark.proves("chat:one-end")
 async def test_a_bad_day_of_the_model_is_shown_and_asked_again(talk: Talk) -> None:
     chat: dict[str, str] = {}
     with Cases() as cases:
@@ -76,7 +76,7 @@ async def test_a_bad_day_of_the_model_is_shown_and_asked_again(talk: Talk) -> No
             assert events[-1].data == {"end": "done", "text": "One, two."}
 
 
-@pytest.mark.proves("fault:model-api")
+@pytest.mark.proves("chat:one-end")
 async def test_a_model_that_says_nothing_is_given_up_in_time(open_chats: Open) -> None:
     # The CLI has to have asked the model by then: its start counts, too.
     talk = open_chats(silence=4.0)
@@ -89,7 +89,7 @@ async def test_a_model_that_says_nothing_is_given_up_in_time(open_chats: Open) -
     await goes_on(talk, events[0].data["chat"])
 
 
-@pytest.mark.proves("fault:model-api")
+@pytest.mark.proves("chat:one-end")
 @pytest.mark.parametrize(
     "failures",
     [
@@ -126,7 +126,7 @@ async def test_one_that_does_not_get_better_is_asked_a_bounded_number_of_times(
                 assert len(talk.model.requests) <= 3
 
 
-@pytest.mark.proves("fault:model-api")
+@pytest.mark.proves("chat:one-end")
 async def test_a_stop_works_while_the_model_hangs_and_while_it_is_asked_again_later(
     talk: Talk,
 ) -> None:
@@ -150,7 +150,7 @@ async def test_a_stop_works_while_the_model_hangs_and_while_it_is_asked_again_la
     await goes_on(talk, begun.chat)
 
 
-@pytest.mark.proves("fault:model-api")
+@pytest.mark.proves("chat:one-end")
 async def test_a_tool_call_is_not_repeated_after_a_failed_request(
     talk: Talk, harness: ToolHarness
 ) -> None:

@@ -202,7 +202,7 @@ async def test_a_file_that_cannot_be_read_is_reported_and_not_passed_over(tmp_pa
     assert "tour" not in said.value.message
 
 
-@pytest.mark.proves("threat:project-keys")
+@pytest.mark.proves("connect:address")
 async def test_a_project_s_key_waits_until_its_folder_is_trusted(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
@@ -228,7 +228,7 @@ async def test_a_project_s_key_waits_until_its_folder_is_trusted(tmp_path: Path)
     assert (await named.provider()).environment == {"ANTHROPIC_API_KEY": "mine"}
 
 
-@pytest.mark.proves("threat:project-keys")
+@pytest.mark.proves("connect:address")
 async def test_a_project_s_key_is_not_used_where_its_kernels_have_a_sandbox(tmp_path: Path) -> None:
     text = "ANTHROPIC_API_KEY=k\n"
     (tmp_path / ".nb").mkdir()
@@ -251,7 +251,7 @@ async def test_a_project_s_key_is_not_used_where_its_kernels_have_a_sandbox(tmp_
     assert (await planted.provider()).name == "tour"
 
 
-@pytest.mark.proves("threat:project-keys")
+@pytest.mark.proves("connect:address")
 async def test_a_file_that_others_write_or_that_is_a_link_is_not_used(tmp_path: Path) -> None:
     text = "ANTHROPIC_API_KEY=k\n"
     asked = in_project(tmp_path, text)
@@ -395,7 +395,7 @@ async def test_a_small_local_server_gets_what_it_knows_and_needs_no_key(
     assert "billing" not in request.system
 
 
-@pytest.mark.proves("threat:environment")
+@pytest.mark.proves("threat:secrets")
 @pytest.mark.parametrize(
     ("variable", "header", "value"),
     [

@@ -103,7 +103,7 @@ def request(client: int) -> CompletionRequest:
     )
 
 
-@pytest.mark.proves("code:errors", "threat:other-user")
+@pytest.mark.proves("chat:one-end", "threat:other-user")
 async def test_the_requests_for_code_of_one_user_deny_none_to_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -116,7 +116,7 @@ async def test_a_plan_that_is_being_restored_is_not_carried_out(
         await answering
 
 
-@pytest.mark.proves("threat:exhaustion", "ext:chat-shared")
+@pytest.mark.proves("threat:exhaustion")
 async def test_a_replacement_that_is_refused_stops_and_undoes_nothing(
     talk: Talk, harness: ToolHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,7 +78,7 @@ async def test_a_chat_and_its_notebook_are_restored_once(talk: Talk, harness: To
     assert (await talk.say("recall", chat=chat))[-1].data["text"] == ""
 
 
-@pytest.mark.proves("rest:restore", "rest:steer")
+@pytest.mark.proves("rest:restore", "rest:chat")
 async def test_a_turn_is_tried_again_without_its_changes_and_a_running_one_is_steered(
     talk: Talk, harness: ToolHarness
 ) -> None:
@@ -149,7 +149,7 @@ async def test_a_restore_that_ended_after_its_undo_is_completed_by_the_next_one(
     assert (await talk.say("recall", chat=chat))[-1].data["text"] == ""
 
 
-@pytest.mark.proves("rest:steer")
+@pytest.mark.proves("rest:chat")
 async def test_what_cannot_be_read_of_a_message_is_reported_once_however_often_it_is_given(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from tk_ai_extension.agent.backend import TurnEnded
 from tk_ai_extension.agent.claude.translator import CostMeter, Translator
 from tk_ai_extension.agent.events import Used
 
-pytestmark = pytest.mark.proves("rest:steer")
+pytestmark = pytest.mark.proves("rest:chat")
 
 
 def result(cost: float) -> sdk.ResultMessage:

@@ -74,7 +74,7 @@ async def test_in_a_tool_its_cell_is_interrupted(talk: Talk, harness: ToolHarnes
     await goes_on(talk, begun.chat)
 
 
-@pytest.mark.proves("ui:stopped-call")
+@pytest.mark.proves("rest:restore")
 @pytest.mark.parametrize(
     ("ended_by", "message"),
     [
@@ -99,7 +99,7 @@ async def test_a_call_says_who_ended_it(
     assert answer["structured"]["error"]["message"] == message
 
 
-@pytest.mark.proves("ui:stopped-call")
+@pytest.mark.proves("rest:restore")
 async def test_the_changes_of_a_stopped_call_are_reported(talk: Talk, harness: ToolHarness) -> None:
     harness.write("long.ipynb", "1")
     source = "import time\nprint('begun', flush=True)\ntime.sleep(600)"
@@ -177,7 +177,7 @@ class Recorded(list[tuple[str, Any]]):
         return [what for each, what in self if each == kind]
 
 
-@pytest.mark.proves("ui:stopped-call")
+@pytest.mark.proves("rest:restore")
 @pytest.mark.parametrize("seed", range(4))
 async def test_calls_that_are_stopped_at_any_moment_have_one_result_and_their_changes(
     harness: ToolHarness, seed: int

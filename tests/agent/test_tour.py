@@ -252,7 +252,7 @@ async def test_the_whole_tour_works_in_the_active_notebook(
     assert "°C in 30 minutes" in fixed.outputs[0].text
 
 
-@pytest.mark.proves("perm:plan")
+@pytest.mark.proves("perm:modes")
 async def test_the_plan_of_the_tour_is_approved_and_carried_out(
     tour: Talk, harness: ToolHarness
 ) -> None:

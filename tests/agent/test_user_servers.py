@@ -42,7 +42,7 @@ def entry(*args: str, **env: str) -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(SERVER), *args], "env": env}
 
 
-@pytest.mark.proves("chat:servers-secrets")
+@pytest.mark.proves("threat:secrets")
 async def test_the_screen_gets_no_argument_variable_or_header(servers: UserServers) -> None:
     write(
         servers,
@@ -148,7 +148,7 @@ async def test_a_server_is_switched_off_and_on(servers: UserServers) -> None:
     assert await names() == []
 
 
-@pytest.mark.proves("chat:servers-forbidden")
+@pytest.mark.proves("chat:servers-own")
 async def test_an_administrator_can_forbid_them(servers: UserServers) -> None:
     write(servers, a={"command": "a"})
     servers.allowed = False
@@ -159,7 +159,7 @@ async def test_an_administrator_can_forbid_them(servers: UserServers) -> None:
         await servers.switch(USER, "a", enabled=True)
 
 
-@pytest.mark.proves("chat:servers-fault", "chat:servers-secrets")
+@pytest.mark.proves("chat:servers-own", "threat:secrets")
 async def test_a_server_that_does_not_start_says_why_without_secrets(
     servers: UserServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,7 +194,7 @@ async def test_a_server_that_does_not_start_says_why_without_secrets(
         await tools.close()
 
 
-@pytest.mark.proves("chat:servers-fault")
+@pytest.mark.proves("chat:servers-own")
 @pytest.mark.parametrize("code", [-32000, -32001, -32603, 7])
 async def test_a_server_that_answers_with_an_error_has_not_ended(
     servers: UserServers, tmp_path: Path, code: int
@@ -218,7 +218,7 @@ async def test_a_server_that_answers_with_an_error_has_not_ended(
         await tools.close()
 
 
-@pytest.mark.proves("chat:servers-fault")
+@pytest.mark.proves("chat:servers-own")
 async def test_without_a_folder_for_programs_the_chat_goes_on_without_them(
     servers: UserServers, tmp_path: Path
 ) -> None:
@@ -234,7 +234,7 @@ async def test_without_a_folder_for_programs_the_chat_goes_on_without_them(
     assert shown["mine"]["problem"] == failures["mine"]
 
 
-@pytest.mark.proves("chat:servers-secrets")
+@pytest.mark.proves("threat:secrets")
 @pytest.mark.parametrize(
     ("config", "said"),
     [
@@ -251,7 +251,7 @@ def test_a_part_of_what_is_secret_is_not_shown(config: dict[str, Any], said: str
     assert SECRET not in ServerConfig("mine", **config).redact(said)
 
 
-@pytest.mark.proves("chat:servers-approval", "chat:servers-own", "chat:servers-fault")
+@pytest.mark.proves("chat:servers-own")
 async def test_a_chat_calls_a_tool_of_a_server_once_the_person_approves_it(
     open_chats: Open, harness: ToolHarness, servers: UserServers, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from tests.browser.lab import write_notebook
 from tests.support.scripted_model import Answer, ScriptedModel
 
 
-@pytest.mark.proves("chat:prompts", "ext:panel")
+@pytest.mark.proves("rest:chat", "ext:panel")
 async def test_a_prompt_is_chosen_sent_and_listed(open_lab: OpenLab, model: ScriptedModel) -> None:
     lab = await open_lab(model)
     write_notebook(lab.server.root / "sales.ipynb", "first = 1")

@@ -36,7 +36,7 @@ async def open_notebook(lab: Lab, *sources: str) -> None:
     await opened(lab, NOTEBOOK)
 
 
-@pytest.mark.proves("code:ghost")
+@pytest.mark.proves("code:completion")
 async def test_ghost_text_comes_on_request_and_is_taken_with_tab(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
@@ -80,7 +80,7 @@ def prompt_of(lab: Lab) -> Locator:
     return lab.page.get_by_role("group", name="Edit this cell with a prompt", exact=True)
 
 
-@pytest.mark.proves("code:prompt")
+@pytest.mark.proves("code:completion")
 async def test_a_cell_is_edited_by_a_prompt_with_the_keyboard_alone(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
@@ -137,7 +137,7 @@ async def test_a_cell_is_edited_by_a_prompt_with_the_keyboard_alone(
     await page.wait_for_function(HAS, arg=[LOADED, before])
 
 
-@pytest.mark.proves("code:prompt")
+@pytest.mark.proves("code:completion")
 async def test_what_changed_since_a_proposal_stays(open_lab: OpenLab, model: ScriptedModel) -> None:
     lab = await open_lab(model)
     page, keys = lab.page, lab.page.keyboard
@@ -160,7 +160,7 @@ async def test_what_changed_since_a_proposal_stays(open_lab: OpenLab, model: Scr
     await expect(page.locator(".jp-Notebook .jp-Cell").nth(1)).to_be_focused()
 
 
-@pytest.mark.proves("code:prompt")
+@pytest.mark.proves("code:completion")
 async def test_a_prompt_stays_while_an_agent_or_the_person_moves_its_cell(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:

@@ -39,7 +39,6 @@ async def begin(lab: Lab, url: str = "", **cells: str) -> Open:
     return Open(lab)
 
 
-@pytest.mark.proves("ext:presence")
 async def test_agents_at_work_are_among_the_collaborators_and_each_at_its_cell(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:

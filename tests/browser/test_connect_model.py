@@ -20,7 +20,7 @@ input => input.getAttribute('aria-describedby').split(' ')
 WRONG = "sk-ant-canary-0123456789"
 
 
-@pytest.mark.proves("connect:first-answer", "connect:secret", "connect:errors")
+@pytest.mark.proves("connect:form", "threat:secrets")
 async def test_a_new_user_connects_a_model_and_gets_an_answer_with_the_mouse_alone(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:

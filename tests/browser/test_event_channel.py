@@ -53,7 +53,7 @@ class Connections:
             self.events.append(message["id"])
 
 
-@pytest.mark.proves("ext:panel", "perm:ask")
+@pytest.mark.proves("ext:panel", "perm:modes")
 async def test_an_answer_gets_through_beside_three_notebooks_and_two_chats_that_wait(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:

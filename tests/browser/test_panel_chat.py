@@ -114,7 +114,7 @@ AT_ONCE = """
 """Clicks on each question's Approve in the moment in which it is there."""
 
 
-@pytest.mark.proves("ui:question-seen", "ui:deny-words", "ui:whole-change")
+@pytest.mark.proves("perm:bound", "perm:approvals")
 async def test_two_quick_clicks_answer_one_question_and_a_denial_may_say_why(
     lab: Lab, model: ScriptedModel
 ) -> None:

@@ -167,7 +167,7 @@ async def changed(lab: Lab, model: ScriptedModel, number: int) -> Locator:
     return changes
 
 
-@pytest.mark.proves("ext:panel", "ui:bulk-undo")
+@pytest.mark.proves("ext:panel", "rest:restore")
 async def test_keep_and_undo_are_in_step_between_panel_and_notebook(
     lab: Lab, model: ScriptedModel
 ) -> None:

@@ -209,7 +209,7 @@ async def test_every_page_shows_it_and_an_answer_in_one_takes_it_from_all(begin:
         assert await agent("insert_cell", **INSERT) == "permission_denied"
 
 
-@pytest.mark.proves("rest:permissions")
+@pytest.mark.proves("mcp:permission-required")
 async def test_a_script_over_rest_is_known_by_its_key(begin: Begin) -> None:
     lab = await begin()
     question = lab.panel.get_by_role("group", name="nightly report · REST: Change sales.ipynb?")

@@ -17,7 +17,7 @@ exec({PANDAS!r}, module)
 sales = module["DataFrame"](["city", "n"], ["object", "int64"], [["Bern", "Ulm"], [3, 4]])"""
 
 
-@pytest.mark.proves("ui:point-at", "ui:variable-preview")
+@pytest.mark.proves("rest:chat")
 async def test_results_variables_and_selected_text_are_added_by_the_keyboard(
     lab: Lab, model: ScriptedModel
 ) -> None:

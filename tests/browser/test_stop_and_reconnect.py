@@ -66,7 +66,7 @@ async def test_stop_in_a_cell_interrupts_it_and_keeps_what_it_has_printed(
     assert len(model.requests) == 1
 
 
-@pytest.mark.proves("ext:panel", "perm:ask")
+@pytest.mark.proves("ext:panel", "perm:modes")
 async def test_stop_at_a_question_takes_it_away_and_nothing_has_run(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
@@ -88,7 +88,7 @@ async def test_stop_at_a_question_takes_it_away_and_nothing_has_run(
     assert len(model.requests) == 2
 
 
-@pytest.mark.proves("fault:chat-cut")
+@pytest.mark.proves("rest:chat")
 async def test_an_answer_whose_connection_was_lost_is_there_once_and_whole_when_it_is_back(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:

@@ -22,7 +22,7 @@ DIFFERS = f"{NOTEBOOK} does not run from the top as it is stored"
 ACTIVE = re.compile(r"\bjp-mod-active\b")
 
 
-@pytest.mark.proves("verify:button")
+@pytest.mark.proves("verify:run")
 async def test_what_is_on_the_screen_is_verified_and_the_cells_are_a_click_away(
     open_lab: OpenLab,
 ) -> None:

@@ -205,7 +205,7 @@ def only_websockets(head: bytes) -> bytes:
     return head
 
 
-@pytest.mark.proves("nb:collaborate", "hub:nb")
+@pytest.mark.proves("nb:collaborate")
 async def test_a_server_elsewhere_is_worked_in_by_its_address(
     nb: Nb, start_server: StartServer
 ) -> None:
@@ -323,7 +323,7 @@ def meets(nb: Nb, server: ServerProcess) -> None:
         (Path(nb.environment["JUPYTER_RUNTIME_DIR"]) / file.name).write_bytes(file.read_bytes())
 
 
-@pytest.mark.proves("nb:collaborate", "nb:connections")
+@pytest.mark.proves("nb:collaborate")
 async def test_an_agents_calls_follow_the_notebook_to_a_server_that_starts_meanwhile(
     nb: Nb, start_server: StartServer
 ) -> None:

@@ -29,7 +29,7 @@ from tests.support.scripted_model import (
 
 __all__ = ["start_server"]
 
-pytestmark = pytest.mark.proves("nb:chat")
+pytestmark = pytest.mark.proves("rest:chat")
 
 COUNTED = "One, two, three, four, five, six, seven, eight."
 INSERT = ToolUse("insert_cell", {"source": "x = 1"})

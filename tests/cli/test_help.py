@@ -58,7 +58,7 @@ def test_help_says_what_there_is_and_how_each_ends(nb: Nb) -> None:
     assert not (nb.root / ".nb").exists()
 
 
-@pytest.mark.proves("nb:one-notebook")
+@pytest.mark.proves("nb:starts")
 def test_every_command_about_a_notebook_obeys_the_option_that_names_it() -> None:
     """Wherever the option stands, and whether or not the notebook can be given by its place."""
     takes: set[str] = set()

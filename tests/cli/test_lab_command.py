@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import Nb
 
-pytestmark = pytest.mark.proves("nb:lab", "nb:one-runtime")
+pytestmark = pytest.mark.proves("nb:starts")
 
 
 def get(url: str, path: str) -> Any:

@@ -32,7 +32,7 @@ def text(result: types.CallToolResult) -> str:
     return "\n".join(part.text for part in result.content if part.type == "text")
 
 
-@pytest.mark.proves("nb:mcp", "mcp:stdio")
+@pytest.mark.proves("nb:mcp", "mcp:http")
 async def test_an_agent_opens_edits_and_runs(shared: Nb) -> None:
     shared.notebook("a.ipynb", "x = 6 * 7")
     async with connected(shared) as client:

@@ -30,7 +30,7 @@ def report(nb: Nb) -> Path:
     return path
 
 
-@pytest.mark.proves("nb:run-notebook", "verify:kernel-ends", "nb:starts")
+@pytest.mark.proves("verify:run", "nb:starts")
 def test_a_notebook_runs_in_place_with_a_line_for_each_cell(nb: Nb) -> None:
     path = report(nb)
     ended = nb("run", "report.ipynb")
@@ -45,7 +45,7 @@ def test_a_notebook_runs_in_place_with_a_line_for_each_cell(nb: Nb) -> None:
     assert not (nb.root / ".nb").exists()
 
 
-@pytest.mark.proves("nb:run-notebook")
+@pytest.mark.proves("verify:run")
 def test_parameters_are_typed_and_go_into_a_copy(nb: Nb) -> None:
     path = report(nb)
     before = path.read_bytes()
@@ -75,7 +75,7 @@ def test_parameters_are_typed_and_go_into_a_copy(nb: Nb) -> None:
     assert nb.read("sub.ipynb").cells[1].outputs[0].text == "1000.0\n"
 
 
-@pytest.mark.proves("nb:run-notebook")
+@pytest.mark.proves("verify:run")
 def test_the_cell_that_fails_is_named_and_ends_the_run(nb: Nb) -> None:
     stored(
         nb,
@@ -105,7 +105,7 @@ def test_the_cell_that_fails_is_named_and_ends_the_run(nb: Nb) -> None:
     assert len(nb("ps", "--json").json["kernels"]) == 1
 
 
-@pytest.mark.proves("nb:run-notebook", "nb:scratch")
+@pytest.mark.proves("verify:run", "nb:scratch")
 def test_code_stays_code_and_wrong_calls_are_refused(nb: Nb) -> None:
     nb("open", "a.ipynb")
     before = (nb.root / "a.ipynb").read_bytes()
@@ -129,7 +129,7 @@ def test_code_stays_code_and_wrong_calls_are_refused(nb: Nb) -> None:
     assert nb("run", "a.ipynb", "--kernel", "missing", status=2).err
 
 
-@pytest.mark.proves("nb:run-notebook", "verify:kernel-ends")
+@pytest.mark.proves("verify:run")
 async def test_ctrl_c_ends_the_run_and_its_kernel_and_keeps_what_was_printed(nb: Nb) -> None:
     os.mkfifo(nb.root / "began")
     nb.notebook("a.ipynb", "print('kept')", HANGS)

@@ -27,7 +27,7 @@ def model_of(nb: Nb) -> dict[str, Any]:
     return next(look for look in looks if look["name"] == "model")
 
 
-@pytest.mark.proves("connect:form", "connect:precedence", "connect:secret")
+@pytest.mark.proves("connect:form", "connect:address", "threat:secrets")
 async def test_doctor_and_chat_find_the_connection_of_the_panel(nb: Nb) -> None:
     nb.notebook("a.ipynb", "6 * 7")
     before = await asyncio.to_thread(model_of, nb)

@@ -45,7 +45,7 @@ def result(text: str, count: int) -> dict[str, Any]:
     return {"output_type": "execute_result", "execution_count": count, "data": data, "metadata": {}}
 
 
-@pytest.mark.proves("verify:run", "verify:kernel-ends", "nb:starts")
+@pytest.mark.proves("verify:run", "nb:starts")
 def test_a_notebook_that_runs_from_the_top_is_verified_and_left_as_it_was(nb: Nb) -> None:
     path = stored(nb, "a.ipynb", ("x = 6", [], 1), ("x * 7", [result("42", 2)], 2))
     before = path.read_bytes()
@@ -58,7 +58,7 @@ def test_a_notebook_that_runs_from_the_top_is_verified_and_left_as_it_was(nb: Nb
     assert not (nb.root / ".nb").exists()
 
 
-@pytest.mark.proves("verify:run", "verify:hidden-state", "verify:report")
+@pytest.mark.proves("verify:run")
 def test_what_fails_or_differs_is_shown_with_a_diff_and_hidden_state(shared: Nb) -> None:
     stored(
         shared,
@@ -94,7 +94,7 @@ def test_what_fails_or_differs_is_shown_with_a_diff_and_hidden_state(shared: Nb)
     assert "all code cells in a fresh kernel, to verify their outputs" in history
 
 
-@pytest.mark.proves("verify:run", "verify:report")
+@pytest.mark.proves("verify:run")
 def test_folders_are_verified_with_a_report_for_build_servers(nb: Nb) -> None:
     stored(nb, "docs/good.ipynb", ("print('1')", [printed("1\n")], 1))
     stored(nb, "docs/deep/bad.ipynb", ("print('<&\\x1b\\x00')", [printed("2\n")], 1))
@@ -137,7 +137,7 @@ def test_folders_are_verified_with_a_report_for_build_servers(nb: Nb) -> None:
     assert "nb verify ." in nb("verify", status=2).err
 
 
-@pytest.mark.proves("verify:rules")
+@pytest.mark.proves("verify:run")
 def test_what_is_compared_can_be_chosen(shared: Nb) -> None:
     stored(
         shared,
@@ -171,7 +171,7 @@ def test_what_is_compared_can_be_chosen(shared: Nb) -> None:
         assert shared("verify", "a.ipynb", *words, status=2).err
 
 
-@pytest.mark.proves("verify:rules", "verify:hidden-state")
+@pytest.mark.proves("verify:run")
 def test_strict_fails_for_hidden_state_and_a_timeout_for_a_slow_cell(shared: Nb) -> None:
     stored(shared, "a.ipynb", ("x = 1", [], 7))
     shared("open", "a.ipynb")
@@ -187,7 +187,7 @@ def test_strict_fails_for_hidden_state_and_a_timeout_for_a_slow_cell(shared: Nb)
     assert [cell["status"] for cell in fields["notebooks"][0]["cells"]] == ["failed", "same"]
 
 
-@pytest.mark.proves("verify:update")
+@pytest.mark.proves("verify:run")
 def test_update_stores_what_differs_and_nothing_else(shared: Nb) -> None:
     path = stored(
         shared,
@@ -214,7 +214,7 @@ def test_update_stores_what_differs_and_nothing_else(shared: Nb) -> None:
     assert shared.read("a.ipynb").cells[0].outputs[0].text == "old\n"
 
 
-@pytest.mark.proves("verify:update", "verify:report")
+@pytest.mark.proves("verify:run")
 def test_update_stores_no_output_of_code_that_changed_during_the_run(nb: Nb) -> None:
     edit = (
         "from pathlib import Path\nfile = Path('a.ipynb')\n"
@@ -230,7 +230,7 @@ def test_update_stores_no_output_of_code_that_changed_during_the_run(nb: Nb) -> 
     assert "x = 2" in path.read_text()
 
 
-@pytest.mark.proves("verify:kernel-ends")
+@pytest.mark.proves("verify:run")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, "host"])
 async def test_the_kernel_ends_whatever_ends_the_command(nb: Nb, how: signal.Signals | str) -> None:
     os.mkfifo(nb.root / "began")

@@ -87,7 +87,7 @@ async def test_a_kernel_that_is_killed_in_a_cell(harness, used):
     await works_again(harness)
 
 
-@pytest.mark.proves("fault:kernel-oom")
+@pytest.mark.proves("fault:kernel-killed")
 async def test_a_kernel_that_runs_out_of_memory(harness, used):
     result = await run(harness, OUT_OF_MEMORY)
     assert (result.status, result.runs[0].error.split(":")[0]) == ("error", "MemoryError")
@@ -117,7 +117,7 @@ async def test_a_kernel_that_never_gets_ready(harness, jp_kernel_dir, tmp_path, 
             assert processes_with(code) == []
 
 
-@pytest.mark.proves("fault:restarted-under", "exec:statuses")
+@pytest.mark.proves("exec:statuses")
 async def test_a_kernel_that_a_person_restarts_or_shuts_down_under_a_running_cell(
     harness, used, jp_fetch
 ):
@@ -162,7 +162,7 @@ async def test_a_flood_of_displays_is_in_the_notebook_and_the_rest_is_reported(h
     assert shown == sorted(set(shown))
 
 
-@pytest.mark.proves("fault:stdin", "exec:stdin")
+@pytest.mark.proves("exec:stdin")
 async def test_a_cell_that_asks_for_input(harness, used):
     async with asyncio.timeout(20):
         result = await run(harness, "name = input('Who? ')\nprint('hello', name)")

@@ -20,7 +20,7 @@ SECONDS = 320
 
 @pytest.mark.soak
 @pytest.mark.timeout(SECONDS + 120)
-@pytest.mark.proves("exec:no-block", "exec:progress", "mcp:progress")
+@pytest.mark.proves("exec:no-block", "exec:progress")
 async def test_a_cell_of_320_seconds_reports_progress_and_completes(
     start_server: StartServer,
 ) -> None:

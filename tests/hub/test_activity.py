@@ -47,7 +47,7 @@ async def alice(hub: Hub) -> AsyncIterator[httpx2.AsyncClient]:
         yield http
 
 
-@pytest.mark.proves("hub:activity")
+@pytest.mark.proves("hub:tokens")
 async def test_a_running_cell_keeps_its_kernel_and_its_server_until_it_ends(
     hub: Hub, alice: httpx2.AsyncClient
 ) -> None:
@@ -74,7 +74,7 @@ async def test_a_running_cell_keeps_its_kernel_and_its_server_until_it_ends(
         await hub.log.counted(STOPPED, stopped + 1, 120)
 
 
-@pytest.mark.proves("hub:activity")
+@pytest.mark.proves("hub:tokens")
 async def test_a_turn_that_waits_for_approval_keeps_its_kernel_and_its_server_until_it_ends(
     hub: Hub, alice: httpx2.AsyncClient
 ) -> None:
@@ -100,7 +100,7 @@ async def test_a_turn_that_waits_for_approval_keeps_its_kernel_and_its_server_un
         await hub.log.counted(STOPPED, stopped + 1, 120)
 
 
-@pytest.mark.proves("hub:activity")
+@pytest.mark.proves("hub:tokens")
 async def test_clients_that_only_listen_do_not_keep_a_server(
     hub: Hub, alice: httpx2.AsyncClient
 ) -> None:

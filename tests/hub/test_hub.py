@@ -67,7 +67,7 @@ async def test_the_tools_are_there_for_tokens_of_the_hub_that_may_use_that_serve
     assert (await hub.http.get(f"{address}health", headers=foreign)).status_code == 403
 
 
-@pytest.mark.proves("hub:team")
+@pytest.mark.proves("hub:tokens")
 async def test_settings_and_keys_of_the_spawner_hold_for_its_users(hub: Hub) -> None:
     token = await hub.start_server("bob")
     address = f"{hub.server('bob')}api/tk-ai/"
@@ -84,7 +84,6 @@ async def test_settings_and_keys_of_the_spawner_hold_for_its_users(hub: Hub) -> 
     assert ran.json()["runs"][0]["output"] == "[]", ran.text
 
 
-@pytest.mark.proves("hub:nb")
 async def test_nb_works_with_a_token_of_the_hub(hub: Hub, tmp_path: Path) -> None:
     token = await hub.token_of("bob", "access:servers!user=bob")
     environment = {
@@ -113,7 +112,7 @@ async def test_nb_works_with_a_token_of_the_hub(hub: Hub, tmp_path: Path) -> Non
     assert (hub.work("bob") / "command.ipynb").exists()
 
 
-@pytest.mark.proves("hub:login")
+@pytest.mark.proves("hub:tokens")
 async def test_a_login_at_the_hub_opens_the_users_own_server_and_its_channel(hub: Hub) -> None:
     await hub.start_server("alice") if "alice" not in await hub.servers() else None
     await hub.start_server("bob") if "bob" not in await hub.servers() else None

@@ -17,7 +17,7 @@ SHOWN = 60_000
 """Milliseconds in which a page shows what it should."""
 
 
-@pytest.mark.proves("hub:page")
+@pytest.mark.proves("hub:tokens")
 async def test_a_user_logs_in_and_chats_in_the_panel_and_sees_no_other_server(
     tmp_path: Path,
 ) -> None:

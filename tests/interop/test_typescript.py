@@ -38,7 +38,7 @@ async def _output(*command: str, within: float) -> str:
     return out.decode()
 
 
-@pytest.mark.proves("mcp:second-client")
+@pytest.mark.proves("mcp:http")
 @pytest.mark.timeout(INSTALL + RUN + 60)
 async def test_the_typescript_sdk_lists_and_calls_the_tools(start_server: StartServer) -> None:
     if not (HERE / "node_modules").exists():

@@ -118,7 +118,7 @@ async def test_a_restart_that_nobody_waits_for_any_more_is_carried_through(
     assert await outcomes(kernels.shutdown(kernel_id)) == {"ok": 1}
 
 
-@pytest.mark.proves("kernel:tools", "kernel:shared-live", "fault:restarted-under")
+@pytest.mark.proves("kernel:tools", "kernel:shared-live", "exec:statuses")
 async def test_we_wait_for_a_persons_restart_that_is_under_way(
     server: Server, kernels: JupyterKernels, bench: ExecutorBench, harmed: Start
 ) -> None:

@@ -13,7 +13,7 @@ from tk_ai_extension.kernels.sockets import SocketReader, client_context
 DEADLINE = 30
 
 
-@pytest.mark.proves("kernel:relay-idle")
+@pytest.mark.proves("threat:exhaustion")
 async def test_a_socket_that_only_sends_is_not_read() -> None:
     context = client_context()
     try:
@@ -27,7 +27,7 @@ async def test_a_socket_that_only_sends_is_not_read() -> None:
         context.destroy(linger=0)
 
 
-@pytest.mark.proves("kernel:relay-idle")
+@pytest.mark.proves("threat:exhaustion")
 async def test_a_socket_that_fails_is_closed(caplog: pytest.LogCaptureFixture) -> None:
     context = client_context()
     try:
@@ -70,7 +70,7 @@ async def test_reading_what_has_queued_lets_others_run_in_between(
         context.destroy(linger=0)
 
 
-@pytest.mark.proves("exec:bounded")
+@pytest.mark.proves("threat:exhaustion")
 def test_the_receive_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "MAX_RECEIVED", 1000)
     context = sockets.client_context()

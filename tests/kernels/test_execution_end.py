@@ -194,7 +194,7 @@ async def test_an_execution_with_a_reply_is_ok_although_the_kernel_died(
     assert (await ended(run)).status == "ok"
 
 
-@pytest.mark.proves("fault:restarted-under")
+@pytest.mark.proves("exec:statuses")
 async def test_the_interrupt_that_comes_with_a_restart_is_not_the_end() -> None:
     run = new_run(stopping=lambda: True)
     run.on_reply(INTERRUPTED)

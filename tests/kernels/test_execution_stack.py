@@ -121,7 +121,7 @@ async def test_our_error_does_not_drop_what_jupyterlab_has_queued(
     assert (await settled(stack, bench.kernel_id, theirs))["status"] == "ok"
 
 
-@pytest.mark.proves("fault:kernel-killed", "fault:restarted-under")
+@pytest.mark.proves("fault:kernel-killed", "exec:statuses")
 @pytest.mark.parametrize("end", ["killed", "restarted"])
 async def test_a_run_of_jupyterlab_ends_with_the_kernel_and_the_queue_continues(
     bench: ExecutorBench, stack: Any, harmed: Start, tmp_path: Path, end: str
@@ -162,7 +162,7 @@ async def test_a_person_answers_what_their_cell_asks(bench: ExecutorBench, stack
     assert json.loads(result["outputs"])[0]["data"]["text/plain"] == "'Ada'"
 
 
-@pytest.mark.proves("fault:restarted-under", "exec:stack")
+@pytest.mark.proves("exec:statuses", "exec:stack")
 async def test_a_cell_that_ended_with_its_kernel_does_not_run_in_the_next_one(
     server: Server, bench: ExecutorBench, stack: Any, harmed: Start, tmp_path: Path
 ) -> None:

@@ -177,7 +177,7 @@ class Defective(InheritedEnvironment):
         raise KeyError(super().environment(kernel_name, path))
 
 
-@pytest.mark.proves("fault:own-defects")
+@pytest.mark.proves("exec:statuses")
 async def test_a_defect_of_ours_is_not_taken_for_an_outage_of_the_gateway(
     bench: ExecutorBench,
     service: Callable[..., GatewayKernels],
@@ -199,7 +199,7 @@ async def test_a_defect_of_ours_is_not_taken_for_an_outage_of_the_gateway(
     assert (await run(bench, "1")).status == "ok"
 
 
-@pytest.mark.proves("fault:own-defects")
+@pytest.mark.proves("exec:statuses")
 async def test_only_a_garbled_message_is_not_understood(
     bench: ExecutorBench,
     service: Callable[..., GatewayKernels],

@@ -119,7 +119,7 @@ async def test_a_person_answers_what_their_cell_asks(
     assert json.loads(result["outputs"])[0]["data"]["text/plain"] == "'Ada'"
 
 
-@pytest.mark.proves("fault:restarted-under")
+@pytest.mark.proves("exec:statuses")
 async def test_a_persons_cell_ends_with_its_kernel_and_the_next_one_runs(
     server: Server, bench: ExecutorBench, harmed: Callable[[], Awaitable[str]], tmp_path: Path
 ) -> None:

@@ -48,7 +48,7 @@ async def test_a_kernel_restarted_while_the_connection_was_down_is_reported_as_r
     assert outcome.status == "error", "its variables are gone"
 
 
-@pytest.mark.proves("fault:restarted-under", "kernel:tools")
+@pytest.mark.proves("exec:statuses", "kernel:tools")
 async def test_a_kernel_that_the_gateway_ends_is_gone_here_too(
     bench: ExecutorBench, gateway: Gateway, proxy: Proxy, harmed: Start
 ) -> None:
@@ -64,7 +64,7 @@ async def test_a_kernel_that_the_gateway_ends_is_gone_here_too(
     assert kernel_id not in bench.kernels.ids()
 
 
-@pytest.mark.proves("fault:restarted-under", "kernel:shared-live")
+@pytest.mark.proves("exec:statuses", "kernel:shared-live")
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
 async def test_a_kernel_that_says_nothing_of_its_restart_is_known_to_be_restarted(
     server: Server, gateway: Gateway, bench: ExecutorBench, harmed: Start, where: str
@@ -79,7 +79,7 @@ async def test_a_kernel_that_says_nothing_of_its_restart_is_known_to_be_restarte
     assert (await bench.kernels.info(kernel_id)).restarts == 1
 
 
-@pytest.mark.proves("fault:restarted-under", "kernel:shared-live")
+@pytest.mark.proves("exec:statuses", "kernel:shared-live")
 async def test_a_kernel_whose_first_status_is_lost_is_known_to_be_restarted(
     gateway: Gateway, bench: ExecutorBench, harmed: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +98,7 @@ async def test_a_kernel_whose_first_status_is_lost_is_known_to_be_restarted(
     assert (await run(bench, "1", kernel_id)).execution.execution_count == 1
 
 
-@pytest.mark.proves("fault:restarted-under", "fault:connection-lost")
+@pytest.mark.proves("exec:statuses", "fault:connection-lost")
 @pytest.mark.parametrize("says", [True, False])
 async def test_a_restart_of_which_no_answer_comes_ends_what_ran(
     bench: ExecutorBench, proxy: Proxy, harmed: Start, says: bool
@@ -118,7 +118,7 @@ async def test_a_restart_of_which_no_answer_comes_ends_what_ran(
     assert (await bench.kernels.info(kernel_id)).restarts == 1
 
 
-@pytest.mark.proves("fault:restarted-under", "fault:connection-lost")
+@pytest.mark.proves("exec:statuses", "fault:connection-lost")
 async def test_a_shutdown_of_which_no_answer_comes_ends_what_ran(
     bench: ExecutorBench, proxy: Proxy, harmed: Start
 ) -> None:
@@ -135,7 +135,7 @@ async def test_a_shutdown_of_which_no_answer_comes_ends_what_ran(
     assert kernel_id not in bench.kernels.ids()
 
 
-@pytest.mark.proves("fault:connection-lost", "fault:restarted-under")
+@pytest.mark.proves("fault:connection-lost", "exec:statuses")
 async def test_a_kernel_that_went_while_the_connection_was_down_has_died(
     bench: ExecutorBench, gateway: Gateway, proxy: Proxy, harmed: Start
 ) -> None:

@@ -150,7 +150,7 @@ def to(request: str, value: Any) -> Any:
     return request if value == "REQUEST" else value
 
 
-@pytest.mark.proves("fault:own-defects")
+@pytest.mark.proves("exec:statuses")
 @settings(max_examples=300)
 @given(MESSAGES)
 def test_no_message_of_a_kernel_stops_the_connection(messages: list[tuple[Any, ...]]) -> None:

@@ -63,7 +63,7 @@ def kept(widgets: OutputWidgets) -> dict[str, tuple[Json, ...]]:
     return {comm: each.outputs for comm, each in widgets._outputs.items() if each.outputs}
 
 
-@pytest.mark.proves("exec:output-widget", "fault:flood")
+@pytest.mark.proves("exec:display-update", "fault:flood")
 @given(STEPS)
 def test_all_widgets_together_keep_within_the_limit_and_say_what_they_drop(
     steps: list[tuple[str, tuple[str, Json]]],
@@ -91,7 +91,7 @@ def test_all_widgets_together_keep_within_the_limit_and_say_what_they_drop(
     assert not bounded._capturing
 
 
-@pytest.mark.proves("exec:output-widget")
+@pytest.mark.proves("exec:display-update")
 def test_a_display_of_the_cell_is_updated_if_there_is_no_room_for_a_widget() -> None:
     widgets = OutputWidgets(REQUESTS.__contains__, limit=1)
     widgets.captures("first", *state("a", msg_id="first"))
@@ -99,7 +99,7 @@ def test_a_display_of_the_cell_is_updated_if_there_is_no_room_for_a_widget() -> 
     assert not widgets.captures("first", *display("2", "the cell's", "update_display_data"))
 
 
-@pytest.mark.proves("exec:output-widget")
+@pytest.mark.proves("exec:display-update")
 def test_a_display_of_the_cell_is_updated_while_a_widget_captures() -> None:
     widgets = OutputWidgets(REQUESTS.__contains__)
     widgets.captures("first", *state("a", msg_id="first"))
@@ -125,7 +125,7 @@ def backend() -> str:
     return "direct"
 
 
-@pytest.mark.proves("exec:output-widget", "fault:flood")
+@pytest.mark.proves("exec:display-update", "fault:flood")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_cell_whose_widgets_are_full_says_so_until_they_are_closed(
     bench: ExecutorBench, harmed: Start, monkeypatch: pytest.MonkeyPatch

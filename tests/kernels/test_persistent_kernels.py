@@ -168,7 +168,6 @@ async def test_files_of_a_kernel_that_has_ended_are_removed(
     assert files(tmp_path) == []
 
 
-@pytest.mark.proves("fault:one-server")
 async def test_a_kernel_that_another_server_restarts_keeps_its_files(
     bench: ExecutorBench, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -263,7 +262,7 @@ async def test_a_living_kernel_that_cannot_be_taken_over_keeps_its_files(
     assert (await run(bench, "kept + 1", kernel_id)).outputs[0]["data"]["text/plain"] == "42"
 
 
-@pytest.mark.proves("fault:own-defects")
+@pytest.mark.proves("exec:statuses")
 async def test_a_defect_while_a_kernel_is_taken_over_is_not_taken_for_an_unusable_note(
     bench: ExecutorBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

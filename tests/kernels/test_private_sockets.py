@@ -68,7 +68,7 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Any:
         yield Path(base)
 
 
-@pytest.mark.proves("threat:kernel-sockets")
+@pytest.mark.proves("threat:secrets")
 async def test_a_kernel_of_a_project_is_reached_by_its_owner_alone(
     tmp_path: Path, temporary: Path
 ) -> None:

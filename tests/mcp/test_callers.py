@@ -43,7 +43,7 @@ async def test_a_session_is_a_caller(connect: Connect, probe: Probe) -> None:
     assert callers[0].name.startswith("mcp")
 
 
-@pytest.mark.proves("mcp:sessionless")
+@pytest.mark.proves("mcp:sessions")
 @pytest.mark.parametrize("era", [MODERN], indirect=True)
 @pytest.mark.parametrize(
     ("query", "headers", "key"),
@@ -64,7 +64,7 @@ async def test_without_sessions_a_caller_has_the_name_it_gives_itself(
     assert result.structured_content["error"]["code"] == "notebook_required"
 
 
-@pytest.mark.proves("mcp:sessionless")
+@pytest.mark.proves("mcp:sessions")
 @pytest.mark.parametrize("era", [MODERN], indirect=True)
 async def test_a_caller_without_a_key_is_asked_to_name_the_notebook(connect: Connect) -> None:
     async with connect() as client:

@@ -23,7 +23,7 @@ async def _held(client: Client, probe: Probe) -> asyncio.Task[object]:
     return call
 
 
-@pytest.mark.proves("mcp:cancel")
+@pytest.mark.proves("mcp:disconnect")
 @pytest.mark.parametrize("era", [LEGACY], indirect=True)
 async def test_an_explicit_cancellation_ends_the_tool(connect: Connect, probe: Probe) -> None:
     async with asyncio.timeout(DEADLINE), connect() as client:

@@ -45,7 +45,7 @@ BAD_ARGUMENTS: tuple[tuple[str, dict[str, Any], str], ...] = (
 )
 
 
-@pytest.mark.proves("mcp:errors")
+@pytest.mark.proves("rest:call")
 async def test_an_invalid_message_is_refused(address: str, jp_auth_header: dict[str, str]) -> None:
     async with httpx2.AsyncClient(headers={**jp_auth_header, **HEADERS}) as http:
         with Cases() as cases:
@@ -59,7 +59,7 @@ async def test_an_invalid_message_is_refused(address: str, jp_auth_header: dict[
                     assert "Traceback" not in response.text
 
 
-@pytest.mark.proves("mcp:errors")
+@pytest.mark.proves("rest:call")
 async def test_only_the_protocols_methods_are_answered(
     address: str, jp_auth_header: dict[str, str]
 ) -> None:
@@ -73,7 +73,7 @@ async def test_only_the_protocols_methods_are_answered(
                     assert response.status_code == status, response.text
 
 
-@pytest.mark.proves("mcp:errors", "threat:path")
+@pytest.mark.proves("rest:call", "threat:path")
 async def test_bad_arguments_are_typed_errors_and_change_nothing(
     connect: Connect, jp_root_dir: Path
 ) -> None:

@@ -117,7 +117,7 @@ async def release(root: Path, run: Run, count: int) -> None:
             await run.changed(version, DEADLINE)
 
 
-@pytest.mark.proves("mcp:disconnect", "mcp:stdio")
+@pytest.mark.proves("mcp:disconnect", "mcp:http")
 async def test_each_line_of_output_reaches_a_client_that_loses_its_connections_once(
     connect_again: Open, waiting: asyncio.Queue[Run], jp_root_dir: Path
 ) -> None:

@@ -21,7 +21,7 @@ class Log:
         self.messages.append(params)
 
 
-@pytest.mark.proves("mcp:logging-ping")
+@pytest.mark.proves("mcp:http")
 @pytest.mark.parametrize("era", [LEGACY], indirect=True)
 async def test_a_session_can_be_pinged(connect: Connect, probe: Probe) -> None:
     async with connect() as client:
@@ -37,7 +37,7 @@ async def _set_level(client: Any, era: str, level: types.LoggingLevel) -> None:
         )
 
 
-@pytest.mark.proves("mcp:logging-ping")
+@pytest.mark.proves("mcp:http")
 async def test_a_client_that_sets_a_log_level_gets_messages_of_that_level_and_above(
     connect: Connect, probe: Probe, era: str
 ) -> None:
@@ -59,7 +59,7 @@ async def test_a_client_that_sets_a_log_level_gets_messages_of_that_level_and_ab
     assert [message.data["tool"] for message in log.messages] == ["probe_fail"]
 
 
-@pytest.mark.proves("mcp:logging-ping")
+@pytest.mark.proves("mcp:http")
 async def test_a_client_that_sets_no_log_level_gets_no_messages(
     connect: Connect, probe: Probe
 ) -> None:

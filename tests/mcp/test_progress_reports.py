@@ -30,7 +30,7 @@ class Session:
         self.reports[progress] = message
 
 
-@pytest.mark.proves("mcp:progress")
+@pytest.mark.proves("exec:progress")
 @pytest.mark.parametrize("fails_at", [1, 2, 3])
 async def test_a_report_that_fails_does_not_delay_the_result(
     fails_at: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -48,7 +48,7 @@ async def test_a_report_that_fails_does_not_delay_the_result(
     assert "connection lost" in caplog.text
 
 
-@pytest.mark.proves("mcp:progress")
+@pytest.mark.proves("exec:progress")
 async def test_the_newest_reports_arrive_in_order_before_the_result() -> None:
     session: Any = Session()
     progress = ProgressReporter(session)

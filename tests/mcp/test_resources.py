@@ -105,7 +105,7 @@ async def test_an_artifact_is_read_whole(connect: Connect, workspace: Any) -> No
             await _read(client, f"artifact://{others.id}")
 
 
-@pytest.mark.proves("mcp:resources", "mcp:errors", "threat:path")
+@pytest.mark.proves("mcp:resources", "rest:call", "threat:path")
 async def test_a_missing_resource_is_an_error_of_the_protocol(
     connect: Connect, plan: Path, era: str
 ) -> None:
@@ -129,7 +129,6 @@ async def test_a_missing_resource_is_an_error_of_the_protocol(
                     assert failure.value.code in expected
 
 
-@pytest.mark.proves("mcp:subscriptions")
 @pytest.mark.parametrize("era", [LEGACY], indirect=True)
 async def test_a_session_that_subscribed_is_notified_of_a_change(
     connect: Connect, plan: Path
@@ -165,7 +164,7 @@ async def test_a_session_that_subscribed_is_notified_of_a_change(
             assert await uris.get() == empty
 
 
-@pytest.mark.proves("mcp:subscriptions", "mcp:errors")
+@pytest.mark.proves("rest:call")
 @pytest.mark.parametrize("era", [LEGACY], indirect=True)
 async def test_a_subscription_that_is_refused_is_refused_again(
     connect: Connect, plan: Path
@@ -177,7 +176,6 @@ async def test_a_subscription_that_is_refused_is_refused_again(
         await _subscribe(client, PLAN)
 
 
-@pytest.mark.proves("mcp:subscriptions")
 @pytest.mark.parametrize("era", [MODERN], indirect=True)
 async def test_a_stream_that_listens_is_notified_of_a_change(connect: Connect, plan: Path) -> None:
     async with (
@@ -193,7 +191,6 @@ async def test_a_stream_that_listens_is_notified_of_a_change(connect: Connect, p
     assert event.uri == PLAN
 
 
-@pytest.mark.proves("mcp:subscriptions")
 @pytest.mark.parametrize("era", [LEGACY], indirect=True)
 async def test_a_save_by_a_person_in_jupyter_is_notified_too(
     connect: Connect, plan: Path, jp_fetch: Any
@@ -212,7 +209,6 @@ async def test_a_save_by_a_person_in_jupyter_is_notified_too(
         await notified.wait()
 
 
-@pytest.mark.proves("mcp:file-changes")
 @pytest.mark.parametrize("era", [LEGACY], indirect=True)
 async def test_a_file_that_another_program_changes_is_notified(
     connect: Connect, plan: Path
@@ -244,7 +240,7 @@ async def test_a_file_that_another_program_changes_is_notified(
         assert "1" in str(await _read(client, uri))
 
 
-@pytest.mark.proves("mcp:prompts")
+@pytest.mark.proves("mcp:resources")
 async def test_prompts_for_the_common_jobs_bring_the_notebook(connect: Connect, plan: Path) -> None:
     async with connect() as client:
         prompts = {prompt.name: prompt for prompt in (await client.list_prompts()).prompts}
@@ -266,7 +262,7 @@ async def test_prompts_for_the_common_jobs_bring_the_notebook(connect: Connect, 
         assert cell.resource.uri == f"{PLAN}/cells/aaaa1111"
 
 
-@pytest.mark.proves("mcp:prompts", "mcp:errors")
+@pytest.mark.proves("mcp:resources", "rest:call")
 async def test_a_prompt_about_nothing_is_an_error_of_the_protocol(
     connect: Connect, plan: Path
 ) -> None:
@@ -281,7 +277,6 @@ async def test_a_prompt_about_nothing_is_an_error_of_the_protocol(
                     await client.get_prompt(name, arguments)
 
 
-@pytest.mark.proves("mcp:completion")
 async def test_notebooks_and_cells_are_completed(connect: Connect, plan: Path) -> None:
     prompt = types.PromptReference(name="explain")
     template = types.ResourceTemplateReference(uri="notebook://{+path}/cells/{id}")

@@ -60,7 +60,7 @@ async def _begun(client: Client, cell: str) -> asyncio.Task[Any]:
     return call
 
 
-@pytest.mark.proves("mcp:cancel", "exec:cancel")
+@pytest.mark.proves("mcp:disconnect", "exec:cancel")
 @pytest.mark.parametrize("era", [LEGACY], indirect=True)
 async def test_an_explicit_cancellation_interrupts_the_cell(
     connect: Connect, plan: str, jp_root_dir: Path
@@ -111,7 +111,7 @@ async def test_without_sessions_a_cancelled_request_leaves_the_cell_to_interrupt
     assert result.structured_content["status"] == "interrupted"
 
 
-@pytest.mark.proves("mcp:progress", "exec:progress")
+@pytest.mark.proves("exec:progress")
 async def test_new_output_is_reported_while_the_cell_runs(
     connect: Connect, plan: str, jp_root_dir: Path
 ) -> None:
@@ -131,7 +131,7 @@ async def test_new_output_is_reported_while_the_cell_runs(
     assert any("begun" in message for message in messages)
 
 
-@pytest.mark.proves("mcp:errors")
+@pytest.mark.proves("rest:call")
 async def test_a_cell_that_fails_is_an_error_result(connect: Connect, plan: str) -> None:
     async with connect() as client:
         result = await client.call_tool("execute_ipython", {"notebook": plan, "code": "1 / 0"})

@@ -24,7 +24,7 @@ async def _tools(connect: Connect) -> dict[str, types.Tool]:
         return {tool.name: tool for tool in (await client.list_tools()).tools}
 
 
-@pytest.mark.proves("mcp:annotations")
+@pytest.mark.proves("mcp:structured")
 async def test_annotations_follow_from_the_effect(connect: Connect) -> None:
     tools = await _tools(connect)
     hints = {
@@ -43,7 +43,7 @@ async def test_annotations_follow_from_the_effect(connect: Connect) -> None:
     assert set(hints) == set(tools)
 
 
-@pytest.mark.proves("mcp:output-schemas", "mcp:structured")
+@pytest.mark.proves("mcp:structured")
 async def test_an_answer_is_text_and_pictures_with_the_structure_beside(connect: Connect) -> None:
     tools = await _tools(connect)
     async with connect() as client:
@@ -62,7 +62,7 @@ async def test_an_answer_is_text_and_pictures_with_the_structure_beside(connect:
     jsonschema.validate(result.structured_content, tools["probe_say"].output_schema or {})
 
 
-@pytest.mark.proves("mcp:errors", "mcp:output-schemas")
+@pytest.mark.proves("rest:call", "mcp:structured")
 async def test_a_failure_of_a_tool_is_a_result_that_says_what_to_do(connect: Connect) -> None:
     tools = await _tools(connect)
     async with connect() as client:
@@ -82,7 +82,7 @@ async def test_a_failure_of_a_tool_is_a_result_that_says_what_to_do(connect: Con
         jsonschema.validate({}, tools["probe_fail"].output_schema or {})
 
 
-@pytest.mark.proves("mcp:errors")
+@pytest.mark.proves("rest:call")
 async def test_an_answer_that_reports_a_failure_is_an_error_with_its_structure(
     connect: Connect,
 ) -> None:
@@ -92,7 +92,7 @@ async def test_an_answer_that_reports_a_failure_is_an_error_with_its_structure(
     assert result.structured_content["greeting"] == "no"
 
 
-@pytest.mark.proves("mcp:errors")
+@pytest.mark.proves("rest:call")
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [({"greeting": 1}, "greeting"), ({"greeting": "a", "what": 1}, "what")],
@@ -108,7 +108,7 @@ async def test_wrong_arguments_are_a_result_that_names_them(
     assert probe.contexts == []
 
 
-@pytest.mark.proves("mcp:errors")
+@pytest.mark.proves("rest:call")
 async def test_an_unknown_tool_is_an_error_of_the_protocol(connect: Connect) -> None:
     async with connect() as client:
         with pytest.raises(MCPError) as failure:
@@ -117,7 +117,7 @@ async def test_an_unknown_tool_is_an_error_of_the_protocol(connect: Connect) -> 
     assert failure.value.data["error"]["code"] == "unknown_tool"
 
 
-@pytest.mark.proves("mcp:errors")
+@pytest.mark.proves("rest:call")
 async def test_a_defect_is_reported_as_one_and_the_log_has_the_traceback(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -129,7 +129,7 @@ async def test_a_defect_is_reported_as_one_and_the_log_has_the_traceback(
     assert "ZeroDivisionError: a defect" in caplog.text
 
 
-@pytest.mark.proves("mcp:instructions")
+@pytest.mark.proves("mcp:http")
 async def test_the_instructions_say_how_to_begin(connect: Connect) -> None:
     async with connect() as client:
         instructions = client.instructions
@@ -145,7 +145,7 @@ async def test_the_instructions_say_how_to_begin(connect: Connect) -> None:
     assert len(instructions) < 1_500
 
 
-@pytest.mark.proves("mcp:toolsets")
+@pytest.mark.proves("ext:toolsets")
 async def test_a_connection_chooses_its_toolsets(connect: Connect) -> None:
     async with connect("?toolsets=probes") as client:
         names = {tool.name for tool in (await client.list_tools()).tools}
@@ -154,7 +154,7 @@ async def test_a_connection_chooses_its_toolsets(connect: Connect) -> None:
             await client.call_tool("list_kernels", {})
 
 
-@pytest.mark.proves("mcp:toolsets")
+@pytest.mark.proves("ext:toolsets")
 async def test_an_unknown_toolset_is_refused_at_once(connect: Connect) -> None:
     with pytest.raises(BaseExceptionGroup) as failure:
         async with connect("?toolsets=default,nonsense"):
@@ -163,7 +163,7 @@ async def test_an_unknown_toolset_is_refused_at_once(connect: Connect) -> None:
     assert "Unknown toolset `nonsense`" in str(refusal)
 
 
-@pytest.mark.proves("mcp:progress")
+@pytest.mark.proves("exec:progress")
 async def test_progress_comes_in_order_to_who_asked_for_it(connect: Connect, probe: Probe) -> None:
     reports: list[tuple[float, str | None]] = []
 

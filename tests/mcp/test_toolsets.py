@@ -7,7 +7,7 @@ from mcp.shared.exceptions import MCPError
 from tests.mcp.conftest import Connect
 
 
-@pytest.mark.proves("mcp:toolsets")
+@pytest.mark.proves("ext:toolsets")
 async def test_a_connection_has_the_tools_of_the_toolsets_that_it_chose(connect: Connect) -> None:
     async with connect("?toolsets=claude-code,omp") as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -21,7 +21,7 @@ async def test_a_connection_has_the_tools_of_the_toolsets_that_it_chose(connect:
         assert not set(tools) & {tool.name for tool in (await client.list_tools()).tools}
 
 
-@pytest.mark.proves("mcp:toolsets", "edit:notebookedit")
+@pytest.mark.proves("ext:toolsets", "edit:notebookedit")
 async def test_they_work_on_the_same_notebook_as_the_default_tools(
     connect: Connect, jp_root_dir
 ) -> None:

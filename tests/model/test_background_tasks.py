@@ -13,8 +13,6 @@ import tk_ai_extension
 from tk_ai_extension.model.background import BackgroundTasks, outcome
 from tk_ai_extension.model.errors import DiskFull
 
-pytestmark = pytest.mark.proves("fault:background")
-
 logger = logging.getLogger(__name__)
 
 

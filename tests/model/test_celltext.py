@@ -102,7 +102,7 @@ def test_cells_without_a_usable_id_are_numbered() -> None:
     assert merge(odd, odd, parse(render(odd))) == []
 
 
-@pytest.mark.proves("text:delete", "text:ranges")
+@pytest.mark.proves("text:merge", "text:ranges")
 def test_a_part_carries_its_range() -> None:
     text = render(THREE, [0, 2])
     assert text.splitlines()[0].endswith("cells:0,2")
@@ -122,7 +122,7 @@ def test_a_source_is_what_is_between_two_markers(source: str) -> None:
     assert [cell.source for cell in parsed.cells] == [source, "next", source]
 
 
-@pytest.mark.proves("text:escape")
+@pytest.mark.proves("text:round-trip")
 @given(
     st.lists(
         st.tuples(
@@ -267,7 +267,7 @@ def test_a_cell_that_others_deleted_stays_deleted_unless_it_was_changed() -> Non
     assert (cell["source"], cell["yours"]) == (None, "mine")
 
 
-@pytest.mark.proves("text:delete")
+@pytest.mark.proves("text:merge")
 def test_a_cell_that_others_changed_is_not_deleted() -> None:
     current = notebook(
         ("318aaaaa", "theirs"), ("77b0aaaa", "## Load", "markdown"), ("9c9caaaa", "df")
@@ -281,7 +281,7 @@ def test_a_cell_that_others_changed_is_not_deleted() -> None:
     ]
 
 
-@pytest.mark.proves("text:delete")
+@pytest.mark.proves("text:merge")
 def test_an_unknown_an_ambiguous_and_a_repeated_id_are_errors() -> None:
     alike = notebook(("aaaa1111", "x"), ("aaaa1222", "y"))
     for text in ("# %% [code] @zzzz\n", "# %% [code] @aaaa\n", "# %% [code] @aaaa11\n" * 2):

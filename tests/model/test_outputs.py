@@ -81,7 +81,7 @@ def test_changes_give_what_they_mean(
     assert list(buffer) == plain
 
 
-@pytest.mark.proves("exec:bounded")
+@pytest.mark.proves("threat:exhaustion")
 @pytest.mark.parametrize("length", [1_000_000, 16_000_000])
 def test_appending_costs_the_same_after_much_output(length: int) -> None:
     buffer = OutputBuffer([stream("x" * length)])
@@ -100,7 +100,7 @@ def test_appending_costs_the_same_after_much_output(length: int) -> None:
         tracemalloc.stop()
 
 
-@pytest.mark.proves("exec:bounded")
+@pytest.mark.proves("threat:exhaustion")
 def test_status_events_are_bounded_and_each_reader_gets_the_new_ones() -> None:
     log = StatusLog()
     for number in range(3 * MAX_STATUSES):

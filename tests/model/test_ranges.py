@@ -62,7 +62,7 @@ def _notebook(count: int) -> Snapshot:
     return Snapshot("n.ipynb", tuple(cells))
 
 
-@pytest.mark.proves("text:ranges-grammar")
+@pytest.mark.proves("text:ranges")
 @given(st.integers(0, 20), st.integers(-25, 25), st.integers(-25, 25))
 def test_a_number_means_one_cell_however_it_is_given(count: int, first: int, last: int) -> None:
     notebook = _notebook(count)

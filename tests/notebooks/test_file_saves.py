@@ -174,7 +174,7 @@ async def test_a_disk_without_room_keeps_the_old_content(small_disk: Path) -> No
         assert sources((await document.read()).cells) == ["c"]
 
 
-@pytest.mark.proves("fault:read-only")
+@pytest.mark.proves("fault:disk-full")
 async def test_a_folder_that_may_not_be_written(bench: DocumentBench) -> None:
     document = await bench.open(notebook(code("a", "aaaa1111")))
     file = bench.root / document.path
@@ -193,7 +193,7 @@ async def test_a_folder_that_may_not_be_written(bench: DocumentBench) -> None:
 CALLS = ("fsync", "link", "replace", "write", "stat", "fchmod", "listxattr")
 
 
-@pytest.mark.proves("fault:read-only")
+@pytest.mark.proves("fault:disk-full")
 async def test_whatever_call_of_the_system_fails_an_error_means_that_nothing_changed(
     bench: DocumentBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

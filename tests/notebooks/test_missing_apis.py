@@ -23,8 +23,6 @@ from tk_ai_extension.model.private_api import missing_members
 from tk_ai_extension.notebooks import save_hooks
 from tk_ai_extension.notebooks.router import NotebookRouter
 
-pytestmark = pytest.mark.proves("ext:missing-parts")
-
 
 def test_attributes_of_instances_are_found_without_one() -> None:
     class Base:

@@ -156,7 +156,7 @@ async def test_a_save_that_fails_is_tried_again_later_and_later_also_after_the_e
     assert disk.saver.runs == []
 
 
-@pytest.mark.proves("fault:read-only")
+@pytest.mark.proves("fault:disk-full")
 async def test_the_outputs_of_a_run_with_a_lasting_error_are_given_up() -> None:
     disk = Disk(ReadOnly("n.ipynb cannot be written."))
     async with writing(disk.saver) as writer:

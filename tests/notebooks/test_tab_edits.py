@@ -278,7 +278,7 @@ def with_deviations(limit: int) -> Iterator[Script]:
                 waiting += [(*before, other) for other in range(1, script.sizes[number])]
 
 
-@pytest.mark.proves("fault:tab-lost", "edit:effects-of-the-commit")
+@pytest.mark.proves("fault:tab-lost", "edit:linearizable")
 @pytest.mark.parametrize("kind", OPERATIONS)
 @pytest.mark.parametrize(
     ("deviations", "seeds"), [(1, 100), pytest.param(2, 500, marks=pytest.mark.soak)]

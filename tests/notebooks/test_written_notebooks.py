@@ -48,7 +48,7 @@ def file_of(harness: TabHarness) -> Path:
 # --- whole notebooks
 
 
-@pytest.mark.proves("ext:rtc", "nb:run-notebook")
+@pytest.mark.proves("ext:rtc", "verify:run")
 async def test_a_tab_that_opens_a_notebook_while_a_copy_replaces_it_shows_the_copy(
     harness: TabHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

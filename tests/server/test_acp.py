@@ -37,7 +37,7 @@ def request_(ask: Ask, jp_auth_header: dict[str, str], model: ScriptedModel) -> 
     return request
 
 
-@pytest.mark.proves("ext:agents-found")
+@pytest.mark.proves("ext:any-agent")
 async def test_the_installed_agents_are_offered_beside_claude(request_: Request) -> None:
     info = await request_("GET", "models")
     assert info["models"][0] == MODEL

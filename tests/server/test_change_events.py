@@ -151,7 +151,7 @@ async def test_undone_cells_of_a_change_are_no_longer_reported(
     assert await person.changes(notebook) == []
 
 
-@pytest.mark.proves("ui:bulk-undo")
+@pytest.mark.proves("rest:restore")
 async def test_each_change_is_undone_in_the_cells_that_are_named_beside_it(
     person: Person, call: Call, notebook: str, jp_root_dir: Path
 ) -> None:

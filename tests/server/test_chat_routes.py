@@ -166,7 +166,7 @@ async def test_a_message_becomes_calls_cells_outputs_and_an_answer_in_order(
     assert cell.outputs[0].data["text/plain"] == "12"
 
 
-@pytest.mark.proves("rest:chat", "fault:chat-cut")
+@pytest.mark.proves("rest:chat")
 async def test_a_message_that_is_sent_again_under_its_id_begins_one_turn(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient, jp_root_dir: Path
 ) -> None:
@@ -193,7 +193,7 @@ async def test_a_message_that_is_sent_again_under_its_id_begins_one_turn(
     assert (other["text"], other["chat"] != answers[0]["chat"]) == ("Another.", True)
 
 
-@pytest.mark.proves("rest:chat", "fault:chat-cut")
+@pytest.mark.proves("rest:chat")
 async def test_events_come_as_they_happen_and_go_on_after_the_connection_was_lost(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient
 ) -> None:
@@ -222,7 +222,7 @@ async def test_events_come_as_they_happen_and_go_on_after_the_connection_was_los
 
 
 @pytest.mark.real_cli
-@pytest.mark.proves("fault:chat-cut")
+@pytest.mark.proves("rest:chat")
 async def test_a_lost_connection_stops_the_turn_where_the_person_chose_so(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient
 ) -> None:
@@ -431,7 +431,7 @@ async def test_an_invalid_message_is_refused_and_the_model_is_not_asked(
 
 
 @pytest.mark.real_cli
-@pytest.mark.proves("fault:model-api")
+@pytest.mark.proves("chat:one-end")
 async def test_a_refused_key_is_reported_with_what_to_do(
     client: Client, model: ScriptedModel
 ) -> None:

@@ -132,7 +132,7 @@ file.chmod(0o600)
 """
 
 
-@pytest.mark.proves("threat:project-keys", "threat:secrets")
+@pytest.mark.proves("connect:address", "threat:secrets")
 async def test_files_of_a_folder_run_nothing_and_send_the_server_s_key_nowhere(
     start_server: StartServer, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

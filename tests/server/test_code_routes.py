@@ -71,7 +71,7 @@ def said(request: MessagesRequest) -> str:
     return str(request.messages[-1]["content"])
 
 
-@pytest.mark.proves("code:completion", "code:variables")
+@pytest.mark.proves("code:completion")
 async def test_a_completion_knows_the_cells_above_and_the_kernels_variables(
     page: Page, model: ScriptedModel, call: Call, extension: Any, notebook: str
 ) -> None:
@@ -118,7 +118,7 @@ async def test_a_completion_knows_the_cells_above_and_the_kernels_variables(
     assert "free: threading.Event" in said(model.requests[4])
 
 
-@pytest.mark.proves("code:edit")
+@pytest.mark.proves("code:completion")
 async def test_an_edit_proposes_a_source_and_writes_nothing(
     page: Page, model: ScriptedModel, notebook: str, jp_root_dir: Path
 ) -> None:
@@ -138,7 +138,7 @@ async def test_an_edit_proposes_a_source_and_writes_nothing(
     assert nbformat.read(jp_root_dir / notebook, as_version=4).cells[1].source == "1 / 0"
 
 
-@pytest.mark.proves("code:cancel")
+@pytest.mark.proves("code:completion")
 async def test_a_request_ends_with_its_client_or_with_a_newer_one(
     page: Page, model: ScriptedModel, http: httpx2.AsyncClient, extension: Any
 ) -> None:
@@ -172,7 +172,7 @@ async def test_a_request_ends_with_its_client_or_with_a_newer_one(
         await (await extension.services.code_assistant()).close()
 
 
-@pytest.mark.proves("code:errors")
+@pytest.mark.proves("chat:one-end")
 @pytest.mark.parametrize("replaced", range(3))
 async def test_requests_at_the_stop_of_the_server_have_the_error_of_other_routes(
     page: Page, model: ScriptedModel, extension: Any, replaced: int
@@ -207,7 +207,7 @@ def _error(task: asyncio.Task[tuple[int, Any]]) -> tuple[int, Any]:
     return status, answer["error"]
 
 
-@pytest.mark.proves("code:errors")
+@pytest.mark.proves("chat:one-end")
 async def test_what_cannot_be_answered_is_a_typed_error(page: Page, model: ScriptedModel) -> None:
     model.add(
         UNAUTHORIZED,
@@ -227,7 +227,7 @@ async def test_what_cannot_be_answered_is_a_typed_error(page: Page, model: Scrip
     assert len(model.requests) == 3
 
 
-@pytest.mark.proves("code:errors")
+@pytest.mark.proves("chat:one-end")
 async def test_a_server_answers_a_bounded_number_of_requests_at_once(
     page: Page, model: ScriptedModel, http: httpx2.AsyncClient
 ) -> None:
@@ -248,7 +248,7 @@ async def test_a_server_answers_a_bounded_number_of_requests_at_once(
     assert answer["error"]["sentence"]["parameters"] == {"count": MAX_RUNNING}
 
 
-@pytest.mark.proves("code:tour")
+@pytest.mark.proves("code:completion")
 async def test_without_a_model_the_tour_shows_how_it_works(
     page: Page, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,7 +48,7 @@ def error_of(response: HTTPResponse) -> dict[str, Any]:
     return json.loads(response.body)["error"]
 
 
-@pytest.mark.proves("connect:write")
+@pytest.mark.proves("connect:form")
 async def test_only_the_server_s_own_pages_can_write_it(
     ask: Ask, jp_auth_header: dict[str, str], is_stored: Callable[[], bool]
 ) -> None:
@@ -77,7 +77,7 @@ class TestOtherOrigins:
         jp_server_config.TkAIExtensionApp.allowed_origins = ["https://other.example"]
         return jp_server_config
 
-    @pytest.mark.proves("connect:write")
+    @pytest.mark.proves("connect:form")
     async def test_pages_of_allowed_origins_cannot_write_it(
         self, ask: Ask, jp_auth_header: dict[str, str], is_stored: Callable[[], bool]
     ) -> None:
@@ -94,7 +94,7 @@ class TestOtherOrigins:
         assert not is_stored()
 
 
-@pytest.mark.proves("connect:write", "connect:forbidden")
+@pytest.mark.proves("connect:form")
 async def test_neither_an_agent_nor_another_user_can_write_it(
     ask: Ask,
     extension: Any,
@@ -121,7 +121,7 @@ async def test_neither_an_agent_nor_another_user_can_write_it(
     assert not is_stored()
 
 
-@pytest.mark.proves("connect:forbidden")
+@pytest.mark.proves("connect:form")
 async def test_neither_an_agent_nor_another_user_can_trust_the_folder(
     ask: Ask, jp_auth_header: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,7 +149,7 @@ class TestForbidden:
         jp_server_config.TkAIExtensionApp.chat_connect_contact = "help@example.org"
         return jp_server_config
 
-    @pytest.mark.proves("connect:forbidden")
+    @pytest.mark.proves("connect:form")
     async def test_it_says_whom_to_ask(
         self, ask: Ask, jp_auth_header: dict[str, str], is_stored: Callable[[], bool]
     ) -> None:
@@ -161,7 +161,7 @@ class TestForbidden:
         assert not is_stored()
 
 
-@pytest.mark.proves("connect:secret")
+@pytest.mark.proves("threat:secrets")
 @pytest.mark.parametrize(
     "body",
     [
@@ -189,7 +189,7 @@ def everything_below(folder: Path, *without: Path) -> str:
     return "\n".join(path.read_bytes().decode("utf-8", "replace") for path in files)
 
 
-@pytest.mark.proves("connect:secret", "connect:form")
+@pytest.mark.proves("threat:secrets", "connect:form")
 async def test_a_key_that_was_entered_is_nowhere_but_in_its_file_and_with_the_model(
     start_server: StartServer, scripted: ScriptedModel
 ) -> None:

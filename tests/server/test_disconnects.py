@@ -114,7 +114,7 @@ async def chats_of(http: httpx2.AsyncClient) -> list[dict[str, Any]]:
     return (await http.get("api/tk-ai/chats")).json()["chats"]
 
 
-@pytest.mark.proves("fault:chat-cut")
+@pytest.mark.proves("rest:chat")
 @pytest.mark.parametrize("stage", ["tools", "models", "chats"])
 async def test_no_turn_begins_for_a_client_that_left_and_wanted_it_stopped(
     leave: Leave, extension: Any, http: httpx2.AsyncClient, model: ScriptedModel, stage: str
@@ -126,7 +126,7 @@ async def test_no_turn_begins_for_a_client_that_left_and_wanted_it_stopped(
     assert dict(extension.services.streaming_users) == {}
 
 
-@pytest.mark.proves("fault:chat-cut")
+@pytest.mark.proves("rest:chat")
 @pytest.mark.parametrize("headers", [{}, EVENTS], ids=["json", "events"])
 async def test_a_turn_whose_client_left_while_it_began_is_stopped(
     leave: Leave,
@@ -142,7 +142,7 @@ async def test_a_turn_whose_client_left_while_it_began_is_stopped(
     assert (events[-1]["kind"], events[-1]["end"]) == ("done", "stopped")
 
 
-@pytest.mark.proves("fault:chat-cut")
+@pytest.mark.proves("rest:chat")
 @pytest.mark.parametrize("headers", [{}, EVENTS], ids=["json", "events"])
 async def test_a_turn_of_a_client_that_left_goes_on_unless_it_wanted_it_stopped(
     leave: Leave,
@@ -164,7 +164,7 @@ async def test_a_turn_of_a_client_that_left_goes_on_unless_it_wanted_it_stopped(
     assert len(model.requests) == 1
 
 
-@pytest.mark.proves("code:cancel")
+@pytest.mark.proves("code:completion")
 @pytest.mark.parametrize("path", ["completion", "edit"])
 @pytest.mark.parametrize("stage", ["tools", "models", "code_assistant"])
 async def test_the_model_is_not_asked_for_code_of_a_client_that_left(

@@ -185,7 +185,7 @@ async def test_a_page_that_knows_more_than_the_server_is_asked_to_begin_again(
     assert (await page.next(number))["over"] is True
 
 
-@pytest.mark.proves("rest:permissions")
+@pytest.mark.proves("mcp:permission-required")
 async def test_requests_during_a_lost_connection_come_once_and_after_a_reload_all_pending_ones(
     open_page: OpenPage, call: Call, notebook: str
 ) -> None:

@@ -64,7 +64,7 @@ numbers = st.integers(0, 12).map(str) | st.text("0123456789٣", min_size=1, max_
 ids = st.lists(numbers, min_size=1, max_size=5).map("-".join) | st.text(max_size=30)
 
 
-@pytest.mark.proves("rest:executions")
+@pytest.mark.proves("rest:chat")
 @given(ids)
 def test_any_event_id_is_followed_to_the_end_or_refused(text: str) -> None:
     run = a_run()
@@ -104,7 +104,7 @@ def outputs(messages: list[tuple[str, Any]], shown: list[str]) -> list[str]:
     return shown
 
 
-@pytest.mark.proves("rest:executions", "out:stream")
+@pytest.mark.proves("rest:chat", "out:stream")
 async def test_output_that_was_overwritten_in_forgotten_events_is_sent_again() -> None:
     """A progress bar, and a connection that was lost for longer than its events are kept."""
     step = Step(cell="bar", status="running", outputs=OutputBuffer([stream("10 % of it all\n")]))
@@ -126,7 +126,7 @@ async def test_output_that_was_overwritten_in_forgotten_events_is_sent_again() -
     assert outputs(await messages_after(run, position), shown) == [f"{MAX_EVENTS + 9} %"]
 
 
-@pytest.mark.proves("rest:errors")
+@pytest.mark.proves("rest:call")
 async def test_an_invalid_event_id_is_refused_before_the_stream_begins(
     call: Call, ask: Ask, jp_auth_header: dict[str, str], notebook: str
 ) -> None:
@@ -142,7 +142,7 @@ async def test_an_invalid_event_id_is_refused_before_the_stream_begins(
                 assert "Last-Event-ID" in error["hint"]
 
 
-@pytest.mark.proves("threat:slow-reader")
+@pytest.mark.proves("threat:exhaustion")
 async def test_a_message_is_bounded_however_late_it_is_read_and_resumes_anywhere() -> None:
     run = a_run(ended=False)
     lines = "".join(f"line {number}\n" for number in range(200_000))
@@ -190,7 +190,7 @@ async def stalled(
         writer.close()
 
 
-@pytest.mark.proves("threat:slow-reader")
+@pytest.mark.proves("threat:exhaustion")
 async def test_streams_are_bounded_in_number_and_close_on_who_does_not_read(
     call: Call, ask: Ask, stalled: Any, extension: Any, notebook: str
 ) -> None:
@@ -212,7 +212,7 @@ async def test_streams_are_bounded_in_number_and_close_on_who_does_not_read(
             assert (services.streams, dict(services.streaming_users)) == (set(), {})
 
 
-@pytest.mark.proves("threat:slow-reader")
+@pytest.mark.proves("threat:exhaustion")
 async def test_an_artifact_is_not_kept_for_who_does_not_read_it(
     stalled: Any, extension: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from tk_ai_extension.server import activity
 from tk_ai_extension.workspace.permission_requests import PermissionRequest, Reply
 
 
-@pytest.mark.proves("fault:idle-culler")
+@pytest.mark.proves("hub:tokens")
 async def test_a_call_that_waits_is_activity_until_it_is_answered(
     call: Call,
     extension: Any,
@@ -88,7 +88,7 @@ class TestKernelsOfWaitingWork:
         jp_server_config.TkAIExtensionApp.chat_provider = "tour"
         return jp_server_config
 
-    @pytest.mark.proves("fault:kernel-culler")
+    @pytest.mark.proves("hub:tokens")
     async def test_the_kernel_of_a_turn_that_waits_for_approval_is_not_culled_until_it_ends(
         self, call: Call, ask: Ask, extension: Any, notebook: str, jp_auth_header: dict[str, str]
     ) -> None:
@@ -110,7 +110,7 @@ class TestKernelsOfWaitingWork:
         await events.aclose()
         assert await culled(used["kernel_id"])
 
-    @pytest.mark.proves("fault:kernel-culler")
+    @pytest.mark.proves("hub:tokens")
     async def test_the_kernel_of_a_call_that_waits_for_approval_is_not_culled_until_it_is_answered(
         self, call: Call, extension: Any, notebook: str
     ) -> None:

@@ -50,7 +50,7 @@ class Attempts:
         return self.count
 
 
-@pytest.mark.proves("fault:too-many-files")
+@pytest.mark.proves("fault:disk-full")
 async def test_concurrent_users_share_an_attempt_and_the_next_makes_another() -> None:
     with Cases() as cases:
         for seed in range(60):
@@ -91,7 +91,7 @@ async def use(lazy: Lazy[int], attempts: Attempts, rng: random.Random) -> None:
     assert set(seen) <= {attempts.count if succeeded else None, None}
 
 
-@pytest.mark.proves("fault:too-many-files")
+@pytest.mark.proves("fault:disk-full")
 @pytest.mark.parametrize("path", ["api/tk-ai/tools", "api/tk-ai/chats", "api/tk-ai/mcp"])
 async def test_a_part_that_could_not_be_imported_is_imported_for_the_next_request(
     ask: Ask, jp_auth_header: dict[str, str], path: str, monkeypatch: pytest.MonkeyPatch

@@ -112,7 +112,7 @@ async def test_health_the_models_and_tools_by_rest_wait_for_no_mcp(
         assert (await rest.call("list_kernels"))["kernels"]
 
 
-@pytest.mark.proves("mcp:http", "rest:base-url", "threat:csrf")
+@pytest.mark.proves("mcp:http", "rest:call", "threat:csrf")
 async def test_it_is_served_below_any_base_url_on_any_port_and_on_no_second_one(
     start_server: StartServer,
 ) -> None:

@@ -312,7 +312,7 @@ async def test_only_whose_tab_was_lost_can_give_up_what_it_held(
     assert await channel.find("n.ipynb") is None
 
 
-@pytest.mark.proves("threat:lost-pages")
+@pytest.mark.proves("threat:exhaustion")
 async def test_lost_pages_take_no_place_are_bounded_and_expire(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

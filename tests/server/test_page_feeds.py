@@ -138,7 +138,7 @@ async def test_nothing_of_a_page_begins_once_the_channels_are_closed(extension: 
     assert said == []
 
 
-@pytest.mark.proves("rest:errors")
+@pytest.mark.proves("rest:call")
 async def test_whatever_a_page_names_is_no_failure_of_the_server(
     open_page: OpenPage, caplog: pytest.LogCaptureFixture, notebook: str
 ) -> None:

@@ -74,7 +74,7 @@ async def stream(
         yield events
 
 
-@pytest.mark.proves("rest:permissions", "rest:openapi")
+@pytest.mark.proves("mcp:permission-required")
 async def test_each_request_and_its_outcome_are_published_to_all_followers(
     ask: Ask, call: Call, follow: Follow, notebook: str, jp_auth_header: dict[str, str]
 ) -> None:
@@ -108,7 +108,7 @@ class TestExpiry:
         jp_server_config.TkAIExtensionApp.permission_keep = 0.5
         return jp_server_config
 
-    @pytest.mark.proves("rest:permissions")
+    @pytest.mark.proves("mcp:permission-required")
     async def test_a_request_that_nobody_answers_expires_and_that_is_published(
         self, call: Call, follow: Follow, notebook: str
     ) -> None:

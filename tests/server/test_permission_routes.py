@@ -31,7 +31,7 @@ async def waiting(ask: Ask, headers: dict[str, str]) -> Any:
     return found["permissions"]
 
 
-@pytest.mark.proves("rest:permissions", "perm:approvals", "mcp:permission-required")
+@pytest.mark.proves("mcp:permission-required", "perm:approvals")
 async def test_a_request_shows_the_code_and_its_answer_lets_just_that_run(
     ask: Ask, call: Call, notebook: str, jp_auth_header: dict[str, str]
 ) -> None:
@@ -49,7 +49,7 @@ async def test_a_request_shows_the_code_and_its_answer_lets_just_that_run(
     assert (await call("execute_cell", **arguments))[0] == 403
 
 
-@pytest.mark.proves("rest:permissions", "perm:approvals", "perm:message")
+@pytest.mark.proves("mcp:permission-required", "perm:approvals")
 async def test_a_person_may_deny_and_the_call_gets_an_error(
     ask: Ask, call: Call, notebook: str, jp_auth_header: dict[str, str]
 ) -> None:
@@ -76,7 +76,7 @@ WRONG_ANSWERS: tuple[tuple[str | None, dict[str, Any], int], ...] = (
 )
 
 
-@pytest.mark.proves("rest:permissions", "rest:errors")
+@pytest.mark.proves("mcp:permission-required", "rest:call")
 async def test_an_invalid_answer_is_refused_and_the_request_stays_pending(
     ask: Ask, call: Call, notebook: str, jp_auth_header: dict[str, str]
 ) -> None:

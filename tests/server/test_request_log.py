@@ -22,7 +22,7 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.proves("threat:token-log")
+@pytest.mark.proves("threat:secrets")
 async def test_no_failed_request_writes_its_token_down(start_server: StartServer) -> None:
     server = await start_server("--ServerApp.log_level=DEBUG")
     client = AsyncHTTPClient()

@@ -88,7 +88,7 @@ def _errors(kind: type[ToolError]) -> Iterator[type[ToolError]]:
         yield from _errors(each)
 
 
-@pytest.mark.proves("rest:errors")
+@pytest.mark.proves("rest:call")
 @pytest.mark.parametrize("status", [each for each in HTTPStatus if each >= 400])
 def test_every_status_is_an_error_with_codes(status: HTTPStatus) -> None:
     raised: list[BaseException | None] = [
@@ -118,7 +118,7 @@ def _is_let_in(response: HTTPResponse) -> bool:
     return response.code < 500 and response.code not in {401, 403}
 
 
-@pytest.mark.proves("threat:no-token", "mcp:auth")
+@pytest.mark.proves("threat:no-token", "threat:csrf")
 async def test_no_route_answers_without_a_token(ask: Ask) -> None:
     for path, method in product(PATHS, METHODS):
         for headers in ({}, {"Authorization": "token wrong"}, {"Cookie": "username=nobody"}):
@@ -134,7 +134,7 @@ async def test_no_route_answers_without_a_token(ask: Ask) -> None:
             assert b'"tools"' not in response.body
 
 
-@pytest.mark.proves("rest:errors")
+@pytest.mark.proves("rest:call")
 async def test_every_error_of_every_route_has_codes(
     ask: Ask, jp_auth_header: dict[str, str]
 ) -> None:
@@ -164,7 +164,7 @@ async def test_every_error_of_every_route_has_codes(
         assert response.headers["Upgrade"] in _error(response)["message"]
 
 
-@pytest.mark.proves("threat:csrf", "mcp:auth")
+@pytest.mark.proves("threat:csrf")
 async def test_another_origin_is_refused_even_with_the_token(
     ask: Ask, jp_auth_header: dict[str, str]
 ) -> None:
@@ -189,7 +189,7 @@ async def test_another_origin_gets_no_permission_in_advance(ask: Ask) -> None:
         assert "Access-Control-Allow-Origin" not in response.headers
 
 
-@pytest.mark.proves("threat:csrf", "rest:errors")
+@pytest.mark.proves("threat:csrf", "rest:call")
 async def test_a_malformed_origin_or_referrer_is_as_another_one(
     ask: Ask, jp_auth_header: dict[str, str]
 ) -> None:
@@ -233,7 +233,7 @@ async def test_the_servers_own_origin_is_allowed(
         assert _is_let_in(response), (method, path, response.code)
 
 
-@pytest.mark.proves("threat:csrf", "mcp:auth")
+@pytest.mark.proves("threat:csrf")
 async def test_another_host_is_refused_even_with_the_token(
     ask: Ask, jp_auth_header: dict[str, str]
 ) -> None:
@@ -272,7 +272,7 @@ async def test_a_cookie_alone_is_not_enough(ask: Ask, jp_auth_header: dict[str, 
         assert _is_let_in(allowed), (method, path, allowed.code)
 
 
-@pytest.mark.proves("rest:errors", "threat:exhaustion")
+@pytest.mark.proves("rest:call", "threat:exhaustion")
 async def test_a_body_beyond_the_bound_is_refused(
     ask: Ask, extension: Any, jp_auth_header: dict[str, str]
 ) -> None:
@@ -300,7 +300,7 @@ class TestAuthorization:
         jp_server_config.ServerApp.authorizer_class = ReadOnly
         return jp_server_config
 
-    @pytest.mark.proves("mcp:auth")
+    @pytest.mark.proves("threat:csrf")
     async def test_a_user_with_read_access_runs_nothing(
         self, ask: Ask, jp_auth_header: dict[str, str]
     ) -> None:
@@ -331,7 +331,7 @@ class TestActions:
         jp_server_config.ServerApp.authorizer_class = Actions
         return jp_server_config
 
-    @pytest.mark.proves("mcp:auth")
+    @pytest.mark.proves("threat:csrf")
     async def test_a_tool_needs_the_action_of_its_effect(
         self, jp_fetch: Any, jp_root_dir: Any
     ) -> None:

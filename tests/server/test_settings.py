@@ -54,7 +54,7 @@ class TestAllowedToolsets:
         jp_server_config.TkAIExtensionApp.allowed_toolsets = ["claude-code"]
         return jp_server_config
 
-    @pytest.mark.proves("ext:allowed-toolsets")
+    @pytest.mark.proves("ext:toolsets")
     async def test_a_toolset_that_is_not_allowed_is_refused_whatever_it_is_chosen_with(
         self, ask: Ask, jp_auth_header: dict[str, str]
     ) -> None:

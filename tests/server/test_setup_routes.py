@@ -37,13 +37,7 @@ def home(
     return home
 
 
-@pytest.mark.proves(
-    "rest:setup",
-    "chat:prompts",
-    "chat:servers-secrets",
-    "chat:servers-forbidden",
-    "perm:tool-rules",
-)
+@pytest.mark.proves("rest:chat", "threat:secrets", "chat:servers-own", "perm:approvals")
 async def test_the_setup_is_read_and_changed_by_the_person_alone(
     home: Path,
     ask: Ask,

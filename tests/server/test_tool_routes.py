@@ -22,7 +22,7 @@ from tk_ai_extension import __version__
 DEADLINE = 60
 
 
-@pytest.mark.proves("rest:health")
+@pytest.mark.proves("rest:call")
 async def test_health_says_that_it_is_up_and_what_it_works_with(
     ask: Ask, jp_auth_header: dict[str, str]
 ) -> None:
@@ -37,7 +37,7 @@ async def test_health_says_that_it_is_up_and_what_it_works_with(
     assert health["chat"]["hint"]
 
 
-@pytest.mark.proves("rest:tools")
+@pytest.mark.proves("rest:call")
 async def test_tools_are_listed_with_their_schemas(
     ask: Ask, jp_auth_header: dict[str, str]
 ) -> None:
@@ -52,7 +52,7 @@ async def test_tools_are_listed_with_their_schemas(
         assert tool["description"]
 
 
-@pytest.mark.proves("rest:tools", "mcp:toolsets")
+@pytest.mark.proves("rest:call", "ext:toolsets")
 async def test_an_unknown_toolset_is_refused(ask: Ask, jp_auth_header: dict[str, str]) -> None:
     for path in ("api/tk-ai/tools?toolsets=nonsense", "api/tk-ai/tools?toolsets="):
         response = await ask("GET", path, **jp_auth_header)
@@ -97,7 +97,7 @@ async def test_calls_of_one_key_belong_together(call: Call, notebook: str) -> No
     assert (status, refused["error"]["code"]) == (409, "notebook_required")
 
 
-@pytest.mark.proves("rest:errors", "threat:path", "doc:errors")
+@pytest.mark.proves("rest:call", "threat:path", "doc:errors")
 async def test_bad_input_has_the_status_and_code_of_its_kind_and_changes_nothing(
     call: Call, jp_root_dir: Path
 ) -> None:
@@ -110,7 +110,7 @@ async def test_bad_input_has_the_status_and_code_of_its_kind_and_changes_nothing
     assert contents(jp_root_dir) == before
 
 
-@pytest.mark.proves("rest:errors")
+@pytest.mark.proves("rest:call")
 async def test_a_body_that_is_no_json_object_is_refused(
     ask: Ask, jp_auth_header: dict[str, str]
 ) -> None:
@@ -122,7 +122,7 @@ async def test_a_body_that_is_no_json_object_is_refused(
                 assert json.loads(response.body)["error"]["code"] == "invalid_arguments"
 
 
-@pytest.mark.proves("rest:errors")
+@pytest.mark.proves("rest:call")
 async def test_a_cell_that_fails_is_an_answer_and_no_error_of_the_request(
     call: Call, notebook: str
 ) -> None:
@@ -131,7 +131,7 @@ async def test_a_cell_that_fails_is_an_answer_and_no_error_of_the_request(
     assert ran["runs"][0]["error"] == "ZeroDivisionError: division by zero"
 
 
-@pytest.mark.proves("rest:base-url")
+@pytest.mark.proves("rest:call")
 async def test_every_route_is_below_the_base_url(
     ask: Ask, jp_auth_header: dict[str, str], jp_base_url: str, jp_http_port: int
 ) -> None:
@@ -141,7 +141,7 @@ async def test_every_route_is_below_the_base_url(
     assert (await ask("GET", outside, **jp_auth_header)).code == 404
 
 
-@pytest.mark.proves("rest:errors")
+@pytest.mark.proves("rest:call")
 async def test_an_unknown_route_is_a_typed_error(ask: Ask, jp_auth_header: dict[str, str]) -> None:
     paths = ("api/tk-ai", "api/tk-ai/", "api/tk-ai/nothing", "api/tk-ai/tools/a/b")
     with Cases() as cases:
@@ -205,7 +205,7 @@ def _text(events: list[Event]) -> str:
     return text
 
 
-@pytest.mark.proves("rest:executions", "out:stream")
+@pytest.mark.proves("rest:chat", "out:stream")
 async def test_an_execution_streams_its_events_and_resumes_where_the_connection_was_lost(
     call: Call, follow: Any, notebook: str, jp_root_dir: Any
 ) -> None:
@@ -233,7 +233,7 @@ async def test_an_execution_streams_its_events_and_resumes_where_the_connection_
     assert rest[-1][1:] == ("done", {"status": "ok"})
 
 
-@pytest.mark.proves("rest:executions", "exec:display-update")
+@pytest.mark.proves("rest:chat", "exec:display-update")
 async def test_overwritten_output_is_truncated_and_sent_again(
     call: Call, follow: Any, notebook: str
 ) -> None:
@@ -269,7 +269,7 @@ async def test_an_execution_that_is_over_is_sent_whole(
 # -- artifacts
 
 
-@pytest.mark.proves("rest:artifacts", "out:artifact")
+@pytest.mark.proves("threat:other-user", "out:artifact")
 async def test_a_long_output_is_an_artifact_that_comes_whole(
     call: Call, ask: Ask, jp_auth_header: dict[str, str], notebook: str
 ) -> None:

@@ -130,7 +130,7 @@ async def test_the_person_approves_in_the_chat_whichever_way_the_call_comes_in(
     assert sources(jp_root_dir, notebook)[-1] == "b = 1"
 
 
-@pytest.mark.proves("perm:ask", "rest:permissions")
+@pytest.mark.proves("perm:modes", "mcp:permission-required")
 async def test_an_agent_answers_neither_a_request_nor_a_plan(
     agents: Agents, ask: Ask, notebook: str, jp_root_dir: Path
 ) -> None:

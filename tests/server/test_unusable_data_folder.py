@@ -22,7 +22,7 @@ NOTEBOOK = {
 }  # fmt: skip
 
 
-@pytest.mark.proves("fault:state-unavailable")
+@pytest.mark.proves("fault:disk-full")
 async def test_without_a_data_folder_reading_goes_on_and_every_refusal_names_it(
     start_server: StartServer, tmp_path: Path
 ) -> None:

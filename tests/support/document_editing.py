@@ -292,7 +292,7 @@ class EditingConformance:
         with pytest.raises(InvalidArguments):
             await document.apply([SetOutputs("bbbb2222")])
 
-    @pytest.mark.proves("verify:update")
+    @pytest.mark.proves("verify:run")
     async def test_outputs_are_set_only_if_the_code_that_made_them_is_there(
         self, bench: DocumentBench
     ) -> None:

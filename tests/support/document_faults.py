@@ -88,7 +88,7 @@ def no_file_larger_than(size: int) -> Generator[None]:
 class FaultConformance:
     """Handling of faulty files."""
 
-    @pytest.mark.proves("doc:errors", "fault:corrupt")
+    @pytest.mark.proves("doc:errors", "doc:lenient")
     @pytest.mark.parametrize("fault", BROKEN)
     async def test_a_broken_notebook_is_refused_by_name_and_place_and_left_alone(
         self, bench: DocumentBench, fault: str
@@ -106,7 +106,7 @@ class FaultConformance:
                 assert where == (line, column)
         assert (bench.root / path).read_bytes() == data
 
-    @pytest.mark.proves("doc:lenient", "fault:corrupt")
+    @pytest.mark.proves("doc:lenient")
     @pytest.mark.filterwarnings("ignore::nbformat.warnings.DuplicateCellId")
     async def test_other_faults_are_warnings_and_the_notebook_stays_editable(
         self, bench: DocumentBench
@@ -122,7 +122,7 @@ class FaultConformance:
         await document.apply(expecting(snapshot, edits))
         assert sources((await document.read()).cells) == ["a", "new b", "new c"]
 
-    @pytest.mark.proves("fault:read-only", "doc:atomic-write")
+    @pytest.mark.proves("fault:disk-full", "doc:atomic-write")
     async def test_a_file_that_may_not_be_written_is_not(self, bench: DocumentBench) -> None:
         document = await bench.open(notebook(code("a", "aaaa1111")))
         await document.read()

@@ -96,7 +96,7 @@ class TextConformance:
         await write_back(document, base, text)
         assert sources((await document.read()).cells) == ["theirs", "a", "mine", "c"]
 
-    @pytest.mark.proves("text:delete")
+    @pytest.mark.proves("text:merge")
     async def test_a_missing_marker_deletes_and_only_what_was_shown(
         self, bench: DocumentBench
     ) -> None:
@@ -108,7 +108,7 @@ class TextConformance:
         await write_back(document, base, kept)
         assert sources((await document.read()).cells) == ["a", "b", "d"]
 
-    @pytest.mark.proves("text:delete")
+    @pytest.mark.proves("text:merge")
     async def test_an_unknown_id_writes_nothing(self, bench: DocumentBench) -> None:
         document = await bench.open(notebook(code("a")))
         base = await document.read()
@@ -129,7 +129,7 @@ class TextConformance:
         assert sources((await document.read()).cells) == ["b", "c", "a"]
         assert await document.outputs("aaaa1111") == (stream("x"),)
 
-    @pytest.mark.proves("text:escape")
+    @pytest.mark.proves("text:round-trip")
     async def test_a_source_that_looks_like_a_marker_survives(self, bench: DocumentBench) -> None:
         tricky = "# %% [code] @aaaa\n# %%% x\n# %%\n #%% [raw]\n# %"
         document = await bench.open(notebook(code(tricky), code("b")))

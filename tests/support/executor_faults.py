@@ -54,7 +54,7 @@ class EndOfKernelConformance:
         assert outcome.status == "kernel_died"
         assert ("exited with code 3" in outcome.execution.message) == bench.reports_exit
 
-    @pytest.mark.proves("fault:kernel-oom")
+    @pytest.mark.proves("fault:kernel-killed")
     async def test_a_kernel_killed_from_outside_is_possibly_out_of_memory(
         self, bench: ExecutorBench
     ) -> None:
@@ -67,7 +67,7 @@ class EndOfKernelConformance:
         assert "possibly out of memory" in outcome.execution.message
         assert outcome.text() == "running\n"
 
-    @pytest.mark.proves("fault:kernel-oom")
+    @pytest.mark.proves("fault:kernel-killed")
     async def test_a_memory_error_is_an_ordinary_error(self, bench: ExecutorBench) -> None:
         kernel_id = await bench.harmed()
         outcome = await run(bench, faults.OUT_OF_MEMORY, kernel_id)
@@ -76,7 +76,7 @@ class EndOfKernelConformance:
         assert outcome.execution.error["ename"] == "MemoryError"
         assert (await run(bench, "1", kernel_id)).status == "ok"
 
-    @pytest.mark.proves("fault:restarted-under", "kernel:shared-live", "exec:statuses")
+    @pytest.mark.proves("exec:statuses", "kernel:shared-live")
     async def test_a_person_restarts_the_kernel_under_a_cell(self, bench: ExecutorBench) -> None:
         kernel_id = await bench.harmed()
         async with kernel_events(bench) as events:
@@ -91,7 +91,7 @@ class EndOfKernelConformance:
         assert (after.status, after.text()) == ("ok", "after\n")
         assert after.execution.execution_count == 1
 
-    @pytest.mark.proves("fault:restarted-under", "kernel:tools")
+    @pytest.mark.proves("exec:statuses", "kernel:tools")
     async def test_we_restart_the_kernel_under_a_cell_that_ignores_interrupts(
         self, bench: ExecutorBench
     ) -> None:
@@ -102,7 +102,7 @@ class EndOfKernelConformance:
         assert (await running.outcome()).status == "kernel_restarted"
         assert (await run(bench, "1", kernel_id)).execution.execution_count == 1
 
-    @pytest.mark.proves("fault:restarted-under", "kernel:shared-live")
+    @pytest.mark.proves("exec:statuses", "kernel:shared-live")
     async def test_a_person_shuts_the_kernel_down_under_a_cell(self, bench: ExecutorBench) -> None:
         kernel_id = await bench.harmed()
         async with kernel_events(bench) as events:

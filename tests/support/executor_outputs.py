@@ -184,7 +184,7 @@ display({'text/plain': 'bad \\udcff byte'}, raw=True)
             str(output).encode()  # a lone surrogate could not be written
         assert (await run(bench, "print('fine')")).text() == "fine\n"
 
-    @pytest.mark.proves("fault:stdin", "exec:stdin")
+    @pytest.mark.proves("exec:stdin")
     async def test_input_is_refused_with_its_prompt_known(self, bench: ExecutorBench) -> None:
         outcome = await run(bench, "name = input('Your name? ')")
         assert outcome.status == "error"
@@ -193,21 +193,21 @@ display({'text/plain': 'bad \\udcff byte'}, raw=True)
         assert "refused" in outcome.text("stderr")
         assert (await run(bench, "1")).status == "ok"
 
-    @pytest.mark.proves("fault:stdin", "exec:stdin")
+    @pytest.mark.proves("exec:stdin")
     async def test_input_that_may_ask_is_answered_empty(self, bench: ExecutorBench) -> None:
         outcome = await run(bench, "print(repr(input('Name? ')))", allow_stdin=True)
         assert outcome.status == "ok"
         assert outcome.text() == "''\n"
         assert "empty" in outcome.text("stderr")
 
-    @pytest.mark.proves("fault:stdin", "exec:stdin")
+    @pytest.mark.proves("exec:stdin")
     async def test_code_that_asks_for_ever_ends(self, bench: ExecutorBench) -> None:
         code = "while True:\n    try:\n        input('? ')\n    except EOFError:\n        pass"
         outcome = await run(bench, code)
         assert outcome.status in {"interrupted", "error"}
         assert outcome.execution.prompt == "? "
 
-    @pytest.mark.proves("fault:stdin", "exec:stdin")
+    @pytest.mark.proves("exec:stdin")
     async def test_code_that_asks_on_after_each_interrupt_ends(self, bench: ExecutorBench) -> None:
         code = "for _ in range(14):\n    try:\n        input('? ')\n    except BaseException:\n        pass"
         assert (await run(bench, code)).execution.prompt == "? "

@@ -52,7 +52,7 @@ async def shown(harness, tool, **arguments):
     return request
 
 
-@pytest.mark.proves("perm:approvals", "perm:ask")
+@pytest.mark.proves("perm:approvals", "perm:modes")
 @pytest.mark.parametrize(
     ("tool", "arguments", "seen"),
     [
@@ -91,7 +91,7 @@ async def test_a_request_shows_the_code_or_the_diff_and_nothing_has_happened(
     assert harness.app.kernel_manager.list_kernel_ids() == []
 
 
-@pytest.mark.proves("perm:approvals", "perm:ask")
+@pytest.mark.proves("perm:approvals", "perm:modes")
 async def test_undo_shows_what_comes_back(harness, notebook):
     await harness.call("insert_cell", notebook=notebook, source="c = 3")
     request = await shown(harness, "undo", notebook=notebook)
@@ -111,7 +111,7 @@ async def test_a_cell_that_changed_since_it_was_shown_is_asked_for_again(harness
     assert harness.app.kernel_manager.list_kernel_ids() == []
 
 
-@pytest.mark.proves("perm:approvals", "perm:ask")
+@pytest.mark.proves("perm:approvals", "perm:modes")
 async def test_a_cell_that_changes_while_the_person_reads_is_asked_for_again(harness, notebook):
     async def before(time):
         if time == 1:
@@ -124,7 +124,7 @@ async def test_a_cell_that_changes_while_the_person_reads_is_asked_for_again(har
     assert result.status == "ok"
 
 
-@pytest.mark.proves("perm:approvals", "perm:ask")
+@pytest.mark.proves("perm:approvals", "perm:modes")
 async def test_a_cell_that_changes_while_it_waits_for_its_turn_does_not_run(harness, notebook):
     blocking = await harness.call(
         "execute_ipython", notebook=notebook, code="import time\ntime.sleep(60)", wait=0
@@ -139,7 +139,7 @@ async def test_a_cell_that_changes_while_it_waits_for_its_turn_does_not_run(harn
         await harness.call("wait_execution", caller=ASK, execution_id=waiting.execution_id)
 
 
-@pytest.mark.proves("perm:approvals", "perm:ask")
+@pytest.mark.proves("perm:approvals", "perm:modes")
 async def test_an_approval_for_a_notebook_holds_however_a_call_names_it_and_for_no_other(
     harness, notebook
 ):
@@ -155,7 +155,7 @@ async def test_an_approval_for_a_notebook_holds_however_a_call_names_it_and_for_
     assert request.notebook == "other.ipynb"
 
 
-@pytest.mark.proves("perm:approvals", "perm:ask")
+@pytest.mark.proves("perm:approvals", "perm:modes")
 async def test_a_kernel_or_an_execution_concerns_the_notebook_it_is_of(harness, notebook):
     used = await harness.call("use_notebook", notebook=notebook)
     by_kernel = await shown(harness, "restart_kernel", kernel_id=used.kernel_id)
@@ -170,7 +170,7 @@ async def test_a_kernel_or_an_execution_concerns_the_notebook_it_is_of(harness, 
     await harness.call("restart_kernel", caller=ASK, kernel_id=used.kernel_id)
 
 
-@pytest.mark.proves("perm:approvals", "perm:ask")
+@pytest.mark.proves("perm:approvals", "perm:modes")
 async def test_an_approval_for_one_notebook_does_not_reach_the_kernel_of_another(harness, notebook):
     harness.write("other.ipynb", "x = 1")
     used = await harness.call("use_notebook", notebook="other.ipynb")
@@ -279,7 +279,7 @@ async def test_a_standing_approval_for_a_notebook_is_none_for_the_next_current_o
     assert (await shown(harness, "execute_cell", cell=0)).notebook == "other.ipynb"
 
 
-@pytest.mark.proves("perm:message")
+@pytest.mark.proves("perm:approvals")
 async def test_a_denial_carries_words_to_the_caller_and_into_the_journal(harness, notebook):
     request = await shown(harness, "execute_cell", notebook=notebook, cell=0)
     policy = harness.workspace.policy
@@ -294,7 +294,7 @@ async def test_a_denial_carries_words_to_the_caller_and_into_the_journal(harness
     assert "use the cached data" in history.entries[0].summary
 
 
-@pytest.mark.proves("perm:structured")
+@pytest.mark.proves("perm:bound")
 async def test_code_that_looks_like_a_title_or_a_removed_line_is_code_that_runs(harness, notebook):
     hostile = "Delete old rows.\n-f()\n@decorated\n  indented\nRun code cell 1\n\x1b[2J"
     request = await shown(harness, "execute_ipython", notebook=notebook, code=hostile)

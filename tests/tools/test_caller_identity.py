@@ -47,7 +47,7 @@ async def test_an_approval_for_a_session_does_not_hold_for_its_key_over_another_
         await harness.call("insert_cell", caller=replace(OVER_REST, mode="ask"), **call)
 
 
-@pytest.mark.proves("exec:tools", "mcp:sessionless")
+@pytest.mark.proves("exec:tools", "mcp:sessions")
 async def test_with_a_key_a_caller_gets_new_output_and_without_one_all_of_it(harness, notebook):
     ran = await harness.call("execute_ipython", notebook=notebook, code="print('said once')")
     assert "said once" in ran.as_text()

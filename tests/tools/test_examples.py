@@ -11,7 +11,7 @@ from tk_ai_extension.tools.toolsets import TOOLSETS
 CALL = re.compile(r"""harness\.call\(\s*["'](\w+)["']""")
 
 
-@pytest.mark.proves("mcp:examples")
+@pytest.mark.proves("mcp:structured")
 def test_every_tool_is_called_in_the_tests():
     here = Path(__file__).parent
     called = {name for path in here.rglob("*.py") for name in CALL.findall(path.read_text("utf-8"))}

@@ -117,7 +117,7 @@ async def test_two_agents_and_a_person_insert_at_once(harness, live):
     assert len(sources(live)) == 13
 
 
-@pytest.mark.proves("edit:effects-of-the-commit")
+@pytest.mark.proves("edit:linearizable")
 async def test_parallel_inserts_at_one_index_each_answer_with_and_run_their_own_cell(harness, live):
     await harness.call("use_notebook", notebook="n.ipynb")
     results = await asyncio.gather(
@@ -139,7 +139,7 @@ async def test_parallel_inserts_at_one_index_each_answer_with_and_run_their_own_
     assert sources(live) == ["a = 1", "# Title", "print('old')"]
 
 
-@pytest.mark.proves("edit:effects-of-the-commit")
+@pytest.mark.proves("edit:linearizable")
 async def test_an_edit_that_another_programs_file_replaced_before_it_was_saved_is_made_again(
     harness, live, monkeypatch
 ):

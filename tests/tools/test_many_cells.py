@@ -40,7 +40,7 @@ def write(file: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_garbage_collection")
-@pytest.mark.proves("fault:many-cells")
+@pytest.mark.proves("fault:huge-notebook")
 async def test_very_many_cells_are_listed_changed_and_undone_off_the_loop(
     harness: ToolHarness,
 ) -> None:

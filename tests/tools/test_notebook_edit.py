@@ -251,7 +251,7 @@ async def test_a_versioned_address_does_without_a_session(harness, path):
     assert result.cell_id == "cella000"
 
 
-@pytest.mark.proves("edit:plan-mode", "perm:plan")
+@pytest.mark.proves("edit:plan-mode", "perm:modes")
 async def test_plan_mode_refuses_it_and_says_why(harness, path):
     before = (harness.root / "n.ipynb").read_bytes()
     planner = replace(ALICE, mode="plan")
@@ -267,7 +267,7 @@ async def test_plan_mode_refuses_it_and_says_why(harness, path):
     assert (harness.root / "n.ipynb").read_bytes() == before
 
 
-@pytest.mark.proves("perm:ask")
+@pytest.mark.proves("perm:modes")
 async def test_ask_mode_shows_the_diff_for_that_notebook(harness, path):
     asking = replace(ALICE, mode="ask")
     await harness.call("read_notebook", caller=asking, notebook=path)

@@ -18,7 +18,7 @@ ASK = replace(ALICE, mode="ask")
 WAITS = "import threading\nthreading.Event().wait()"
 
 
-@pytest.mark.proves("nb:run-notebook")
+@pytest.mark.proves("verify:run")
 @pytest.mark.parametrize("is_edited", [True, False])
 async def test_a_result_stays_if_the_notebook_changes_while_the_kernel_starts(
     harness: Any, monkeypatch: pytest.MonkeyPatch, *, is_edited: bool
@@ -52,7 +52,7 @@ async def test_a_result_stays_if_the_notebook_changes_while_the_kernel_starts(
     assert workspace.kernels.ids() == []
 
 
-@pytest.mark.proves("nb:run-notebook")
+@pytest.mark.proves("verify:run")
 @pytest.mark.parametrize("edited", ["a.ipynb", "b.ipynb"])
 async def test_code_that_changed_after_the_plan_does_not_run(
     harness: Any, monkeypatch: pytest.MonkeyPatch, edited: str
@@ -78,7 +78,7 @@ async def test_code_that_changed_after_the_plan_does_not_run(
     assert workspace.kernels.ids() == []
 
 
-@pytest.mark.proves("nb:run-notebook")
+@pytest.mark.proves("verify:run")
 @pytest.mark.parametrize("other", ["out.ipynb", "linked/out.ipynb"])
 async def test_two_runs_into_one_file_do_not_mix(
     harness: Any, monkeypatch: pytest.MonkeyPatch, other: str
@@ -125,7 +125,7 @@ async def test_two_runs_into_one_file_do_not_mix(
     assert workspace.kernels.ids() == []
 
 
-@pytest.mark.proves("nb:run-notebook")
+@pytest.mark.proves("verify:run")
 @pytest.mark.parametrize("is_linked", [False, True])
 async def test_a_notebook_with_a_running_cell_is_not_replaced(
     harness: Any, *, is_linked: bool
@@ -151,7 +151,7 @@ async def test_a_notebook_with_a_running_cell_is_not_replaced(
     assert harness.sources("live.ipynb") == ["print('a')"]
 
 
-@pytest.mark.proves("nb:run-notebook")
+@pytest.mark.proves("verify:run")
 @pytest.mark.parametrize("output", ["link.ipynb", "linked/b.ipynb"])
 async def test_a_result_does_not_replace_its_own_notebook_through_a_link(
     harness: Any, output: str

@@ -175,7 +175,7 @@ async def test_files_are_listed_and_read_page_by_page(harness):
         await harness.call("read_file", path="../../etc/passwd")
 
 
-@pytest.mark.proves("text:delete", "doc:atomic-write")
+@pytest.mark.proves("text:merge", "doc:atomic-write")
 @pytest.mark.parametrize(
     "text",
     ["# %% [code] @nowhere\na = 1", "no marker", "# %% [code]\na\0b"],

@@ -16,7 +16,7 @@ def notebook(harness):
     return "n.ipynb"
 
 
-@pytest.mark.proves("edit:plan-mode", "perm:plan")
+@pytest.mark.proves("edit:plan-mode", "perm:modes")
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
@@ -45,7 +45,7 @@ async def test_in_plan_mode_nothing_is_changed_or_run_and_reading_goes_on(
     assert [(entry.kind, entry.tool) for entry in history] == [("refused", tool)]
 
 
-@pytest.mark.proves("perm:ask", "mcp:permission-required")
+@pytest.mark.proves("perm:modes", "mcp:permission-required")
 async def test_in_ask_mode_a_person_allows_just_what_they_were_shown(harness, notebook):
     call = {"notebook": notebook, "source": "b = 2"}
     with pytest.raises(PermissionRequired) as raised:
@@ -62,7 +62,7 @@ async def test_in_ask_mode_a_person_allows_just_what_they_were_shown(harness, no
         await harness.call("insert_cell", caller=ASK, **call)
 
 
-@pytest.mark.proves("perm:edit")
+@pytest.mark.proves("perm:modes")
 async def test_in_edit_mode_changing_runs_and_running_asks(harness, notebook):
     operations = [{"action": "insert", "source": "b"}]
     await harness.call("edit_cells", caller=EDIT, notebook=notebook, operations=operations)

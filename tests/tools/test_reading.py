@@ -283,7 +283,7 @@ async def test_a_path_that_is_no_notebook_below_the_root_is_refused(
     assert outside.read_bytes() == before
 
 
-@pytest.mark.proves("mcp:reading-size")
+@pytest.mark.proves("mcp:structured")
 async def test_the_fifty_cell_notebook_reads_below_12_500_characters(harness):
     (harness.root / "fifty.ipynb").write_bytes(FIFTY_CELLS.read_bytes())
     read = await harness.call("read_notebook", notebook="fifty.ipynb", view="reading")
@@ -297,7 +297,6 @@ async def test_the_fifty_cell_notebook_reads_below_12_500_characters(harness):
                 assert output.ename in read.text
 
 
-@pytest.mark.proves("text:reading-once")
 @pytest.mark.parametrize("documents", ["file", "room"])
 async def test_outputs_are_digested_once_until_they_change(harness, monkeypatch):
     cells = [

@@ -47,7 +47,7 @@ def test_the_default_toolset_is_complete():
     assert sorted(t.name for t in Registry.load()) == sorted(DEFAULT_TOOLS.split())
 
 
-@pytest.mark.proves("mcp:schema-size")
+@pytest.mark.proves("mcp:structured")
 def test_the_default_toolset_costs_a_model_less_than_20_000_characters():
     described = [
         {"name": t.name, "description": t.description, "inputSchema": t.input_schema}

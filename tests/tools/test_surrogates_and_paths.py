@@ -26,7 +26,7 @@ _JSON = st.recursive(
 )
 
 
-@pytest.mark.proves("text:encodable")
+@pytest.mark.proves("doc:lenient")
 @given(_JSON)
 def test_every_json_value_can_be_encoded(value: Any) -> None:
     encodable(value)
@@ -76,7 +76,7 @@ READS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-@pytest.mark.proves("text:encodable")
+@pytest.mark.proves("doc:lenient")
 @pytest.mark.parametrize("documents", ["file", "room"])
 async def test_a_notebook_with_halves_of_pairs_is_read_edited_and_taken_back(
     harness: ToolHarness, documents: str
@@ -106,7 +106,7 @@ async def test_a_notebook_with_halves_of_pairs_is_read_edited_and_taken_back(
     assert cells[2] == json.loads(before)["cells"][2]
 
 
-@pytest.mark.proves("text:encodable")
+@pytest.mark.proves("doc:lenient")
 async def test_generated_texts_are_read_by_every_tool(harness: ToolHarness) -> None:
     examples: list[list[str]] = []
 
@@ -139,7 +139,7 @@ class TestLinks:
         jp_server_config.TkAIExtensionApp.linked_folders = [str(shared)]
         return jp_server_config
 
-    @pytest.mark.proves("ext:listing", "threat:path")
+    @pytest.mark.proves("threat:path")
     async def test_entries_that_may_not_be_named_are_left_out_of_the_list(
         self, harness: ToolHarness, shared: Path, tmp_path: Path
     ) -> None:

@@ -54,7 +54,7 @@ def asked(code: str, name: str) -> tuple[Any, dict[str, Any]]:
     return json.loads(program["answer"](variables, call)), variables
 
 
-@pytest.mark.proves("ui:variable-preview")
+@pytest.mark.proves("rest:chat")
 def test_a_table_has_its_columns_and_first_rows() -> None:
     code = "sales = DataFrame(['city', 'n'], ['object', 'int64'], [list('abcdefg'), range(7)])"
     answer, _ = asked(code, "sales")
@@ -69,7 +69,7 @@ def test_a_table_has_its_columns_and_first_rows() -> None:
     }
 
 
-@pytest.mark.proves("ui:variable-preview")
+@pytest.mark.proves("rest:chat")
 def test_a_large_table_is_cut_and_objects_in_it_do_not_run() -> None:
     code = f"{TRAP}\nt = DataFrame(['x' * 500, trap] * 100, ['object'] * 200, [[trap, 'y' * 500]] * 200)"
     answer, variables = asked(code, "t")
@@ -81,7 +81,7 @@ def test_a_large_table_is_cut_and_objects_in_it_do_not_run() -> None:
     assert variables["ran"] == []
 
 
-@pytest.mark.proves("ui:variable-preview")
+@pytest.mark.proves("rest:chat")
 @pytest.mark.parametrize(
     ("name", "found"), [("trap", True), ("listed", True), ("nothing", False), ("trap.shape", False)]
 )

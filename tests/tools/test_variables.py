@@ -64,7 +64,7 @@ async def evaluate(harness, code):
     return (await harness.call("execute_ipython", code=code)).runs[0].output
 
 
-@pytest.mark.proves("perm:plan")
+@pytest.mark.proves("perm:modes")
 async def test_no_code_of_a_users_classes_runs(harness, used):
     assert (await harness.call("execute_ipython", code=TRAPS)).status == "ok"
     listed = {v.name: v.type for v in (await harness.call("list_variables")).variables}
@@ -94,7 +94,7 @@ async def test_no_code_of_a_users_classes_runs(harness, used):
     assert await evaluate(harness, "ran") == "[]"
 
 
-@pytest.mark.proves("perm:plan")
+@pytest.mark.proves("perm:modes")
 async def test_a_table_whose_cells_loop_is_interrupted_and_the_kernel_goes_on(
     harness, used, monkeypatch
 ):
@@ -123,7 +123,7 @@ async def test_a_look_that_nobody_waits_for_leaves_the_kernel_free(
         assert await evaluate(harness, "6 * 7") == "42"
 
 
-@pytest.mark.proves("perm:plan")
+@pytest.mark.proves("perm:modes")
 async def test_a_look_leaves_count_history_and_the_last_results_as_they_are(harness, used):
     await harness.call("execute_ipython", code="kept = 41")
     assert await evaluate(harness, "kept + 1") == "42"

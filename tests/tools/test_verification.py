@@ -28,7 +28,7 @@ from tk_ai_extension.workspace.journal import Journal
 PLAN, ASK = (replace(ALICE, mode=mode) for mode in ("plan", "ask"))
 
 
-@pytest.mark.proves("verify:tool")
+@pytest.mark.proves("verify:run")
 async def test_it_needs_the_permission_to_run_exactly_this_code(harness):
     harness.write("n.ipynb", "x = 41", ("markdown", "text"), "print(x)")
     with pytest.raises(PermissionDenied):
@@ -50,7 +50,7 @@ async def test_it_needs_the_permission_to_run_exactly_this_code(harness):
     assert harness.workspace.kernels.ids() == []
 
 
-@pytest.mark.proves("verify:tool", "verify:kernel-ends")
+@pytest.mark.proves("verify:run")
 async def test_displays_that_later_cells_update_are_compared_as_they_ended(harness):
     harness.write(
         "n.ipynb",
@@ -62,7 +62,7 @@ async def test_displays_that_later_cells_update_are_compared_as_they_ended(harne
     assert (await harness.call("verify_notebook", notebook="n.ipynb")).status == "ok"
 
 
-@pytest.mark.proves("verify:tool")
+@pytest.mark.proves("verify:run")
 async def test_the_number_of_kernels_is_limited(harness, monkeypatch):
     harness.write("n.ipynb", "1")
     monkeypatch.setattr(harness.workspace.fresh, "_max", 0)
@@ -71,7 +71,7 @@ async def test_the_number_of_kernels_is_limited(harness, monkeypatch):
     assert harness.workspace.kernels.ids() == []
 
 
-@pytest.mark.proves("verify:tool")
+@pytest.mark.proves("verify:run")
 @pytest.mark.parametrize("interface", ["rest", "mcp"])
 async def test_what_it_found_is_sent_with_codes_to_front_ends_only(interface):
     changed, gone = (Sentence(code, what="stdout") for code in ("output_differs", "output_missing"))
@@ -93,7 +93,7 @@ def _text(message: Sentence) -> Difference:
     return Difference("text", "stdout", message)
 
 
-@pytest.mark.proves("verify:tool", "verify:compare")
+@pytest.mark.proves("verify:run")
 async def test_the_newest_content_of_each_display_is_compared_however_many_came(
     harness, monkeypatch
 ):
@@ -108,7 +108,7 @@ async def test_the_newest_content_of_each_display_is_compared_however_many_came(
     assert (await harness.call("verify_notebook", notebook="n.ipynb")).status == "ok"
 
 
-@pytest.mark.proves("verify:tool")
+@pytest.mark.proves("verify:run")
 async def test_what_it_keeps_is_counted_and_dropped_with_the_outputs_of_runs(harness):
     executions = harness.workspace.executions
     harness.write("n.ipynb", *(f"print('{at}' * 50_000)" for at in range(3)), "print('same')")
@@ -131,7 +131,7 @@ async def test_what_it_keeps_is_counted_and_dropped_with_the_outputs_of_runs(har
     assert "more lines]" in again.verification.text
 
 
-@pytest.mark.proves("verify:tool", "verify:kernel-ends")
+@pytest.mark.proves("verify:run")
 async def test_a_cell_that_is_compared_when_the_run_is_stopped_is_compared_to_its_end(
     harness, monkeypatch
 ):
@@ -190,7 +190,7 @@ def _is_ours(value: object) -> bool:
     )
 
 
-@pytest.mark.proves("verify:tool")
+@pytest.mark.proves("verify:run")
 async def test_the_history_names_what_runs_before_it_runs(harness, monkeypatch):
     harness.write("n.ipynb", "1")
     intended: list[str] = []
@@ -205,7 +205,7 @@ async def test_the_history_names_what_runs_before_it_runs(harness, monkeypatch):
     assert intended[0].startswith("runs all code cells in a fresh kernel")
 
 
-@pytest.mark.proves("verify:update")
+@pytest.mark.proves("verify:run")
 async def test_an_update_keeps_what_somebody_has_run_meanwhile(harness):
     harness.write("n.ipynb", "print('a')", "print('b')")
     answer = await harness.call("verify_notebook", notebook="n.ipynb")

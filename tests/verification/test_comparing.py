@@ -23,7 +23,7 @@ from tk_ai_extension.verification.comparing import compare_outputs
 from tk_ai_extension.verification.rules import Rules, Sanitizer, sanitizers_in
 from tk_ai_extension.verification.values import number
 
-pytestmark = pytest.mark.proves("verify:compare")
+pytestmark = pytest.mark.proves("verify:run")
 
 
 def stream(text: Any, name: str = "stdout") -> dict[str, Any]:

@@ -8,7 +8,7 @@ from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.sentences import sentence_info
 from tk_ai_extension.verification.hidden_state import hidden_state
 
-pytestmark = pytest.mark.proves("verify:hidden-state")
+pytestmark = pytest.mark.proves("verify:run")
 
 
 def notebook(

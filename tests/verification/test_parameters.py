@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.verification.parameters import from_file, source_of, typed
 
-pytestmark = pytest.mark.proves("nb:run-notebook")
+pytestmark = pytest.mark.proves("verify:run")
 
 REFUSED = [
     "[0x_]",

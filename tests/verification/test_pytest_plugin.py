@@ -14,7 +14,7 @@ from tests.proofs import ROOT
 
 PLUGIN = "tk_ai_extension.verification.pytest_plugin"
 
-pytestmark = pytest.mark.proves("verify:pytest")
+pytestmark = pytest.mark.proves("verify:run")
 
 
 def write(folder: Path, name: str, source: str, text: str) -> None:

@@ -15,7 +15,7 @@ from tk_ai_extension.verification.comparing import compare_outputs
 from tk_ai_extension.verification.rules import Rules
 from tk_ai_extension.verification.verifying import Verification, cell_report
 
-pytestmark = pytest.mark.proves("verify:compare")
+pytestmark = pytest.mark.proves("verify:run")
 
 PAGE = {"text/plain": "Signature: print()"}
 

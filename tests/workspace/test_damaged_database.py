@@ -10,8 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
 from tests.workspace.test_journal import A, change, files, ids, made
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.model.errors import DiskFull, SaveFailed
@@ -52,7 +50,6 @@ class FullDisk:
         return self._connect()
 
 
-@pytest.mark.proves("fault:schema-version")
 async def test_wherever_the_history_is_damaged_changes_are_made_and_undone(tmp_path: Path) -> None:
     whole = await filled(tmp_path)
     pages = whole.stat().st_size // PAGE

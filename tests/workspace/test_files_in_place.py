@@ -25,7 +25,7 @@ from tk_ai_extension.workspace.folder_files import FolderFiles
 
 __all__ = ["backend", "documents", "harness", "jp_server_config"]
 
-pytestmark = pytest.mark.proves("perm:agent-files")
+pytestmark = pytest.mark.proves("perm:agent-actions")
 
 NAME = "notes.py"
 NEW = ("longer than before", "short", "")
@@ -128,7 +128,7 @@ async def test_a_writable_file_in_a_read_only_folder_is_written_in_place(
             await files.replace("new.py", None, "new")
 
 
-@pytest.mark.proves("fault:read-only")
+@pytest.mark.proves("fault:disk-full")
 @pytest.mark.parametrize("mode", [0o555, 0o111])
 async def test_the_file_itself_decides_whether_it_is_written(tmp_path: Path, mode: int) -> None:
     """In a folder that another user owns, and that may not be readable, so that it has no lock."""

@@ -82,7 +82,7 @@ async def test_a_file_is_written_and_removed(tmp_path: Path) -> None:
         await files.replace("none/a.txt", None, "")
 
 
-@pytest.mark.proves("threat:path", "perm:agent-files")
+@pytest.mark.proves("threat:path", "perm:agent-actions")
 @pytest.mark.parametrize("path", ["../a.txt", ".hidden", "link.txt", "a.ipynb"])
 async def test_a_path_outside_or_hidden_and_a_notebook_are_refused(
     tmp_path: Path, path: str

@@ -36,7 +36,7 @@ print(subprocess.run([sys.executable, "-I", "-S", "-c", look, str(os.getpid())],
 """
 
 
-@pytest.mark.proves("threat:environment")
+@pytest.mark.proves("threat:secrets")
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux has it")
 def test_a_child_of_a_hidden_process_cannot_read_its_environment() -> None:
     root = os.geteuid() == 0

@@ -52,7 +52,6 @@ def dump(path: Path) -> list[str]:
         return list(database.iterdump())
 
 
-@pytest.mark.proves("fault:schema-version")
 class TestFormer:
     async def test_a_journal_keeps_what_it_had_and_works_on(self, tmp_path: Path) -> None:
         path = former("journal", tmp_path)
@@ -122,7 +121,6 @@ class TestFormer:
         assert dump(path) == before
 
 
-@pytest.mark.proves("fault:newer-state")
 @pytest.mark.parametrize("name", ["journal", "chats"])
 async def test_a_file_of_a_newer_version_is_neither_read_nor_changed(
     tmp_path: Path, name: str
@@ -152,7 +150,7 @@ async def test_a_file_of_a_newer_version_is_neither_read_nor_changed(
     assert [each for each in files(tmp_path) if each.suffix == ".broken"] == []
 
 
-@pytest.mark.proves("fault:state-unavailable")
+@pytest.mark.proves("fault:disk-full")
 class TestUnavailable:
     async def test_a_database_that_cannot_be_written_can_be_read(self, tmp_path: Path) -> None:
         nowhere = tmp_path / "file" / "state"

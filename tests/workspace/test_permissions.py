@@ -109,7 +109,7 @@ class Shows:
             self.withdrawn.set()
 
 
-@pytest.mark.proves("perm:plan", "perm:ask", "perm:edit", "perm:auto")
+@pytest.mark.proves("perm:modes")
 @pytest.mark.parametrize(("mode", "effect"), TABLE)
 async def test_a_mode_runs_asks_or_refuses_by_effect(mode: Mode, effect: Effect) -> None:
     decision = TABLE[mode, effect]
@@ -133,7 +133,7 @@ async def test_a_mode_runs_asks_or_refuses_by_effect(mode: Mode, effect: Effect)
             assert policy.pending("ada") == []
 
 
-@pytest.mark.proves("perm:auto")
+@pytest.mark.proves("perm:modes")
 def test_a_caller_is_in_auto_mode_unless_it_says_otherwise() -> None:
     assert PermissionPolicy().mode(Caller("ada")) == "auto"
 
@@ -278,7 +278,7 @@ class TestApprovals:
         policy.answer("ada", permission, "once")
 
 
-@pytest.mark.proves("perm:tool-rules")
+@pytest.mark.proves("perm:approvals")
 class TestToolRules:
     """Approvals of one tool."""
 
@@ -334,7 +334,7 @@ class TestToolRules:
         assert policy.standing.list("ada") == []
         await refused(policy)
 
-    @pytest.mark.proves("chat:servers-approval")
+    @pytest.mark.proves("chat:servers-own")
     @pytest.mark.parametrize("effect", ["READ", "WRITE"])
     async def test_a_tool_of_another_server_is_asked_about_until_it_is_approved_itself(
         self, effect: Effect

@@ -106,7 +106,7 @@ ERRORS: list[BaseException] = [
 ]
 
 
-@pytest.mark.proves("exec:statuses", "fault:own-defects", "fault:server-stop")
+@pytest.mark.proves("exec:statuses", "fault:server-stop")
 async def test_every_run_ends_whatever_fails_and_whenever_it_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -14,7 +14,7 @@ __all__ = ["backend", "documents", "harness", "jp_server_config"]
 NAME = "notes.txt"
 
 
-@pytest.mark.proves("perm:agent-files", "edit:history")
+@pytest.mark.proves("perm:agent-actions", "edit:history")
 @pytest.mark.parametrize("seed", range(2))
 async def test_a_text_that_a_person_wrote_last_is_never_undone(
     harness: ToolHarness, seed: int

@@ -143,7 +143,7 @@ class Model:
                 self.standing.remove(step)
 
 
-@pytest.mark.proves("ui:bulk-undo", "threat:html")
+@pytest.mark.proves("rest:restore", "threat:html")
 @pytest.mark.parametrize("seed", range(6))
 async def test_what_was_not_undone_stands_and_what_was_not_wanted_stays(
     harness: ToolHarness, seed: int

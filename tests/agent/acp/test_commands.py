@@ -28,7 +28,7 @@ def install(programs: Path, name: str) -> None:
     (programs / name).touch(mode=0o700)
 
 
-@pytest.mark.proves("ext:agents-found")
+@pytest.mark.proves("ext:any-agent")
 def test_the_known_agents_are_found_by_their_programs(programs: Path) -> None:
     agents = AgentCommands({})
     assert agents.installed() == []
@@ -41,7 +41,7 @@ def test_the_known_agents_are_found_by_their_programs(programs: Path) -> None:
     }
 
 
-@pytest.mark.proves("ext:agents-found")
+@pytest.mark.proves("ext:any-agent")
 def test_a_setting_adds_replaces_and_hides_agents(programs: Path) -> None:
     for name in ("gemini", "goose", "mine"):
         install(programs, name)
@@ -66,7 +66,7 @@ def test_an_invalid_entry_is_refused_with_what_to_write(said: Any) -> None:
         TkAIExtensionApp(acp_agents={"mine": said})
 
 
-@pytest.mark.proves("ext:agents-found")
+@pytest.mark.proves("ext:any-agent")
 def test_another_package_brings_an_agent_and_a_broken_one_breaks_nothing(
     programs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

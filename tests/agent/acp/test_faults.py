@@ -24,7 +24,7 @@ def error_of(events: list[Event]) -> dict[str, Any]:
     return error["error"]
 
 
-@pytest.mark.proves("fault:acp-agent")
+@pytest.mark.proves("ext:any-agent")
 @pytest.mark.parametrize(
     ("message", "said"),
     [
@@ -64,7 +64,7 @@ async def test_a_refusal_is_an_error(acp: AcpTalk) -> None:
     assert error_of(await acp.say("refuse"))["code"] == "model_failed"
 
 
-@pytest.mark.proves("fault:acp-agent")
+@pytest.mark.proves("ext:any-agent")
 async def test_an_agent_that_says_nothing_is_ended(open_acp: OpenAcp) -> None:
     acp = open_acp(silence=0.3)
     assert error_of(await acp.say("wait"))["code"] == "model_silent"
@@ -76,7 +76,7 @@ async def test_an_agent_that_never_answers_its_start_is_ended(open_acp: OpenAcp)
     assert "did not answer" in error["message"]
 
 
-@pytest.mark.proves("fault:acp-agent")
+@pytest.mark.proves("ext:any-agent")
 async def test_a_state_folder_that_cannot_be_created_is_a_typed_error(
     open_acp: OpenAcp, tmp_path: Path
 ) -> None:
@@ -87,7 +87,7 @@ async def test_a_state_folder_that_cannot_be_created_is_a_typed_error(
     assert "disk" in error["hint"]
 
 
-@pytest.mark.proves("fault:acp-agent")
+@pytest.mark.proves("ext:any-agent")
 async def test_no_process_is_left_of_a_session_that_cannot_be_opened(
     open_acp: OpenAcp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,7 +124,7 @@ async def test_a_greeting_before_the_first_message_is_skipped(open_acp: OpenAcp)
     assert await open_acp("--greet").text("Hello.") == "Hello."
 
 
-@pytest.mark.proves("fault:acp-agent")
+@pytest.mark.proves("ext:any-agent")
 async def test_a_stop_cancels_the_turn_and_the_session_goes_on(acp: AcpTalk) -> None:
     begun = await acp.send("wait")
     await acp.until(begun, "text")
@@ -147,7 +147,7 @@ async def test_an_agent_that_ignores_the_stop_is_ended(
     assert (await acp.say("Hello.", chat=begun.chat))[-1].data["text"] == "Hello."
 
 
-@pytest.mark.proves("fault:acp-agent")
+@pytest.mark.proves("ext:any-agent")
 async def test_no_process_is_left_behind(acp: AcpTalk) -> None:
     begun = await acp.send("child")
     text = await acp.until(begun, "text")
@@ -158,7 +158,7 @@ async def test_no_process_is_left_behind(acp: AcpTalk) -> None:
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
-@pytest.mark.proves("fault:acp-agent")
+@pytest.mark.proves("ext:any-agent")
 async def test_what_is_asked_after_the_end_is_refused(acp: AcpTalk) -> None:
     chat = (await acp.say("late"))[0].data["chat"]
     events = await acp.say("recall", chat=chat)

@@ -144,7 +144,7 @@ async def test_a_call_of_ours_is_allowed_in_every_mode(asking: AcpTalk) -> None:
         assert await asking.chosen(requests, mode) == (["once"] * 3, [])
 
 
-@pytest.mark.proves("perm:agent-files")
+@pytest.mark.proves("perm:agent-actions")
 async def test_no_notebook_is_written_by_an_agents_own_tool(
     asking: AcpTalk, harness: ToolHarness
 ) -> None:

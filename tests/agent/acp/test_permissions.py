@@ -81,7 +81,7 @@ async def test_a_stop_withdraws_the_request(acp: AcpTalk) -> None:
     assert acp.services.workspace.policy.pending(USER) == []
 
 
-@pytest.mark.proves("perm:agent-files")
+@pytest.mark.proves("perm:agent-actions")
 async def test_a_file_is_read_and_written_below_the_root_and_undone_with_its_turn(
     acp: AcpTalk, harness: ToolHarness
 ) -> None:
@@ -97,7 +97,7 @@ async def test_a_file_is_read_and_written_below_the_root_and_undone_with_its_tur
     assert file.read_text() == "one\ntwo\n"
 
 
-@pytest.mark.proves("perm:agent-files")
+@pytest.mark.proves("perm:agent-actions")
 async def test_a_new_file_is_removed_by_the_undo(acp: AcpTalk, harness: ToolHarness) -> None:
     events = await acp.say(f"write {harness.root / 'new.txt'} new", mode="edit")
     assert (harness.root / "new.txt").read_text() == "new"
@@ -115,7 +115,7 @@ async def test_a_file_that_was_changed_since_is_not_undone(
     assert (harness.root / "new.txt").read_text() == "newer"
 
 
-@pytest.mark.proves("perm:agent-files")
+@pytest.mark.proves("perm:agent-actions")
 async def test_an_approved_edit_and_its_write_are_one_card(
     acp: AcpTalk, harness: ToolHarness
 ) -> None:
@@ -132,7 +132,7 @@ async def begun_edit(acp: AcpTalk, file: Path, text: str) -> tuple[StartedTurn, 
     return begun, await acp.until(begun, "permission")
 
 
-@pytest.mark.proves("perm:agent-files")
+@pytest.mark.proves("perm:agent-actions")
 @pytest.mark.parametrize("before", [None, ""])
 async def test_an_approved_edit_is_asked_again_if_the_file_has_changed_meanwhile(
     acp: AcpTalk, harness: ToolHarness, before: str | None
@@ -150,7 +150,7 @@ async def test_an_approved_edit_is_asked_again_if_the_file_has_changed_meanwhile
     assert file.read_text() == "person"
 
 
-@pytest.mark.proves("perm:agent-files")
+@pytest.mark.proves("perm:agent-actions")
 async def test_an_approval_of_what_was_not_shown_approves_no_write(
     acp: AcpTalk, harness: ToolHarness
 ) -> None:
@@ -162,7 +162,7 @@ async def test_an_approval_of_what_was_not_shown_approves_no_write(
     assert file.read_text() == "text"
 
 
-@pytest.mark.proves("perm:agent-files")
+@pytest.mark.proves("perm:agent-actions")
 @pytest.mark.parametrize(
     ("shown", "texts", "count"),
     [
@@ -184,7 +184,7 @@ async def test_an_approval_is_good_for_one_write_of_what_it_showed(
     assert len(cards) == count
 
 
-@pytest.mark.proves("perm:agent-files", "threat:path")
+@pytest.mark.proves("perm:agent-actions", "threat:path")
 @pytest.mark.parametrize("path", ["../outside.txt", "/etc/passwd", "link.txt", ".hidden"])
 @pytest.mark.parametrize("word", ["read", "write"])
 async def test_a_path_outside_or_hidden_is_refused(
@@ -198,7 +198,7 @@ async def test_a_path_outside_or_hidden_is_refused(
     assert outside.read_text() == "secret"
 
 
-@pytest.mark.proves("perm:agent-files")
+@pytest.mark.proves("perm:agent-actions")
 @pytest.mark.parametrize("path", ["a.ipynb", "A.IPYNB", "link.txt"])
 async def test_a_notebook_is_never_written_as_a_file(
     acp: AcpTalk, harness: ToolHarness, path: str
@@ -214,7 +214,7 @@ async def test_a_notebook_is_never_written_as_a_file(
         assert "read_notebook" in await acp.text(f"read {harness.root}/{name}", mode="auto")
 
 
-@pytest.mark.proves("threat:acp-tools")
+@pytest.mark.proves("ext:any-agent")
 async def test_the_key_of_an_agent_is_no_use_to_another_program(
     acp: AcpTalk, harness: ToolHarness
 ) -> None:

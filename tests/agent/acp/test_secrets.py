@@ -27,7 +27,7 @@ SECRETS = {
 METHODS = ("initialize", "session/new", "authenticate", "session/set_mode", "session/set_model")
 
 
-@pytest.mark.proves("threat:acp-tools", "threat:secrets", "fault:acp-agent")
+@pytest.mark.proves("ext:any-agent", "threat:secrets")
 @pytest.mark.parametrize("how", ["error", "data", "words", "malformed", "update"])
 @pytest.mark.parametrize("method", [*METHODS, "session/prompt"])
 async def test_an_agent_that_repeats_its_secrets_in_an_error(

@@ -20,7 +20,7 @@ from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.model.callers import Mode
 
-pytestmark = pytest.mark.proves("fault:acp-agent", "chat:one-end")
+pytestmark = pytest.mark.proves("ext:any-agent", "chat:one-end")
 
 SILENCE = 1.0
 
@@ -114,7 +114,7 @@ async def test_a_command_whose_end_is_not_reported_ends_with_the_turn(
     assert answered[-1].data["text"] == "Hello."
 
 
-@pytest.mark.proves("fault:agent-killed")
+@pytest.mark.proves("chat:one-end")
 async def test_a_command_of_an_agent_that_dies_has_a_result(quiet: AcpTalk, fifo: Fifo) -> None:
     started = await begun(quiet, fifo, "begins", "dies")
     fifo.end_command()

@@ -27,7 +27,6 @@ async def test_a_turn_and_its_usage(acp: AcpTalk) -> None:
     assert events[-1].data == {"end": "done", "text": "Hello."}
 
 
-@pytest.mark.proves("ui:context-meter")
 async def test_the_context_is_measured_and_compacted_by_an_agent_that_has_the_command(
     open_acp: OpenAcp,
 ) -> None:
@@ -134,7 +133,7 @@ async def test_another_agent_may_continue_a_chat(acp: AcpTalk) -> None:
     assert "Echo" in of_kind(second, "notice")[0]["text"]
 
 
-@pytest.mark.proves("threat:acp-tools", "threat:secrets")
+@pytest.mark.proves("ext:any-agent", "threat:secrets")
 async def test_only_what_the_agent_needs_is_in_its_environment(open_acp: OpenAcp) -> None:
     given = dict(os.environ) | {
         "OWN_KEY": "canary-1",

@@ -56,7 +56,7 @@ async def test_relays_of_several_programs_do_not_disturb_each_other(
     assert answers == ["42", "42"]
 
 
-@pytest.mark.proves("threat:forged-message")
+@pytest.mark.proves("nb:serve")
 async def test_a_message_with_a_wrong_key_does_nothing(owner: Owner, launch: Launch) -> None:
     relayed = launch()
     client = await relayed.client()
@@ -289,7 +289,7 @@ def test_a_share_leads_to_no_file_that_is_no_connection_file(tmp_path: Path) -> 
     assert share.is_withdrawn()
 
 
-@pytest.mark.proves("kernel:relay-idle")
+@pytest.mark.proves("threat:exhaustion")
 async def test_a_relay_that_has_nothing_to_do_does_nothing(owner: Owner, launch: Launch) -> None:
     relayed = launch()
     client = await relayed.client()
@@ -301,7 +301,7 @@ async def test_a_relay_that_has_nothing_to_do_does_nothing(owner: Owner, launch:
     assert len(owner.log) - log < 1000
 
 
-@pytest.mark.proves("exec:bounded")
+@pytest.mark.proves("threat:exhaustion")
 async def test_the_queue_for_a_kernel_that_does_not_answer_is_bounded(
     owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,7 +77,7 @@ print(subprocess.run([sys.executable, "-c", script], capture_output=True, text=T
     assert await output_of(run, code) == "n.ipynb"
 
 
-@pytest.mark.proves("kernel:bridge", "perm:ask")
+@pytest.mark.proves("kernel:bridge", "perm:modes")
 async def test_the_callers_permission_mode_holds(harness, run, notebook):
     asking = replace(ALICE, mode="edit")  # code is asked for, changes are not
     context = ToolContext(harness.workspace, asking, approver=Yes())
