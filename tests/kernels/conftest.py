@@ -64,15 +64,16 @@ class Server:
     def stack(self) -> Any:
         return find_execution_stack(self.app.extension_manager)
 
-    async def request(self, method: str, path: str, body: object = None) -> None:
-        """A request to the REST API, as a person's browser makes it."""
-        await AsyncHTTPClient().fetch(
+    async def request(self, method: str, path: str, body: object = None) -> Any:
+        """Return the answer of the REST API to a request, as a person's browser makes it."""
+        response = await AsyncHTTPClient().fetch(
             f"http://127.0.0.1:{self.port}/{path}",
             method=method,
             headers={"Authorization": "token secret"},
             body=None if method in {"GET", "DELETE"} else json.dumps(body or {}),
             request_timeout=30,
         )
+        return json.loads(response.body) if response.body else None
 
 
 @asynccontextmanager

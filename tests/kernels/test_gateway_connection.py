@@ -373,7 +373,9 @@ async def test_a_person_in_jupyterlab_and_an_agent_are_in_one_kernel(
 ) -> None:
     body = {"path": "shared.ipynb", "name": "", "type": "notebook", "kernel": {"name": "python3"}}
     await server.request("POST", "api/sessions", body)
-    kernel_id = await JupyterSessions(server.app.session_manager).kernel_of("shared.ipynb")
+    kernel_id = await JupyterSessions(
+        server.app.session_manager, lambda _: asyncio.Lock()
+    ).kernel_of("shared.ipynb")
     assert kernel_id is not None
     assert kernel_id in bench.kernels.ids()
     await bench.kernels.wait_ready(kernel_id)

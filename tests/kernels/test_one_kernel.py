@@ -14,6 +14,7 @@ from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelMana
 from jupyter_server.services.sessions.sessionmanager import SessionManager
 
 from tk_ai_extension.kernels.sessions import JupyterSessions
+from tk_ai_extension.notebooks.notebook import Notebooks
 
 PATHS = ("a.ipynb", "folder/b.ipynb")
 
@@ -73,11 +74,14 @@ class Server:
             kernel_manager=self.kernels,
             contents_manager=AsyncFileContentsManager(root_dir=str(folder)),
         )
-        self.sessions = JupyterSessions(self.database)
+        self.notebooks = Notebooks()
+        self.sessions = JupyterSessions(
+            self.database, lambda path: self.notebooks.at(path).starting
+        )
 
     async def run(self, path: str) -> str:
         """An agent runs a cell; return the kernel (`Workspace.kernel_for`)."""
-        async with self.sessions.lock(path):
+        async with self.notebooks.at(path).starting:
             present = await self.sessions.kernel_of(path)
             return present or await self.sessions.bind(path, await self.kernels.start_kernel())
 
@@ -108,23 +112,3 @@ async def test_tabs_and_agents_share_one_kernel_in_any_order(seed: int, tmp_path
         await server.check()
         if random.random() < 0.5:
             await server.shut_down(path)
-
-
-async def test_a_notebook_of_a_former_name_does_not_join_the_kernel(tmp_path: Path) -> None:
-    server = Server(tmp_path)
-    first = await server.run("a.ipynb")
-    await server.sessions.renamed("a.ipynb", "c.ipynb")
-    assert await server.sessions.kernel_of("c.ipynb") == first
-    second = await server.run("a.ipynb")
-    assert second != first
-    await server.sessions.deleted("c.ipynb")
-    tab = Tab(server.database)
-    await tab.open("c.ipynb")
-    assert await tab.kernel() not in (first, second)
-
-
-async def test_a_folders_rename_moves_its_sessions(tmp_path: Path) -> None:
-    server = Server(tmp_path)
-    kernel_id = await server.run("folder/b.ipynb")
-    await server.sessions.renamed("folder", "other")
-    assert await server.sessions.paths_of(kernel_id) == ["other/b.ipynb"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from tests.kernels.conftest import Server
 from tk_ai_extension.kernels.sessions import JupyterSessions
+from tk_ai_extension.notebooks.notebook import Notebooks
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,8 +30,15 @@ def manager(server: Server) -> Iterator[Any]:
 
 
 @pytest.fixture
-def sessions(manager: Any) -> JupyterSessions:
-    return JupyterSessions(manager)
+def notebooks() -> Notebooks:
+    return Notebooks()
+
+
+@pytest.fixture
+def sessions(manager: Any, notebooks: Notebooks) -> Iterator[JupyterSessions]:
+    replaced = manager.create_session, manager.update_session
+    yield JupyterSessions(manager, lambda path: notebooks.at(path).starting)
+    manager.create_session, manager.update_session = replaced
 
 
 @pytest.mark.proves("kernel:session", "ext:session-visible")
@@ -96,19 +105,62 @@ async def test_a_kernel_that_somebody_bound_is_kept_and_returned(
     assert await sessions.kernel_of("n.ipynb") == kernel_id
 
 
+async def open_in_lab(
+    server: Server, folder: str, name: str, kernel: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """Open a notebook as JupyterLab does: it sets the path when it has the session."""
+    asked = {"path": f"{folder}{uuid4()}", "name": name, "type": "notebook", "kernel": kernel or {}}
+    session = await server.request("POST", "api/sessions", asked)
+    path = {"path": f"{folder}{name}"}
+    return await server.request("PATCH", f"api/sessions/{session['id']}", path)
+
+
 @pytest.mark.proves("kernel:session", "kernel:shared-live")
-async def test_a_page_that_wants_a_kernel_while_one_starts_joins_it(
-    sessions: JupyterSessions, server: Server, manager: Any, kernel_id: str
+async def test_a_page_joins_the_kernel_that_an_agent_has_or_starts(
+    sessions: JupyterSessions, notebooks: Notebooks, server: Server, manager: Any, kernel_id: str
 ) -> None:
-    body = {"path": "n.ipynb", "name": "", "type": "notebook", "kernel": {"name": "none such"}}
-    async with sessions.lock("n.ipynb"):
-        requested = asyncio.create_task(server.request("POST", "api/sessions", body))
-        done, _ = await asyncio.wait([requested], timeout=0.2)
+    async with notebooks.at("x/n.ipynb").starting:
+        opening = asyncio.create_task(open_in_lab(server, "x/", "n.ipynb", {"name": "none such"}))
+        done, _ = await asyncio.wait([opening], timeout=0.2)
         assert not done
-        await sessions.bind("n.ipynb", kernel_id)
-    await requested
-    assert await sessions.paths_of(kernel_id) == ["n.ipynb"]
-    assert len(await manager.list_sessions()) == 1
+        await sessions.bind("x/n.ipynb", kernel_id)
+    opened = [await opening, await open_in_lab(server, "x/", "n.ipynb")]
+    assert [each["kernel"]["id"] for each in opened] == [kernel_id] * 2
+    (session,) = await manager.list_sessions()
+    assert (session["path"], session["name"]) == ("x/n.ipynb", "n.ipynb")
+    # A notebook of this name in another folder is another one.
+    other = await open_in_lab(server, "", "n.ipynb", {"id": kernel_id})
+    assert other["id"] != session["id"]
+    assert await sessions.paths_of(kernel_id) == ["x/n.ipynb", "n.ipynb"]
+
+
+@pytest.mark.proves("kernel:session", "kernel:shared-live")
+async def test_a_session_that_gets_the_path_of_another_replaces_it(
+    sessions: JupyterSessions, server: Server, manager: Any, kernel_id: str, harmed: Start
+) -> None:
+    former = await harmed()
+    await sessions.bind("target.ipynb", former)
+    await sessions.bind("n.ipynb", kernel_id)
+    [_, session] = await manager.list_sessions()
+    await server.request("PATCH", f"api/sessions/{session['id']}", {"path": "target.ipynb"})
+    assert await sessions.kernel_of("target.ipynb") == kernel_id
+    assert await sessions.paths_of(former) == []
+    assert former in [each["kernel"]["id"] for each in await manager.list_sessions()]
+
+
+@pytest.mark.proves("kernel:shared-live")
+async def test_a_session_follows_its_notebook_and_leaves_the_path_of_a_deleted_one(
+    sessions: JupyterSessions, manager: Any, kernel_id: str
+) -> None:
+    await manager.create_session(
+        path="RTC:old.ipynb", name="old.ipynb", type="notebook", kernel_id=kernel_id
+    )
+    await sessions.move("old.ipynb", "x/new.ipynb")
+    (session,) = await manager.list_sessions()
+    assert (session["path"], session["name"]) == ("RTC:x/new.ipynb", "new.ipynb")
+    await sessions.detach("x/new.ipynb")
+    assert await sessions.kernel_of("x/new.ipynb") is None
+    assert [each["kernel"]["id"] for each in await manager.list_sessions()] == [kernel_id]
 
 
 async def test_a_session_whose_kernel_is_gone_is_none(

@@ -18,6 +18,7 @@ from tests.server.conftest import Ask, Call
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.outputs import Append, OutputBuffer, ReplaceOutput, StreamEdit
+from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.server.execution_events import PIECE, Position
 from tk_ai_extension.server.handlers import rest, streaming
 from tk_ai_extension.server.models import EXECUTION_EVENTS
@@ -34,7 +35,7 @@ def stream(text: str) -> dict[str, Any]:
 def a_run(*, begun: int = 3, ended: bool = True) -> Run:
     """A run of three cells, each with a stream and a result, of which so many have begun."""
     steps = [Step(cell=f"cell{number}") for number in range(len(WRITTEN))]
-    run = Run(Caller("ada", "key", "rest"), "kernel", "plan.ipynb", steps)
+    run = Run(Caller("ada", "key", "rest"), "kernel", Notebook("plan.ipynb"), steps)
     for step, text in zip(steps[:begun], WRITTEN, strict=False):
         step.status = "ok"
         run.record("started", {"cell": step.cell})
@@ -108,7 +109,7 @@ def outputs(messages: list[tuple[str, Any]], shown: list[str]) -> list[str]:
 async def test_output_that_was_overwritten_in_forgotten_events_is_sent_again() -> None:
     """A progress bar, and a connection that was lost for longer than its events are kept."""
     step = Step(cell="bar", status="running", outputs=OutputBuffer([stream("10 % of it all\n")]))
-    run = Run(Caller("ada", "key", "rest"), "kernel", "plan.ipynb", [step])
+    run = Run(Caller("ada", "key", "rest"), "kernel", Notebook("plan.ipynb"), [step])
     run.record("outputs", {"cell": "bar", "count": 1})
     position = Position()
     shown = outputs(list(position.follow(run, await anext(run.events_after()))), [])

@@ -24,6 +24,7 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Delete, Insert, Move, Replace, SetOutputs
 from tk_ai_extension.model.outputs import Append, ClearOutputs, ReplaceOutput, StreamEdit
 from tk_ai_extension.notebooks.base import SAVE_INTERVAL, NotebookDocument
+from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.workspace.displays import DisplayRegistry
 
 
@@ -185,7 +186,7 @@ class OutputsConformance:
                 await writer.finish(3, save=False)
         displays = DisplayRegistry()
         execution = Execution("ok", outputs, 3, displays={"d": (1,)})
-        displays.ran("k", document.path, (await document.read()).cells[0], execution)
+        displays.ran("k", Notebook(document.path), (await document.read()).cells[0], execution)
         await displays.update("k", {"d": display(text_plain="second")}, opened)
         assert await document.outputs("aaaa1111") == (stream("x"), display(text_plain="second"))
         assert await document.outputs("bbbb2222") == (stream("x"), display(text_plain="first"))

@@ -19,7 +19,7 @@ def small(harness):
         workspace.kernels,
         workspace.queue,
         workspace.journal,
-        workspace.runs,
+        workspace.by_path,
         workspace.activity,
         max_kept_output=3_000,
     )

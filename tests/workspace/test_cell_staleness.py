@@ -3,7 +3,9 @@
 import pytest
 
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.workspace.staleness import RunRecords, states
+from tk_ai_extension.notebooks.staleness import Incarnation, LastRuns, states
+
+KERNEL = Incarnation("k")
 
 
 def notebook(*sources, language="python"):
@@ -16,76 +18,79 @@ def notebook(*sources, language="python"):
 
 def run_all(records, snapshot):
     for cell in snapshot.cells:
-        records.ran(snapshot.path, cell.key, cell.hash, records.incarnation("k"), ok=True)
+        records.record(cell.key, cell.hash, KERNEL, ok=True)
 
 
 def values(snapshot, records, running=()):
-    return list(states(snapshot, records.of(snapshot.path), running).values())
+    return list(states(snapshot, records.by_cell(), running).values())
 
 
 def test_a_cell_that_has_not_run_in_this_kernel_is_never():
-    assert values(notebook("a = 1"), RunRecords()) == ["never"]
+    assert values(notebook("a = 1"), LastRuns()) == ["never"]
 
 
 def test_all_is_fresh_after_a_run_from_top_to_bottom():
-    records, snapshot = RunRecords(), notebook("a = 1", "b = a", "print(b)")
+    records, snapshot = LastRuns(), notebook("a = 1", "b = a", "print(b)")
     run_all(records, snapshot)
     assert values(snapshot, records) == ["fresh"] * 3
 
 
 def test_an_edit_makes_all_that_depends_on_it_stale():
-    records = RunRecords()
+    records = LastRuns()
     run_all(records, notebook("a = 1", "b = a", "print(b)", "c = 3"))
     edited = notebook("a = 2", "b = a", "print(b)", "c = 3")
     assert values(edited, records) == ["edited", "stale", "stale", "fresh"]
 
 
 def test_a_definition_that_ran_later_makes_its_users_stale():
-    records, snapshot = RunRecords(), notebook("a = 1", "b = a", "c = 1")
+    records, snapshot = LastRuns(), notebook("a = 1", "b = a", "c = 1")
     run_all(records, snapshot)
-    records.ran(snapshot.path, "c0", snapshot.cells[0].hash, records.incarnation("k"), ok=True)
+    records.record("c0", snapshot.cells[0].hash, KERNEL, ok=True)
     assert values(snapshot, records) == ["fresh", "stale", "fresh"]
 
 
 def test_a_change_in_place_is_a_definition():
-    records, snapshot = RunRecords(), notebook("df = 1", "df['x'] = 2", "df.plot()")
+    records, snapshot = LastRuns(), notebook("df = 1", "df['x'] = 2", "df.plot()")
     run_all(records, snapshot)
-    records.ran(snapshot.path, "c1", snapshot.cells[1].hash, records.incarnation("k"), ok=True)
+    records.record("c1", snapshot.cells[1].hash, KERNEL, ok=True)
     assert values(snapshot, records) == ["fresh", "fresh", "stale"]
 
 
 def test_the_state_of_some_cells_is_what_it_is_among_all():
-    records = RunRecords()
+    records = LastRuns()
     run_all(records, notebook("a = 1", "b = a", "print(b)", "c = 3"))
     edited = notebook("a = 2", "b = a", "print(b)", "c = 3")
-    every = states(edited, records.of("n.ipynb"))
+    every = states(edited, records.by_cell())
     for cell in edited.cells:
-        assert states(edited, records.of("n.ipynb"), cells=[cell]) == {cell.key: every[cell.key]}
+        assert states(edited, records.by_cell(), cells=[cell]) == {cell.key: every[cell.key]}
 
 
 def test_failed_and_running_cells_say_so():
-    records, snapshot = RunRecords(), notebook("a", "b = 1")
-    records.ran(snapshot.path, "c0", snapshot.cells[0].hash, records.incarnation("k"), ok=False)
+    records, snapshot = LastRuns(), notebook("a", "b = 1")
+    records.record("c0", snapshot.cells[0].hash, KERNEL, ok=False)
     assert values(snapshot, records, running=("c1",)) == ["error", "running"]
 
 
 @pytest.mark.proves("kernel:shared-live")
 def test_a_kernel_that_is_gone_takes_its_runs_with_it_and_another_persons_run_counts():
-    records, snapshot = RunRecords(), notebook("a = 1", "b = a")
-    run_all(records, snapshot)
-    records.forget_kernel("k")
+    records, snapshot = LastRuns(), notebook("a = 1", "b = a")
+    gone = Incarnation("k")
+    for cell in snapshot.cells:
+        records.record(cell.key, cell.hash, gone, ok=True)
+    gone.has_ended = True
+    records.record("c0", snapshot.cells[0].hash, gone, ok=True)
     assert values(snapshot, records) == ["never", "never"]
-    records.ran_elsewhere(records.incarnation("k"), snapshot, "a = 1")
+    records.record_foreign(KERNEL, snapshot, "a = 1")
     assert values(snapshot, records) == ["fresh", "never"]
 
 
 def test_other_languages_know_fresh_and_edited():
-    records = RunRecords()
+    records = LastRuns()
     run_all(records, notebook("x=1", "echo $x", language="bash"))
     assert values(notebook("x=2", "echo $x", language="bash"), records) == ["edited", "fresh"]
 
 
 def test_a_cell_that_is_not_python_has_no_names_and_makes_nothing_stale():
-    records = RunRecords()
+    records = LastRuns()
     run_all(records, notebook("a = 1", "a b c", "b = a"))
     assert values(notebook("a = 1", "a b d", "b = a"), records) == ["fresh", "edited", "fresh"]

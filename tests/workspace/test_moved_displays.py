@@ -14,6 +14,7 @@ from tests.support.document_bench import code, display, notebook
 from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.workspace.displays import DisplayRegistry
 
 SOURCES = "abc"
@@ -42,7 +43,9 @@ def test_an_update_changes_no_other_cell(
             document = await bench.open(stored(sources))
             ran = (await document.read()).cells[0]
             displays = DisplayRegistry()
-            displays.ran("k", document.path, ran, Execution("ok", (old,), displays={"d": (0,)}))
+            displays.ran(
+                "k", Notebook(document.path), ran, Execution("ok", (old,), displays={"d": (0,)})
+            )
             bench.put(stored(later), document.path)
 
             async def opened(_path: str) -> NotebookDocument:

@@ -6,6 +6,7 @@ import pytest
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, NotebookNotFound
+from tk_ai_extension.notebooks.notebook import Notebooks
 from tk_ai_extension.workspace.notebook_manager import ManagedNotebook, NotebookManager
 
 A = Caller("ada", "session-a")
@@ -27,7 +28,6 @@ def test_a_connected_notebook_is_found_by_name_and_path_and_is_the_current_one()
     for notebook in ("eda", "x/analysis.ipynb", None):
         assert manager.resolve(A, notebook) == added
     assert manager.resolve(A, "analysis") is None
-    assert manager.kernel_of("x/analysis.ipynb") == "kernel-1"
 
 
 @pytest.mark.proves("ext:notebook-manager")
@@ -87,7 +87,6 @@ def test_a_name_that_is_taken_or_reads_like_a_path_is_refused() -> None:
         with pytest.raises(InvalidArguments):
             manager.add(A, name, "b.ipynb", "kernel-2")
     assert manager.list(A) == [manager.current(A)]
-    assert manager.kernel_of("b.ipynb") is None
     assert manager.add(A, "b.ipynb", "b.ipynb", "kernel-2").name == "b.ipynb"
 
 
@@ -128,7 +127,6 @@ def test_releasing_the_current_notebook_leaves_none_current() -> None:
     manager.remove(A, "b.ipynb")
     assert manager.current(A) is None
     assert names(manager, A) == ["one"]
-    assert manager.kernel_of("b.ipynb") is None
     with pytest.raises(NotebookNotFound, match="two") as error:
         manager.remove(A, "two")
     assert error.value.hint == "Connected: one."
@@ -150,8 +148,8 @@ def test_a_kernel_that_is_replaced_is_replaced_for_everybody() -> None:
         (BOB.identity, "a.ipynb"),
     }
     assert manager.replace_kernel("old", "new") == {A.identity, B.identity, BOB.identity}
-    assert manager.kernel_of("a.ipynb") == manager.kernel_of("shared.ipynb") == "new"
-    assert manager.kernel_of("b.ipynb") == "another"
+    kernels = {each.path: each.kernel_id for each in [*manager.list(A), *manager.list(B)]}
+    assert kernels == {"a.ipynb": "new", "shared.ipynb": "new", "b.ipynb": "another"}
     assert manager.with_kernel("old") == []
     manager.replace_kernel("new", None)
     current = manager.current(BOB)
@@ -171,11 +169,12 @@ def test_a_later_connection_to_another_kernel_holds_for_everybody() -> None:
 
 @pytest.mark.proves("kernel:shared-live")
 def test_a_renamed_notebook_keeps_its_name_its_kernel_and_its_being_current() -> None:
-    manager = NotebookManager()
+    notebooks = Notebooks()
+    manager = NotebookManager(notebooks)
     manager.add(B, "x/n.ipynb", "x/n.ipynb", "kernel-1")
     manager.add(A, "other", "xy/n.ipynb", "kernel-2")
     manager.add(A, "eda", "x/n.ipynb", "kernel-1")
-    manager.renamed("x", "y")
+    notebooks.rename("x", "y")
     assert manager.resolve(A, "eda") == ManagedNotebook(
         A.identity, "eda", "y/n.ipynb", "kernel-1", current=True
     )
@@ -183,17 +182,32 @@ def test_a_renamed_notebook_keeps_its_name_its_kernel_and_its_being_current() ->
         B.identity, "y/n.ipynb", "y/n.ipynb", "kernel-1", current=True
     )
     assert manager.resolve(A, "xy/n.ipynb") is not None
-    assert manager.kernel_of("x/n.ipynb") is None
-    assert manager.kernel_of("y/n.ipynb") == "kernel-1"
+    assert manager.resolve(A, "x/n.ipynb") is None
 
 
 def test_a_notebook_renamed_over_another_one_brings_its_kernel() -> None:
     for order in (("a.ipynb", "b.ipynb"), ("b.ipynb", "a.ipynb")):
-        manager = NotebookManager()
+        notebooks = Notebooks()
+        manager = NotebookManager(notebooks)
         for path in order:
             manager.add(A, None, path, f"kernel of {path}")
-        manager.renamed("a.ipynb", "b.ipynb")
-        assert manager.kernel_of("b.ipynb") == "kernel of a.ipynb"
+        notebooks.rename("a.ipynb", "b.ipynb")
+        assert [each.kernel_id for each in manager.list(A)] == ["kernel of a.ipynb"]
+
+
+def test_a_deleted_notebook_leads_to_its_kernel_until_another_is_connected_there() -> None:
+    notebooks = Notebooks()
+    manager = NotebookManager(notebooks)
+    manager.add(A, "eda", "n.ipynb", "kernel-1")
+    notebooks.delete("n.ipynb")
+    assert manager.list(A) == []
+    assert manager.current(A) is manager.resolve(A, "eda") is None
+    left = ManagedNotebook(A.identity, "n.ipynb", "n.ipynb", "kernel-1")
+    assert manager.resolve(A, "n.ipynb") == left
+    manager.add(A, None, "n.ipynb", "kernel-2")
+    assert [each.kernel_id for each in manager.list(A)] == ["kernel-2"]
+    manager.remove(A, "n.ipynb")
+    assert manager.resolve(A, "n.ipynb") is None
 
 
 def test_the_users_of_a_notebook_are_known() -> None:
@@ -203,9 +217,8 @@ def test_the_users_of_a_notebook_are_known() -> None:
     assert manager.users_of("a.ipynb") == {A.identity, BOB.identity}
     manager.forget(A)
     assert manager.users_of("a.ipynb") == {BOB.identity}
-    assert manager.kernel_of("a.ipynb") == "kernel-1"
     manager.forget(BOB)
-    assert manager.kernel_of("a.ipynb") is None
+    assert manager.users_of("a.ipynb") == set()
 
 
 @pytest.mark.proves("threat:exhaustion")
@@ -230,5 +243,4 @@ def test_over_the_bound_the_caller_who_acted_least_recently_is_forgotten() -> No
     assert manager.current(A) is not None
     manager.add(BOB, None, "c.ipynb", "kernel-3")
     assert manager.current(B) is None
-    assert manager.kernel_of("b.ipynb") is None
     assert manager.current(A) is not None

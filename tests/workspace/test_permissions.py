@@ -18,6 +18,7 @@ from tk_ai_extension.model.errors import (
     PermissionRequired,
 )
 from tk_ai_extension.model.proposals import STEP_COST
+from tk_ai_extension.notebooks.notebook import Notebooks
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, PermissionRequest, Reply
 from tk_ai_extension.workspace.permissions import (
     MAX_PREVIEW,
@@ -230,7 +231,8 @@ class TestApprovals:
         await refused(policy)
 
     async def test_notebook_covers_the_effect_for_this_user_in_this_notebook(self) -> None:
-        policy = PermissionPolicy()
+        notebooks = Notebooks()
+        policy = PermissionPolicy(notebooks=notebooks)
         policy.answer("ada", await refused(policy), "notebook")
         await check(policy, SAME_USER, tool="delete_cell", arguments={"cell": "1"})
         await check(policy, NO_KEY)
@@ -238,7 +240,7 @@ class TestApprovals:
         await refused(policy, notebook="other.ipynb")
         await refused(policy, notebook=None)
         await refused(policy, OTHER_USER)
-        policy.renamed("n.ipynb", "m.ipynb")
+        notebooks.rename("n.ipynb", "m.ipynb")
         await check(policy, notebook="m.ipynb")
         await refused(policy, notebook="n.ipynb")
 
@@ -295,13 +297,14 @@ class TestToolRules:
         await refused(policy)
 
     async def test_in_a_notebook_it_covers_the_tool_for_this_user(self) -> None:
-        policy = PermissionPolicy()
+        notebooks = Notebooks()
+        policy = PermissionPolicy(notebooks=notebooks)
         policy.answer("ada", await refused(policy), "notebook_tool")
         await check(policy, SAME_USER, arguments={"cell": "1"})
         await refused(policy, tool="delete_cell")
         await refused(policy, notebook="m.ipynb")
         await refused(policy, OTHER_USER)
-        policy.renamed("n.ipynb", "m.ipynb")
+        notebooks.rename("n.ipynb", "m.ipynb")
         await check(policy, notebook="m.ipynb")
         await refused(policy, notebook="n.ipynb")
 

@@ -31,6 +31,8 @@ from tk_ai_extension.model.executions import (
     Started,
 )
 from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.notebooks.notebook import Notebooks
+from tk_ai_extension.notebooks.staleness import Incarnations
 from tk_ai_extension.notebooks.stored import NotebookFiles
 from tk_ai_extension.workspace import executions as module
 from tk_ai_extension.workspace.activity import ActivityFeed
@@ -38,7 +40,6 @@ from tk_ai_extension.workspace.displays import DisplayRegistry
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.queue import FairQueue
 from tk_ai_extension.workspace.runs import Run, Step
-from tk_ai_extension.workspace.staleness import RunRecords
 
 DEADLINE = 10
 ALICE = Caller("alice", "a", "mcp")
@@ -116,7 +117,7 @@ async def test_every_run_ends_whatever_fails_and_whenever_it_is_cancelled(
         failing = {name: random.choice(ERRORS) for name in PARTS if random.random() < 0.2}
         parts: Any = Parts(random, failing)
         kernels: Any = ScriptedKernels(random)
-        executions = Executions(kernels, FairQueue(), parts, RunRecords(), ActivityFeed())
+        executions = Executions(kernels, FairQueue(), parts, Notebooks(), ActivityFeed())
         kernel_id = await kernels.start()
         run = executions.start(
             ALICE,
@@ -196,16 +197,21 @@ async def test_a_cell_that_did_not_run_keeps_its_outputs_and_one_in_another_kern
         stored, random = path.read_bytes(), Random(seed)
         kernels: Any = Outcomes(random)
         kernels.outcome = random.choice([*NOT_RUN, *["ok"] * len(NOT_RUN)])
-        records, displays = RunRecords(), DisplayRegistry()
+        notebooks, incarnations, displays = Notebooks(), Incarnations(), DisplayRegistry()
 
-        def forget(event: KernelEvent, of: tuple[Any, ...] = (records, displays)) -> None:
-            for each in of:
-                each.forget_kernel(event.kernel_id)
+        def forget(event: KernelEvent, of: Incarnations = incarnations) -> None:
+            of.end(event.kernel_id)
 
         kernels.subscribe(forget)
         journal: Any = Parts(random, {})
         executions = Executions(
-            kernels, FairQueue(), journal, records, ActivityFeed(), displays=displays
+            kernels,
+            FairQueue(),
+            journal,
+            notebooks,
+            ActivityFeed(),
+            incarnations=incarnations,
+            displays=displays,
         )
         kernel_id = await kernels.start()
         run = executions.start(
@@ -231,4 +237,4 @@ async def test_a_cell_that_did_not_run_keeps_its_outputs_and_one_in_another_kern
         else:
             assert "old" not in path.read_text(), f"seed {seed}"
         is_current = kernels.took is not None and kernels.lives[kernel_id] is kernels.took
-        assert bool(records.of("n.ipynb")) == is_current, f"seed {seed}"
+        assert bool(notebooks.at("n.ipynb").last_runs.by_cell()) == is_current, f"seed {seed}"

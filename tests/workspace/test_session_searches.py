@@ -13,6 +13,7 @@ import pytest
 from tests.workspace.scripted_kernels import STUCK, ScriptedKernels
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.notebooks.notebook import Notebooks
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.notices import Notices
@@ -25,7 +26,6 @@ from tk_ai_extension.workspace.python_runs import (
 from tk_ai_extension.workspace.python_sessions import PythonSessions, SessionKey
 from tk_ai_extension.workspace.queue import FairQueue
 from tk_ai_extension.workspace.runs import Run
-from tk_ai_extension.workspace.staleness import RunRecords
 
 DEADLINE = 10
 CALLERS = [Caller("alice", name, "mcp") for name in ("ann", "bob", "cyd")]
@@ -41,7 +41,7 @@ class Bench:
         kernels: Any = self.kernels
         self.sessions = PythonSessions(kernels, kernels, Notices(), max_sessions=2, max_single=2)
         journal: Any = None  # These runs have no notebook.
-        self.executions = Executions(kernels, FairQueue(), journal, RunRecords(), ActivityFeed())
+        self.executions = Executions(kernels, FairQueue(), journal, Notebooks(), ActivityFeed())
         self.runs: list[Run] = []
 
     async def python(self, caller: Caller, key: SessionKey | None, codes: list[str]) -> Run:

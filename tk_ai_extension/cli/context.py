@@ -78,7 +78,9 @@ class CommandContext:
         Raises:
             OpenElsewhere: it would be changed or run while a server without the extension has it open.
         """
-        if self.project is None or self.workspace.executions.active(path=path):
+        if self.project is None or self.workspace.executions.active(
+            notebook=self.workspace.by_path.at(path)
+        ):
             # A notebook stays here while a run that began here is active.
             return None
         return await self.project.ownership.owner_of(path, effect)

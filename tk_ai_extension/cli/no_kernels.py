@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -80,10 +79,6 @@ class NoKernels:
 class NoSessions:
     """`kernels.base.Sessions` without kernels."""
 
-    def lock(self, path: str) -> asyncio.Lock:  # noqa: ARG002 - the protocol's
-        """Return a lock that nobody else has: no kernel starts."""
-        return asyncio.Lock()
-
     async def kernel_of(self, path: str) -> str | None:  # noqa: ARG002 - the protocol's
         """None."""
         return None
@@ -96,10 +91,10 @@ class NoSessions:
         """None."""
         return []
 
-    async def renamed(self, old: str, new: str) -> None:
+    async def move(self, path: str, new: str) -> None:
         """Do nothing."""
 
-    async def deleted(self, path: str) -> None:
+    async def detach(self, path: str) -> None:
         """Do nothing."""
 
 

@@ -57,7 +57,9 @@ class Ownership:
         attached, path = self.attached, None
         if attached is None:
             path = await tool.concerns(context, parsed)
-            if path is None or context.workspace.executions.active(path=path):
+            if path is None or context.workspace.executions.active(
+                notebook=context.workspace.by_path.at(path)
+            ):
                 # While a run here writes its outputs, no other process may write that notebook.
                 return []
         server = attached or await self.owner_of(path or "", effect)

@@ -10,7 +10,7 @@ from tk_ai_extension.model.executions import ExecutionEvent, ExecutionRequest
 from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:
-    import asyncio
+    pass
 
 NO_NOTEBOOK = "."
 """Prefix of the name of a path that a kernel is started for if it belongs to no notebook.
@@ -218,13 +218,6 @@ class Kernels(Protocol):
 class Sessions(Protocol):
     """Jupyter's sessions: which kernel belongs to which notebook."""
 
-    def lock(self, path: str) -> asyncio.Lock:
-        """Return the notebook's lock; hold it to find or start its kernel, and to bind it.
-
-        A person's page that wants a kernel meanwhile waits, and joins this one.
-        """
-        ...
-
     async def kernel_of(self, path: str) -> str | None:
         """Return the id of the kernel in this notebook's session, or None."""
         ...
@@ -247,12 +240,12 @@ class Sessions(Protocol):
         """Return the paths of the notebooks whose sessions have this kernel."""
         ...
 
-    async def renamed(self, old: str, new: str) -> None:
-        """Update paths after a notebook or a folder was renamed."""
+    async def move(self, path: str, new: str) -> None:
+        """Move a notebook's session to its new path."""
         ...
 
-    async def deleted(self, path: str) -> None:
-        """Release the sessions of a deleted notebook or folder; the kernels continue."""
+    async def detach(self, path: str) -> None:
+        """Take a deleted notebook's session from its path; the kernel continues."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Jupyter's sessions as `kernels.base.Sessions`: one session, and so one kernel, for each notebook."""
+"""Jupyter's sessions as `kernels.base.Sessions`: which kernel belongs to which notebook."""
 
 from __future__ import annotations
 
@@ -7,63 +7,63 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any
-from weakref import WeakValueDictionary
 
 from tornado.web import HTTPError
 
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.paths import moved
 
 LIVE_PREFIX = "RTC:"
 """The drive in a session's path if JupyterLab has the notebook in a collaboration room."""
-
 DELETED = " (deleted)"
-"""The end of the path of a deleted notebook's session, whose kernel continues."""
+"""The end of the path of a session whose notebook was deleted. No notebook has such a path."""
 
 
 class JupyterSessions:
     """The sessions of jupyter_server's `SessionManager`, looked up by a notebook's path.
 
-    It replaces the manager's ``create_session``. JupyterLab creates a session under a path with a UUID
-    and renames it once the kernel has started. Meanwhile another caller would find no session of the
-    notebook and start a second kernel. Here the session has the notebook's path from the start; a client
-    that asks for another one joins it.
+    One notebook has one session, and so one kernel, whoever asks for it first. Two methods of the manager
+    are replaced:
+
+    - ``create_session``: JupyterLab asks for a session with a UUID in the place of the notebook's name, and
+      sets the path when its kernel has started. Here the session has the notebook's path from the start,
+      and a client that asks for another one joins it, also while its kernel starts.
+    - ``update_session``: a session that gets the path of another one replaces it, as after "Save as".
 
     Args:
         manager: The session manager.
+        lock: Returns the lock under which the kernel of a path's notebook is started.
         bound: Called with a notebook's path and its new kernel's id.
     """
 
     def __init__(
-        self, manager: Any, bound: Callable[[str, str], Awaitable[None]] | None = None
+        self,
+        manager: Any,
+        lock: Callable[[str], asyncio.Lock],
+        bound: Callable[[str, str], Awaitable[None]] | None = None,
     ) -> None:
         self._manager = manager
+        self._lock = lock
         self._bound = bound
-        # Unused locks are garbage collected.
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._create_session = manager.create_session
-        manager.create_session = self._join_or_create
-
-    def lock(self, path: str) -> asyncio.Lock:
-        """Return the lock under which a notebook's kernel is started; others wait to join it."""
-        return self._locks.setdefault(path.strip("/"), asyncio.Lock())
+        self._create = manager.create_session
+        self._update = manager.update_session
+        manager.create_session = self._create_or_join
+        manager.update_session = self._update_alone
 
     async def kernel_of(self, path: str) -> str | None:
         """Return the id of the notebook's kernel, or None."""
-        session = await self._session(path.strip("/"))
+        session = await self._find(path)
         return None if session is None else session["kernel"]["id"]
 
     async def bind(self, path: str, kernel_id: str, *, replace: bool = False) -> str:
         """Create or update the notebook's session; see `kernels.base.Sessions.bind`."""
-        path = path.strip("/")
-        session = await self._session(path)
+        session = await self._find(path)
         if session is None:
             name = PurePosixPath(path).name
-            await self._create_session(path=path, name=name, type="notebook", kernel_id=kernel_id)
-        elif session["kernel"]["id"] != kernel_id:
-            if not replace:
-                return session["kernel"]["id"]
-            await self._manager.update_session(session["id"], kernel_id=kernel_id)
+            await self._create(path=path, name=name, type="notebook", kernel_id=kernel_id)
+        elif replace:
+            await self._update(session["id"], kernel_id=kernel_id)
+        else:
+            return session["kernel"]["id"]
         if self._bound is not None:
             await self._bound(path, kernel_id)
         return kernel_id
@@ -71,38 +71,23 @@ class JupyterSessions:
     async def paths_of(self, kernel_id: str) -> list[str]:
         """Return the paths of the notebooks that have this kernel."""
         sessions = await self._notebooks()
-        return [path for path, each in sessions.items() if each["kernel"]["id"] == kernel_id]
+        return [path for path, session in sessions.items() if session["kernel"]["id"] == kernel_id]
 
-    async def renamed(self, old: str, new: str) -> None:
-        """Update paths after a notebook or a folder was renamed; one that was at the new path is gone.
+    async def move(self, path: str, new: str) -> None:
+        """Have a notebook's session follow its rename: a client does that only if it has it open."""
+        if (session := await self._find(path)) is not None:
+            prefix = LIVE_PREFIX if session["path"].startswith(LIVE_PREFIX) else ""
+            with suppress(HTTPError):  # Its kernel has just ended.
+                await self._update(session["id"], path=prefix + new, name=PurePosixPath(new).name)
 
-        A client updates the session only of a notebook that it has open, and later. Sessions of local
-        kernels are updated before this suspends.
+    async def detach(self, path: str) -> None:
+        """Take a deleted notebook's session from its path: a new notebook there does not join it.
+
+        The kernel runs until it is shut down.
         """
-        for path in list(self._locks):
-            lock = self._locks.get(path)
-            if lock is not None and (now := moved(path, old, new)) is not None:
-                del self._locks[path]
-                self._locks[now] = lock
-        await self.deleted(new)
-        for path, session in (await self._notebooks()).items():
-            if (now := moved(path, old, new)) is not None:
-                await self._rename(session, now)
+        await self.move(path, path + DELETED)
 
-    async def deleted(self, path: str) -> None:
-        """Release the sessions of a deleted notebook or folder: a new notebook must not join them."""
-        for known, session in (await self._notebooks()).items():
-            if moved(known, path, path) is not None:
-                await self._rename(session, f"{known}{DELETED}")
-
-    async def _rename(self, session: Json, path: str) -> None:
-        prefix = LIVE_PREFIX if session["path"].startswith(LIVE_PREFIX) else ""
-        with suppress(HTTPError):  # Its kernel has just ended.
-            await self._manager.update_session(
-                session["id"], path=prefix + path, name=PurePosixPath(path).name
-            )
-
-    async def _join_or_create(
+    async def _create_or_join(
         self,
         path: str | None = None,
         name: str | None = None,
@@ -116,22 +101,32 @@ class JupyterSessions:
         """
         notebook = _notebook_of(path, name) if type == "notebook" else None
         if path is None or notebook is None:
-            return await self._create_session(path, name, type, kernel_name, kernel_id)
-        async with self.lock(notebook):
-            session = await self._session(notebook)
+            return await self._create(path, name, type, kernel_name, kernel_id)
+        async with self._lock(notebook):
+            session = await self._find(notebook)
             if session is None:
                 prefix = LIVE_PREFIX if path.startswith(LIVE_PREFIX) else ""
                 file = PurePosixPath(notebook).name
-                session = await self._create_session(
-                    prefix + notebook, file, type, kernel_name, kernel_id
-                )
+                session = await self._create(prefix + notebook, file, type, kernel_name, kernel_id)
+            elif kernel_id is not None and kernel_id != session["kernel"]["id"]:
+                await self._update(session["id"], kernel_id=kernel_id)
+                session = await self._manager.get_session(session_id=session["id"])
         return {**session, "path": path}
 
-    async def _session(self, path: str) -> Json | None:
-        return (await self._notebooks()).get(path)
+    async def _update_alone(self, session_id: str, **changes: Any) -> None:
+        """Update a session as the manager does; another one that has its new path leaves it."""
+        notebook = _notebook_of(changes.get("path"), None)
+        if notebook is not None:
+            session = await self._find(notebook)
+            if session is not None and session["id"] != session_id:
+                await self.detach(notebook)
+        await self._update(session_id, **changes)
+
+    async def _find(self, path: str) -> Json | None:
+        return (await self._notebooks()).get(path.strip("/"))
 
     async def _notebooks(self) -> dict[str, Json]:
-        """Return the sessions of notebooks by path; the oldest, should there be several."""
+        """Return the sessions of all notebooks by path."""
         sessions: dict[str, Json] = {}
         for session in await self._manager.list_sessions():
             path = _local(session["path"] or "")
@@ -144,6 +139,9 @@ def _notebook_of(path: str | None, name: str | None) -> str | None:
     """Return the notebook of a session that a client asks for; None if it is unknown.
 
     JupyterLab's path is a UUID in the notebook's folder, and its name the file's name.
+
+    >>> _notebook_of("x/5f1c", "a.ipynb")
+    'x/a.ipynb'
     """
     local = _local(path or "")
     if local.endswith(".ipynb"):

@@ -6,12 +6,14 @@ refers to it; `Notebooks` alone follows renames and deletions.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator
 from weakref import WeakValueDictionary
 
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks.reads import Revisions, Seen
+from tk_ai_extension.notebooks.staleness import LastRuns
 
 MAX_UNUSED = 200
 """Maximum notebooks that are remembered although nothing refers to them; the oldest goes first."""
@@ -24,13 +26,18 @@ class Notebook:
         path: Its present path; its last one if it was deleted.
         is_deleted: Whether it was deleted, or replaced by a renamed one. Nothing may be carried out for it
             then: another notebook may have its path.
+        kernel_id: The kernel that it was known to have last; None for none.
+        starting: Held while its kernel is started; others wait to join it.
         seen: The source of each cell as each caller last read it.
         revisions: The snapshots that were shown as text.
+        last_runs: The last run of each cell, which says whether its outputs are fresh.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.is_deleted = False
+        self.kernel_id: str | None = None
+        self.starting = asyncio.Lock()
         self.forget_content()
 
     def __repr__(self) -> str:
@@ -40,6 +47,7 @@ class Notebook:
         """Forget what was kept about the content, which another one has replaced."""
         self.seen = Seen()
         self.revisions = Revisions()
+        self.last_runs = LastRuns()
 
 
 class Notebooks:
@@ -80,20 +88,22 @@ class Notebooks:
         """Return the notebook at a path; None if nothing is kept about it."""
         return self._by_path.get(path)
 
-    def rename(self, old: str, new: str) -> tuple[list[Notebook], list[Notebook]]:
+    def rename(self, old: str, new: str) -> tuple[dict[str, Notebook], list[Notebook]]:
         """Move a notebook, or those in a folder, to a new path.
 
         Returns:
-            The notebooks that have moved, and former ones at the new path, which are deleted.
+            The notebooks that have moved, by former path, and former ones at the new path, which are
+            deleted.
         """
         renamed = [(each, path) for each in self if (path := moved(each.path, old, new))]
         for notebook, _ in renamed:
             del self._by_path[notebook.path]
         deleted = self.delete(new)
+        former = {notebook.path: notebook for notebook, _ in renamed}
         for notebook, path in renamed:
             notebook.path = path
             self._by_path[path] = notebook
-        return [notebook for notebook, _ in renamed], deleted
+        return former, deleted
 
     def delete(self, path: str) -> list[Notebook]:
         """Mark a notebook, or those in a folder, as deleted, and return them."""

@@ -15,6 +15,7 @@ from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.kernels.stack import missing_parts as stack_parts
 from tk_ai_extension.model.callers import Mode
+from tk_ai_extension.notebooks.notebook import Notebooks
 from tk_ai_extension.notebooks.rooms.leases import RoomLeases
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.save_hooks import (
@@ -94,12 +95,15 @@ def build_components(
         stack=stack,
         backend=cast("Backend", app.executor),
     )
+    by_path = Notebooks()
     workspace = Workspace(
         store=store,
+        by_path=by_path,
         notices=notices,
         kernels=kernels,
         sessions=JupyterSessions(
             managers.sessions,
+            lambda path: by_path.at(path).starting,
             None if project is None else partial(project.bound, kernels),
         ),
         files=ContentsFiles(
@@ -121,6 +125,7 @@ def build_components(
         contain=store.contain,
         policy=PermissionPolicy(
             cast("Mode", app.mode_cap),
+            notebooks=by_path,
             keep_seconds=app.permission_keep,
             where="in the panel" if project is None else APPROVE,
         ),

@@ -283,7 +283,7 @@ class PageChannel:
             async for request in workspace.policy.follow(self._user):
                 yield request.as_dict()
         else:
-            async for activity in workspace.activity.follow(value):
+            async for activity in workspace.activity.follow(workspace.by_path.at(value)):
                 yield asdict(activity)
 
 

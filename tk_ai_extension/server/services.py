@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -164,7 +164,7 @@ class Services:
     async def renamed(self, old: str, new: str) -> None:
         """Handle the rename of a notebook or of a folder above notebooks."""
         await self._follow(
-            lambda paths: paths.renamed(old, new), partial(_renamed, old=old, new=new)
+            lambda paths: paths.renamed(old, new), lambda workspace: workspace.renamed(old, new)
         )
 
     async def deleted(self, path: str) -> None:
@@ -436,9 +436,3 @@ class Services:
 
         async with self._importing:
             await asyncio.to_thread(work)
-
-
-async def _renamed(workspace: Workspace, old: str, new: str) -> None:
-    # Local kernels' sessions are updated at once: the next cell of a run uses the new path.
-    await workspace.sessions.renamed(old, new)
-    await workspace.renamed(old, new)

@@ -20,7 +20,7 @@ async def run(context: ToolContext, plan: RunPlan, tool: str) -> ExecutionResult
     kernel_id, started = await kernel_for(context, plan.document)
     if plan.restart and not started:
         await workspace.kernels.restart(kernel_id)
-        workspace.runs.forget_kernel(kernel_id)
+        workspace.incarnations.end(kernel_id)
     path = plan.document.path
     if plan.snapshot is None:
         scratch = workspace.executions.start(

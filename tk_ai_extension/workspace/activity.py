@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.paths import moved
+from tk_ai_extension.notebooks.notebook import Notebook
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +43,16 @@ class Activity:
 
 
 class _Subscriber:
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, notebook: Notebook) -> None:
+        self.notebook = notebook
         self.queue: deque[Activity] = deque()
         self.changed = asyncio.Event()
+
+    def follows(self, notebook: Notebook) -> bool:
+        """Return whether it follows this notebook; after its deletion, the next one of its path."""
+        if self.notebook.is_deleted and self.notebook.path == notebook.path:
+            self.notebook = notebook
+        return self.notebook is notebook
 
     def put(self, activity: Activity) -> None:
         if len(self.queue) >= MAX_BEHIND:
@@ -61,7 +67,7 @@ class ActivityFeed:
 
     def __init__(self) -> None:
         self._subscribers: set[_Subscriber] = set()
-        self._running: dict[tuple[str, str], Activity] = {}
+        self._running: dict[tuple[Notebook, str], Activity] = {}
         self._listeners: list[Callable[[str, Caller, Activity], None]] = []
 
     def add_listener(self, listener: Callable[[str, Caller, Activity], None]) -> None:
@@ -73,7 +79,7 @@ class ActivityFeed:
 
     def publish(
         self,
-        path: str | None,
+        notebook: Notebook | None,
         caller: Caller,
         kind: Kind,
         cells: Iterable[str | None],
@@ -84,39 +90,39 @@ class ActivityFeed:
         """Publish an activity to the subscribers of a notebook.
 
         Args:
-            path: The notebook; None does nothing.
+            notebook: The notebook; None does nothing.
             caller: The caller.
             kind: The kind of activity.
             cells: The keys of the cells; None values are ignored.
             entry: The number of the journal entry of a change.
             status: How a run ended.
         """
-        if path is None:
+        if notebook is None:
             return
         named = tuple(dict.fromkeys(cell for cell in cells if cell))
         activity = Activity(kind, caller.author, named, caller.turn, entry, status)
         if kind == "running":
-            self._running.update({(path, cell): activity for cell in named})
+            self._running.update({(notebook, cell): activity for cell in named})
         elif kind == "ran":
             for cell in named:
-                self._running.pop((path, cell), None)
+                self._running.pop((notebook, cell), None)
         for subscriber in self._subscribers:
-            if subscriber.path == path:
+            if subscriber.follows(notebook):
                 subscriber.put(activity)
         for listener in self._listeners:
             try:
-                listener(path, caller, activity)
+                listener(notebook.path, caller, activity)
             except Exception:
-                logger.exception("A listener for the activity in %s failed", path)
+                logger.exception("A listener for the activity in %s failed", notebook.path)
 
-    def running(self, path: str) -> list[Activity]:
+    def running(self, notebook: Notebook) -> list[Activity]:
         """Return the activities of the cells that run in a notebook now."""
-        return [activity for (of, _), activity in self._running.items() if of == path]
+        return [activity for (of, _), activity in self._running.items() if of is notebook]
 
-    async def follow(self, path: str) -> AsyncGenerator[Activity]:
+    async def follow(self, notebook: Notebook) -> AsyncGenerator[Activity]:
         """Yield the activities of a notebook, beginning with the cells that run now."""
-        subscriber = _Subscriber(path)
-        for activity in self.running(path):
+        subscriber = _Subscriber(notebook)
+        for activity in self.running(notebook):
             subscriber.put(activity)
         self._subscribers.add(subscriber)
         try:
@@ -127,12 +133,3 @@ class ActivityFeed:
                 await subscriber.changed.wait()
         finally:
             self._subscribers.discard(subscriber)
-
-    def renamed(self, old: str, new: str) -> None:
-        """Update the paths of subscribers and running cells after a notebook or folder was renamed."""
-        for subscriber in self._subscribers:
-            subscriber.path = moved(subscriber.path, old, new) or subscriber.path
-        self._running = {
-            (moved(path, old, new) or path, cell): activity
-            for (path, cell), activity in self._running.items()
-        }

@@ -17,9 +17,9 @@ from tk_ai_extension.model.errors import Conflict, ToolError
 from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import SetOutputs
-from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.cellforms import display_hash
+from tk_ai_extension.notebooks.notebook import Notebook
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _DISPLAYS = ("display_data", "execute_result")
 class _Cell(NamedTuple):
     """A cell with displays: by its unique id, or without one by its source, as others may move it."""
 
-    path: str
+    notebook: Notebook
     id: str | None
     hash: str
 
@@ -113,7 +113,7 @@ class DisplayRegistry:
     def ran(
         self,
         kernel_id: str,
-        path: str,
+        notebook: Notebook,
         cell: Cell,
         execution: Execution,
     ) -> None:
@@ -121,12 +121,13 @@ class DisplayRegistry:
 
         Args:
             kernel_id: The kernel that ran it.
-            path: The path of its notebook.
+            notebook: Its notebook.
             cell: The cell, as it was when it ran.
             execution: The result of its run.
         """
         known = self._kernels.setdefault(kernel_id, _Kernel()).cells
-        ran = _Cell(path, None, cell.hash) if cell.is_numbered else _Cell(path, cell.id, "")
+        by_id = not cell.is_numbered
+        ran = _Cell(notebook, cell.id if by_id else None, "" if by_id else cell.hash)
         known.pop(ran, None)
         if places := execution.displays:
             outputs = execution.outputs
@@ -147,22 +148,6 @@ class DisplayRegistry:
     def forget_kernel(self, kernel_id: str) -> None:
         """Forget the displays of a kernel that has ended or was restarted."""
         self._kernels.pop(kernel_id, None)
-
-    def renamed(self, old: str, new: str) -> None:
-        """Update paths after a notebook or a folder was renamed."""
-        for kernel in self._kernels.values():
-            kernel.cells = OrderedDict(
-                (cell._replace(path=moved(cell.path, old, new) or cell.path), displays)
-                for cell, displays in kernel.cells.items()
-            )
-
-    def deleted(self, place: str) -> None:
-        """Forget the displays of a deleted notebook, or of those in a deleted folder."""
-        for kernel in self._kernels.values():
-            for cell in [
-                each for each in kernel.cells if moved(each.path, place, place) is not None
-            ]:
-                del kernel.cells[cell]
 
     async def update(
         self, kernel_id: str, outputs: Mapping[str, Json], open_document: OpenDocument
@@ -190,8 +175,9 @@ class DisplayRegistry:
                     for display_id, output in outputs.items()
                     for at in displays.places.get(display_id, ())
                 }
-                if new:
-                    await _replace(await open_document(cell.path), cell, displays, new)
+                if new and not cell.notebook.is_deleted:
+                    document = await open_document(cell.notebook.path)
+                    await _replace(document, cell, displays, new)
 
 
 async def _replace(

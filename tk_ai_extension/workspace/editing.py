@@ -356,7 +356,7 @@ def _publish(
     done: JournaledEdit,
 ) -> None:
     cells = (change.cell for change in done.changes)
-    workspace.activity.publish(path, caller, kind, cells, entry=done.entry)
+    workspace.activity.publish(workspace.by_path.at(path), caller, kind, cells, entry=done.entry)
 
 
 async def record(workspace: Workspace, caller: Caller, recording: Awaitable[None]) -> None:

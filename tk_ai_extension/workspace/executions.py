@@ -20,7 +20,8 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 from tk_ai_extension.model.outputs import summarise
-from tk_ai_extension.model.paths import moved
+from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
+from tk_ai_extension.notebooks.staleness import Incarnations
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.approvals import Approval
 from tk_ai_extension.workspace.displays import DisplayRegistry, OpenDocument
@@ -28,7 +29,6 @@ from tk_ai_extension.workspace.interrupts import RunInterrupts
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.queue import FairQueue
 from tk_ai_extension.workspace.runs import Run, RunReport, RunSupervisor, Step
-from tk_ai_extension.workspace.staleness import RunRecords
 from tk_ai_extension.workspace.step_runner import StepRunner
 
 logger = logging.getLogger(__name__)
@@ -56,8 +56,9 @@ class Executions:
         kernels: Runs the code.
         queue: Orders the runs of each kernel.
         journal: Records each run.
-        records: Remembers the last run of each cell, for the states of cells.
+        notebooks: The notebooks by path.
         activity: Publishes the start and the end of each cell.
+        incarnations: The present incarnations of the kernels.
         displays: Tracks displays that later code may update.
         open_document: Opens a notebook to update its displays.
         file_of: Identifies the file of a notebook, which may have several names.
@@ -71,9 +72,10 @@ class Executions:
         kernels: Kernels,
         queue: FairQueue,
         journal: Journal,
-        records: RunRecords,
+        notebooks: Notebooks,
         activity: ActivityFeed,
         *,
+        incarnations: Incarnations | None = None,
         displays: DisplayRegistry | None = None,
         open_document: OpenDocument | None = None,
         file_of: Callable[[str], str] = str,
@@ -81,11 +83,12 @@ class Executions:
     ) -> None:
         self._interrupts = RunInterrupts(kernels)
         self._queue = queue
+        self._notebooks = notebooks
         self._journal = journal
         self._runner = StepRunner(
             kernels,
             self._interrupts,
-            records,
+            incarnations or Incarnations(),
             activity,
             displays=displays or DisplayRegistry(),
             open_document=open_document,
@@ -148,7 +151,7 @@ class Executions:
         run = Run(
             caller,
             kernel_id,
-            path,
+            None if path is None else self._notebooks.at(path),
             list(steps),
             is_source_pinned=approval is not None,
             writes_outputs=open_document is not None,
@@ -179,7 +182,11 @@ class Executions:
         return run
 
     def active(
-        self, *, kernel_id: str | None = None, path: str | None = None, turn: str | None = None
+        self,
+        *,
+        kernel_id: str | None = None,
+        notebook: Notebook | None = None,
+        turn: str | None = None,
     ) -> list[Run]:
         """Return the active runs, oldest first, optionally only of a kernel, a notebook or a turn."""
         return [
@@ -187,7 +194,7 @@ class Executions:
             for run in self._runs.values()
             if not run.done
             and kernel_id in (None, run.kernel_id)
-            and path in (None, run.path)
+            and notebook in (None, run.notebook)
             and turn in (None, run.caller.turn)
         ]
 
@@ -276,12 +283,6 @@ class Executions:
         """Forget the cursors of a caller whose session has ended. Its runs continue."""
         for run in self._runs.values():
             run.cursors.pop(caller.identity, None)
-
-    def renamed(self, old: str, new: str) -> None:
-        """Update the paths of runs after a notebook or a folder was renamed."""
-        for run in self._runs.values():
-            if run.path is not None and (now := moved(run.path, old, new)) is not None:
-                run.path = now
 
     async def close(self) -> None:
         """End all runs with a message that the server stopped. Kernels continue to run their code."""
@@ -423,10 +424,12 @@ class Executions:
 
     async def _save_outputs(self, run: Run, open_document: OpenDocument | None) -> None:
         """Save the outputs of a run of several cells, which are not saved at the end of each cell."""
-        if len(run.steps) == 1 or open_document is None or run.path is None:
+        if len(run.steps) == 1 or open_document is None or run.notebook is None:
+            return
+        if run.notebook.is_deleted:
             return
         try:
-            await (await open_document(run.path)).flush()
+            await (await open_document(run.notebook.path)).flush()
         except ToolError as error:
             run.current.warning = error.message
 

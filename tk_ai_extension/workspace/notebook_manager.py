@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import builtins
 from collections import OrderedDict
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, NotebookNotFound
-from tk_ai_extension.model.paths import moved
+from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
 
 MAX_CALLERS = 1_000
 """Maximum callers that are remembered; the least recently active one is evicted first."""
@@ -38,35 +37,66 @@ class ManagedNotebook:
 
 @dataclass
 class _CallerNotebooks:
-    """The notebooks of one caller: paths by name, in the order of connection.
+    """The notebooks of one caller, in the order of connection.
 
     Attributes:
-        left: Deleted notebooks by path, with kernels that the caller may want to shut down.
+        names: The caller's name for each; None if that is its path. Deleted ones stay if they have kernels,
+            which the caller may want to shut down.
     """
 
     caller: str
-    paths: dict[str, str] = field(default_factory=dict[str, str])
-    current: str | None = None
-    left: dict[str, ManagedNotebook] = field(default_factory=dict[str, ManagedNotebook])
+    names: dict[Notebook, str | None] = field(default_factory=dict[Notebook, str | None])
+    current: Notebook | None = None
+
+    def present(self) -> list[Notebook]:
+        """Return the notebooks that were not deleted."""
+        return [notebook for notebook in self.names if not notebook.is_deleted]
+
+    def name_of(self, notebook: Notebook) -> str:
+        return self.names[notebook] or notebook.path
+
+    def find(self, notebook: str) -> Notebook | None:
+        """Return the notebook with this name or path, or None."""
+        present = self.present()
+        named = (each for each in present if self.name_of(each) == notebook)
+        return next(named, next((each for each in present if each.path == notebook), None))
+
+    def find_deleted(self, path: str) -> Notebook | None:
+        """Return the deleted notebook that was at a path and has a kernel, or None."""
+        deleted = (each for each in reversed(self.names) if each.is_deleted and each.path == path)
+        return next((each for each in deleted if each.kernel_id is not None), None)
+
+    def managed(self, notebook: Notebook) -> ManagedNotebook:
+        name = notebook.path if notebook.is_deleted else self.name_of(notebook)
+        is_current = notebook is self.current and not notebook.is_deleted
+        return ManagedNotebook(
+            self.caller, name, notebook.path, notebook.kernel_id, current=is_current
+        )
 
 
 class NotebookManager:
-    """Names, paths, kernels and the current notebook of each caller.
+    """Names and the current notebook of each caller.
 
     Names belong to one caller. A notebook's kernel is the same for all callers, so a replaced kernel
     is replaced for everybody. A caller without a key has no current notebook and no names, because
     sessions of the same user cannot be distinguished.
 
     Args:
+        notebooks: The notebooks by path.
         max_callers: Maximum remembered callers.
         max_notebooks: Maximum connected notebooks of one caller.
     """
 
-    def __init__(self, max_callers: int = MAX_CALLERS, max_notebooks: int = MAX_NOTEBOOKS) -> None:
+    def __init__(
+        self,
+        notebooks: Notebooks | None = None,
+        max_callers: int = MAX_CALLERS,
+        max_notebooks: int = MAX_NOTEBOOKS,
+    ) -> None:
+        self._notebooks = Notebooks() if notebooks is None else notebooks
         self._max_callers = max_callers
         self._max_notebooks = max_notebooks
         self._callers: OrderedDict[str, _CallerNotebooks] = OrderedDict()
-        self._kernels: dict[str, str | None] = {}
 
     def add(
         self, caller: Caller, name: str | None, path: str, kernel_id: str | None
@@ -86,22 +116,18 @@ class NotebookManager:
         """
         name = self.checked_name(caller, name, path)
         connected = self._callers.get(caller.identity) or _CallerNotebooks(caller.identity)
-        known = next((n for n, p in connected.paths.items() if p == path), None)
-        if known is not None and known != name:
-            connected.paths = {name if n == known else n: p for n, p in connected.paths.items()}
-        if known is None:
-            self._evict_idle(connected)
-        connected.paths[name] = path
-        connected.left.pop(path, None)
+        notebook = self._notebooks.at(path)
+        if notebook not in connected.names:
+            self._make_room(connected, path)
+        connected.names[notebook] = None if name == path else name
         if caller.key is not None:
-            connected.current = name
-        self._kernels[path] = kernel_id
+            connected.current = notebook
+        notebook.kernel_id = kernel_id
         self._callers[caller.identity] = connected
         self._callers.move_to_end(caller.identity)
         while len(self._callers) > self._max_callers:
-            _, gone = self._callers.popitem(last=False)
-            self._forget_unused_kernels(gone.paths.values())
-        return self._managed(connected, name)
+            self._callers.popitem(last=False)
+        return connected.managed(notebook)
 
     def checked_name(self, caller: Caller, name: str | None, path: str) -> str:
         """Return the name under which `add` would connect a notebook, without connecting it.
@@ -110,24 +136,23 @@ class NotebookManager:
             InvalidArguments, LimitReached: See `add`.
         """
         connected = self._callers.get(caller.identity) or _CallerNotebooks(caller.identity)
-        known = next((n for n, p in connected.paths.items() if p == path), None)
-        name = path if caller.key is None else name or known or path
+        present = connected.present()
+        known = next((each for each in present if each.path == path), None)
+        if name is None and known is not None:
+            name = connected.name_of(known)
+        name = path if caller.key is None else name or path
         if name != path and ("/" in name or name.endswith(".ipynb")):
             raise InvalidArguments(
                 f"`{name}` looks like a path.", hint=f"Choose a name for {path} without slashes."
             )
-        if connected.paths.get(name, path) != path:
+        taken = next((each for each in present if connected.name_of(each) == name), None)
+        if taken is not None and taken is not known:
             raise InvalidArguments(
-                f"`{name}` is already the name of {connected.paths[name]}.",
-                hint="Choose another name.",
+                f"`{name}` is already the name of {taken.path}.", hint="Choose another name."
             )
-        if (
-            known is None
-            and len(connected.paths) >= self._max_notebooks
-            and not self._idle(connected)
-        ):
+        if known is None and len(present) >= self._max_notebooks and self._idle(connected) is None:
             raise LimitReached(
-                f"You already have {len(connected.paths)} notebooks with kernels.",
+                f"You already have {len(present)} notebooks with kernels.",
                 hint="Disconnect some: call unuse_notebook with shutdown_kernel.",
             )
         return name
@@ -135,9 +160,9 @@ class NotebookManager:
     def current(self, caller: Caller) -> ManagedNotebook | None:
         """Return the caller's current notebook, or None."""
         connected = self._notebooks_of(caller)
-        if connected is None or connected.current is None:
+        if connected is None or connected.current is None or connected.current.is_deleted:
             return None
-        return self._managed(connected, connected.current)
+        return connected.managed(connected.current)
 
     def remove(self, caller: Caller, notebook: str) -> ManagedNotebook:
         """Disconnect a notebook by name or path. If it was the current one, there is none afterwards.
@@ -145,27 +170,29 @@ class NotebookManager:
         Raises:
             NotebookNotFound: The caller has not connected it.
         """
-        known = self._callers.get(caller.identity)
-        if known is not None and _name_of(known, notebook) is None and notebook in known.left:
-            return known.left.pop(notebook)
-        connected, name = self._find(caller, notebook)
-        managed = self._managed(connected, name)
-        del connected.paths[name]
-        if connected.current == name:
+        connected = self._notebooks_of(caller)
+        found = None
+        names = ""
+        if connected is not None:
+            found = connected.find(notebook) or connected.find_deleted(notebook)
+            names = ", ".join(map(connected.name_of, connected.present()))
+        if connected is None or found is None:
+            raise NotebookNotFound(
+                f"You have not connected a notebook `{notebook}`.",
+                hint=f"Connected: {names}." if names else "Connect it with use_notebook.",
+            )
+        managed = connected.managed(found)
+        del connected.names[found]
+        if connected.current is found:
             connected.current = None
-        if not connected.paths and not connected.left:
+        if not connected.names:
             del self._callers[caller.identity]
-        self._forget_unused_kernels([managed.path])
         return managed
 
     def list(self, caller: Caller) -> builtins.list[ManagedNotebook]:
         """Return the caller's notebooks, in the order of connection."""
         connected = self._notebooks_of(caller)
-        return (
-            []
-            if connected is None
-            else [self._managed(connected, name) for name in connected.paths]
-        )
+        return [] if connected is None else [*map(connected.managed, connected.present())]
 
     def resolve(self, caller: Caller, notebook: str | None) -> ManagedNotebook | None:
         """Return the connected notebook of this name or path, or None; for None, the current one.
@@ -177,34 +204,30 @@ class NotebookManager:
         connected = self._notebooks_of(caller)
         if connected is None:
             return None
-        name = _name_of(connected, notebook)
-        return connected.left.get(notebook) if name is None else self._managed(connected, name)
+        found = connected.find(notebook) or connected.find_deleted(notebook)
+        return None if found is None else connected.managed(found)
 
-    def kernel_of(self, path: str) -> str | None:
-        """Return the kernel of a connected notebook, or None."""
-        return self._kernels.get(path)
+    def connections(self, notebook: Notebook) -> builtins.list[ManagedNotebook]:
+        """Return the connections of all callers to a notebook, which may have been deleted."""
+        return [
+            connected.managed(notebook)
+            for connected in self._callers.values()
+            if notebook in connected.names
+        ]
 
     def with_kernel(self, kernel_id: str) -> builtins.list[ManagedNotebook]:
         """Return the notebooks of all callers that use a kernel."""
         return [
-            self._managed(connected, name)
+            connected.managed(notebook)
             for connected in self._callers.values()
-            for name, path in connected.paths.items()
-            if self._kernels.get(path) == kernel_id
+            for notebook in connected.present()
+            if notebook.kernel_id == kernel_id
         ]
 
     def users_of(self, path: str) -> set[str]:
         """Return the identities of the callers that have connected a notebook."""
-        return {
-            connected.caller
-            for connected in self._callers.values()
-            if path in connected.paths.values()
-        }
-
-    def set_kernel(self, path: str, kernel_id: str) -> None:
-        """Note the kernel of a notebook, if it is connected."""
-        if path in self._kernels:
-            self._kernels[path] = kernel_id
+        notebook = self._notebooks.find(path)
+        return set() if notebook is None else {each.caller for each in self.connections(notebook)}
 
     def replace_kernel(self, old: str, new: str | None) -> set[str]:
         """Replace a kernel for all notebooks that use it.
@@ -217,61 +240,14 @@ class NotebookManager:
             The identities of the affected callers.
         """
         concerned = {managed.caller for managed in self.with_kernel(old)}
-        for path, kernel in self._kernels.items():
-            if kernel == old:
-                self._kernels[path] = new
+        for notebook in self._notebooks:
+            if notebook.kernel_id == old:
+                notebook.kernel_id = new
         return concerned
-
-    def renamed(self, old: str, new: str) -> None:
-        """Update paths, and names that are paths, after a notebook or a folder was renamed.
-
-        A former notebook at the new path is disconnected.
-        """
-        self.deleted(new)
-        for connected in self._callers.values():
-            paths: dict[str, str] = {}
-            current = connected.current
-            for name, path in connected.paths.items():
-                now = moved(path, old, new)
-                new_name = name if now is None or name != path else now
-                if name == connected.current:
-                    current = new_name
-                paths[new_name] = path if now is None else now
-                connected.left.pop(paths[new_name], None)
-            connected.paths, connected.current = paths, current
-        kernels: dict[str, str | None] = {}
-        for path, kernel in self._kernels.items():
-            kernels[moved(path, old, new) or path] = kernel
-        self._kernels = kernels
-
-    def deleted(self, place: str) -> builtins.list[ManagedNotebook]:
-        """Disconnect a deleted notebook, or those in a deleted folder, and return them.
-
-        Another notebook may get the name.
-        """
-        gone = [
-            self._managed(connected, name)
-            for connected in self._callers.values()
-            for name, path in connected.paths.items()
-            if moved(path, place, place) is not None
-        ]
-        for each in gone:
-            connected = self._callers[each.caller]
-            del connected.paths[each.name]
-            if each.current:
-                connected.current = None
-            if each.kernel_id is not None:
-                connected.left[each.path] = replace(each, name=each.path, current=False)
-                for oldest in [*connected.left][: -self._max_notebooks]:
-                    del connected.left[oldest]
-        self._forget_unused_kernels(each.path for each in gone)
-        return gone
 
     def forget(self, caller: Caller) -> None:
         """Disconnect all notebooks of a caller whose session has ended."""
-        connected = self._callers.pop(caller.identity, None)
-        if connected is not None:
-            self._forget_unused_kernels(connected.paths.values())
+        self._callers.pop(caller.identity, None)
 
     def _notebooks_of(self, caller: Caller) -> _CallerNotebooks | None:
         connected = self._callers.get(caller.identity)
@@ -279,46 +255,18 @@ class NotebookManager:
             self._callers.move_to_end(caller.identity)
         return connected
 
-    def _idle(self, connected: _CallerNotebooks) -> builtins.list[str]:
-        """Return the names of notebooks that can be evicted: not current, and without a kernel."""
-        return [
-            name
-            for name, path in connected.paths.items()
-            if name != connected.current and self._kernels.get(path) is None
-        ]
+    def _idle(self, connected: _CallerNotebooks) -> Notebook | None:
+        """Return the oldest notebook that can be evicted: not current, and without a kernel."""
+        present = (each for each in connected.present() if each is not connected.current)
+        return next((each for each in present if each.kernel_id is None), None)
 
-    def _evict_idle(self, connected: _CallerNotebooks) -> None:
-        """Disconnect the oldest idle notebook if the caller has too many."""
-        if len(connected.paths) >= self._max_notebooks:
-            path = connected.paths.pop(self._idle(connected)[0])
-            self._forget_unused_kernels([path])
-
-    def _find(self, caller: Caller, notebook: str) -> tuple[_CallerNotebooks, str]:
-        connected = self._notebooks_of(caller)
-        name = None if connected is None else _name_of(connected, notebook)
-        if connected is None or name is None:
-            names = "" if connected is None else ", ".join(connected.paths)
-            raise NotebookNotFound(
-                f"You have not connected a notebook `{notebook}`.",
-                hint=f"Connected: {names}." if names else "Connect it with use_notebook.",
-            )
-        return connected, name
-
-    def _managed(self, connected: _CallerNotebooks, name: str) -> ManagedNotebook:
-        path = connected.paths[name]
-        return ManagedNotebook(
-            connected.caller, name, path, self._kernels.get(path), current=connected.current == name
-        )
-
-    def _forget_unused_kernels(self, paths: Iterable[str]) -> None:
-        """Forget the kernels of the notebooks that no caller has connected any more."""
-        used = {path for connected in self._callers.values() for path in connected.paths.values()}
-        for path in set(paths) - used:
-            self._kernels.pop(path, None)
-
-
-def _name_of(connected: _CallerNotebooks, notebook: str) -> str | None:
-    """Return the name of the notebook with this name or path, or None."""
-    if notebook in connected.paths:
-        return notebook
-    return next((name for name, path in connected.paths.items() if path == notebook), None)
+    def _make_room(self, connected: _CallerNotebooks, path: str) -> None:
+        """Disconnect the oldest idle notebook if the caller has too many, and deleted ones of a path."""
+        if len(connected.present()) >= self._max_notebooks:
+            idle = self._idle(connected)
+            assert idle is not None, "checked by `checked_name`"
+            del connected.names[idle]
+        deleted = [each for each in connected.names if each.is_deleted]
+        for position, each in enumerate(reversed(deleted)):
+            if each.path == path or each.kernel_id is None or position >= self._max_notebooks:
+                del connected.names[each]

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
+from tk_ai_extension.notebooks.notebook import Notebook
 
 Effect = Literal["READ", "WRITE", "EXECUTE"]
 """The effect of a tool call."""
@@ -46,6 +47,7 @@ class PermissionRequest:
         tool: The tool's name.
         effect: The effect of the call.
         notebook: The path of the notebook that it concerns, or None.
+        about: That notebook.
         proposal: What the call will do: the diff or the code. If it is very long, it is shortened
             (`Proposal.omitted`).
         arguments_hash: A hash over the tool, its exact arguments, and the whole proposal with its
@@ -66,6 +68,12 @@ class PermissionRequest:
     created: float
     within_call: bool = False
     scope: ApprovalScope = "any"
+    about: Notebook | None = None
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether its notebook was renamed or deleted since: another one may have its path."""
+        return not is_at(self.about, self.notebook)
 
     @property
     def preview(self) -> str:
@@ -101,6 +109,11 @@ class PermissionRequest:
             "created": self.created,
             "within_call": self.within_call,
         }
+
+
+def is_at(notebook: Notebook | None, path: str | None) -> bool:
+    """Return whether a notebook is at a path, as it was when something was asked about it."""
+    return notebook is None or (notebook.path == path and not notebook.is_deleted)
 
 
 def _scoped(scope: ApprovalScope, effect: Answer, tool: Answer) -> list[Answer]:

@@ -21,9 +21,9 @@ from tk_ai_extension.model.errors import (
     PermissionNotFound,
     PermissionRequired,
 )
-from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
 from tk_ai_extension.workspace.permission_requests import (
     Answer,
     ApprovalScope,
@@ -33,6 +33,7 @@ from tk_ai_extension.workspace.permission_requests import (
     PermissionFeed,
     PermissionRequest,
     Reply,
+    is_at,
 )
 from tk_ai_extension.workspace.standing_approvals import MAX_APPROVALS, StandingApprovals
 
@@ -110,6 +111,7 @@ class PermissionPolicy:
 
     Args:
         cap: The most permissive mode for any caller.
+        notebooks: The notebooks by path.
         max_pending: Maximum pending requests of one user.
         max_approvals: Maximum remembered approvals, and maximum standing ones.
         keep_seconds: Seconds until a pending request expires.
@@ -121,12 +123,14 @@ class PermissionPolicy:
         self,
         cap: Mode = "auto",
         *,
+        notebooks: Notebooks | None = None,
         where: str = "in the panel",
         max_pending: int = MAX_PENDING,
         max_approvals: int = MAX_APPROVALS,
         keep_seconds: float = KEEP_SECONDS,
     ) -> None:
         self._cap: Mode = cap
+        self._notebooks = Notebooks() if notebooks is None else notebooks
         self._max_pending = max_pending
         self._max_approvals = max_approvals
         self._keep = keep_seconds
@@ -137,7 +141,7 @@ class PermissionPolicy:
         self._asking: dict[str, asyncio.Future[Reply | None]] = {}
         # Answers for one exact call (identity, hash), with its notebook, consumed when the call is
         # repeated.
-        self._once: OrderedDict[tuple[str, str], tuple[Reply, str | None]] = OrderedDict()
+        self._once: OrderedDict[tuple[str, str], tuple[Reply, Notebook | None]] = OrderedDict()
         self.standing = StandingApprovals(max_approvals)
         self._feed = PermissionFeed()
         self._alarm: asyncio.TimerHandle | None = None
@@ -174,7 +178,12 @@ class PermissionPolicy:
         if scope == "tool" and mode != "auto" and decision is PermissionDecision.RUN:
             decision = PermissionDecision.ASK
         if decision is PermissionDecision.ASK and self.standing.applies(
-            caller, effect, notebook=notebook, tool=tool, scope=scope, reference=reference
+            caller,
+            effect,
+            notebook=None if notebook is None else self._notebooks.find(notebook),
+            tool=tool,
+            scope=scope,
+            reference=reference,
         ):
             return PermissionDecision.RUN
         return decision
@@ -227,8 +236,8 @@ class PermissionPolicy:
                 mode=mode,
             )
         digest = _arguments_hash(tool, effect, arguments, proposal)
-        reply, _ = self._once.pop((caller.identity, digest), (None, None))
-        if reply is None:
+        reply, about = self._once.pop((caller.identity, digest), (None, None))
+        if reply is None or not is_at(about, proposal.notebook):
             request = self._request(
                 caller,
                 tool=tool,
@@ -290,7 +299,7 @@ class PermissionPolicy:
         if asking is not None and not asking.done():
             asking.set_result(reply)
         elif answer in ("once", "deny"):
-            self._once[request.caller.identity, request.arguments_hash] = reply, request.notebook
+            self._once[request.caller.identity, request.arguments_hash] = reply, request.about
             self._bound(self._once)
 
     def forget(self, caller: Caller) -> None:
@@ -306,31 +315,14 @@ class PermissionPolicy:
                 del self._once[identity, digest]
         self.standing.forget(caller)
 
-    def deleted(self, path: str) -> None:
-        """Remove the requests and approvals for a deleted notebook, or for those in a deleted folder."""
-        self.standing.deleted(path)
-        self._withdraw(path)
+    def forget_notebook(self, notebook: Notebook) -> None:
+        """Remove the standing approvals for a notebook whose content was replaced."""
+        self.standing.forget_notebook(notebook)
 
-    def renamed(self, old: str, new: str) -> None:
-        """Update the paths of standing approvals after a notebook or a folder was renamed.
-
-        Requests, and answers for one call, name the path: the call is asked about again.
-        """
-        self.standing.renamed(old, new)
-        self._withdraw(old)
-        self._withdraw(new)
-
-    def _withdraw(self, place: str) -> None:
-        """End what is asked or approved once about a path, or below it: another notebook may get it."""
-
-        def is_there(notebook: str | None) -> bool:
-            return notebook is not None and moved(notebook, place, place) is not None
-
-        for key, (_, notebook) in list(self._once.items()):
-            if is_there(notebook):
-                del self._once[key]
+    def withdraw_outdated(self) -> None:
+        """End the requests about notebooks that were renamed or deleted. Call it after each such event."""
         for request in list(self._pending.values()):
-            if is_there(request.notebook):
+            if request.is_outdated:
                 self._end(request, "withdrawn")
                 asking = self._asking.get(request.id)
                 if asking is not None and not asking.done():
@@ -374,6 +366,7 @@ class PermissionPolicy:
             created=time.time(),
             within_call=within_call,
             scope=scope,
+            about=None if proposal.notebook is None else self._notebooks.at(proposal.notebook),
         )
         self._pending[request.id] = request
         self._feed.asked(request)
@@ -419,7 +412,7 @@ class PermissionPolicy:
             self.standing.add(
                 request.caller,
                 request.effect,
-                notebook=request.notebook if place == "notebook" else None,
+                notebook=request.about if place == "notebook" else None,
                 tool=request.tool if only else None,
                 reference=request.proposal.reference,
             )

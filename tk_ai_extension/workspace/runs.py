@@ -17,7 +17,8 @@ from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.executions import Execution, RunStatus, StatusEvent
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import OutputBuffer, json_size, stream_text
-from tk_ai_extension.workspace.staleness import Incarnation
+from tk_ai_extension.notebooks.notebook import Notebook
+from tk_ai_extension.notebooks.staleness import Incarnation
 
 MAX_EVENTS = 2_000
 """Maximum events of an execution that are kept for replay. A reset replaces older ones."""
@@ -176,7 +177,7 @@ class Run:
         self,
         caller: Caller,
         kernel_id: str,
-        path: str | None,
+        notebook: Notebook | None,
         steps: list[Step],
         *,
         is_source_pinned: bool = False,
@@ -186,7 +187,7 @@ class Run:
         self.id = secrets.token_hex(5)
         self.caller = caller
         self.kernel_id = kernel_id
-        self.path = path
+        self.notebook = notebook
         self.steps = steps
         self.is_source_pinned = is_source_pinned
         """Whether cells run only with the source that their steps have."""
@@ -229,6 +230,11 @@ class Run:
             if seen.step == position and seen.place > (position, output, character):
                 outputs = output + 1 if character else output
                 self.cursors[caller] = seen._replace(outputs=outputs, characters=character)
+
+    @property
+    def path(self) -> str | None:
+        """The present path of its notebook; None for none."""
+        return None if self.notebook is None else self.notebook.path
 
     @property
     def current(self) -> Step:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import builtins
 import secrets
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from typing_extensions import TypedDict
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import PermissionNotFound
-from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.workspace.permission_requests import ApprovalScope, Effect
 
 MAX_APPROVALS = 10_000
@@ -50,7 +50,7 @@ class _Key:
 
     user: str
     identity: str | None
-    notebook: str | None
+    notebook: Notebook | None
     effect: Effect
     tool: str | None
     reference: str = ""
@@ -84,7 +84,7 @@ class StandingApprovals:
         caller: Caller,
         effect: Effect,
         *,
-        notebook: str | None,
+        notebook: Notebook | None,
         tool: str | None,
         reference: str = "",
     ) -> None:
@@ -108,7 +108,7 @@ class StandingApprovals:
         caller: Caller,
         effect: Effect,
         *,
-        notebook: str | None,
+        notebook: Notebook | None,
         tool: str | None,
         scope: ApprovalScope,
         reference: str = "",
@@ -126,15 +126,15 @@ class StandingApprovals:
         tools: list[str | None] = [None] if scope != "tool" else []
         if tool is not None and scope != "effect":
             tools.append(tool)
-        places: list[tuple[str | None, str | None]] = []
+        places: list[tuple[str | None, Notebook | None]] = []
         if caller.key is not None:
             places.append((caller.identity, None))
         if notebook is not None:
             places.append((None, notebook))
         return any(
-            _Key(caller.user, identity, path, effect, each, reference if each else "")
+            _Key(caller.user, identity, place, effect, each, reference if each else "")
             in self._given
-            for identity, path in places
+            for identity, place in places
             for each in tools
         )
 
@@ -145,14 +145,14 @@ class StandingApprovals:
                 "id": given.id,
                 "effect": key.effect,
                 "tool": key.tool,
-                "notebook": key.notebook,
+                "notebook": None if key.notebook is None else key.notebook.path,
                 "caller": None if key.identity is None else given.caller.key,
                 "author": given.caller.author,
                 "interface": given.caller.interface,
                 "created": given.created,
             }
             for key, given in self._given.items()
-            if key.user == user
+            if key.user == user and not (key.notebook is not None and key.notebook.is_deleted)
         ]
 
     def remove(self, user: str, approval_id: str) -> None:
@@ -173,17 +173,8 @@ class StandingApprovals:
             if key.identity == caller.identity:
                 del self._given[key]
 
-    def deleted(self, path: str) -> None:
-        """Remove the approvals for a deleted notebook, or for those in a deleted folder."""
+    def forget_notebook(self, notebook: Notebook) -> None:
+        """Remove the approvals for a notebook."""
         for key in list(self._given):
-            if key.notebook is not None and moved(key.notebook, path, path) is not None:
+            if key.notebook is notebook:
                 del self._given[key]
-
-    def renamed(self, old: str, new: str) -> None:
-        """Update the paths after a notebook or a folder was renamed; a former one there is gone."""
-        self.deleted(new)
-        for key, given in list(self._given.items()):
-            path = None if key.notebook is None else moved(key.notebook, old, new)
-            if path is not None:
-                del self._given[key]
-                self._given[replace(key, notebook=path)] = given

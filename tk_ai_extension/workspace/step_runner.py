@@ -10,7 +10,7 @@ from dataclasses import replace
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.model.cells import Cell
-from tk_ai_extension.model.errors import CellNotFound, Conflict, ToolError
+from tk_ai_extension.model.errors import CellNotFound, Conflict, NotebookNotFound, ToolError
 from tk_ai_extension.model.executions import (
     Execution,
     ExecutionEvent,
@@ -22,11 +22,12 @@ from tk_ai_extension.model.executions import (
 )
 from tk_ai_extension.model.outputs import OutputBuffer
 from tk_ai_extension.notebooks.base import OutputWriter
+from tk_ai_extension.notebooks.notebook import Notebook
+from tk_ai_extension.notebooks.staleness import Incarnations
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates, OpenDocument
 from tk_ai_extension.workspace.interrupts import RunInterrupts
 from tk_ai_extension.workspace.runs import Run, Step
-from tk_ai_extension.workspace.staleness import RunRecords
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class StepRunner:
     Args:
         kernels: Runs the code.
         interrupts: Interrupts it.
-        records: Remembers the last run of each cell, for the states of cells.
+        incarnations: The present incarnations of the kernels.
         activity: Publishes the start and the end of each cell.
         displays: Tracks displays that later code may update.
         open_document: Opens a notebook to update its displays.
@@ -47,7 +48,7 @@ class StepRunner:
         self,
         kernels: Kernels,
         interrupts: RunInterrupts,
-        records: RunRecords,
+        incarnations: Incarnations,
         activity: ActivityFeed,
         *,
         displays: DisplayRegistry,
@@ -55,7 +56,7 @@ class StepRunner:
     ) -> None:
         self._kernels = kernels
         self._interrupts = interrupts
-        self._records = records
+        self._incarnations = incarnations
         self._activity = activity
         self._displays = displays
         self._open = open_document
@@ -74,10 +75,13 @@ class StepRunner:
         Raises:
             ToolError: It did not run, or ended without a result.
         """
-        if step.cell is None or open_document is None or run.path is None:
+        if step.cell is None or open_document is None or run.notebook is None:
             await self._execute(run, step, timeout, None)
             return
-        document = await open_document(run.path)
+        if run.notebook.is_deleted:
+            # Another notebook may have its path.
+            raise NotebookNotFound(f"{run.path} was deleted. Cell @{step.cell} did not run.")
+        document = await open_document(run.notebook.path)
         async with AsyncExitStack() as stack:
             try:
                 writer = await stack.enter_async_context(document.writing(step.cell))
@@ -96,7 +100,7 @@ class StepRunner:
                 step.execution = Execution("ok")
                 return
             await self._execute(run, step, timeout, writer)
-        self._remember(run, document.path, cell, step)
+        self._remember(run, run.notebook, cell, step)
 
     async def _execute(
         self, run: Run, step: Step, timeout: float | None, writer: OutputWriter | None
@@ -104,11 +108,11 @@ class StepRunner:
         step.status = "running"
         run.record("started", {"cell": step.cell})
         try:
-            self._activity.publish(run.path, run.caller, "running", [step.cell])
+            self._activity.publish(run.notebook, run.caller, "running", [step.cell])
             await self._run_code(run, step, timeout, writer)
         finally:
             ended = step.execution.status if step.execution else "error"
-            self._activity.publish(run.path, run.caller, "ran", [step.cell], status=ended)
+            self._activity.publish(run.notebook, run.caller, "ran", [step.cell], status=ended)
         if step.execution is None:
             raise ToolError("The executor ended without a result.")
         step.status = step.execution.status
@@ -171,18 +175,19 @@ class StepRunner:
     async def _begin(self, run: Run, step: Step, writer: OutputWriter | None) -> None:
         """Clear the cell once the kernel has taken its code: one that did not run keeps its outputs."""
         if step.incarnation is None:
-            step.incarnation = self._records.incarnation(run.kernel_id)
+            step.incarnation = self._incarnations.of(run.kernel_id)
             if writer is not None:
                 await _written(step, writer.start())
 
-    def _remember(self, run: Run, path: str, cell: Cell, step: Step) -> None:
+    def _remember(self, run: Run, notebook: Notebook, cell: Cell, step: Step) -> None:
         """Record how the cell ended, unless the kernel that ran it has been restarted or has ended."""
         execution, incarnation = step.execution, step.incarnation
-        if execution is None or incarnation is None or not self._records.is_current(incarnation):
+        if execution is None or incarnation is None or incarnation.has_ended:
             return
-        self._displays.ran(run.kernel_id, path, cell, execution)
-        if run.path is not None and execution.execution_count is not None:
-            self._records.ran(run.path, cell.key, cell.hash, incarnation, ok=step.status == "ok")
+        self._displays.ran(run.kernel_id, notebook, cell, execution)
+        if execution.execution_count is not None:
+            is_ok = step.status == "ok"
+            notebook.last_runs.record(cell.key, cell.hash, incarnation, ok=is_ok)
 
 
 async def _written(step: Step, write: Awaitable[None]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 
 from tk_ai_extension.kernels.base import KernelEvent, Kernels, Sessions
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
@@ -18,10 +19,10 @@ from tk_ai_extension.model.errors import (
     NotebookNotFound,
     NotebookRequired,
 )
-from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
-from tk_ai_extension.notebooks.notebook import Notebooks
+from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
+from tk_ai_extension.notebooks.staleness import Incarnation, Incarnations
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.commits import Commits
@@ -36,7 +37,6 @@ from tk_ai_extension.workspace.notices import Notices
 from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.python_sessions import PythonSessions
 from tk_ai_extension.workspace.queue import FairQueue
-from tk_ai_extension.workspace.staleness import Incarnation, RunRecords
 from tk_ai_extension.workspace.turn_credentials import TurnCredentials
 
 
@@ -55,14 +55,6 @@ class Limits:
     max_wait: float = 3_600.0
 
 
-@dataclass(eq=False, slots=True)
-class _Starting:
-    """A notebook whose kernel is starting. Its path follows renames."""
-
-    path: str
-    is_deleted: bool = False
-
-
 @dataclass
 class Workspace:
     """The services of one server, and operations that need several of them.
@@ -79,29 +71,31 @@ class Workspace:
     artifacts: Artifacts
     contain: Callable[[str], str]
     """Returns the path of a notebook relative to the root; raises PathRefused or NotANotebook."""
-    policy: PermissionPolicy = field(default_factory=PermissionPolicy)
-    notebooks: NotebookManager = field(default_factory=NotebookManager)
     by_path: Notebooks = field(default_factory=Notebooks)
+    policy: PermissionPolicy = field(default_factory=PermissionPolicy)
     queue: FairQueue = field(default_factory=FairQueue)
     queries: KernelQueries = field(default_factory=KernelQueries)
     commits: Commits = field(default_factory=Commits)
-    runs: RunRecords = field(default_factory=RunRecords)
+    incarnations: Incarnations = field(default_factory=Incarnations)
     notices: Notices = field(default_factory=Notices)
     activity: ActivityFeed = field(default_factory=ActivityFeed)
     displays: DisplayRegistry = field(default_factory=DisplayRegistry)
     turns: TurnCredentials = field(default_factory=TurnCredentials)
     limits: Limits = Limits()
+    notebooks: NotebookManager = field(init=False)
     executions: Executions = field(init=False)
     python: PythonSessions = field(init=False)
     fresh: FreshKernels = field(init=False)
 
     def __post_init__(self) -> None:
+        self.notebooks = NotebookManager(self.by_path)
         self.executions = Executions(
             self.kernels,
             self.queue,
             self.journal,
-            self.runs,
+            self.by_path,
             self.activity,
+            incarnations=self.incarnations,
             displays=self.displays,
             open_document=self.store.open,
             file_of=self.store.file_of,
@@ -109,7 +103,6 @@ class Workspace:
         self.python = PythonSessions(self.kernels, self.sessions, self.notices)
         self.fresh = FreshKernels(self.kernels)
         self._unsubscribe = self.kernels.subscribe(self._on_kernel_event)
-        self._starting: set[_Starting] = set()
         self._tasks = BackgroundTasks(logging.getLogger(__name__))
         # By kernel: updates by other clients' code to displays of cells that tools ran.
         self._foreign_updates: dict[str, DisplayUpdates] = {}
@@ -181,53 +174,48 @@ class Workspace:
             NotebookNotFound: The notebook was deleted while its kernel started.
         """
         # The notebook may be renamed meanwhile: its path is read again for each use.
-        async with self.sessions.lock(document.path):
-            present = await self.kernel_of(document.path)
+        notebook = self.by_path.at(document.path)
+        async with notebook.starting:
+            present = await self.kernel_of(notebook.path)
             if kernel_id is not None:
                 if kernel_id not in self.kernels.ids():
                     raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
                 if kernel_id != present:
-                    await self.sessions.bind(document.path, kernel_id, replace=True)
+                    await self.sessions.bind(notebook.path, kernel_id, replace=True)
                 return kernel_id, False
             if present is not None:
                 return present, False
-            gone = self.notebooks.kernel_of(document.path)
+            gone = notebook.kernel_id
             name = kernel_name or (await document.read()).kernel_name
-            starting = _Starting(document.path)
-            self._starting.add(starting)
-            try:
-                started = await self.kernels.start(name, path=document.path)
-            finally:
-                self._starting.discard(starting)
+            started = await self.kernels.start(name, path=notebook.path)
             # Also if the caller is cancelled: nobody else knows the kernel.
-            bound = await run_to_completion(self._bind_started(document, started, starting))
+            bound = await run_to_completion(self._bind_started(notebook, started))
             if gone is not None:
-                self._report_new_kernel(document.path, gone, bound)
+                self._report_new_kernel(notebook, gone, bound)
             return bound, bound == started
 
-    async def _bind_started(
-        self, document: NotebookDocument, started: str, starting: _Starting
-    ) -> str:
+    async def _bind_started(self, notebook: Notebook, started: str) -> str:
         """Bind a kernel that was started for a notebook; return the notebook's kernel."""
-        if starting.is_deleted:
+        if notebook.is_deleted:
             await self.kernels.shutdown(started)
-            raise NotebookNotFound(f"{document.path} was deleted.")
-        # A session of another notebook may have been renamed to this one in the meantime.
-        bound = await self.sessions.bind(document.path, started)
+            raise NotebookNotFound(f"{notebook.path} was deleted.")
+        # A page may have started one in the meantime.
+        bound = await self.sessions.bind(notebook.path, started)
         if bound != started:
             with suppress(KernelNotFound):
                 await self.kernels.shutdown(started)
         return bound
 
-    def _report_new_kernel(self, path: str, gone: str, new: str) -> None:
+    def _report_new_kernel(self, notebook: Notebook, gone: str, new: str) -> None:
         """Note that a notebook has another kernel, and notify those who have connected it."""
         if gone in self.kernels.ids():  # For example, it went with the notebook to another name.
-            self.notebooks.set_kernel(path, new)
-            concerned, code = self.notebooks.users_of(path), "kernel_elsewhere"
+            notebook.kernel_id = new
+            concerned = {each.caller for each in self.notebooks.connections(notebook)}
+            code = "kernel_elsewhere"
         else:
             concerned, code = self.notebooks.replace_kernel(gone, new), "kernel_replaced"
         for caller in concerned:
-            self.notices.add(caller, Sentence(code, path=path))
+            self.notices.add(caller, Sentence(code, path=notebook.path))
 
     async def kernel_id(
         self, caller: Caller, notebook: str | None, kernel_id: str | None, *, tool: str
@@ -256,7 +244,8 @@ class Workspace:
         Returns:
             The cell that the kernel probably still runs; None for none.
         """
-        if self.runs.of(path) or self.executions.active(path=path):
+        notebook = self.by_path.at(path)
+        if notebook.last_runs.by_cell() or self.executions.active(notebook=notebook):
             return None  # Something ran since.
         kernel_id = await self.kernel_of(path)
         entries = await self.journal.history(path, 1, caller.user) if kernel_id else []
@@ -283,61 +272,42 @@ class Workspace:
         return cells[0] if is_busy and len(cells) == 1 else None
 
     async def renamed(self, old: str, new: str) -> None:
-        """Update all services after a notebook or a folder was renamed; a former one there is gone."""
-        self.by_path.rename(old, new)
-        self._detach(new)
-        for starting in self._starting:
-            starting.path = moved(starting.path, old, new) or starting.path
-        for each in (
-            *self._remembered,
-            self.notebooks,
-            self.policy,
-            self.executions,
-            self.activity,
-        ):
-            each.renamed(old, new)
+        """Follow the rename of a notebook or a folder; a former notebook at the new path is gone."""
+        renamed, deleted = self.by_path.rename(old, new)
+        await self._detach(deleted)
+        for former, notebook in renamed.items():
+            await self.sessions.move(former, notebook.path)
         await self.journal.renamed(old, new)
 
     async def deleted(self, path: str) -> None:
-        """Forget what belongs to a deleted notebook, or to those in a deleted folder.
+        """Follow the deletion of a notebook or a folder.
 
-        Another notebook may get its name: nothing of this one may then be carried out there. Only what
-        runs is known by the name until its end, because its outputs go to the file of that name.
+        Another notebook may get its name: nothing of this one is then carried out there.
         """
-        self.by_path.delete(path)
-        self._detach(path)
-        await self.sessions.deleted(path)
+        await self._detach(self.by_path.delete(path))
         await self.journal.deleted(path)
-
-    @property
-    def _remembered(self) -> tuple[RunRecords, DisplayRegistry]:
-        """The services that know notebooks by path only."""
-        return self.runs, self.displays
 
     async def replaced(self, path: str) -> None:
         """Forget what belongs to the content of a notebook that was replaced by another one.
 
         Who has connected the notebook keeps it, and its kernel.
         """
-        self.by_path.at(path).forget_content()
-        self._forget_content(path)
+        notebook = self.by_path.at(path)
+        notebook.forget_content()
+        self.policy.forget_notebook(notebook)
         await self.journal.deleted(path)
 
-    def _forget_content(self, path: str) -> None:
-        for each in (*self._remembered, self.policy):
-            each.deleted(path)
-
-    def _detach(self, path: str) -> None:
-        """Forget the paths of a deleted notebook, or of those in a deleted folder."""
-        self._forget_content(path)
-        for starting in self._starting:
-            starting.is_deleted |= moved(starting.path, path, path) is not None
-        for managed in self.notebooks.deleted(path):
+    async def _detach(self, deleted: Sequence[Notebook]) -> None:
+        """Withdraw requests about former paths, and notify those who have connected deleted notebooks."""
+        self.policy.withdraw_outdated()
+        for managed in chain.from_iterable(map(self.notebooks.connections, deleted)):
             runs = managed.kernel_id in self.kernels.ids()
             ended = " Its kernel continues to run." if runs else ""
             self.notices.add(
                 managed.caller, f"{managed.path} was deleted and is not connected any more.{ended}"
             )
+        for notebook in deleted:
+            await self.sessions.detach(notebook.path)
 
     def forget(self, caller: Caller) -> None:
         """Forget a caller whose session has ended. Its runs continue."""
@@ -353,7 +323,7 @@ class Workspace:
     def _on_kernel_event(self, event: KernelEvent) -> None:
         if event.kind == "ran" and not event.ours:
             self._tasks.spawn(
-                self._record_foreign_run(event, self.runs.incarnation(event.kernel_id)),
+                self._record_foreign_run(event, self.incarnations.of(event.kernel_id)),
                 f"Finding the cell that ran in {event.kernel_id}",
             )
         elif event.kind == "display":
@@ -364,7 +334,7 @@ class Workspace:
             updates.add(event.display)
         elif event.kind in ("restarted", "died", "shutdown"):
             self._foreign_updates.pop(event.kernel_id, None)
-            self.runs.forget_kernel(event.kernel_id)
+            self.incarnations.end(event.kernel_id)
             self.displays.forget_kernel(event.kernel_id)
             happened = {
                 "restarted": "kernel_restarted",
@@ -384,7 +354,8 @@ class Workspace:
         """Find the cell that a person ran in a shared kernel, to update its state."""
         for path in await self.sessions.paths_of(event.kernel_id):
             snapshot = await (await self.store.open(path)).read()
-            self.runs.ran_elsewhere(incarnation, snapshot, event.code)
+            last_runs = self.by_path.at(path).last_runs
+            last_runs.record_foreign(incarnation, snapshot, event.code)
 
     async def close(self) -> None:
         """Close all services. Kernels keep running; their owner shuts them down."""

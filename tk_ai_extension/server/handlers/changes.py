@@ -54,7 +54,7 @@ class ChangesHandler(StreamingHandler):
         path = await _notebook(self, self.get_query_argument("notebook", None))
         workspace = self.services.workspace
         if self.accepts_events():
-            await self.stream(_frames(workspace.activity.follow(path)))
+            await self.stream(_frames(workspace.activity.follow(workspace.by_path.at(path))))
             return None
         user = username(self)
         before = self.get_query_argument("before", None)

@@ -9,6 +9,7 @@ from pydantic import Field
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments, NotebookRequired
 from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.staleness import states
 from tk_ai_extension.tools.addressing import insertion, select
 from tk_ai_extension.tools.cell_changes import plan_edit
 from tk_ai_extension.tools.cell_runs import edit_and_run, run
@@ -24,7 +25,6 @@ from tk_ai_extension.tools.parameters import (
 )
 from tk_ai_extension.tools.plans import Edit, RunPlan
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.workspace.staleness import states
 
 
 @tool("EXECUTE", carry_out=run, command="exec cell")
@@ -92,7 +92,9 @@ async def execute_cells(
         chosen = list(snapshot.cells)
     else:
         # After a restart nothing is fresh.
-        state = states(snapshot, {} if restart else workspace.runs.of(document.path))
+        state = states(
+            snapshot, {} if restart else workspace.by_path.at(document.path).last_runs.by_cell()
+        )
         chosen = [
             cell for cell in snapshot.cells if cell.type == "code" and state[cell.key] != "fresh"
         ]

@@ -16,6 +16,7 @@ from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.ranges import format_ranges
 from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.staleness import CellState, states
 from tk_ai_extension.tools.addressing import select
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.output_presentation import digested, present
@@ -23,7 +24,6 @@ from tk_ai_extension.tools.parameters import Address, MaybeRanges, Notebook
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.staleness import CellState, states
 
 LINE = 100
 """Maximum characters of a first line in a list."""
@@ -38,13 +38,14 @@ def cell_states(
 ) -> dict[str, CellState]:
     """Return the states of all code cells, or of those given, by key."""
     workspace = context.workspace
+    notebook = workspace.by_path.at(snapshot.path)
     running = {
         step.cell
-        for run in workspace.executions.active(path=snapshot.path)
+        for run in workspace.executions.active(notebook=notebook)
         for step in run.steps
         if step.cell and step.status in ("queued", "running")
     }
-    return states(snapshot, workspace.runs.of(snapshot.path), running, cells=cells)
+    return states(snapshot, notebook.last_runs.by_cell(), running, cells=cells)
 
 
 class CellLine(BaseModel):

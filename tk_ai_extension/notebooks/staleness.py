@@ -8,18 +8,34 @@ from itertools import count
 from typing import Literal
 
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.paths import moved
 
 CellState = Literal["fresh", "edited", "stale", "never", "running", "error"]
 """``never``: not run in the current kernel; ``edited``: the source changed since the last run;
 ``stale``: a cell that it depends on was edited or ran later; ``error``: the last run failed."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Incarnation:
     """A kernel from its start to its end or restart, which ends its variables."""
 
     kernel_id: str
+    has_ended: bool = False
+
+
+class Incarnations:
+    """The present incarnation of each kernel."""
+
+    def __init__(self) -> None:
+        self._present: dict[str, Incarnation] = {}
+
+    def of(self, kernel_id: str) -> Incarnation:
+        """Return a kernel's present incarnation. Ask for it when the kernel starts the code."""
+        return self._present.setdefault(kernel_id, Incarnation(kernel_id))
+
+    def end(self, kernel_id: str) -> None:
+        """End the incarnation of a kernel that has ended or was restarted."""
+        if (ended := self._present.pop(kernel_id, None)) is not None:
+            ended.has_ended = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,75 +44,44 @@ class RunRecord:
 
     Attributes:
         source_hash: The hash of the source that ran.
-        sequence: Its number in the order of all runs of this server.
-        kernel_id: The kernel.
+        sequence: Its number in the order of all runs of the notebook.
+        incarnation: The kernel.
         ok: Whether it ended without an error.
     """
 
     source_hash: str
     sequence: int
-    kernel_id: str
+    incarnation: Incarnation
     ok: bool
 
 
-class RunRecords:
-    """The last run of each cell, forgotten when the kernel ends and its variables are lost."""
+class LastRuns:
+    """The last run of each cell of a notebook, until the kernel ends and its variables are lost."""
 
     def __init__(self) -> None:
-        self._records: dict[str, dict[str, RunRecord]] = {}
+        self._records: dict[str, RunRecord] = {}
         self._sequence = count(1)
-        self._incarnations: dict[str, Incarnation] = {}
 
-    def of(self, path: str) -> dict[str, RunRecord]:
-        """Return the records of a notebook by cell key."""
-        return self._records.get(path, {})
+    def by_cell(self) -> Mapping[str, RunRecord]:
+        """Return the records by cell key."""
+        if any(record.incarnation.has_ended for record in self._records.values()):
+            self._records = {
+                cell: record
+                for cell, record in self._records.items()
+                if not record.incarnation.has_ended
+            }
+        return self._records
 
-    def incarnation(self, kernel_id: str) -> Incarnation:
-        """Return a kernel's current incarnation. Ask for it when the kernel starts the code."""
-        return self._incarnations.setdefault(kernel_id, Incarnation(kernel_id))
-
-    def is_current(self, incarnation: Incarnation) -> bool:
-        """Return whether the kernel has neither ended nor been restarted since."""
-        return self._incarnations.get(incarnation.kernel_id) is incarnation
-
-    def ran(
-        self, path: str, cell: str, source_hash: str, incarnation: Incarnation, *, ok: bool
-    ) -> None:
+    def record(self, cell: str, source_hash: str, incarnation: Incarnation, *, ok: bool) -> None:
         """Record a run of a cell, unless its kernel has ended or was restarted since."""
-        if self.is_current(incarnation):
-            self._records.setdefault(path, {})[cell] = RunRecord(
-                source_hash, next(self._sequence), incarnation.kernel_id, ok
-            )
+        if not incarnation.has_ended:
+            self._records[cell] = RunRecord(source_hash, next(self._sequence), incarnation, ok)
 
-    def ran_elsewhere(self, incarnation: Incarnation, snapshot: Snapshot, code: str) -> None:
+    def record_foreign(self, incarnation: Incarnation, snapshot: Snapshot, code: str) -> None:
         """Record code that another client ran, if it is the source of exactly one cell."""
         matching = [cell for cell in snapshot.cells if cell.type == "code" and cell.source == code]
         if len(matching) == 1:
-            self.ran(snapshot.path, matching[0].key, matching[0].hash, incarnation, ok=True)
-
-    def forget_kernel(self, kernel_id: str) -> None:
-        """Forget the runs of a kernel that has ended or was restarted."""
-        self._incarnations.pop(kernel_id, None)
-        for path, records in list(self._records.items()):
-            kept = {
-                cell: record for cell, record in records.items() if record.kernel_id != kernel_id
-            }
-            if kept:
-                self._records[path] = kept
-            else:
-                del self._records[path]
-
-    def renamed(self, old: str, new: str) -> None:
-        """Update paths after a notebook or a folder was renamed."""
-        for path in list(self._records):
-            if (now := moved(path, old, new)) is not None:
-                self._records[now] = self._records.pop(path)
-
-    def deleted(self, place: str) -> None:
-        """Forget a deleted notebook, or those in a deleted folder."""
-        for path in list(self._records):
-            if moved(path, place, place) is not None:
-                del self._records[path]
+            self.record(matching[0].key, matching[0].hash, incarnation, ok=True)
 
 
 def states(
