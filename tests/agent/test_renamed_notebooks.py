@@ -52,14 +52,14 @@ class Folder:
     async def rename(self, old: str, new: str) -> None:
         (self._root / old).rename(self._root / new)
         self.names[new] = self.names.pop(old)
-        stored = self._talk.chats.paths.renamed(old, new)
+        stored = self._talk.chats.move(old, new)
         await self._harness.workspace.renamed(old, new)
         await stored
 
     async def delete(self, name: str) -> None:
         (self._root / name).unlink()
         del self.names[name]
-        stored = self._talk.chats.paths.deleted(name)
+        stored = self._talk.chats.detach(name)
         await self._harness.workspace.deleted(name)
         await stored
 

@@ -17,6 +17,7 @@ from tk_ai_extension.agent.requests import Message, parse_request
 from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.agent.turns import Turn
 from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.notebooks.notebook import Notebook
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.log import ChatLog
@@ -190,7 +191,7 @@ async def test_calls_that_are_stopped_at_any_moment_have_one_result_and_their_ch
     for trial in range(15):
         caller = Caller(USER, "chat", "chat", mode="auto", turn=f"turn-{seed}-{trial}")
         log = Recorded()
-        message = Message(request, "a.ipynb", "model")
+        message = Message(request, Notebook("a.ipynb"), "model")
         turn = Turn(
             caller.turn or "",
             message,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from weakref import WeakValueDictionary
 
-from tk_ai_extension.agent.chat_paths import PathChange
 from tk_ai_extension.agent.events import Done, Failed
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.transcripts import Chat, Transcripts
@@ -36,11 +35,6 @@ class ChatLogs:
         """Wait until the transcript has all events of this server."""
         if (log := self._logs.get(chat_id)) is not None:
             await log.save()
-
-    def follow(self, change: PathChange) -> None:
-        """Update the paths in the events after a rename or a deletion."""
-        for log in list(self._logs.values()):
-            log.follow(change)
 
     async def remove(self, chat_id: str) -> None:
         """Close the log of a deleted chat."""

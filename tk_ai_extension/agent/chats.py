@@ -10,13 +10,12 @@ import asyncio
 import builtins
 import logging
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
 from weakref import WeakValueDictionary
 
 from tk_ai_extension.agent.chat_changes import ChatChanges, caller_of
 from tk_ai_extension.agent.chat_logs import ChatLogs
-from tk_ai_extension.agent.chat_paths import ChatPaths
 from tk_ai_extension.agent.events import Event, PlanSettled
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.requests import ChatRequest, Message, PlanAnswer
@@ -32,7 +31,9 @@ from tk_ai_extension.model.agent_errors import (
 )
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, ToolError
+from tk_ai_extension.model.paths import is_deleted
 from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.workspace.database import storable
 from tk_ai_extension.workspace.undo_entries import TakenBack
 
@@ -60,7 +61,6 @@ class Chats:
         self.changes = ChatChanges(services.workspace, services.transcripts)
         self._live: dict[str, ChatSession] = {}
         self._logs = ChatLogs(services.transcripts)
-        self.paths = ChatPaths(services, self._logs)
         # Held while a chat is opened or closed.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # Sessions that are closing: their last events have to be saved first.
@@ -83,9 +83,7 @@ class Chats:
             InvalidArguments: the chat has no turn `request.replaces`.
         """
         services = self._services
-        notebook = await self.paths.of_request(user, request)
-        # From here on its notebook follows renames and deletions.
-        message = services.message(request, notebook, "")
+        message = Message(request, await self._notebook(user, request), "")
         message.model = await services.model(request.model)
         await services.check(message)
         message.request = await services.expanded(user, request)
@@ -120,9 +118,17 @@ class Chats:
             plan = await self._transcripts.plan(chat.id)
             if plan is None or plan.turn != answer.plan:
                 raise PlanNotFound(Sentence("plan_missing"))
-            chat = await self.paths.chat(user, chat_id)
+            chat = await self.get(user, chat_id)
             message, settled = await self._services.answer_to_plan(chat, plan, answer)
             return await self._send(chat, message, settled)
+
+    def move(self, old: str, new: str) -> Awaitable[None]:
+        """Update stored paths after a rename; see `Transcripts.move`. Messages hold their notebooks."""
+        return self._transcripts.move(old, new)
+
+    def detach(self, path: str) -> Awaitable[None]:
+        """Mark stored paths after a deletion; see `Transcripts.detach`."""
+        return self._transcripts.detach(path)
 
     async def list(self, user: str) -> builtins.list[tuple[Chat, bool]]:
         """List the user's chats, most recently used first, and whether each is busy."""
@@ -276,7 +282,28 @@ class Chats:
         request = message.request
         if request.chat is not None:
             return await self.get(user, request.chat)
-        return await self.paths.latest(user, message) if request.latest else None
+        chats = await self._transcripts.list(user) if request.latest else ()
+        return next((chat for chat in chats if chat.notebook == message.notebook), None)
+
+    async def _notebook(self, user: str, request: ChatRequest) -> Notebook | None:
+        """Return the notebook that a message is about; None for none.
+
+        With `notebook_of`, it is that turn's notebook, which may have been renamed since the sender got
+        its path.
+
+        Raises:
+            ChatNotFound, NotebookNotFound, PathRefused, NotANotebook.
+        """
+        if request.notebook is None:
+            return None
+        found, turn = None, request.notebook_of
+        if turn is not None and request.chat is not None:
+            chat = await self.get(user, request.chat)
+            await self._logs.save(chat.id)
+            found = await self._transcripts.notebook_of(chat.id, turn)
+        if found is None and not is_deleted(request.notebook):
+            found = self._services.workspace.contain(request.notebook)
+        return self._services.notebook(found or request.notebook)
 
     @asynccontextmanager
     async def _queueing(self, chat: Chat) -> AsyncGenerator[None]:

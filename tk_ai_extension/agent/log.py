@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from tk_ai_extension.agent.chat_paths import NAMING, PathChange
 from tk_ai_extension.agent.events import Event, EventPayload
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
@@ -110,13 +109,6 @@ class ChatLog:
             self._weight = 0
             self.last = last
             self._wake()
-
-    def follow(self, change: PathChange) -> None:
-        """Update the notebooks of turns after a rename or a deletion; see `Transcripts.follow`."""
-        for event in (*self._kept, *self._unsaved):
-            path = event.data["notebook"] if event.kind in NAMING else None
-            if path is not None and (now := change(path)) is not None:
-                event.data["notebook"] = now
 
     async def _since(self, last: int) -> tuple[list[Event], bool]:
         """Return events after one, and whether they are all there are.

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.tools.schemas import parsed
 
 MAX_MESSAGE = 200_000
@@ -311,16 +312,20 @@ class Message:
 
     Attributes:
         request: The person's request.
-        notebook: The path below the root that it is about, or None. It follows renames until the
-            message is answered.
+        about: The notebook that it is about, or None.
         model: The model that answers.
         replaces: The turns that it replaces, in order.
     """
 
     request: ChatRequest
-    notebook: str | None
+    about: Notebook | None
     model: str
     replaces: tuple[str, ...] = ()
+
+    @property
+    def notebook(self) -> str | None:
+        """The present path of its notebook, as it is stored."""
+        return None if self.about is None else self.about.stored_path
 
 
 def parse_request(body: Json) -> ChatRequest:

@@ -7,10 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
-from weakref import WeakSet
 
 from tk_ai_extension.agent.backend import AgentBackend
-from tk_ai_extension.agent.chat_paths import PathChange, check_present, is_deleted
 from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.events import Event, PlanSettled
 from tk_ai_extension.agent.requests import ChatRequest, Message, PlanAnswer
@@ -18,7 +16,9 @@ from tk_ai_extension.agent.transcripts import Chat, Transcripts
 from tk_ai_extension.model.agent_errors import NoModel
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import PermissionDenied, ToolError
+from tk_ai_extension.model.paths import is_deleted
 from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.notebooks.notebook import Notebook, deleted_error
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -90,7 +90,6 @@ class ChatServices:
         settings: Settings of chats.
         agents: Further agents.
         setup: The prompts and MCP servers of chats.
-        messages: The messages that are not answered yet, and others until they are collected.
         failed_resumes: How often an agent failed to resume each of its sessions, since it last did.
     """
 
@@ -101,7 +100,6 @@ class ChatServices:
     settings: ChatSettings
     agents: AgentCatalog = field(default_factory=NoAgents)
     setup: ChatSetup = field(default_factory=ChatSetup)
-    messages: WeakSet[Message] = field(default_factory=WeakSet[Message])
     failed_resumes: Counter[str] = field(default_factory=Counter[str])
 
     def agent_of(self, model: str) -> AgentBackend:
@@ -119,36 +117,26 @@ class ChatServices:
         except (ToolError, OSError) as error:
             logger.warning("Cannot remove the data of an agent's session: %s", error)
 
-    def message(self, request: ChatRequest, notebook: str | None, model: str) -> Message:
-        """Return a message whose notebook follows renames and deletions from this call on."""
-        message = Message(request, notebook, model)
-        self.messages.add(message)
-        return message
-
-    def follow(self, change: PathChange) -> None:
-        """Update the paths of messages that are not answered yet."""
-        for message in self.messages:
-            if message.notebook is not None:
-                message.notebook = change(message.notebook) or message.notebook
-
     async def bind(self, caller: Caller, message: Message) -> None:
         """Make a message's notebook the chat's current one, for its turn.
 
         Raises:
             NotebookNotFound, InvalidNotebook.
         """
-        while (path := message.notebook) is not None:
-            check_present(path)
+        if (notebook := message.about) is None:
+            return
+        while True:
+            notebook.check_present()
+            path = notebook.path
             try:
-                document = await self.workspace.store.open(path)
-                await self.workspace.read(document)
-                kernel_id = await self.workspace.kernel_of(document.path)
+                await self.workspace.read(await self.workspace.store.open(path))
+                kernel_id = await self.workspace.kernel_of(path)
             except ToolError:
-                if message.notebook == path:
+                if notebook.path == path and not notebook.is_deleted:
                     raise
                 continue
-            if message.notebook == path:
-                self.workspace.notebooks.add(caller, None, document.path, kernel_id)
+            if notebook.path == path and not notebook.is_deleted:
+                self.workspace.notebooks.add(caller, None, path, kernel_id)
                 return
             # It was renamed meanwhile: another notebook may have that name now.
 
@@ -165,8 +153,10 @@ class ChatServices:
         mode = answer.mode if approved else "plan"
         request = ChatRequest.model_construct(message=answer.message, mode=mode)
         # What is rejected is carried out nowhere.
-        refers = approved or not is_deleted(chat.notebook)
-        message = self.message(request, chat.notebook if refers else None, "")
+        about = None
+        if approved or not is_deleted(chat.notebook):
+            about = self.notebook(chat.notebook)
+        message = Message(request, about, "")
         if approved and self.workspace.policy.mode(Caller(chat.user, mode=mode)) == "plan":
             raise PermissionDenied(
                 "This server only allows the permission mode `plan`.",
@@ -176,15 +166,25 @@ class ChatServices:
         await self.check(message)
         return message, PlanSettled(plan.turn, "approved" if approved else "rejected")
 
+    def notebook(self, path: str | None) -> Notebook | None:
+        """Return the notebook at a stored path; None for no path.
+
+        Raises:
+            NotebookNotFound: It was deleted since the path was stored.
+        """
+        if path is not None and is_deleted(path):
+            raise deleted_error(path)
+        return None if path is None else self.workspace.by_path.at(path)
+
     async def check(self, message: Message) -> None:
         """Check that a message's notebook can be read.
 
         Raises:
             NotANotebook, NotebookNotFound.
         """
-        if message.notebook is not None:
-            check_present(message.notebook)
-            await (await self.workspace.store.open(message.notebook)).read()
+        if message.about is not None:
+            message.about.check_present()
+            await (await self.workspace.store.open(message.about.path)).read()
 
     async def expanded(self, user: str, request: ChatRequest) -> ChatRequest:
         """Return a message with the text of the prompt that it calls, if it calls one.

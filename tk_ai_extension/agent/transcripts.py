@@ -13,18 +13,18 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tk_ai_extension.agent.chat_database import ChatDatabase, changed, changed_event
-from tk_ai_extension.agent.chat_paths import PathChange
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
 from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.leases import ServerLease
+from tk_ai_extension.model.paths import DELETED
 from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.workspace.database import Database, storable
 
 MAX_CHATS = 500
 """Maximum number of chats of one user; the least recently used is deleted first."""
@@ -114,6 +114,39 @@ SELECT turn, kind, json_extract(data, '$.replaces'), turn IN (
 FROM events WHERE chat = ? AND kind IN ('message', 'restored') ORDER BY id
 """
 
+_MOVE = (
+    """
+    UPDATE chats SET notebook = :new || substr(notebook, :rest)
+    WHERE notebook = :old OR (notebook >= :first AND notebook < :end)
+    """,
+    """
+    UPDATE events SET data = json_set(
+        data, '$.notebook', :new || substr(json_extract(data, '$.notebook'), :rest)
+    )
+    WHERE kind IN ('message', 'plan') AND (
+        json_extract(data, '$.notebook') = :old
+        OR (json_extract(data, '$.notebook') >= :first AND json_extract(data, '$.notebook') < :end)
+    )
+    """,
+)
+
+_DETACH = (
+    """
+    UPDATE chats SET notebook = notebook || :mark
+    WHERE (notebook = :old OR (notebook >= :first AND notebook < :end))
+    AND notebook NOT LIKE '%' || :mark
+    """,
+    """
+    UPDATE events SET data = json_set(
+        data, '$.notebook', json_extract(data, '$.notebook') || :mark
+    )
+    WHERE kind IN ('message', 'plan') AND (
+        json_extract(data, '$.notebook') = :old
+        OR (json_extract(data, '$.notebook') >= :first AND json_extract(data, '$.notebook') < :end)
+    ) AND json_extract(data, '$.notebook') NOT LIKE '%' || :mark
+    """,
+)
+
 _TURNS = """
 SELECT turn, kind, json_extract(data, '$.replaces') FROM events
 WHERE chat = ? AND kind IN ('message', 'restored') ORDER BY id
@@ -128,7 +161,7 @@ class Chat:
         id: Random id; not a credential.
         user: The owner.
         title: Given by the person, else the beginning of the first message.
-        notebook: Path of the notebook of the last message, or None; it ends in `chat_paths.DELETED` if
+        notebook: Path of the notebook of the last message, or None; it ends in `paths.DELETED` if
             that was deleted.
         session: Id of the agent's session with its history; None before the first response.
         created, updated: Seconds since the epoch.
@@ -151,7 +184,7 @@ class Transcripts:
     """
 
     def __init__(self, database: Path) -> None:
-        self._database = ChatDatabase(database, MIGRATIONS)
+        self._database = Database(database, MIGRATIONS)
         self._lease = ServerLease(database.with_name("servers"))
 
     async def create(self, user: str, chat_id: str, title: str, notebook: str | None) -> Chat:
@@ -192,17 +225,12 @@ class Transcripts:
         Raises:
             ChatNotFound: it does not exist or belongs to another user.
         """
-        chat, changes = await self._database.read_named(lambda db: _chat(db, user, chat_id))
-        return replace(chat, notebook=changed(chat.notebook, changes))
+        return await self._database.read(lambda db: _chat(db, user, chat_id))
 
     async def list(self, user: str) -> builtins.list[Chat]:
         """List a user's chats, most recently used first."""
         query = f"SELECT {_COLUMNS} FROM chats WHERE user = ? ORDER BY updated DESC"  # noqa: S608 (names)
-        rows, changes = await self._database.read_named(
-            lambda db: db.execute(query, (user,)).fetchall()
-        )
-        chats = [Chat(*row) for row in rows]
-        return [replace(each, notebook=changed(each.notebook, changes)) for each in chats]
+        return [Chat(*row) for row in await self._rows(query, user)]
 
     async def rename(self, chat: Chat, title: str) -> None:
         """Rename a chat."""
@@ -343,8 +371,7 @@ class Transcripts:
                         break
             return found
 
-        found, changes = await self._database.read_named(select)
-        return [changed_event(each, changes) for each in found]
+        return await self._database.read(select)
 
     async def plan(self, chat_id: str) -> Event | None:
         """Return the pending plan of a chat: no message was sent since it was made."""
@@ -427,17 +454,31 @@ class Transcripts:
             "SELECT json_extract(data, '$.notebook') FROM events"
             " WHERE chat = ? AND turn = ? AND kind = 'message'"
         )
-        rows, changes = await self._database.read_named(
-            lambda db: db.execute(query, (chat_id, turn)).fetchall()
-        )
-        return changed(rows[0][0], changes) if rows else None
+        rows = await self._rows(query, chat_id, turn)
+        return rows[0][0] if rows else None
 
-    def follow(self, change: PathChange) -> asyncio.Future[None]:
-        """Update the paths of chats and of their turns after a rename or a deletion.
+    def move(self, old: str, new: str) -> asyncio.Future[None]:
+        """Update stored paths after a notebook or a folder was renamed.
 
-        See `ChatDatabase.follow`.
+        Begun at once: what later calls read has the new paths. A former notebook at the new path is gone.
         """
-        return self._database.follow(change)
+
+        def update(db: sqlite3.Connection) -> None:
+            for statement in _DETACH:
+                db.execute(statement, _below(new))
+            for statement in _MOVE:
+                db.execute(statement, _below(old) | {"new": storable(new)})
+
+        return self._database.run(update, "The chats do not follow the rename.")
+
+    def detach(self, path: str) -> asyncio.Future[None]:
+        """Mark stored paths of a deleted notebook, or of those in a deleted folder. Begun at once."""
+
+        def update(db: sqlite3.Connection) -> None:
+            for statement in _DETACH:
+                db.execute(statement, _below(path))
+
+        return self._database.run(update, "The chats do not follow the deletion.")
 
     async def close(self) -> None:
         """Finish running operations and close the file."""
@@ -471,6 +512,14 @@ def _chat(db: sqlite3.Connection, user: str, chat_id: str) -> Chat:
     if row is None:
         raise ChatNotFound(Sentence("chat_missing", chat=chat_id[:80]))
     return Chat(*row)
+
+
+def _below(path: str) -> dict[str, str | int]:
+    """Return the parameters for a path and everything below it."""
+    path = storable(path)
+    # "0" is the character after "/".
+    bounds = {"first": f"{path}/", "end": f"{path}0"}
+    return {"old": path, "rest": len(path) + 1, "mark": DELETED, **bounds}
 
 
 def _json(value: object) -> str:

@@ -146,7 +146,7 @@ class Turn:
         """Return whether this turn can answer a queued message, too."""
         message = queued.message
         return (
-            message.notebook == self.message.notebook
+            message.about is self.message.about
             and message.request.command is None
             and self.message.request.command is None
             and not message.replaces

@@ -11,11 +11,10 @@ from typing import Any
 from tornado.web import HTTPError
 
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.paths import DELETED
 
 LIVE_PREFIX = "RTC:"
 """The drive in a session's path if JupyterLab has the notebook in a collaboration room."""
-DELETED = " (deleted)"
-"""The end of the path of a session whose notebook was deleted. No notebook has such a path."""
 
 
 class JupyterSessions:

@@ -21,6 +21,15 @@ def moved(path: str, old: str, new: str) -> str | None:
     return f"{new}/{path.removeprefix(old + '/')}" if path.startswith(f"{old}/") else None
 
 
+DELETED = " (deleted)"
+"""The end of what is stored as the path of a deleted notebook. No notebook has such a path."""
+
+
+def is_deleted(path: str | None) -> bool:
+    """Return whether a stored path is that of a notebook that was deleted since."""
+    return path is not None and path.endswith(DELETED)
+
+
 def has_link(root: Path, path: str) -> bool:
     """Return whether one of the existing parts of a path below the root is a link.
 

@@ -11,7 +11,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from weakref import WeakValueDictionary
 
-from tk_ai_extension.model.paths import moved
+from tk_ai_extension.model.errors import NotebookNotFound
+from tk_ai_extension.model.paths import DELETED, moved
 from tk_ai_extension.notebooks.reads import Revisions, Seen
 from tk_ai_extension.notebooks.staleness import LastRuns
 
@@ -43,11 +44,33 @@ class Notebook:
     def __repr__(self) -> str:
         return f"<Notebook {self.path}{' (deleted)' if self.is_deleted else ''}>"
 
+    @property
+    def stored_path(self) -> str:
+        """What is stored as its path: marked if it was deleted."""
+        return f"{self.path}{DELETED}" if self.is_deleted else self.path
+
+    def check_present(self) -> None:
+        """Check that it was not deleted.
+
+        Raises:
+            NotebookNotFound: It was.
+        """
+        if self.is_deleted:
+            raise deleted_error(self.path)
+
     def forget_content(self) -> None:
         """Forget what was kept about the content, which another one has replaced."""
         self.seen = Seen()
         self.revisions = Revisions()
         self.last_runs = LastRuns()
+
+
+def deleted_error(path: str) -> NotebookNotFound:
+    """Return the error of what was about a notebook that was deleted since."""
+    return NotebookNotFound(
+        f"{path.removesuffix(DELETED)} was deleted.",
+        hint="Another notebook may have its name. See list_notebooks.",
+    )
 
 
 class Notebooks:

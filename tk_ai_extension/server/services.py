@@ -24,10 +24,10 @@ from tk_ai_extension.server.lazy import Lazy
 from tk_ai_extension.server.toolsets import Registries
 
 if TYPE_CHECKING:
-    from tk_ai_extension.agent.chat_paths import ChatPaths
     from tk_ai_extension.agent.chats import Chats
     from tk_ai_extension.agent.code_assistant import CodeAssistant
     from tk_ai_extension.agent.models import ModelSource
+    from tk_ai_extension.agent.transcripts import Transcripts
     from tk_ai_extension.cli.project_services import ProjectServices
     from tk_ai_extension.mcp.http import McpHttp
     from tk_ai_extension.server.commands import CommandServer
@@ -101,10 +101,8 @@ class Services:
         self._commands = Lazy(self._load_commands, "tk-ai command imports")
         # Events of notebooks from before the workspace could be built, in order.
         self._missed: list[Callable[[Workspace], Coroutine[Any, Any, None]]] = []
-        # And from before the chats were built.
-        self._missed_by_chats: list[Callable[[ChatPaths], Awaitable[None]]] = []
-        self._chat_paths: ChatPaths | None = None
-        self._following: asyncio.Task[None] | None = None
+        # Held while the stored chats follow an event, one after the other.
+        self._updating_chats = asyncio.Lock()
         self._preparing: asyncio.Task[None] | None = None
         # Concurrent imports of modules with cycles may see partially initialized modules.
         self._importing = asyncio.Lock()
@@ -164,46 +162,52 @@ class Services:
     async def renamed(self, old: str, new: str) -> None:
         """Handle the rename of a notebook or of a folder above notebooks."""
         await self._follow(
-            lambda paths: paths.renamed(old, new), lambda workspace: workspace.renamed(old, new)
+            lambda chats: chats.move(old, new), lambda workspace: workspace.renamed(old, new)
         )
 
     async def deleted(self, path: str) -> None:
         """Handle the deletion of a notebook or of a folder above notebooks."""
         await self._follow(
-            lambda paths: paths.deleted(path), lambda workspace: workspace.deleted(path)
+            lambda chats: chats.detach(path), lambda workspace: workspace.deleted(path)
         )
 
     async def _follow(
         self,
-        in_chats: Callable[[ChatPaths], Awaitable[None]],
+        in_chats: Callable[[Chats | Transcripts], Awaitable[None]],
         in_workspace: Callable[[Workspace], Coroutine[Any, Any, None]],
     ) -> None:
-        """Have the chats and the workspace handle an event; once they are built, if they are not."""
-        stored: Awaitable[None] | None = None
-        if self._chat_paths is None:
-            self._load_chats_for(in_chats)
-        elif not self._closing:
-            # Without awaiting: the next turn begins in the notebook that its message is about.
-            stored = in_chats(self._chat_paths)
-        try:
-            await self._publish(in_workspace)
-        finally:
-            if stored is not None:
-                await stored
+        """Have the workspace and the stored chats follow an event. Open chats hold their notebooks."""
 
-    def _load_chats_for(self, event: Callable[[ChatPaths], Awaitable[None]]) -> None:
-        """Have the chats handle an event soon: not stored, it would reach them late or never."""
-        if "_components" in vars(self) and not (self._components.state / CHATS).exists():
-            return  # There are none.
-        self._missed_by_chats.append(event)
-        if self._following is None or self._following.done():
-            self._following = asyncio.create_task(self._follow_soon(), name="tk-ai chats follow")
+        async def event(workspace: Workspace) -> None:
+            chats = self._chats.made
+            # Begun before anything is awaited: a plan that is answered next is looked up afterwards.
+            stored = self._in_stored_chats(in_chats) if chats is None else in_chats(chats)
+            try:
+                await in_workspace(workspace)
+            finally:
+                try:
+                    await stored
+                except ToolError as error:
+                    logger.warning("%s", error.message)
 
-    async def _follow_soon(self) -> None:
-        try:
-            await self.chats()
-        except (ToolError, HTTPError) as error:
-            logger.warning("The chats do not follow a rename or deletion yet: %s", error)
+        await self._publish(event)
+
+    async def _in_stored_chats(
+        self, update: Callable[[Chats | Transcripts], Awaitable[None]]
+    ) -> None:
+        """Update the stored chats, if there are any, without loading the agents."""
+        file = self._components.state / CHATS
+        async with self._updating_chats:
+            if not file.exists():
+                return
+            await self._import("tk_ai_extension.agent.transcripts")
+            from tk_ai_extension.agent.transcripts import Transcripts
+
+            transcripts = Transcripts(file)
+            try:
+                await update(transcripts)
+            finally:
+                await transcripts.close()
 
     async def _publish(self, event: Callable[[Workspace], Coroutine[Any, Any, None]]) -> None:
         """Have the workspace handle an event; once it is built, if it cannot be built now."""
@@ -311,9 +315,8 @@ class Services:
     async def close(self) -> None:
         """Close all calls and sessions, then the workspace; kernels stay with their owner."""
         self._closing = True
-        for task in (self._preparing, self._following):
-            if task is not None:
-                task.cancel()
+        if self._preparing is not None:
+            self._preparing.cancel()
         await self._loading.settled()
         chats = await self._chats.settled()
         if chats is not None:
@@ -417,16 +420,7 @@ class Services:
     async def _load_chats(self) -> Chats:
         await self._import("tk_ai_extension.server.chat_services")
         self._check_open()
-        chats = self._build_chats(self._components, self.registries.get())
-        self._chat_paths = chats.paths
-        stored = [event(chats.paths) for event in self._missed_by_chats]
-        self._missed_by_chats.clear()
-        for each in stored:
-            try:
-                await each
-            except ToolError as error:
-                logger.warning("The notebooks of the chats cannot be updated: %s", error.message)
-        return chats
+        return self._build_chats(self._components, self.registries.get())
 
     async def _import(self, module: str, then: Callable[[], None] = lambda: None) -> None:
         def work() -> None:
