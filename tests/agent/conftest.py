@@ -5,6 +5,7 @@ The CLI is its stand-in, but for the tests that are marked ``real_cli``.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -118,3 +119,9 @@ def kinds(events: list[Event]) -> list[str]:
 def of_kind(events: list[Event], kind: str) -> list[dict[str, Any]]:
     """The data of the events of a kind."""
     return [event.data for event in events if event.kind == kind]
+
+
+async def after(seconds: float) -> None:
+    passed = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(seconds, passed.set_result, None)
+    await passed

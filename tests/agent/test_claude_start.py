@@ -12,8 +12,7 @@ import psutil
 import pytest
 from claude_agent_sdk._internal.query import Query
 
-from tests.agent.conftest import USER, Open, of_kind
-from tests.agent.test_hanging_agents import after
+from tests.agent.conftest import USER, Open, after, of_kind
 from tk_ai_extension.agent.claude import client
 
 # The program is started as the CLI is, without its stand-in.

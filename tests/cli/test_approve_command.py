@@ -11,9 +11,8 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from tests.cli.conftest import Nb
+from tests.cli.conftest import Nb, Recorded
 from tests.cli.test_mcp_command import connected, text
-from tests.cli.test_terminal_output import Recorded
 from tests.proposals import running
 from tk_ai_extension.cli.permission_results import Answered, PendingRequests
 from tk_ai_extension.cli.screen import Screen

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import DEADLINE, Nb
-from tests.cli.test_temporary_servers import hosts, once
+from tests.cli.conftest import DEADLINE, Nb, hosts, once
 from tk_ai_extension.cli.project import HOST_LOCK, KERNELS, LAUNCH_LOCK, OWN_FILES, Project
 from tk_ai_extension.cli.project_services import ProjectServices
 from tk_ai_extension.model.errors import KernelStartFailed

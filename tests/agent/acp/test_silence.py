@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.acp.conftest import AcpTalk, OpenAcp
-from tests.agent.conftest import of_kind
-from tests.agent.test_hanging_agents import after
+from tests.agent.conftest import after, of_kind
 from tk_ai_extension.agent.acp import session
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.sent_messages import StartedTurn
