@@ -116,12 +116,16 @@ async def servers(folder: Path, *, pages: bool = False) -> AsyncGenerator[StartS
     With ``pages`` they have JupyterLab and Jupyter Notebook, too.
 
     ``config`` is the text of its configuration file; with ``beside``, it has the folders of another
-    server, running or not. Other keywords are environment variables.
+    server, running or not. ``port`` is 0 for a free one. Other keywords are environment variables.
     """
     started: list[tuple[ServerProcess, asyncio.Task[None]]] = []
 
     async def start(
-        *arguments: str, config: str = "", beside: ServerProcess | None = None, **environment: str
+        *arguments: str,
+        config: str = "",
+        beside: ServerProcess | None = None,
+        port: int = 0,
+        **environment: str,
     ) -> ServerProcess:
         home, token = folder / f"server{len(started)}", secrets.token_hex()
         if beside is not None:
@@ -145,7 +149,7 @@ async def servers(folder: Path, *, pages: bool = False) -> AsyncGenerator[StartS
             "-m",
             "jupyter_server",
             f"--ServerApp.root_dir={root}",
-            "--ServerApp.port=0",
+            f"--ServerApp.port={port}",
             "--no-browser",
             "--allow-root",
             *arguments,

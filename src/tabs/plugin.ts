@@ -3,6 +3,7 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 
 import type { Connection } from '../api/connection';
 import { IPageConnection } from '../api/plugin';
+import { KernelJoiner } from './kernelJoiner';
 import { OpenNotebooks } from './openNotebooks';
 
 const tabs: JupyterFrontEndPlugin<void> = {
@@ -15,7 +16,9 @@ const tabs: JupyterFrontEndPlugin<void> = {
     tracker: INotebookTracker,
     connection: Connection
   ) => {
-    new OpenNotebooks(tracker, serviceManager.contents, connection);
+    const { contents, sessions } = serviceManager;
+    new OpenNotebooks(tracker, contents, connection);
+    new KernelJoiner(tracker, contents, sessions, connection);
   }
 };
 

@@ -1,0 +1,137 @@
+"""A person and an agent share one kernel, whatever happened to it or to the tab."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser.conftest import OpenLab
+from tests.browser.lab import Lab, new_page, write_notebook
+from tests.browser.open_notebook import BOTH, call, opened
+from tests.servers import StartServer
+
+KERNEL = """
+() => {
+  const { session } = window.jupyterapp.shell.currentWidget.context.sessionContext;
+  return session?.kernel?.connectionStatus === 'connected' ? session.kernel.id : null;
+}
+"""
+PRINT = """
+async code => {
+  const { kernel } = window.jupyterapp.shell.currentWidget.context.sessionContext.session;
+  const request = kernel.requestExecute({ code });
+  let text = '';
+  request.onIOPub = message => { text += message.content.text ?? message.content.ename ?? ''; };
+  await request.done;
+  return text.trim();
+}
+"""
+RENAME = """
+name => {
+  const { context } = window.jupyterapp.shell.currentWidget;
+  return context.rename(name).then(() => context.path);
+}
+"""
+
+
+async def sessions(lab: Lab) -> list[tuple[str, str]]:
+    """The path and the kernel of each session, as every client sees them."""
+    async with httpx2.AsyncClient(headers=lab.server.headers) as http:
+        found: Any = (await http.get(f"{lab.server.url}api/sessions")).json()
+    return [(each["path"].removeprefix("RTC:"), each["kernel"]["id"]) for each in found]
+
+
+async def share(lab: Lab, pages: list[Page], path: str, number: int) -> None:
+    """An agent sets a variable, and each page prints it in the kernel that its tab shows."""
+    ran = await call(lab, "execute_cell", notebook=path, cell=0)
+    assert ran["status"] == "ok", ran
+    await call(lab, "execute_ipython", notebook=path, code=f"shared = {number}")
+    [(name, kernel_id)] = await sessions(lab)
+    assert name == path
+    for page in pages:
+        await page.wait_for_function(f"() => ({KERNEL})() === '{kernel_id}'")
+        assert await page.evaluate(PRINT, "print(shared)") == str(number)
+
+
+@BOTH
+@pytest.mark.proves("kernel:shared-live", "kernel:session", "ext:rtc")
+async def test_a_tab_whose_kernel_was_shut_down_joins_the_one_that_an_agent_starts(
+    open_lab: OpenLab, collaboration: bool
+) -> None:
+    lab = await open_lab(collaboration=collaboration)
+    write_notebook(lab.server.root / "k.ipynb", "x0 = 0", "print('x0' in globals())")
+    page = await opened(lab, "k.ipynb")
+    await lab.command("kernelmenu:shutdown")
+    await page.wait_for_function(f"() => ({KERNEL})() === null")
+    ran = await call(lab, "execute_cell", notebook="k.ipynb", cell=0)
+    assert ran["status"] == "ok"
+    await page.wait_for_function(f"() => ({KERNEL})() !== null")
+    await lab.page.locator(".jp-Notebook .jp-Cell .jp-InputArea .cm-content").nth(1).click()
+    await lab.command("notebook:run-cell")
+    await expect(page.locator(".jp-OutputArea-output")).to_contain_text("True")
+    assert len(await sessions(lab)) == 1
+
+
+@pytest.mark.proves("kernel:shared-live", "kernel:session")
+async def test_a_tab_joins_an_agents_kernel_after_a_restart_of_the_server(
+    open_lab: OpenLab, start_server: StartServer
+) -> None:
+    lab = await open_lab(own=True)
+    write_notebook(lab.server.root / "k.ipynb", "x0 = 0")
+    page = await opened(lab, "k.ipynb")
+    await share(lab, [page], "k.ipynb", 1)
+    port = urlsplit(lab.server.url).port
+    await lab.server.stop(signal.SIGKILL)
+    again = await start_server(beside=lab.server, port=port)
+    lab = replace(lab, server=again)
+    await share(lab, [page], "k.ipynb", 2)
+
+
+@BOTH
+@pytest.mark.proves("kernel:shared-live", "kernel:session")
+async def test_in_any_order_of_what_people_do_tabs_and_agents_share_one_kernel(
+    open_lab: OpenLab, collaboration: bool
+) -> None:
+    lab = await open_lab(collaboration=collaboration)
+    browser = lab.page.context.browser
+    assert browser is not None
+    path = "k.ipynb"
+    write_notebook(lab.server.root / path, "x0 = 0")
+    page = await opened(lab, path)
+    pages = [page]
+    steps = ["shut down", "restart", "reopen", "second browser", "rename", "shut down", "nothing"]
+    random.shuffle(steps)
+    for number, step in enumerate(steps):
+        match step:
+            case "shut down":
+                await lab.command("kernelmenu:shutdown")
+            case "restart":
+                await page.evaluate(
+                    "() => window.jupyterapp.shell.currentWidget.context.sessionContext"
+                    ".session?.kernel?.restart()"
+                )
+            case "reopen":
+                await page.evaluate("() => window.jupyterapp.shell.currentWidget.context.save()")
+                await page.evaluate("() => window.jupyterapp.shell.currentWidget.close()")
+                await asyncio.gather(
+                    lab.command("docmanager:open", path=path),
+                    call(lab, "execute_cell", notebook=path, cell=0),
+                )
+            case "second browser":
+                pages.append(await opened(lab, path, await new_page(browser)))
+            case "rename":
+                for each in pages[1:]:
+                    await each.context.close()
+                del pages[1:]
+                path = str(await page.evaluate(RENAME, "renamed.ipynb")).removeprefix("RTC:")
+            case _:
+                pass
+        await share(lab, pages, path, number)
