@@ -14,8 +14,7 @@ import tabs from './tabs/plugin';
 // The public API for other extensions.
 export { IChats, type IHappened } from './chat/service';
 export { IActivities } from './notebook/activities';
-// eslint-disable-next-line @typescript-eslint/no-deprecated
-export { IChatOpener, type IChatRequest, type IOpenChatOptions } from './tokens';
+export { IChatOpener, type IOpenChatOptions } from './tokens';
 export type { NotebookActivity } from './notebook/activity';
 export type { ChatModel } from './chat/model';
 

@@ -12,9 +12,6 @@ export interface IOpenChatOptions {
   send?: boolean;
 }
 
-/** @deprecated Use {@link IOpenChatOptions}; removed in the next release. */
-export type IChatRequest = IOpenChatOptions;
-
 /** Opens the chat from outside of the panel: from a cell, a toolbar, another extension. */
 export interface IChatOpener {
   /** Show the chat about a notebook, and write or send a message. */

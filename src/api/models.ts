@@ -210,8 +210,6 @@ export interface PermissionInfo {
   chat: string | null;
   /** The interface of the call. */
   interface: string;
-  /** Deprecated name of `interface`. */
-  face: string;
   tool: string;
   effect: Effect;
   notebook: string | null;

@@ -111,7 +111,7 @@ export class OpenNotebooks {
     const list = ++this._lists;
     // A request that still waits is not received in this sense, whatever came after it.
     const received = Math.min(this._lastRequest, ...[...this._waiting].map(id => id - 1));
-    if (this._connection.send({ tabs, received, heard: received, list })) {
+    if (this._connection.send({ tabs, received, list })) {
       const fresh = this._notebooks.filter(each => !this._known.has(each));
       fresh.forEach(each => this._known.add(each));
       this._fresh.set(list, fresh);

@@ -124,7 +124,6 @@ export function request(id: string, some: Partial<PermissionInfo> = {}): Permiss
     caller: null,
     chat: null,
     interface: 'mcp',
-    face: 'mcp',
     tool: 'insert_cell',
     effect: 'WRITE',
     notebook: 'plan.ipynb',

@@ -42,7 +42,6 @@ async def test_a_person_in_a_terminal_lets_an_agents_cell_run(nb: Nb) -> None:
             f"nb approve {request} --deny [MESSAGE]"
         ) in listed
         (waits,) = (await asyncio.to_thread(nb, "approve", "--json")).json["permissions"]
-        assert waits["face"] == waits["interface"]  # the deprecated name
         assert (waits["id"], waits["interface"], waits["effect"]) == (request, "mcp", "EXECUTE")
         assert "need your approval: 1" in (await asyncio.to_thread(nb, "status")).out
         assert "execute_cell" in (await asyncio.to_thread(nb, "approve", request)).out

@@ -219,5 +219,4 @@ def bench(
         kernel_id=kernel_id,
         harmed=harmed,
         request=server.request,
-        reports_exit=server.gateway is None,
     )

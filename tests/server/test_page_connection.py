@@ -262,19 +262,18 @@ async def test_a_page_that_comes_again_takes_the_place_of_its_former_connection(
     assert not channel.is_known(tab.id)
 
 
-@pytest.mark.parametrize("received", ["received", "heard"])  # the second is deprecated
-async def test_a_change_counts_as_unsaved_until_the_page_says_otherwise(received: str) -> None:
+async def test_a_change_counts_as_unsaved_until_the_page_says_otherwise() -> None:
     channel = Tabs()
     page, connection = page_with(channel, tab_entry())
     (tab,) = channel.present("n.ipynb")
     asked = asyncio.create_task(tab.ask("apply", op="1"))
     await asyncio.wait([asked], timeout=0)
     # The page sent it before it received the question.
-    channel.handle(page, {"tabs": [tab_entry()], received: 0, "list": 2})
+    channel.handle(page, {"tabs": [tab_entry()], "received": 0, "list": 2})
     assert tab.dirty
     number = connection.sent[-1]["id"]
     channel.handle(page, {"answer": number, "result": {}})
-    channel.handle(page, {"tabs": [tab_entry()], received: number, "list": 3})
+    channel.handle(page, {"tabs": [tab_entry()], "received": number, "list": 3})
     assert not tab.dirty
     await asked
 

@@ -84,7 +84,6 @@ async def test_each_request_and_its_outcome_are_published_to_all_followers(
         pages = (one, other)
         for events in pages:
             (first,) = (await anext(events))["permissions"]
-            assert first["face"] == first["interface"]  # the deprecated name
             assert (first["id"], first["caller"], first["interface"]) == (waits, "me", "rest")
             assert "6 * 7" in first["preview"]
         await call("insert_cell", "nightly", notebook=notebook, source="new = 1")

@@ -31,7 +31,7 @@ from tk_ai_extension.server.handlers.handler import (
     refusal,
 )
 from tk_ai_extension.server.handlers.routes import ROUTES
-from tk_ai_extension.server.handlers.tabs import DEPRECATED_ROUTES, SOCKETS
+from tk_ai_extension.server.handlers.tabs import SOCKETS
 from tk_ai_extension.server.handlers.upgrades import UPGRADE_ROUTES
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -46,7 +46,7 @@ def _path(pattern: str) -> str:
 PATHS = [_path(pattern) for pattern, _ in ROUTES]
 ALL_PATHS = [
     *PATHS,
-    *(_path(pattern) for pattern, _ in (*SOCKETS, *UPGRADE_ROUTES, *DEPRECATED_ROUTES)),
+    *(_path(pattern) for pattern, _ in (*SOCKETS, *UPGRADE_ROUTES)),
 ]
 ORIGINS = ("http://evil.example", "https://evil.example:8888", "null", "http://[", "http://a]")
 HOSTS = ("evil.example", "evil.example:8888", "10.0.0.1")

@@ -22,7 +22,6 @@ from tk_ai_extension.model.errors import (
     Conflict,
     FileMissing,
     InvalidArguments,
-    NotANotebook,
     NotebookExists,
     NotebookNotFound,
     UnsupportedFormat,
@@ -34,7 +33,6 @@ from tk_ai_extension.model.operations import (
     Move,
     Operation,
     Replace,
-    SetOutputs,
     expecting,
 )
 from tk_ai_extension.notebooks.cellforms import empty_notebook
@@ -98,18 +96,6 @@ class ReadingConformance:
         assert snapshot.live is (bench.backend in {"room", "tab"})
         assert document.backend == bench.backend
 
-    async def test_outputs_are_those_of_the_cell_with_texts_in_one_piece(
-        self, bench: DocumentBench
-    ) -> None:
-        split = stream("") | {"text": ["a\n", "b"]}
-        table = display(text_plain="t", **{"application/json": {"rows": ["x", "y"]}})
-        document = await bench.open(notebook(code(outputs=[split, table]), code("2")))
-        first, second = (await document.read()).cells
-        assert await document.outputs(first.key) == (stream("a\nb"), table)
-        assert await document.outputs(second.key) == ()
-        with pytest.raises(CellNotFound):
-            await document.outputs("nowhere")
-
     @pytest.mark.proves("text:read")
     async def test_raw_is_the_notebook_as_json(self, bench: DocumentBench) -> None:
         stored = notebook(code("a = 1", outputs=[stream("x")]), prose("b"))
@@ -123,12 +109,6 @@ class ReadingConformance:
         with pytest.raises(NotebookNotFound, match=r"missing\.ipynb"):
             await bench.store.open("missing.ipynb")
         assert not await bench.store.exists("missing.ipynb")
-
-    @pytest.mark.proves("doc:errors")
-    async def test_a_folder_is_no_notebook(self, bench: DocumentBench) -> None:
-        (bench.root / f"folder-{bench.backend}.ipynb").mkdir()
-        with pytest.raises(NotANotebook):
-            await bench.store.open(f"folder-{bench.backend}.ipynb")
 
     @pytest.mark.proves("doc:lenient")
     async def test_an_old_format_is_read_and_not_written(self, bench: DocumentBench) -> None:
@@ -167,15 +147,6 @@ class ReadingConformance:
         assert stored["nbformat_minor"] == 4
         assert not any("id" in cell for cell in stored["cells"])
 
-    async def test_reading_twice_gives_one_revision_and_a_change_another(
-        self, bench: DocumentBench
-    ) -> None:
-        document = await bench.open(notebook(code("a")))
-        first, again = await document.read(), await document.read()
-        assert first.revision == again.revision
-        await bench.person.type(document.path, 0, " typed")
-        assert (await document.read()).revision != first.revision
-
 
 class EditingConformance:
     """Effects of operations."""
@@ -204,18 +175,6 @@ class EditingConformance:
         assert not stored[2].keys() & {"execution_count", "outputs"}
         assert not stored[3].keys() & {"execution_count", "outputs"}
 
-    async def test_a_free_id_is_kept_and_a_taken_one_is_not(self, bench: DocumentBench) -> None:
-        document = await bench.open(notebook(code("a", "aaaa1111")))
-        applied = await document.apply(
-            [
-                Insert(CellContent("code", "free", id="free1234")),
-                Insert(CellContent("code", "taken", id="aaaa1111")),
-            ]
-        )
-        _, free, taken = applied.snapshot.cells
-        assert free.id == "free1234"
-        assert taken.id not in {None, "aaaa1111", "free1234"}
-
     @pytest.mark.proves("edit:replace-clears", "doc:source-split")
     async def test_a_new_source_clears_outputs_and_count(self, bench: DocumentBench) -> None:
         ran = code("a", "aaaa1111", execution_count=3, outputs=[stream("x")])
@@ -234,13 +193,6 @@ class EditingConformance:
         stored = (await bench.on_disk(document))["cells"]
         assert stored[0]["source"] == ["new\n", "source\n"]
         assert stored[1]["source"] == []
-
-    async def test_outputs_are_kept_where_that_is_asked(self, bench: DocumentBench) -> None:
-        ran = code("a", "aaaa1111", execution_count=3, outputs=[stream("x")])
-        document = await bench.open(notebook(ran))
-        await document.apply([Replace("aaaa1111", "b", keep_outputs=True)])
-        assert await document.outputs("aaaa1111") == (stream("x"),)
-        assert (await document.read()).cells[0].execution_count == 3
 
     @pytest.mark.proves("text:code-fields")
     async def test_a_cell_that_changes_its_type_gains_and_loses_its_fields(
@@ -281,50 +233,6 @@ class EditingConformance:
         assert await document.outputs(ids[0]) == (stream("x"),)
         assert (await document.read()).by_key[ids[0]].execution_count == 1
 
-    async def test_outputs_can_be_set_and_cleared(self, bench: DocumentBench) -> None:
-        document = await bench.open(notebook(code("a", "aaaa1111"), prose("b", "bbbb2222")))
-        outputs = (stream("x\ny\n"), display(text_plain="p"))
-        await document.apply([SetOutputs("aaaa1111", outputs, 5)])
-        assert await document.outputs("aaaa1111") == outputs
-        assert (await document.read()).cells[0].execution_count == 5
-        await document.apply([SetOutputs("aaaa1111")])
-        assert await document.outputs("aaaa1111") == ()
-        with pytest.raises(InvalidArguments):
-            await document.apply([SetOutputs("bbbb2222")])
-
-    @pytest.mark.proves("verify:run")
-    async def test_outputs_are_set_only_if_the_code_that_made_them_is_there(
-        self, bench: DocumentBench
-    ) -> None:
-        ids = ["aaaa1111", "bbbb2222", "cccc3333"]
-        document = await bench.open(notebook(*(code(each, each) for each in ids)))
-        codes = {cell.key: at for at, cell in (await document.read()).code_hashes.items()}
-        made = [SetOutputs(each, (stream(each),), code=codes[each]) for each in ids]
-        await document.apply([Insert(CellContent("markdown", "text"), 0), Replace(ids[1], "new")])
-        for late in ([made[1]], [made[0], made[2]], [Insert(CellContent("code", "x")), made[2]]):
-            before = await bench.on_disk(document)
-            with pytest.raises(Conflict):
-                await document.apply(late)
-            assert await bench.on_disk(document) == before
-        await document.apply([made[0]])
-        assert await document.outputs(ids[0]) == (stream(ids[0]),)
-
-    async def test_changes_say_what_was_and_what_is(self, bench: DocumentBench) -> None:
-        ran = code("a", "aaaa1111", execution_count=3, outputs=[stream("x")], metadata={"k": 1})
-        document = await bench.open(notebook(ran, code("b", "bbbb2222")))
-        replaced, moved, deleted = (
-            await document.apply(
-                [Replace("aaaa1111", "new"), Move("aaaa1111", 1), Delete("bbbb2222")]
-            )
-        ).changes
-        was = CellContent("code", "a", "aaaa1111", {"k": 1}, 3, (stream("x"),))
-        now = CellContent("code", "new", "aaaa1111", {"k": 1})
-        assert (replaced.action, replaced.before, replaced.after) == ("replace", was, now)
-        assert (moved.action, moved.index_before, moved.index) == ("move", 0, 1)
-        assert (moved.before, moved.after) == (now, now)
-        assert deleted.before == CellContent("code", "b", "bbbb2222")
-        assert (deleted.action, deleted.cell, deleted.after) == ("delete", "bbbb2222", None)
-
     async def test_a_deleted_cell_comes_back_whole(self, bench: DocumentBench) -> None:
         printed = stream("") | {"text": ["x\n"]}
         ran = code("a", "aaaa1111", execution_count=3, outputs=[printed], metadata={"k": 1})
@@ -343,24 +251,6 @@ class EditingConformance:
         await document.apply([Replace("aaaa1111", "new"), Move("aaaa1111", 1)])
         cell = (await bench.on_disk(document))["cells"][1]
         assert cell["metadata"] == {"mine": {"deep": [1, 2.5, None]}}
-
-    async def test_odd_texts_survive(self, bench: DocumentBench) -> None:
-        texts = [
-            "ünï 😀\u2028\x0b end",
-            'tab\t\\ "quoted" \\n',
-            "\n\n",
-            "\r\n a",
-            "# %% [code]",
-            "é" * 3000,
-        ]
-        document = await bench.open(notebook(*(code("x") for _ in texts)))
-        cells = (await document.read()).cells
-        await document.apply([Replace(c.key, t) for c, t in zip(cells, texts, strict=True)])
-        assert sources((await document.read()).cells) == texts
-        assert sources((await bench.on_disk(document))["cells"]) == texts
-        turned = texts[1:] + texts[:1]
-        await document.apply([Replace(c.key, t) for c, t in zip(cells, turned, strict=True)])
-        assert sources((await bench.on_disk(document))["cells"]) == turned
 
     @pytest.mark.proves("edit:batch", "doc:atomic-write")
     @pytest.mark.parametrize(
@@ -404,23 +294,6 @@ class EditingConformance:
             assert cell["address"] == f"aaaa.{source_hash('a typed')[:8]}"
         await document.apply([Replace("bbbb2222", "mine", expect=seen["bbbb2222"].hash)])
         assert await bench.person.sources(document.path) == ["a typed", "mine"]
-
-    async def test_the_answer_is_what_a_reader_finds(self, bench: DocumentBench) -> None:
-        document = await bench.open(notebook(code("a", "aaaa1111"), code("b")))
-        applied = await document.apply(
-            [Replace("aaaa1111", "new"), Insert(CellContent("code", "c"))]
-        )
-        read = await (await bench.store.open(document.path)).read()
-        assert read.revision == applied.snapshot.revision
-        assert sources(read.cells) == await bench.person.sources(document.path)
-
-    async def test_nothing_to_do_changes_nothing(self, bench: DocumentBench) -> None:
-        document = await bench.open(notebook(code("a", "aaaa1111")))
-        before = (bench.root / document.path).stat()
-        applied = await document.apply([])
-        assert applied.changes == ()
-        after = (bench.root / document.path).stat()
-        assert (after.st_mtime_ns, after.st_ino) == (before.st_mtime_ns, before.st_ino)
 
     @pytest.mark.proves("doc:new-file", "doc:empty-notebook")
     async def test_a_new_notebook_is_written_as_nbformat_writes_it(

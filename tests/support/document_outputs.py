@@ -14,15 +14,13 @@ from tests.support.document_bench import (
     code,
     display,
     notebook,
-    prose,
     stream,
 )
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.errors import CellNotFound
 from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Delete, Insert, Move, Replace, SetOutputs
-from tk_ai_extension.model.outputs import Append, ClearOutputs, ReplaceOutput, StreamEdit
+from tk_ai_extension.model.operations import Delete, Insert, Move, Replace
+from tk_ai_extension.model.outputs import Append, ReplaceOutput, StreamEdit
 from tk_ai_extension.notebooks.base import SAVE_INTERVAL, NotebookDocument
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.workspace.displays import DisplayRegistry
@@ -61,16 +59,6 @@ class OutputsConformance:
             "display_data",
             "error",
         ]
-
-    @pytest.mark.proves("exec:display-update")
-    async def test_clear_output_starts_over(self, bench: DocumentBench) -> None:
-        document = await bench.open(notebook(code("a", "aaaa1111")))
-        async with document.writing("aaaa1111") as writer:
-            await writer.start()
-            await writer.write([Append(stream("one")), Append(display(text_plain="x"))])
-            await writer.write([ClearOutputs(), Append(stream("two")), StreamEdit(0, 3, "!")])
-            await writer.finish(1)
-        assert await document.outputs("aaaa1111") == (stream("two!"),)
 
     @pytest.mark.proves("exec:saved")
     async def test_the_file_has_them_within_two_seconds_while_the_cell_still_prints(
@@ -125,13 +113,6 @@ class OutputsConformance:
         assert stored[2]["outputs"] == []
         assert "".join(stored[1]["outputs"][0]["text"]) == "out 0"
 
-    @pytest.mark.proves("exec:saved")
-    async def test_the_file_has_them_at_the_end(self, bench: DocumentBench) -> None:
-        document = await bench.open(notebook(code("a", "aaaa1111")))
-        await run(document, "aaaa1111", "out", 4)
-        cell = (await bench.on_disk(document))["cells"][0]
-        assert (cell["execution_count"], "".join(cell["outputs"][0]["text"])) == (4, "out")
-
     async def test_they_follow_a_cell_that_others_move_and_edit(self, bench: DocumentBench) -> None:
         document = await bench.open(notebook(code("a", "aaaa1111"), code("b"), code("c")))
         async with document.writing("aaaa1111") as writer:
@@ -147,16 +128,6 @@ class OutputsConformance:
         first = (await document.read()).cells[0]
         assert (first.key, first.source, first.execution_count) == ("aaaa1111", "a typed", 2)
         assert await document.outputs("aaaa1111") == (stream("one two three"),)
-
-    async def test_they_follow_a_cell_without_an_id(self, bench: DocumentBench) -> None:
-        document = await bench.open(notebook(code("a"), code("b"), minor=4))
-        async with document.writing("cell-1") as writer:
-            await writer.start()
-            await document.apply([Insert(CellContent("code", "new"), index=0)])
-            await writer.write([Append(stream("out"))])
-            await writer.finish(2)
-        cells = (await bench.on_disk(document))["cells"]
-        assert [len(cell["outputs"]) for cell in cells] == [0, 0, 1]
 
     async def test_they_go_nowhere_once_the_cell_is_deleted(self, bench: DocumentBench) -> None:
         document = await bench.open(notebook(code("a", "aaaa1111"), code("b")))
@@ -194,74 +165,6 @@ class OutputsConformance:
         assert [cell["execution_count"] for cell in cells] == [3, 3]
         assert cells[0]["outputs"][1] != cells[1]["outputs"][1]
 
-    async def test_they_go_nowhere_in_a_cell_that_is_code_no_more(
-        self, bench: DocumentBench
-    ) -> None:
-        document = await bench.open(notebook(code("a", "aaaa1111")))
-        async with document.writing("aaaa1111") as writer:
-            await writer.start()
-            await document.apply([Replace("aaaa1111", "a", "markdown")])
-            await writer.write([Append(stream("one"))])
-            await writer.finish(2)
-        (cell,) = (await bench.on_disk(document))["cells"]
-        assert not cell.keys() & {"outputs", "execution_count"}
-
-    async def test_after_somebody_clears_the_cell_only_what_is_new_is_there(
-        self, bench: DocumentBench
-    ) -> None:
-        document = await bench.open(notebook(code("a", "aaaa1111")))
-        async with document.writing("aaaa1111") as writer:
-            await writer.start()
-            await writer.write([Append(display(text_plain="x")), Append(stream("before "))])
-            await document.apply([SetOutputs("aaaa1111")])
-            assert await document.outputs("aaaa1111") == ()
-            await writer.write(
-                [StreamEdit(1, 7, "after"), ReplaceOutput(0, display(text_plain="y"))]
-            )
-            await writer.finish(2)
-        assert await document.outputs("aaaa1111") == (stream("after"),)
-
-    @pytest.mark.parametrize("put_in", [stream("others "), display(text_plain="others")])
-    async def test_what_others_put_into_a_running_cell_gives_way_to_its_own(
-        self, bench: DocumentBench, put_in: Json
-    ) -> None:
-        document = await bench.open(notebook(code("a", "aaaa1111")))
-        async with document.writing("aaaa1111") as writer:
-            await writer.start()
-            await writer.write([Append(stream("before "))])
-            await document.outputs("aaaa1111")
-            # As an undo puts back what was there, in the very form of what is there now.
-            await document.apply([SetOutputs("aaaa1111", (put_in,), 1)])
-            await writer.write([StreamEdit(0, 7, "after")])
-            await writer.finish(2)
-        (output,) = await document.outputs("aaaa1111")
-        assert output["text"] in ("after", "before after")
-        (cell,) = (await document.read()).cells
-        assert cell.execution_count == 2
-
-    async def test_two_cells_write_side_by_side(self, bench: DocumentBench) -> None:
-        keys = ["aaaa1111", "bbbb2222"]
-        document = await bench.open(notebook(*(code(key, key) for key in keys)))
-        await asyncio.gather(*(run(document, key, key * 100, n) for n, key in enumerate(keys)))
-        for number, key in enumerate(keys):
-            assert await document.outputs(key) == (stream(key * 100),)
-            assert (await document.read()).by_key[key].execution_count == number
-
-    async def test_edits_of_other_cells_lose_no_output(self, bench: DocumentBench) -> None:
-        document = await bench.open(notebook(code("a", "aaaa1111"), code("b", "bbbb2222")))
-        async with document.writing("aaaa1111") as writer:
-            await writer.start()
-            length = 0
-            await writer.write([Append(stream(""))])
-            for number in range(10):
-                await writer.write([StreamEdit(0, length, f"{number};")])
-                length += 2
-                await document.apply([Replace("bbbb2222", f"b{number}")])
-            await writer.finish(1)
-        expected = "".join(f"{number};" for number in range(10))
-        assert await document.outputs("aaaa1111") == (stream(expected),)
-        assert (await document.read()).by_key["bbbb2222"].source == "b9"
-
     async def test_a_run_that_is_cut_off_keeps_what_came(self, bench: DocumentBench) -> None:
         document = await bench.open(notebook(code("a", "aaaa1111")))
         entered = asyncio.Event()
@@ -280,13 +183,6 @@ class OutputsConformance:
             await task
         cell = (await bench.on_disk(document))["cells"][0]
         assert "".join(cell["outputs"][0]["text"]) == "came"
-
-    async def test_only_a_code_cell_that_is_there_runs(self, bench: DocumentBench) -> None:
-        document = await bench.open(notebook(prose("b", "bbbb2222")))
-        for key in ("bbbb2222", "nowhere"):
-            with pytest.raises(CellNotFound):
-                async with document.writing(key):
-                    pass
 
     @pytest.mark.proves("fault:flood")
     async def test_a_flood_of_lines_and_displays_is_kept_whole(self, bench: DocumentBench) -> None:

@@ -14,7 +14,7 @@ from tests.support.document_bench import (
 )
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.celltext import parse, render
-from tk_ai_extension.model.errors import Conflict, InvalidText
+from tk_ai_extension.model.errors import Conflict
 from tk_ai_extension.model.merging import merge
 from tk_ai_extension.model.operations import Applied
 from tk_ai_extension.notebooks.base import NotebookDocument
@@ -107,27 +107,6 @@ class TextConformance:
         kept = "".join(part.splitlines(keepends=True)[:3])
         await write_back(document, base, kept)
         assert sources((await document.read()).cells) == ["a", "b", "d"]
-
-    @pytest.mark.proves("text:merge")
-    async def test_an_unknown_id_writes_nothing(self, bench: DocumentBench) -> None:
-        document = await bench.open(notebook(code("a")))
-        base = await document.read()
-        with pytest.raises(InvalidText):
-            await write_back(document, base, render(base) + "# %% [code] @nope1\nx\n")
-        assert sources((await document.read()).cells) == ["a"]
-
-    async def test_cells_in_another_order_are_moved_with_their_outputs(
-        self, bench: DocumentBench
-    ) -> None:
-        ran = code("a", "aaaa1111", execution_count=1, outputs=[stream("x")])
-        document = await bench.open(notebook(ran, code("b", "bbbb2222"), code("c", "cccc3333")))
-        base = await document.read()
-        head, *cells = render(base).split("# %% [code]")
-        text = "# %% [code]".join([head, cells[1], cells[2], cells[0]])
-        applied = await write_back(document, base, text)
-        assert [change.action for change in applied.changes] == ["move"]
-        assert sources((await document.read()).cells) == ["b", "c", "a"]
-        assert await document.outputs("aaaa1111") == (stream("x"),)
 
     @pytest.mark.proves("text:round-trip")
     async def test_a_source_that_looks_like_a_marker_survives(self, bench: DocumentBench) -> None:

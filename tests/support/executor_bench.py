@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from tests.support import faults
@@ -35,8 +34,6 @@ class ExecutorBench:
         kernel_id: A running Python kernel that tests share and do not harm.
         harmed: Starts a Python kernel for a test that harms it.
         request: Sends a request to Jupyter's REST API, as a browser does: method and path.
-        reports_exit: Whether the exit status of a kernel's process is known.
-        tells_exit: Deprecated name of `reports_exit`.
     """
 
     kernels: Kernels
@@ -45,18 +42,6 @@ class ExecutorBench:
     kernel_id: str
     harmed: Callable[[], Awaitable[str]]
     request: Callable[[str, str], Awaitable[None]]
-    reports_exit: bool = True
-    tells_exit: InitVar[bool | None] = None
-
-    def __post_init__(self, tells_exit: bool | None) -> None:
-        """Take the deprecated name."""
-        if tells_exit is not None:
-            warnings.warn(
-                "ExecutorBench(tells_exit=) is deprecated; use reports_exit=.",
-                DeprecationWarning,
-                stacklevel=3,
-            )
-            self.reports_exit = tells_exit
 
     async def pid(self, kernel_id: str) -> int:
         """Return the process of a kernel on this machine, even if the service does not know it."""

@@ -48,34 +48,6 @@ class EndOfKernelConformance:
             assert gone.status == "error", "its variables are gone"
         assert (await bench.kernels.info(kernel_id)).restarts == 1
 
-    @pytest.mark.proves("fault:kernel-killed")
-    async def test_a_kernel_that_exits_says_its_code(self, bench: ExecutorBench) -> None:
-        outcome = await run(bench, faults.EXIT_ITSELF, await bench.harmed())
-        assert outcome.status == "kernel_died"
-        assert ("exited with code 3" in outcome.execution.message) == bench.reports_exit
-
-    @pytest.mark.proves("fault:kernel-killed")
-    async def test_a_kernel_killed_from_outside_is_possibly_out_of_memory(
-        self, bench: ExecutorBench
-    ) -> None:
-        kernel_id = await bench.harmed()
-        running = submit(bench, faults.RUN_FOREVER, kernel_id)
-        await running.printed()
-        faults.kill(await bench.pid(kernel_id))
-        outcome = await running.outcome(deadline=5)
-        assert outcome.status == "kernel_died"
-        assert "possibly out of memory" in outcome.execution.message
-        assert outcome.text() == "running\n"
-
-    @pytest.mark.proves("fault:kernel-killed")
-    async def test_a_memory_error_is_an_ordinary_error(self, bench: ExecutorBench) -> None:
-        kernel_id = await bench.harmed()
-        outcome = await run(bench, faults.OUT_OF_MEMORY, kernel_id)
-        assert outcome.status == "error"
-        assert outcome.execution.error is not None
-        assert outcome.execution.error["ename"] == "MemoryError"
-        assert (await run(bench, "1", kernel_id)).status == "ok"
-
     @pytest.mark.proves("exec:statuses", "kernel:shared-live")
     async def test_a_person_restarts_the_kernel_under_a_cell(self, bench: ExecutorBench) -> None:
         kernel_id = await bench.harmed()
@@ -119,13 +91,3 @@ class EndOfKernelConformance:
             assert (await queued.outcome()).status == "kernel_died"
         with pytest.raises(KernelNotFound):
             await run(bench, "1", kernel_id)
-
-    async def test_restarting_an_idle_kernel_forgets_its_variables(
-        self, bench: ExecutorBench
-    ) -> None:
-        kernel_id = await bench.harmed()
-        await run(bench, "kept = 1", kernel_id)
-        await bench.kernels.restart(kernel_id)
-        outcome = await run(bench, "kept", kernel_id)
-        assert outcome.execution.error is not None
-        assert outcome.execution.error["ename"] == "NameError"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -13,9 +12,7 @@ from tests.support.executor_bench import (
     happens,
     kernel_events,
     run,
-    submit,
 )
-from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.model.executions import InputRequested, StatusEvent
 
 MESSAGES = 2_000
@@ -68,17 +65,6 @@ display(Markdown('**bold**'))
         assert outcome.outputs[3]["data"]["text/markdown"] == "**bold**"
         assert "transient" not in outcome.outputs[3]
 
-    @pytest.mark.proves("out:stream")
-    async def test_chunks_arrive_while_the_code_runs(
-        self, bench: ExecutorBench, tmp_path: Path
-    ) -> None:
-        go = tmp_path / "go"
-        running = submit(bench, faults.run_until(go))
-        await running.printed()
-        assert not running.task.done()
-        go.touch()
-        assert (await running.outcome()).text() == "waiting\n"
-
     @pytest.mark.proves("exec:display-update")
     async def test_carriage_returns_and_backspaces_are_carried_out(
         self, bench: ExecutorBench
@@ -115,18 +101,6 @@ handle.update('after')
         outcome = await run(bench, code)
         assert [each["output_type"] for each in outcome.outputs] == ["display_data", "stream"]
         assert outcome.outputs[0]["data"]["text/plain"] == "'after'"
-
-    @pytest.mark.proves("exec:display-update")
-    async def test_an_update_of_an_earlier_cells_display_is_an_event(
-        self, bench: ExecutorBench
-    ) -> None:
-        await run(bench, "handle = display('before', display_id='earlier')")
-        outcome = await run(bench, "handle.update('after')")
-        assert outcome.outputs == ()
-        (event,) = (each for each in outcome.events if isinstance(each, StatusEvent))
-        assert event.mime == OTHER_DISPLAY_MIME
-        assert event.data["display_id"] == "earlier"
-        assert event.data["output"]["data"]["text/plain"] == "'after'"
 
     @pytest.mark.proves("exec:display-elsewhere")
     async def test_a_persons_update_of_a_display_of_ours_is_an_event_of_the_kernel(
@@ -200,18 +174,6 @@ display({'text/plain': 'bad \\udcff byte'}, raw=True)
         assert outcome.text() == "''\n"
         assert "empty" in outcome.text("stderr")
 
-    @pytest.mark.proves("exec:stdin")
-    async def test_code_that_asks_for_ever_ends(self, bench: ExecutorBench) -> None:
-        code = "while True:\n    try:\n        input('? ')\n    except EOFError:\n        pass"
-        outcome = await run(bench, code)
-        assert outcome.status in {"interrupted", "error"}
-        assert outcome.execution.prompt == "? "
-
-    @pytest.mark.proves("exec:stdin")
-    async def test_code_that_asks_on_after_each_interrupt_ends(self, bench: ExecutorBench) -> None:
-        code = "for _ in range(14):\n    try:\n        input('? ')\n    except BaseException:\n        pass"
-        assert (await run(bench, code)).execution.prompt == "? "
-
 
 class FloodConformance:
     """A flood of output."""
@@ -241,31 +203,3 @@ class FloodConformance:
         shown = [each["data"]["text/plain"] for each in outcome.outputs if "data" in each]
         nothing_lost_silently(outcome.text("stderr"), len(shown), MESSAGES)
         assert shown == sorted(shown, key=int)
-
-    @pytest.mark.proves("fault:flood")
-    async def test_messages_that_the_kernel_drops_are_counted(self, bench: ExecutorBench) -> None:
-        kernel_id = await bench.harmed()
-        await run(bench, faults.lose_messages(50), kernel_id)
-        # A display is one message; a kernel may split a line in two.
-        outcome = await run(bench, faults.show_displays(1_000), kernel_id)
-        shown = len([each for each in outcome.outputs if "data" in each])
-        assert shown < 1_000
-        nothing_lost_silently(outcome.text("stderr"), shown, 1_000)
-
-    @pytest.mark.soak
-    @pytest.mark.timeout(600)
-    @pytest.mark.parametrize(
-        "flood",
-        [faults.print_lines(100_000, flush=True), faults.show_displays(100_000)],
-        ids=["lines", "displays"],
-    )
-    async def test_a_flood_of_100_000_messages_is_kept(
-        self, bench: ExecutorBench, flood: str
-    ) -> None:
-        outcome = await submit(bench, flood).outcome(deadline=500)
-        assert outcome.status == "ok"
-        shown = [each for each in outcome.outputs if "data" in each]
-        nothing_lost_silently(
-            outcome.text("stderr"), outcome.text().count("\n") + len(shown), 100_000
-        )
-        assert outcome.execution.dropped == 0

@@ -20,7 +20,6 @@ import pytest
 
 from tests.support import faults
 from tests.support.executor_bench import (
-    DEADLINE,
     ExecutorBench,
     happens,
     kernel_events,
@@ -61,15 +60,6 @@ class StatusConformance:
         assert outcome.execution.error["evalue"] == "division by zero"
         assert "\x1b[" in "".join(outcome.outputs[-1]["traceback"])
 
-    async def test_code_that_cannot_be_parsed_is_an_error(self, bench: ExecutorBench) -> None:
-        outcome = await run(bench, "def (:")
-        assert outcome.status == "error"
-        assert outcome.execution.error is not None
-        assert outcome.execution.error["ename"] == "SyntaxError"
-
-    async def test_empty_code_is_ok(self, bench: ExecutorBench) -> None:
-        assert (await run(bench, "")).status == "ok"
-
     @pytest.mark.proves("exec:statuses", "exec:cancel")
     async def test_an_interrupt_ends_it_as_interrupted_and_keeps_what_was_printed(
         self, bench: ExecutorBench
@@ -81,13 +71,6 @@ class StatusConformance:
         assert outcome.status == "interrupted"
         assert outcome.text() == "running\n"
         assert outcome.execution.message
-
-    @pytest.mark.proves("exec:statuses")
-    async def test_a_persons_interrupt_is_one_too(self, bench: ExecutorBench) -> None:
-        running = submit(bench, faults.RUN_FOREVER)
-        await running.printed()
-        await bench.request("POST", f"api/kernels/{bench.kernel_id}/interrupt")
-        assert (await running.outcome()).status == "interrupted"
 
     @pytest.mark.proves("exec:statuses", "exec:timeout")
     async def test_a_timeout_interrupts_says_the_seconds_and_keeps_what_was_printed(
@@ -110,9 +93,6 @@ class StatusConformance:
         assert outcome.text() == "ignoring\n"
         after = await run(bench, "print('after')")
         assert (after.status, after.text()) == ("ok", "after\n")
-
-    async def test_a_timeout_that_is_not_reached_does_nothing(self, bench: ExecutorBench) -> None:
-        assert (await run(bench, "1 + 1", timeout=20)).status == "ok"
 
     async def test_an_unknown_kernel_is_named(self, bench: ExecutorBench) -> None:
         unknown = "00000000-0000-0000-0000-000000000000"
@@ -200,40 +180,6 @@ class SharingConformance:
             outcome = await ours.outcome()
         assert (outcome.status, outcome.text()) == ("ok", "ours\n")
 
-    @pytest.mark.proves("exec:concurrent")
-    async def test_our_error_does_not_drop_what_a_person_has_queued(
-        self, bench: ExecutorBench, tmp_path: Path
-    ) -> None:
-        go = tmp_path / "go"
-        async with faults.person(bench.manager, bench.kernel_id) as person:
-            ours = submit(bench, faults.run_until(go, "1 / 0"))
-            await ours.printed()
-            reply = person.execute("'theirs'", reply=True, timeout=DEADLINE)
-            go.touch()
-            assert (await ours.outcome()).status == "error"
-            assert (await reply)["content"]["status"] == "ok"
-
-    @pytest.mark.proves("exec:timeout")
-    async def test_the_timeout_does_not_run_while_a_persons_cell_does(
-        self, bench: ExecutorBench, tmp_path: Path
-    ) -> None:
-        go = tmp_path / "go"
-        async with (
-            faults.person(bench.manager, bench.kernel_id) as person,
-            kernel_events(bench) as events,
-        ):
-            await bench.kernels.wait_ready(bench.kernel_id)
-            theirs = person.execute(faults.run_until(go), reply=True, timeout=DEADLINE)
-            await happens(events, "ran", ours=False)
-            ours = submit(bench, "print('in time')", timeout=0.2)
-            elapsed = asyncio.Event()
-            asyncio.get_running_loop().call_later(0.5, elapsed.set)
-            await elapsed.wait()
-            go.touch()
-            assert (await theirs)["content"]["status"] == "ok"
-            outcome = await ours.outcome()
-        assert (outcome.status, outcome.text()) == ("ok", "in time\n")
-
     async def test_closing_early_stops_listening_and_leaves_the_code_running(
         self, bench: ExecutorBench, tmp_path: Path
     ) -> None:
@@ -267,11 +213,3 @@ class ExecutorConformance(
             took.append(time.perf_counter() - began)
         # With a look every 0.1 s, all would take about that long. Others may keep the machine busy.
         assert sorted(took)[4] < 0.08
-
-    @pytest.mark.soak
-    @pytest.mark.timeout(600)
-    @pytest.mark.proves("exec:no-block")
-    async def test_a_cell_of_320_seconds_runs_through(self, bench: ExecutorBench) -> None:
-        running = submit(bench, "import time\ntime.sleep(320)\nprint('through')")
-        outcome = await running.outcome(deadline=400)
-        assert (outcome.status, outcome.text()) == ("ok", "through\n")

@@ -80,20 +80,6 @@ def print_lines(count: int, *, width: int = 20, flush: bool = False) -> str:
     return f"for number in range({count}):\n    print(f'{{number:<{width - 1}}}', flush={flush})"
 
 
-def lose_messages(every: int) -> str:
-    """Return code that makes its kernel (ipykernel) lose every n-th message with a display."""
-    return f"""
-thread = get_ipython().kernel.iopub_thread
-def lose_some(message, *args, send=thread._really_send, shown=[1], **options):
-    shown[0] += b'"display_data"' in b''.join(map(bytes, message))
-    if shown[0] % {every} == 0:
-        shown[0] += 1
-    else:
-        send(message, *args, **options)
-thread._really_send = lose_some
-"""
-
-
 def show_displays(count: int) -> str:
     """Return code that shows numbered displays."""
     return (

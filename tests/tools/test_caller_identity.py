@@ -11,11 +11,6 @@ OVER_REST = replace(ALICE, interface="rest")
 """The same user with the same key, through another interface."""
 
 
-def test_the_old_name_of_the_interface_still_works_and_warns():
-    with pytest.warns(DeprecationWarning, match="use Caller.interface"):
-        assert OVER_REST.face == "rest"
-
-
 @pytest.fixture
 def notebook(harness):
     harness.write("n.ipynb", "a = 1")

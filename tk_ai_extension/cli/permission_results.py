@@ -18,8 +18,6 @@ class PendingRequest(BaseModel):
     id: str
     author: str
     interface: str
-    face: str
-    """Deprecated name of `interface`."""
     tool: str
     effect: str
     notebook: str | None

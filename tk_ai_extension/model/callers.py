@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -62,14 +61,6 @@ class Caller:
     def identity(self) -> str:
         """One string for user, interface and key; equal only for calls of one session."""
         return f"{self.user}\x1f{self.session or self.interface}"
-
-    @property
-    def face(self) -> Interface:
-        """Deprecated name of `interface`."""
-        warnings.warn(
-            "Caller.face is deprecated; use Caller.interface.", DeprecationWarning, stacklevel=2
-        )
-        return self.interface
 
 
 MAX_KEY = 200

@@ -19,7 +19,7 @@ from tk_ai_extension.server.activity import ServerActivity
 from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
 from tk_ai_extension.server.handlers.routes import ROUTES
-from tk_ai_extension.server.handlers.tabs import CHANNELS_KEY, DEPRECATED_ROUTES, SOCKETS, TABS_KEY
+from tk_ai_extension.server.handlers.tabs import CHANNELS_KEY, SOCKETS, TABS_KEY
 from tk_ai_extension.server.handlers.upgrades import UPGRADE_ROUTES
 from tk_ai_extension.server.page_channels import PageChannels
 from tk_ai_extension.server.path_events import PathEvents
@@ -331,9 +331,7 @@ class TkAIExtensionApp(ExtensionApp):
 
     def initialize_handlers(self) -> None:
         """Add the routes."""
-        cast("list[Any]", self.handlers).extend(
-            [*SOCKETS, *UPGRADE_ROUTES, *DEPRECATED_ROUTES, *ROUTES]
-        )
+        cast("list[Any]", self.handlers).extend([*SOCKETS, *UPGRADE_ROUTES, *ROUTES])
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:  # noqa: ARG002
         """Prepare slow imports after the server has started."""

@@ -30,7 +30,6 @@ class PermissionInfo(TypedDict):
         caller: Key of a caller without a name.
         chat: Id of the chat whose call it is, also if code in its kernel calls.
         interface: The interface of the call.
-        face: Deprecated name of `interface`.
         proposal: The diff or the code.
         preview: The proposal as plain text.
         created: Seconds since the epoch.
@@ -42,7 +41,6 @@ class PermissionInfo(TypedDict):
     caller: str | None
     chat: str | None
     interface: str
-    face: str
     tool: str
     effect: Effect
     notebook: str | None

@@ -292,8 +292,7 @@ class Tabs:
         if "answer" in message:
             page.answered(message)
         elif isinstance(message.get("tabs"), list):
-            # Pages of the previous release send "heard".
-            received = message.get("received", message.get("heard"))
+            received = message.get("received")
             self._list(page, ListedTab.parse(cast("list[Any]", message["tabs"])), received)
             return {"listed": message.get("list")}
         elif isinstance(message.get("changed"), str):

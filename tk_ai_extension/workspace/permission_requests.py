@@ -99,7 +99,6 @@ class PermissionRequest:
             "caller": None if self.caller.name else self.caller.key,
             "chat": self.caller.key if self.caller.interface == "chat" else None,
             "interface": self.caller.interface,
-            "face": self.caller.interface,  # deprecated
             "tool": self.tool,
             "effect": self.effect,
             "notebook": self.notebook,

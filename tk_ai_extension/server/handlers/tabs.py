@@ -20,7 +20,6 @@ from tk_ai_extension.server.handlers.handler import (
     RouteError,
     TkAIHandler,
     TypedErrorHandler,
-    allowed,
     is_origin_allowed,
 )
 from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation
@@ -246,24 +245,5 @@ class DisconnectedTabsHandler(TkAIHandler):
         return path
 
 
-class LostTabsHandler(DisconnectedTabsHandler):
-    """The same under the names of the previous release; deprecated."""
-
-    @allowed("read")
-    async def get(self) -> None:
-        """List your notebooks that wait for disconnected tabs with unsaved changes."""
-        self.write_json({"lost": self._waiting()})
-
-    @allowed("write")
-    async def delete(self) -> None:
-        """Discard the unsaved changes of your disconnected tabs of a notebook; use its file again."""
-        self.write_json({"given_up": await self._discard()})
-
-
 SOCKETS: tuple[tuple[str, type[TabsHandler]], ...] = ((r"api/tk-ai/tabs", TabsHandler),)
 """Patterns below ``base_url`` of WebSockets, like `handlers.routes.ROUTES`."""
-
-DEPRECATED_ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
-    (r"api/tk-ai/tabs/lost", LostTabsHandler),
-)
-"""Routes that a later release removes, like `handlers.routes.ROUTES` and before them."""
