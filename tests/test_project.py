@@ -90,9 +90,9 @@ def test_no_file_names_a_package_registry() -> None:
     assert [name for name, text in project_texts() if REGISTRIES.search(text)] == []
 
 
-def test_no_module_is_longer_than_five_hundred_lines() -> None:
+def test_no_module_is_longer_than_eight_hundred_lines() -> None:
     lengths = {name: text.count("\n") for name, text in project_texts() if name.endswith(CODE)}
-    assert {name: lines for name, lines in lengths.items() if lines > 500} == {}
+    assert {name: lines for name, lines in lengths.items() if lines > 800} == {}
 
 
 def test_no_module_of_the_package_keeps_state() -> None:
