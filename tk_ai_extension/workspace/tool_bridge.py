@@ -9,7 +9,6 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.model.callers import Caller
@@ -53,48 +52,49 @@ class ToolBridge:
         self._kernels = kernels
         self._grants: dict[str, _Grant] = {}
         self._listener = SocketListener("bridge.sock", self._serve, MAX_LINE)
-
-    def describe(self, session: str, about: Json) -> Path:
-        """Write the description of a session for its code; return the path of the file."""
-        path = self._listener.folder / f"{session}.json"
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(about), encoding="utf-8")
-        return path
-
-    def forget(self, session: str) -> None:
-        """Remove the file of a session that has ended."""
-        if self._listener.has_folder:
-            (self._listener.folder / f"{session}.json").unlink(missing_ok=True)
-
-    async def open(self) -> None:
-        """Start to listen. Idempotent."""
-        await self._listener.open()
+        self.open = self._listener.open
+        self.close = self._listener.close
 
     @property
     def url(self) -> str:
         """The URL of the socket."""
         return f"unix://{self._listener.folder / 'bridge.sock'}"
 
-    def token(self, caller: Caller, kernel_id: str, session: str, answer: Answer) -> str:
-        """Return the token of a caller in a kernel, with the caller's current mode and tools."""
-        grant = _Grant(caller, kernel_id, session, answer)
-        for token, known in self._grants.items():
-            if (known.caller.identity, known.kernel_id) == (caller.identity, kernel_id):
-                self._grants[token] = grant
-                return token
-        token = secrets.token_urlsafe(24)
-        self._grants[token] = grant
-        return token
+    def variables(
+        self, caller: Caller, kernel_id: str, session: str, folder: str, answer: Answer
+    ) -> dict[str, str]:
+        """Return the environment variables for a caller's code in a kernel.
+
+        The token is the caller's in this kernel, with the caller's current mode and tools.
+        """
+        state = self._listener.folder / f"{session}.json"
+        state.touch(mode=0o600)
+        about = {"session": session, "kernel_id": kernel_id, "folder": folder}
+        state.write_text(json.dumps(about), encoding="utf-8")
+        holder = (caller.identity, kernel_id)
+        found = (
+            token
+            for token, known in self._grants.items()
+            if (known.caller.identity, known.kernel_id) == holder
+        )
+        token = next(found, None) or secrets.token_urlsafe(24)
+        self._grants[token] = _Grant(caller, kernel_id, session, answer)
+        return {
+            "PI_SESSION_FILE": str(state),
+            "PI_TOOL_BRIDGE_URL": self.url,
+            "PI_TOOL_BRIDGE_TOKEN": token,
+            "PI_TOOL_BRIDGE_SESSION": session,
+        }
+
+    def forget(self, session: str) -> None:
+        """Remove the file of a session that has ended."""
+        (self._listener.folder / f"{session}.json").unlink(missing_ok=True)
 
     def revoke(self, kernel_id: str) -> None:
         """Revoke the tokens of a kernel that has ended or was replaced."""
-        for token, grant in list(self._grants.items()):
-            if grant.kernel_id == kernel_id:
-                del self._grants[token]
-
-    async def close(self) -> None:
-        """End all calls and remove the folder."""
-        await self._listener.close()
+        self._grants = {
+            token: grant for token, grant in self._grants.items() if grant.kernel_id != kernel_id
+        }
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

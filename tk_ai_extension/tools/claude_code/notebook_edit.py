@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
@@ -23,10 +22,6 @@ from tk_ai_extension.workspace import editing
 
 EditMode = Literal["replace", "insert", "delete"]
 
-ID_LENGTH = 12
-"""Length of the id of an inserted cell."""
-
-_NUMBERED = re.compile(r"cell-(\d{1,9})\Z")
 _DELTA: dict[str, Literal[-1, 0, 1]] = {"replace": 0, "insert": 1, "delete": -1}
 _DONE = {"replace": "Replaced", "insert": "Inserted", "delete": "Deleted"}
 
@@ -51,8 +46,7 @@ class CellEdited(Result):
     removed_source: str | None = None
 
     def as_text(self) -> str:
-        name = self.address or self.cell_id
-        text = f"{_DONE[self.edit_mode]} {self.cell_type} cell @{name}."
+        text = f"{_DONE[self.edit_mode]} {self.cell_type} cell @{self.address or self.cell_id}."
         if self.edit_mode == "replace":
             text += f"\n{self.diff or '(same source)'}"
         elif self.edit_mode == "delete":
@@ -75,13 +69,16 @@ async def _carry_out(context: ToolContext, edit: CellEdit, tool: str) -> CellEdi
     (change,) = applied.changes
     done = changed_cell(applied.snapshot, change)
     content = change.after or change.before
+    info: Any = applied.snapshot.metadata.get("language_info")
     mode: Any = change.action
     return CellEdited(
         notebook_path=edit.given_path,
         edit_mode=mode,
         cell_id=change.cell,
-        cell_type=done.cell_type or (content.type if content else "code"),
-        language=_language(applied.snapshot),
+        cell_type=content.type if content else "code",
+        language=(info.get("name") if isinstance(info, dict) else None)
+        or applied.snapshot.language
+        or None,
         total_cells=len(applied.snapshot.cells),
         cells_delta=_DELTA[change.action],
         address=done.address,
@@ -119,7 +116,21 @@ async def NotebookEdit(  # noqa: N802 - the name that agents know
     """
     document = await context.workspace.store.open(_path(context, notebook_path))
     snapshot = await document.read()
-    operation = _operation(context, snapshot, cell_id or None, new_source, cell_type, edit_mode)
+    if edit_mode != "delete" and new_source is None:
+        raise InvalidArguments(f"{edit_mode} needs `new_source`.")
+    source, operation = new_source or "", None
+    literal = _with_id(snapshot, cell_id)
+    is_end = literal is None and cell_id == f"cell-{len(snapshot.cells)}"
+    if edit_mode == "insert" or (edit_mode == "replace" and is_end):
+        operation = _insertion(snapshot, cell_id, literal, cell_type, source, edit_mode)
+    elif not cell_id:
+        raise InvalidArguments(f"{edit_mode} needs `cell_id`.")
+    else:
+        cell, version = snapshot.find(cell_id) if literal is None else (literal, None)
+        expect = editing.expected_hash(context.workspace, context.caller, snapshot, cell, version)
+        operation = Replace(cell.key, source, cell_type, expect=expect)
+        if edit_mode == "delete":
+            operation = Delete(cell.key, expect)
     edit = plan_edit(context, document, snapshot, operation)
     return CellEdit(edit.document, edit.snapshot, edit.operations, given_path=notebook_path)
 
@@ -145,61 +156,29 @@ def _path(context: ToolContext, notebook_path: str) -> str:
     return context.workspace.contain(notebook_path)
 
 
-def _operation(
-    context: ToolContext,
+def _insertion(
     snapshot: Snapshot,
     cell_id: str | None,
-    new_source: str | None,
+    literal: Cell | None,
     cell_type: Literal["code", "markdown"] | None,
+    source: str,
     edit_mode: EditMode,
 ) -> Operation:
-    if edit_mode != "delete" and new_source is None:
-        raise InvalidArguments(f"{edit_mode} needs `new_source`.")
-    source = new_source or ""
-    at_end = cell_id is not None and _is_end(snapshot, cell_id)
-    if edit_mode == "insert" or (edit_mode == "replace" and at_end):
-        if cell_type is None:
-            why = f"; `{cell_id}` is one past the last cell" if edit_mode == "replace" else ""
-            raise InvalidArguments(f"An insert needs `cell_type`{why}.")
-        content = CellContent(cell_type, source, _fresh_id())
-        if edit_mode == "replace":
-            return Insert(content)
-        if cell_id is None:
-            return Insert(content, index=0)
-        return Insert(content, after=(_with_id(snapshot, cell_id) or snapshot.cell(cell_id)).key)
-    if cell_id is None:
-        raise InvalidArguments(f"{edit_mode} needs `cell_id`.")
-    literal = _with_id(snapshot, cell_id)
-    cell, version = snapshot.find(cell_id) if literal is None else (literal, None)
-    expect = editing.expected_hash(context.workspace, context.caller, snapshot, cell, version)
-    if edit_mode == "delete":
-        return Delete(cell.key, expect)
-    return Replace(cell.key, source, cell_type, expect=expect)
+    """Return the insert of a cell with a new id: 12 characters of base 36, the first one a letter."""
+    if cell_type is None:
+        why = f"; `{cell_id}` is one past the last cell" if edit_mode == "replace" else ""
+        raise InvalidArguments(f"An insert needs `cell_type`{why}.")
+    alphabet = string.digits + string.ascii_lowercase
+    fresh = secrets.choice(alphabet[10:]) + "".join(secrets.choice(alphabet) for _ in range(11))
+    insert = Insert(CellContent(cell_type, source, fresh))
+    if edit_mode == "replace":
+        return insert
+    if not cell_id:
+        return replace(insert, index=0)
+    return replace(insert, after=(literal or snapshot.cell(cell_id)).key)
 
 
-def _with_id(snapshot: Snapshot, cell_id: str) -> Cell | None:
+def _with_id(snapshot: Snapshot, cell_id: str | None) -> Cell | None:
     """Return the cell with exactly this id, which comes before one that the address names."""
     literal = [cell for cell in snapshot.cells if cell.id == cell_id]
-    return literal[0] if len(literal) == 1 else None
-
-
-def _is_end(snapshot: Snapshot, cell_id: str) -> bool:
-    """Return whether ``cell_id`` is `cell-N` where N is one past the last cell."""
-    numbered = _NUMBERED.match(cell_id)
-    if numbered is None or int(numbered[1]) != len(snapshot.cells):
-        return False
-    return all(cell.id != cell_id for cell in snapshot.cells)
-
-
-def _fresh_id() -> str:
-    """Return a random base-36 id that begins with a letter, so that it cannot be read as an index."""
-    alphabet = string.ascii_lowercase + string.digits
-    rest = "".join(secrets.choice(alphabet) for _ in range(ID_LENGTH - 1))
-    return secrets.choice(string.ascii_lowercase) + rest
-
-
-def _language(snapshot: Snapshot) -> str | None:
-    """Return the language of the notebook's metadata, in the original spelling."""
-    info: Any = snapshot.metadata.get("language_info")
-    name: Any = info.get("name") if isinstance(info, dict) else None
-    return name if isinstance(name, str) and name else snapshot.language or None
+    return literal[0] if cell_id and len(literal) == 1 else None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from tk_ai_extension.model.cells import VERSION, Cell, CellContent, Snapshot
+from tk_ai_extension.model.cells import VERSION, CellContent
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Insert, Operation, Replace
 from tk_ai_extension.tools.cell_changes import changed_cell, plan_edit
@@ -45,25 +44,17 @@ class NotebookChanged(Result):
         return f"{line}, which has {self.totalCells} cells.\n{self.cellSource}"
 
 
-@dataclass(frozen=True)
-class IndexEdit(Edit):
-    """One operation, and the action of the call."""
-
-    action: Action = "edit"
-
-
-async def _carry_out(context: ToolContext, edit: IndexEdit, tool: str) -> NotebookChanged:
+async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> NotebookChanged:
     """Apply the edit and return its result."""
     applied = await editing.apply(
         context.workspace, context.caller, edit.document, edit.operations, tool=tool
     )
     (change,) = applied.changes
     done = changed_cell(applied.snapshot, change)
-    deleted = change.before if edit.action == "delete" else None
-    cell = applied.snapshot.by_key.get(change.cell)
-    content = deleted or cell
+    content = change.after or change.before
+    actions: dict[str, Action] = {"replace": "edit", "delete": "delete"}
     return NotebookChanged(
-        action=edit.action,
+        action=actions.get(change.action, "insert"),
         path=applied.snapshot.path,
         cellIndex=done.index,
         cellType=content.type if content else "code",
@@ -92,52 +83,30 @@ async def notebook(
             description="part of the address after the dot, if you did not read it",
         ),
     ] = None,
-) -> IndexEdit:
+) -> Edit:
     """Edit, insert or delete a cell of a notebook by index; runs nothing (see `python`). Read the cell
     before you edit or delete it. A conflict returns its source, which counts as reading it.
     """
     workspace = context.workspace
     document = await workspace.store.open(workspace.contain(path))
     snapshot = await document.read()
-    count = len(snapshot.cells)
-    last = count if action == "insert" else count - 1
+    last = len(snapshot.cells) - (action != "insert")
     if not 0 <= cell_index <= last:
         allowed = f"Use 0 to {last}." if last >= 0 else "It has no cells."
         raise InvalidArguments(
             f"`cell_index` {cell_index} is out of range for {action} in {snapshot.path}. {allowed}"
         )
-    operation = _operation(context, snapshot, action, cell_index, content, cell_type, version)
-    edit = plan_edit(context, document, snapshot, operation)
-    return IndexEdit(edit.document, edit.snapshot, edit.operations, action=action)
-
-
-def _operation(
-    context: ToolContext,
-    snapshot: Snapshot,
-    action: Action,
-    index: int,
-    content: str | None,
-    cell_type: CellKind,
-    version: str | None,
-) -> Operation:
-    if action == "delete":
-        cell, expect = _read_cell(context, snapshot, index, version)
-        return Delete(cell.key, expect)
-    if content is None:
+    if content is None and action != "delete":
         raise InvalidArguments(f"{action} needs `content`.")
+    operation: Operation
     if action == "insert":
-        return Insert(CellContent(cell_type, content), index=index)
-    cell, expect = _read_cell(context, snapshot, index, version)
-    return Replace(cell.key, content, expect=expect)
-
-
-def _read_cell(
-    context: ToolContext, snapshot: Snapshot, index: int, version: str | None
-) -> tuple[Cell, str]:
-    """Return the cell at an index, and the source hash that it must still have when it is changed.
-
-    Raises:
-        Conflict: The caller has not read its current source.
-    """
-    cell = snapshot.cells[index]
-    return cell, editing.expected_hash(context.workspace, context.caller, snapshot, cell, version)
+        operation = Insert(CellContent(cell_type, content or ""), index=cell_index)
+    else:
+        cell = snapshot.cells[cell_index]
+        expect = editing.expected_hash(workspace, context.caller, snapshot, cell, version)
+        operation = (
+            Delete(cell.key, expect)
+            if action == "delete"
+            else Replace(cell.key, content or "", expect=expect)
+        )
+    return plan_edit(context, document, snapshot, operation)

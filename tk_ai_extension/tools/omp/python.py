@@ -9,27 +9,18 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.callers import Caller, checked_key
-from tk_ai_extension.model.errors import (
-    FileMissing,
-    InvalidArguments,
-    NotReadable,
-)
+from tk_ai_extension.model.errors import FileMissing, InvalidArguments, NotReadable
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.execution_results import ExecutionResult, follow
 from tk_ai_extension.tools.parameters import Wait
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.workspace.python_runs import (
-    PythonCallContext,
-    PythonStep,
-    SessionSupervisor,
-    SingleRunSupervisor,
-)
 from tk_ai_extension.workspace.python_sessions import (
     PythonSession,
+    PythonStep,
     SessionKey,
+    SessionSupervisor,
     reset_in_progress,
 )
 from tk_ai_extension.workspace.runs import Run
@@ -39,6 +30,13 @@ from tk_ai_extension.workspace.workspace import Workspace
 CellState = Literal["pending", "running", "complete", "error"]
 
 MAX_CELLS = 100
+
+_STATES: dict[str, CellState] = {
+    "queued": "pending",
+    "skipped": "pending",
+    "running": "running",
+    "ok": "complete",
+}
 
 
 class PythonCell(BaseModel, extra="forbid"):
@@ -96,15 +94,16 @@ class PythonPlan:
 
     def proposal(self) -> Proposal:
         """Return all of the code."""
-        title = Sentence(
-            "run_python_in_session" if self.key else "run_python_alone", folder=self.folder or "."
-        )
+        where = "the session's kernel" if self.key else "a new kernel"
+        title = f"Run Python code in {where}, in the folder {self.folder or '.'}"
         env = "\n".join(f"{name}={value}" for name, value in self.env)
-        variables = ProposalStep("arguments", Sentence("set_environment"), lines=marked("+", env))
+        variables = ProposalStep("arguments", "Set environment variables", lines=marked("+", env))
         steps = [variables] if env else []
         for cell in self.cells:
             if cell.reset:
-                steps.append(ProposalStep("kernel", Sentence("reset_first")))
+                steps.append(
+                    ProposalStep("kernel", "Reset the session first. Its variables are lost")
+                )
             steps.append(ProposalStep("code", title, runs=True, lines=marked(" ", cell.code)))
         session = None if self.key is None else f"{self.key.name}:{self.key.folder}"
         return Proposal(title, tuple(steps), kernel=KernelReference(self.kernel_id, session))
@@ -112,27 +111,26 @@ class PythonPlan:
 
 async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResult:
     """Run the cells in the session's kernel, or in a kernel for this call."""
-    workspace = context.workspace
-    sessions = workspace.python
+    workspace, caller = context.workspace, context.caller
+    sessions, present = workspace.python, workspace.python.get(plan.key)
     resets = any(cell.reset for cell in plan.cells)
-    if resets and plan.key is not None and sessions.resetting(plan.key):
+    if resets and present is not None and present.resetting:
         raise reset_in_progress()
+    before = present.kernel_id if present else ""
     await sessions.bridge.open()
-    artifacts = await asyncio.to_thread(workspace.artifacts.folder_of, context.caller.user)
-    call = PythonCallContext(context.caller, dict(plan.env), artifacts, _answers(context))
+    artifacts = await asyncio.to_thread(workspace.artifacts.folder_of, caller.user)
     if plan.key is None:
-        before = set[str]()
-        session = await sessions.single(context.caller.user, plan.folder)
-        supervisor = SingleRunSupervisor(workspace.kernels, sessions, session, call)
+        session = await sessions.single(caller.user, plan.folder)
     else:
-        before = {one.kernel_id for one in sessions}
-        session = await sessions.acquire(plan.key, context.caller)
-        supervisor = SessionSupervisor(workspace.kernels, sessions, session, call)
+        session = await sessions.acquire(plan.key, caller)
+    supervisor = SessionSupervisor(
+        workspace.kernels, sessions, session, caller, dict(plan.env), artifacts, _answers(context)
+    )
     steps = [PythonStep(code=cell.code, reset=cell.reset) for cell in plan.cells]
     try:
         if context.approval is not None and plan.key is not None and not resets:
             kernel_id = session.kernel_id
-            context.approval.check_kernel(kernel_id, started=kernel_id not in before)
+            context.approval.check_kernel(kernel_id, started=kernel_id != before)
         run = workspace.executions.start(
             context.caller,
             session.kernel_id,
@@ -143,7 +141,7 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
             supervisor=supervisor,
         )
     except BaseException:
-        await supervisor.release()
+        await sessions.release(session)
         raise
     return _result(await follow(context, run, plan.wait), run, plan, session)
 
@@ -156,7 +154,7 @@ def _result(
         session=session.id if plan.key else None,
         kernel_id=run.kernel_id,
         cells=[
-            PythonCellState(index=index, status=_state(step.status), title=cell.title)
+            PythonCellState(index=index, status=_STATES.get(step.status, "error"), title=cell.title)
             for index, (step, cell) in enumerate(zip(run.steps, plan.cells, strict=True))
         ],
         cancelled=run.cancelled,
@@ -164,18 +162,6 @@ def _result(
     )
     result.with_images(followed.images)
     return result
-
-
-def _state(status: str) -> CellState:
-    match status:
-        case "queued" | "skipped":
-            return "pending"
-        case "running":
-            return "running"
-        case "ok":
-            return "complete"
-        case _:
-            return "error"
 
 
 async def _concerns(context: ToolContext, arguments: BaseModel) -> str | None:  # noqa: ARG001
@@ -213,8 +199,8 @@ async def python(
     key = _key(context.caller, session, folder) if mode == "session" else None
     if reset:
         cells = [cells[0].model_copy(update={"reset": True}), *cells[1:]]
-    found = (one for one in context.workspace.python if key is not None and one.key == key)
-    kernel_id = next((one.kernel_id or None for one in found), None)
+    found = context.workspace.python.get(key)
+    kernel_id = (found.kernel_id or None) if found else None
     variables = tuple((env or {}).items())
     return PythonPlan(tuple(cells), key, folder, variables, wait, timeout, kernel_id)
 
