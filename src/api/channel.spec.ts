@@ -108,7 +108,6 @@ describe('the channel', () => {
     ['state_unavailable', 503, true],
     ['internal_error', 500, true],
     ['path_refused', 403, false],
-    ['state_too_new', 409, false],
     ['tool_error', 400, false]
   ])('decides by the status of an error whether %s passes', async (code, status, passes) => {
     const found = follower();

@@ -159,7 +159,6 @@ export const SENTENCES: Readonly<Record<string, Make>> = {
   hint_save_failed: trans => trans.__('Nothing was changed on disk. Fix the cause in the message, then try again.'),
   hint_server_failed: trans => trans.__('Go on without it. The user sees their MCP servers in Chat Setup.'),
   hint_servers_forbidden: trans => trans.__('Ask your administrator.'),
-  hint_state_too_new: trans => trans.__('The file was not changed. Upgrade tk-ai-extension, or set another folder for this version: TkAIExtensionApp.data_dir for a server, JUPYTER_DATA_DIR for nb.'),
   hint_state_unavailable: trans => trans.__('Make that folder writable, on a file system with locks, or set another one: TkAIExtensionApp.data_dir for a server, JUPYTER_DATA_DIR for nb. Reading still works.'),
   hint_stopped: trans => trans.__("Wait for the user's next message."),
   hint_tab_offline: trans => trans.__('Try again when the tab is connected. If the tab was closed for good, its unsaved changes are lost: its user opens the notebook in JupyterLab, or sends `DELETE /api/tk-ai/tabs/disconnected?notebook=PATH`, to release the notebook.'),

@@ -44,13 +44,10 @@ async def test_without_a_data_folder_reading_goes_on_and_every_refusal_names_it(
         assert str(data) in problem["message"]
         assert "TkAIExtensionApp.data_dir" in problem["hint"]
 
-        assert (await http.get("api/tk-ai/chats")).json() == {"chats": []}
         for read in (
             await call("list_notebooks"),
             await call("list_cells", notebook="one.ipynb"),
             await call("read_notebook", notebook="one.ipynb"),
-            await http.get("api/tk-ai/changes", params={"notebook": "one.ipynb"}),
-            await http.get("api/tk-ai/changes/cells", params={"notebook": "one.ipynb"}),
         ):
             assert read.status_code == 200, read.text
 

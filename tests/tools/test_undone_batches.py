@@ -7,7 +7,7 @@ import nbformat
 import pytest
 
 from tests.harness import ALICE
-from tk_ai_extension.model.errors import CellNotFound, Conflict, DiskFull, LimitReached
+from tk_ai_extension.model.errors import CellNotFound, Conflict, LimitReached
 
 OPERATIONS = [
     {"action": "overwrite", "cell": "cella000", "source": "a = 2"},
@@ -79,16 +79,16 @@ def typed(cells):
 
 @pytest.mark.proves("edit:batch", "doc:conflict")
 async def test_what_is_typed_while_a_batch_is_undone_stays(harness, notebook, monkeypatch):
-    intend = harness.workspace.journal.intend
+    are_done = harness.workspace.journal.are_done
     edits = [typed]
 
     async def typing(*args, **options):
         # Between the plan of the undo and its commit.
-        if options.get("kind") == "undo" and edits:
+        if edits:
             edited(harness, notebook, edits.pop())
-        return await intend(*args, **options)
+        return await are_done(*args, **options)
 
-    monkeypatch.setattr(harness.workspace.journal, "intend", typing)
+    monkeypatch.setattr(harness.workspace.journal, "are_done", typing)
     await harness.call("read_notebook", notebook=notebook)
     operations = [*OPERATIONS, {"action": "insert", "source": "1/0"}]
     result = await harness.call("edit_cells", notebook=notebook, operations=operations, run=True)
@@ -101,25 +101,6 @@ async def test_what_is_typed_while_a_batch_is_undone_stays(harness, notebook, mo
     with pytest.raises(Conflict) as raised:
         await harness.call("overwrite_cell", notebook=notebook, cell="cella000", source="lost?")
     assert raised.value.details["cells"][0]["source"] == "a = 'typed by a person'"
-
-
-@pytest.mark.proves("edit:batch")
-async def test_the_answer_says_so_where_nothing_can_be_undone(harness, notebook, monkeypatch):
-    intend = harness.workspace.journal.intend
-
-    async def full(*args, **options):
-        if options.get("kind") == "undo":
-            raise DiskFull("The disk is full.")
-        return await intend(*args, **options)
-
-    monkeypatch.setattr(harness.workspace.journal, "intend", full)
-    await harness.call("read_notebook", notebook=notebook)
-    operations = [{"action": "overwrite", "cell": "cella000", "source": "1/0"}]
-    result = await harness.call("edit_cells", notebook=notebook, operations=operations, run=True)
-    assert harness.sources(notebook) == ["1/0", "# Title", "b = 1"]
-    assert (result.status, result.rolled_back) == ("error", False)
-    assert "ZeroDivisionError" in result.full_text()
-    assert result.left == ["The undo failed: The disk is full."]
 
 
 @pytest.mark.proves("edit:mutate-and-execute")

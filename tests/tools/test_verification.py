@@ -194,13 +194,13 @@ def _is_ours(value: object) -> bool:
 async def test_the_history_names_what_runs_before_it_runs(harness, monkeypatch):
     harness.write("n.ipynb", "1")
     intended: list[str] = []
-    intend = Journal.intend
+    record = Journal.record
 
     def spy(self: Journal, caller: Any, path: str, tool: str, summary: str, **more: Any) -> Any:
         intended.append(summary)
-        return intend(self, caller, path, tool, summary, **more)
+        return record(self, caller, path, tool, summary, **more)
 
-    monkeypatch.setattr(Journal, "intend", spy)
+    monkeypatch.setattr(Journal, "record", spy)
     await harness.call("verify_notebook", notebook="n.ipynb")
     assert intended[0].startswith("runs all code cells in a fresh kernel")
 

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CELL_TYPES, CellContent
 from tk_ai_extension.model.errors import DiskFull, ReadOnly, StateUnavailable
-from tk_ai_extension.model.leases import ServerLease
 from tk_ai_extension.model.operations import Action, Change
 from tk_ai_extension.workspace.change_encoding import MAX_OUTPUTS, decode_changes, encode_changes
 from tk_ai_extension.workspace.journal import PRUNE_EVERY, Journal, JournalEntry
@@ -54,9 +53,11 @@ async def made(
     changes: Sequence[Change] | None = None,
 ) -> int:
     """The id of a change that was made."""
-    entry = await journal.intend(caller, path, "edit_cell", "edit @318a", turn=turn)
-    await journal.done(entry, [change()] if changes is None else changes)
-    return entry
+    made = [change()] if changes is None else changes
+    summary = "edit @318a"
+    return await journal.record(
+        caller, path, "edit_cell", summary, kind="change", turn=turn, changes=made
+    )
 
 
 def files(folder: Path) -> list[Path]:
@@ -68,20 +69,6 @@ def ids(entries: Sequence[JournalEntry]) -> list[int]:
     return [entry.id for entry in entries]
 
 
-async def test_an_intent_becomes_what_happened(journal: Journal) -> None:
-    entry_id = await journal.intend(A, "n.ipynb", "edit_cell", "edit @318a", turn="turn-1")
-    (intended,) = await journal.history("n.ipynb", 10, "ada")
-    assert (intended.id, intended.state, intended.kind) == (entry_id, "intended", "change")
-    await journal.done(entry_id, [change("y")], "edited @318a")
-    (done,) = await journal.history("n.ipynb", 10, "ada")
-    assert (done.state, done.summary, done.note) == ("done", "edited @318a", "")
-    assert (done.user, done.caller_key, done.author) == ("ada", A.session, "claude-code 2.1")
-    assert (done.tool, done.turn, done.path) == ("edit_cell", "turn-1", "n.ipynb")
-    assert done.time == intended.time
-    (undoable,) = await journal.undoable(A, "n.ipynb")
-    assert undoable.changes == (change("y"),)
-
-
 async def test_all_named_changes_are_found_however_many_there_are(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,15 +76,6 @@ async def test_all_named_changes_are_found_however_many_there_are(
     entries = [await made(journal) for _ in range(5)]
     assert ids(await journal.standing("n.ipynb", 5, "ada", entries=entries)) == entries[::-1]
     assert ids(await journal.standing("n.ipynb", 2, "ada", before=entries[3])) == entries[2:0:-1]
-
-
-async def test_a_failed_entry_has_its_error_and_cannot_be_undone(journal: Journal) -> None:
-    entry_id = await journal.intend(A, "n.ipynb", "edit_cell", "edit @318a")
-    await journal.failed(entry_id, "Cell @318a has changed since you read it.")
-    (failed,) = await journal.history("n.ipynb", 10, "ada")
-    assert (failed.state, failed.summary) == ("failed", "edit @318a")
-    assert failed.note == "Cell @318a has changed since you read it."
-    assert await journal.undoable(A, "n.ipynb") == []
 
 
 async def test_a_refusal_is_kept_too(journal: Journal) -> None:
@@ -112,44 +90,6 @@ async def test_a_run_is_one_entry_that_is_written_at_its_end(journal: Journal) -
     run = await journal.record(A, "n.ipynb", "execute_cell", "ran @318a: ok", kind="run")
     (entry,) = await journal.history("n.ipynb", 10, "ada")
     assert (entry.id, entry.kind, entry.state) == (run, "run", "done")
-
-
-async def test_a_change_that_a_killed_server_did_not_report_is_reported_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = Journal(tmp_path / "j.sqlite"), Journal(tmp_path / "j.sqlite")
-    # A server on another host, whose locks are not seen from here.
-    monkeypatch.setattr(ServerLease, "lives", lambda _lease, _server: False)
-    try:
-        left = await first.intend(A, "n.ipynb", "edit_cell", "edit @318a")
-        (entry,) = await second.history("n.ipynb", 10, "ada")
-        assert entry.state == "interrupted"
-        assert "stopped" in entry.note
-        # It was alive after all.
-        await first.done(left, [change()])
-        (entry,) = await second.history("n.ipynb", 10, "ada")
-        assert (entry.state, entry.note) == ("done", "")
-    finally:
-        await first.close()
-        await second.close()
-
-
-async def test_a_change_is_known_of_from_before_it_is_made_until_it_is_known_what_it_changed(
-    journal: Journal,
-) -> None:
-    assert await journal.written("n.ipynb") == ({}, {}, None)
-    entry = await journal.intend(A, "n.ipynb", "edit_cell", "edit @318a")
-    cells, last, since = await journal.written("n.ipynb")
-    assert (cells, last) == ({}, {})
-    assert since is not None
-    await journal.done(entry, [change()])
-    cells, last, unsettled = await journal.written("n.ipynb")
-    ((cell, [at]),) = cells.items()
-    assert (cell, last, unsettled) == (change().cell, {cell: at}, None)
-    assert at <= since
-    await journal.failed(await journal.intend(A, "n.ipynb", "edit_cell", "edit"), "refused")
-    assert (await journal.written("n.ipynb"))[-1] is None
-    assert await journal.written("other.ipynb") == ({}, {}, None)
 
 
 async def test_history_is_everybodys_the_newest_first(journal: Journal) -> None:
@@ -175,7 +115,6 @@ async def test_only_the_callers_own_standing_changes_can_be_undone(journal: Jour
     mine = await made(journal)
     for caller in (B, BOB, NO_KEY):
         await made(journal, caller)
-    await journal.intend(A, "n.ipynb", "edit_cell", "still under way")
     await journal.record(A, "n.ipynb", "execute_cell", "ran", kind="run")
     await made(journal, changes=[])
     assert ids(await journal.undoable(A, "n.ipynb")) == [mine]
@@ -198,9 +137,12 @@ async def test_one_step_a_turn_or_all_since_a_checkpoint_can_be_undone(journal: 
 
 async def test_an_undone_entry_is_not_undone_again(journal: Journal) -> None:
     entries = [await made(journal) for _ in range(3)]
-    undo = await journal.intend(A, "n.ipynb", "undo", "undo 2", kind="undo")
-    await journal.done(undo, [change()])
-    await journal.undone({entry: [change()] for entry in entries[1:]}, by=undo)
+    undone = {entry: [change()] for entry in entries[1:]}
+    await journal.record(
+        A, "n.ipynb", "undo", "undo 2", kind="undo", changes=[change()], undone=undone
+    )
+    assert await journal.are_done(entries[:1])
+    assert not await journal.are_done(entries)
     assert ids(await journal.undoable(A, "n.ipynb")) == entries[:1]
     states = [entry.state for entry in await journal.history("n.ipynb", 10, "ada")]
     assert states == ["done", "undone", "undone", "done"]
@@ -238,7 +180,7 @@ async def test_two_servers_write_one_journal(tmp_path: Path) -> None:
         await journal.close()
 
 
-async def test_a_server_killed_in_a_change_leaves_its_intent(tmp_path: Path) -> None:
+async def test_a_server_killed_in_a_run_leaves_its_entry(tmp_path: Path) -> None:
     database = tmp_path / "journal.sqlite"
     program = f"""
 import asyncio, os, signal
@@ -248,7 +190,8 @@ from tk_ai_extension.workspace.journal import Journal
 
 async def main():
     journal = Journal(Path({str(database)!r}))
-    await journal.intend(Caller("ada", "session-a"), "n.ipynb", "edit_cell", "edit @318a")
+    caller = Caller("ada", "session-a")
+    await journal.record(caller, "n.ipynb", "x", "runs @318a", kind="run", state="intended")
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
@@ -259,8 +202,13 @@ asyncio.run(main())
     assert killed.returncode == -signal.SIGKILL
     journal = Journal(database)
     (entry,) = await journal.history("n.ipynb", 10, "ada")
-    assert (entry.state, entry.summary) == ("interrupted", "edit @318a")
-    assert await journal.undoable(A, "n.ipynb") == []
+    assert (entry.state, entry.summary) == ("interrupted", "runs @318a")
+    assert await journal.lost_run("n.ipynb") == "runs @318a"
+    assert await journal.lost_run("m.ipynb") is None
+    await journal.renamed("n.ipynb", "m.ipynb")
+    assert await journal.lost_run("m.ipynb") == "runs @318a"
+    await made(journal, path="m.ipynb")
+    assert await journal.lost_run("m.ipynb") is None
     await journal.close()
 
 
@@ -279,19 +227,6 @@ async def test_the_event_loop_goes_on_while_another_server_holds_the_journal(
     other.execute("COMMIT")
     other.close()
     await asyncio.wait_for(waiting, 15)
-
-
-async def test_a_caller_that_is_cancelled_leaves_its_entry_whole(journal: Journal) -> None:
-    entry = await journal.intend(A, "n.ipynb", "edit_cell", "edit")
-    done = asyncio.create_task(journal.done(entry, [change()]))
-    asked = asyncio.Event()
-    asyncio.get_running_loop().call_soon(asked.set)
-    await asked.wait()
-    done.cancel()
-    await asyncio.wait({done}, timeout=5)
-    # The journal works one thing after the other: this comes after it.
-    (kept,) = await journal.undoable(A, "n.ipynb")
-    assert (kept.id, kept.changes) == (entry, (change(),))
 
 
 async def test_the_journal_is_for_the_server_alone(tmp_path: Path, journal: Journal) -> None:
@@ -317,29 +252,11 @@ async def test_a_file_that_is_no_journal_is_put_aside(tmp_path: Path, broken: by
     assert await asyncio.to_thread(aside.read_bytes) == broken
 
 
-@pytest.mark.parametrize(
-    ("pragma", "error"),
-    [("max_page_count = 1", DiskFull), ("query_only = ON", ReadOnly)],
-)
-async def test_where_nothing_can_be_written_the_change_is_not_begun(
-    journal: Journal, pragma: str, error: type[Exception]
-) -> None:
-    entry = await made(journal)
-    await journal._database.run(lambda db: db.execute(f"PRAGMA {pragma}").fetchall())
-    with pytest.raises(error) as full:
-        await journal.intend(A, "n.ipynb", "edit_cell", "x" * 1_000_000)
-    assert getattr(full.value, "hint", "") == "Nothing was changed."
-    with pytest.raises(error) as full:
-        await journal.done(entry, [change("x" * 1_000_000)])
-    assert getattr(full.value, "hint", "") == "The change was made, but cannot be undone."
-    assert ids(await journal.undoable(A, "n.ipynb")) == [entry]
-
-
 async def test_a_folder_that_cannot_be_made_is_a_typed_error(tmp_path: Path) -> None:
     await asyncio.to_thread((tmp_path / "file").write_text, "in the way")
     journal = Journal(tmp_path / "file" / "journal.sqlite")
     with pytest.raises(StateUnavailable, match="cannot be opened"):
-        await journal.intend(A, "n.ipynb", "edit_cell", "edit")
+        await made(journal)
     await journal.close()
 
 
@@ -384,8 +301,8 @@ class TestBounds:
     async def test_a_journal_in_use_keeps_its_bounds_by_itself(self, tmp_path: Path) -> None:
         journal = Journal(tmp_path / "journal.sqlite", max_bytes=20_000)
         for _ in range(PRUNE_EVERY):
-            await journal.intend(A, "n.ipynb", "edit_cell", "edit")
-        newest = await journal.intend(A, "n.ipynb", "edit_cell", "edit")
+            await made(journal, changes=[])
+        newest = await made(journal, changes=[])
         history = ids(await journal.history("n.ipynb", 1_000, "ada"))
         assert history == list(range(newest, newest - 101, -1))
         await journal.close()
@@ -409,8 +326,9 @@ class TestBounds:
     async def test_no_question_answers_with_everything(self, journal: Journal) -> None:
         def fill(db: sqlite3.Connection) -> None:
             db.executemany(
-                "INSERT INTO entries (time, path, user, author, tool, kind, state, summary)"
-                " VALUES (0, 'n.ipynb', 'ada', 'ada', 't', 'run', 'done', ?)",
+                "INSERT INTO entries"
+                " (time, path, user, author, tool, kind, state, summary, note, owner, size)"
+                " VALUES (0, 'n.ipynb', 'ada', 'ada', 't', 'run', 'done', ?, '', '', 1)",
                 [(str(n),) for n in range(2_000)],
             )
 
@@ -421,8 +339,10 @@ class TestBounds:
 @pytest.mark.proves("out:sanitize")
 async def test_half_a_surrogate_pair_breaks_nothing(journal: Journal) -> None:
     caller = Caller("ada", "session-a", name="half \ud800")
-    entry = await journal.intend(caller, "n.ipynb", "edit_cell", "half \ud800")
-    await journal.done(entry, [change("half \ud800")], "half \udfff\0")
+    changes = [change("half \ud800")]
+    await journal.record(
+        caller, "n.ipynb", "edit_cell", "half \udfff\0", kind="change", changes=changes
+    )
     (kept,) = await journal.undoable(caller, "n.ipynb")
     assert kept.summary == "half ?\0"
     assert kept.changes == (change("half \ud800"),)
@@ -464,14 +384,47 @@ def test_changes_come_back_from_the_journal_as_they_were(changes: list[Change]) 
     assert note == ""
 
 
-async def test_what_a_killed_server_was_about_to_undo_can_be_undone(tmp_path: Path) -> None:
-    first = Journal(tmp_path / "j.sqlite")
-    made = await first.intend(A, "n.ipynb", "edit_cell", "edit @318a")
-    await first.done(made, [change()])
-    assert await first.claim([made])
-    assert await first.undoable(A, "n.ipynb") == []
-    await first.close()
-    second = Journal(tmp_path / "j.sqlite")
-    (entry,) = await second.undoable(A, "n.ipynb")
-    assert entry.id == made
-    await second.close()
+async def test_a_run_is_recorded_when_it_begins_and_at_its_end(journal: Journal) -> None:
+    run = await journal.record(A, "n.ipynb", "x", "runs @318a", kind="run", state="intended")
+    (begun,) = await journal.history("n.ipynb", 10, "ada")
+    await journal.end_run(run, "ran @318a: ok")
+    (ended,) = await journal.history("n.ipynb", 10, "ada")
+    assert [(entry.id, entry.state) for entry in (begun, ended)] == [
+        (run, "intended"),
+        (run, "done"),
+    ]
+    assert (ended.summary, ended.time) == ("ran @318a: ok", begun.time)
+
+
+async def test_a_change_in_progress_is_listed_as_unsettled(journal: Journal) -> None:
+    async with journal.writing("n.ipynb"):
+        cells, last, unsettled = await journal.written("n.ipynb")
+        assert (cells, last) == ({}, {})
+        await made(journal)
+    assert unsettled is not None
+    cells, last, unsettled = await journal.written("n.ipynb")
+    ((cell, [at]),) = cells.items()
+    assert (cell, last, unsettled) == (change().cell, {cell: at}, None)
+
+
+@pytest.mark.parametrize(
+    ("pragma", "error"),
+    [("max_page_count = 1", DiskFull), ("query_only = ON", ReadOnly)],
+)
+async def test_what_cannot_be_written_is_a_typed_error(
+    journal: Journal, pragma: str, error: type[Exception]
+) -> None:
+    entry = await made(journal)
+    await journal._database.run(lambda db: db.execute(f"PRAGMA {pragma}").fetchall())
+    with pytest.raises(error) as full:
+        await made(journal, changes=[change("x" * 1_000_000)])
+    assert getattr(full.value, "hint", "") == "The change was made, but cannot be undone."
+    assert ids(await journal.undoable(A, "n.ipynb")) == [entry]
+
+
+async def test_of_two_undos_of_an_entry_one_has_it(journal: Journal) -> None:
+    entry = await made(journal)
+    with journal.claim([entry]) as first, journal.claim([entry]) as second:
+        assert (first, second) == (True, False)
+    with journal.claim([entry]) as again:
+        assert again

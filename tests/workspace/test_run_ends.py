@@ -65,12 +65,8 @@ class Parts:
         if name in self.failing:
             raise self.failing[name]
 
-    async def intend(self, *_: Any, **__: Any) -> int:
-        await self._part("intend")
-        return 1
-
-    async def done(self, *_: Any, **__: Any) -> None:
-        await self._part("done")
+    async def end_run(self, *_: Any, **__: Any) -> None:
+        await self._part("end_run")
 
     async def record(self, *_: Any, **__: Any) -> int:
         await self._part("record")
@@ -97,7 +93,7 @@ class Parts:
         await self._part("on_end")
 
 
-PARTS = ["intend", "done", "record", "open", "flush", "before_step", "after_step", "on_end"]
+PARTS = ["end_run", "record", "open", "flush", "before_step", "after_step", "on_end"]
 ERRORS: list[BaseException] = [
     DiskFull("The disk is full."),
     OSError("no"),
@@ -140,9 +136,11 @@ async def test_every_run_ends_whatever_fails_and_whenever_it_is_cancelled(
                 pass
         assert await run.wait(DEADLINE), f"seed {seed}: it does not end"
         assert parts.called.count("on_end") == 1, f"seed {seed}: its kernel is not released"
-        if "intend" in parts.called and "intend" not in failing:
+        if "record" in parts.called and "record" not in failing:
             await executions.close()
-            assert "done" in parts.called, f"seed {seed}: the history does not know that it ended"
+            assert "end_run" in parts.called, (
+                f"seed {seed}: the history does not know that it ended"
+            )
         executions.start(ALICE, kernel_id, [Step(code="3")], approval=None)
         await executions.close()
 

@@ -38,7 +38,7 @@ MAX_CHAT = 100_000_000
 PAGE_BYTES = 2_000_000
 """Approximate size of a page of events, in bytes; a page has at least one event."""
 
-_TABLES = """
+SCHEMA = """
 CREATE TABLE IF NOT EXISTS chats (
     id TEXT PRIMARY KEY,
     user TEXT NOT NULL,
@@ -46,7 +46,8 @@ CREATE TABLE IF NOT EXISTS chats (
     notebook TEXT,
     session TEXT,
     created REAL NOT NULL,
-    updated REAL NOT NULL
+    updated REAL NOT NULL,
+    size INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX IF NOT EXISTS chats_by_user ON chats (user, updated);
 CREATE TABLE IF NOT EXISTS events (
@@ -62,41 +63,28 @@ CREATE TABLE IF NOT EXISTS answering (
     chat TEXT PRIMARY KEY REFERENCES chats (id) ON DELETE CASCADE,
     server TEXT NOT NULL
 ) STRICT;
-"""
-
-# Size of a chat's events, in bytes. Triggers, since a server of an older version may write the same file;
-# REPLACE deletes without firing any.
-_SIZES = """
-ALTER TABLE chats ADD COLUMN size INTEGER NOT NULL DEFAULT 0;
-UPDATE chats SET size = coalesce((SELECT sum(length(data)) FROM events WHERE chat = chats.id), 0);
-CREATE TRIGGER replaced BEFORE INSERT ON events BEGIN
-    UPDATE chats SET size = size - coalesce(
-        (SELECT length(data) FROM events WHERE chat = new.chat AND id = new.id), 0
-    ) WHERE id = new.chat;
-END;
-CREATE TRIGGER sized AFTER INSERT ON events BEGIN
-    UPDATE chats SET size = size + length(new.data) WHERE id = new.chat;
-END;
-"""
-
-_POSITIONS = """
-CREATE TABLE positions (
+CREATE TABLE IF NOT EXISTS positions (
     chat TEXT NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
     turn TEXT NOT NULL,
     session TEXT NOT NULL,
     position TEXT NOT NULL,
     PRIMARY KEY (chat, turn)
 ) STRICT;
-"""
 
-# The events with the path of a turn's notebook, which follows renames.
-_NOTEBOOKS = """
-CREATE INDEX events_by_notebook ON events (json_extract(data, '$.notebook'))
+-- The events with the path of a turn's notebook, which follows renames.
+CREATE INDEX IF NOT EXISTS events_by_notebook ON events (json_extract(data, '$.notebook'))
 WHERE kind IN ('message', 'plan');
-"""
 
-MIGRATIONS = (_TABLES, _SIZES, _POSITIONS, _NOTEBOOKS)
-"""See `Database`. The first migration also accepts files without a version."""
+-- The size of a chat's events, in bytes. REPLACE deletes without firing a trigger.
+CREATE TRIGGER IF NOT EXISTS replaced BEFORE INSERT ON events BEGIN
+    UPDATE chats SET size = size - coalesce(
+        (SELECT length(data) FROM events WHERE chat = new.chat AND id = new.id), 0
+    ) WHERE id = new.chat;
+END;
+CREATE TRIGGER IF NOT EXISTS sized AFTER INSERT ON events BEGIN
+    UPDATE chats SET size = size + length(new.data) WHERE id = new.chat;
+END;
+"""
 
 _COLUMNS = "id, user, title, notebook, session, created, updated"
 
@@ -184,7 +172,7 @@ class Transcripts:
     """
 
     def __init__(self, database: Path) -> None:
-        self._database = Database(database, MIGRATIONS)
+        self._database = Database(database, SCHEMA)
         self._lease = ServerLease(database.with_name("servers"))
 
     async def create(self, user: str, chat_id: str, title: str, notebook: str | None) -> Chat:

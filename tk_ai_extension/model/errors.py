@@ -236,17 +236,6 @@ class StateUnavailable(ToolError):
     )
 
 
-class StateTooNew(ToolError):
-    """A newer version wrote the journal or the chats. This version cannot read them."""
-
-    code = "state_too_new"
-    status = 409
-    default_hint = (
-        "The file was not changed. Upgrade tk-ai-extension, or set another folder for this version: "
-        "TkAIExtensionApp.data_dir for a server, JUPYTER_DATA_DIR for nb."
-    )
-
-
 class CellNotFound(ToolError):
     """The notebook has no cell at that address."""
 
@@ -348,9 +337,6 @@ class OutcomeUnknown(ToolError):
         "Do not repeat the call. When the tab has reconnected, notebook_history shows the outcome, "
         "or read the notebook."
     )
-
-    entry: int = 0
-    """The journal's entry of the change."""
 
     def __init__(self, message: str, outcome: LateOutcome, **details: Any) -> None:
         super().__init__(message, **details)

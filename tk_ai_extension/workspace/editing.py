@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, OutcomeUnknown, ToolError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Applied, Change, Insert, Operation, Replace
+from tk_ai_extension.model.operations import Change, Insert, Operation, Replace
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.cellforms import empty_notebook
 from tk_ai_extension.workspace.workspace import Workspace
@@ -138,14 +137,14 @@ async def apply(
     *,
     tool: str,
     summary: str = "",
-    kind: Literal["change", "undo"] = "change",
+    undone: Mapping[int, Sequence[Change]] | None = None,
     turn: str | None = None,
     shown: bool = True,
 ) -> JournaledEdit:
     """Apply operations and record them in the journal. Cells that are written count as read.
 
-    The journal has an intent before the change and the outcome after it. A commit that has begun goes on
-    to its outcome if the caller is cancelled.
+    A commit that has begun goes on to its record if the caller is cancelled: a change that is in the
+    notebook and not in the journal cannot be undone.
 
     Args:
         workspace: The workspace.
@@ -154,7 +153,7 @@ async def apply(
         operations: The operations, in order. An empty list changes and records nothing.
         tool: The tool's name.
         summary: The summary for the history; by default a description of the changes.
-        kind: ``undo`` if the operations undo earlier changes.
+        undone: The changes that the operations undo, by the ids of their entries; None if they undo none.
         turn: The chat's turn; None for the caller's own.
         shown: Whether the caller gets a Conflict as the result, so that its sources count as read.
 
@@ -164,65 +163,52 @@ async def apply(
         ToolError: The document refused the operations. Nothing was changed.
     """
     check_sources(workspace, operations)
+
+    async def write(changes: Sequence[Change]) -> int:
+        return await workspace.journal.record(
+            caller,
+            document.path,
+            tool,
+            summary or describe(changes),
+            kind="change" if undone is None else "undo",
+            turn=turn,
+            changes=changes,
+            undone=undone,
+        )
+
+    async def settled(changes: Sequence[Change] | None) -> None:
+        """Record the outcome of a change that was unknown when the call returned."""
+        if changes is not None:
+            await write(changes)
+
     if not operations:
-        return JournaledEdit(await document.read(), (), 0)
-    intent = summary or f"{tool}: {len(operations)} operations"
-    entry = await workspace.journal.intend(
-        caller, document.path, tool, intent, kind=kind, turn=turn
-    )
+        # Changes that cancel out are undone by none.
+        entry = await write(()) if undone else 0
+        return JournaledEdit(await document.read(), (), entry)
 
     async def commit() -> JournaledEdit:
-        applied = await _applied(
-            workspace, document, operations, caller=caller, entry=entry, summary=summary
-        )
-        text = summary or describe(applied.changes)
-        await record(workspace, caller, workspace.journal.done(entry, applied.changes, text))
+        async with workspace.journal.writing(document.path):
+            try:
+                applied = await document.apply(operations)
+            except OutcomeUnknown as error:
+                await error.outcome.record(settled)
+                raise
+            entry = await record(workspace, caller, write(applied.changes))
         journalled = JournaledEdit(applied.snapshot, applied.changes, entry)
-        if kind == "change":
-            _publish(workspace, caller, document.path, "changed", journalled)
+        cells = (change.cell for change in applied.changes)
+        kind = "changed" if undone is None else "taken_back"
+        notebook = workspace.by_path.at(document.path)
+        workspace.activity.publish(notebook, caller, kind, cells, entry=entry)
         mark_seen(workspace, caller, applied.snapshot, journalled.written)
-        workspace.by_path.at(document.path).revisions.remember(applied.snapshot)
+        notebook.revisions.remember(applied.snapshot)
         return journalled
 
     try:
-        # A change that is in the notebook without its outcome in the journal cannot be undone.
         return await workspace.commits.run(turn or caller.turn, commit())
     except Conflict as error:
         if shown:
             mark_shown(workspace, caller, document.path, error)
         raise
-
-
-async def _applied(
-    workspace: Workspace,
-    document: NotebookDocument,
-    operations: Sequence[Operation],
-    *,
-    caller: Caller,
-    entry: int,
-    summary: str,
-) -> Applied:
-    """Apply operations; record an error as the outcome of their journal entry."""
-    try:
-        return await document.apply(operations)
-    except OutcomeUnknown as error:
-        # The intent stays open until the outcome is known.
-        error.entry = entry
-        await error.outcome.record(partial(_settled, workspace, entry, summary))
-        raise
-    except ToolError as error:
-        await record(workspace, caller, workspace.journal.failed(entry, error.message))
-        raise
-
-
-async def _settled(
-    workspace: Workspace, entry: int, summary: str, changes: Sequence[Change] | None
-) -> None:
-    """Record the outcome of a change that was unknown when the call returned."""
-    if changes is None:
-        await workspace.journal.failed(entry, "The tab disconnected before the change.")
-    else:
-        await workspace.journal.done(entry, changes, summary or describe(changes))
 
 
 async def create(
@@ -246,15 +232,10 @@ async def create(
     for _, source in cells:
         check_source(workspace, source)
     summary = f"created {path}"
-    entry = await workspace.journal.intend(caller, path, tool, summary)
     stored = empty_notebook(cells or [("code", "")], kernelspec=kernelspec)
 
     async def commit() -> JournaledEdit:
-        try:
-            document = await workspace.store.create(path, stored)
-        except ToolError as error:
-            await record(workspace, caller, workspace.journal.failed(entry, error.message))
-            raise
+        document = await workspace.store.create(path, stored)
         made = _cells(stored)
         try:
             snapshot = await document.read()
@@ -262,12 +243,16 @@ async def create(
             made = [snapshot.by_key.get(cell.key, cell) for cell in made]
         finally:
             changes = tuple(map(_created, made))
-            await record(workspace, caller, workspace.journal.done(entry, changes, summary))
+            recording = workspace.journal.record(
+                caller, path, tool, summary, kind="change", changes=changes
+            )
+            entry = await record(workspace, caller, recording)
         mark_seen(workspace, caller, snapshot, snapshot.cells)
         workspace.by_path.at(document.path).revisions.remember(snapshot)
         return JournaledEdit(snapshot, changes, entry)
 
-    return await workspace.commits.run(caller.turn, commit())
+    async with workspace.journal.writing(path):
+        return await workspace.commits.run(caller.turn, commit())
 
 
 def _cells(stored: Json) -> list[Cell]:
@@ -296,8 +281,8 @@ async def undo(
 ) -> JournaledEdit:
     """Apply operations that undo journal entries, and record what they have undone.
 
-    The entries are claimed first: of several undos of one entry at once, one is applied. An undo that
-    has begun goes on if its caller is cancelled, so that nothing stays claimed.
+    Of several undos of one entry at once, one is applied. An undo that has begun goes on if its caller is
+    cancelled.
 
     Args:
         workspace: The workspace.
@@ -316,59 +301,37 @@ async def undo(
     """
 
     async def claim_and_apply() -> JournaledEdit:
-        if not await workspace.journal.claim(list(entries)):
-            raise Conflict(
-                f"A change in {document.path} was undone meanwhile.",
-                hint="Nothing was changed. See notebook_history, then try again.",
-            )
-        try:
-            applied = await apply(
+        journal = workspace.journal
+        with journal.claim(entries) as is_free:
+            if not (is_free and await journal.are_done(entries)):
+                raise Conflict(
+                    f"A change in {document.path} was undone meanwhile.",
+                    hint="Nothing was changed. See notebook_history, then try again.",
+                )
+            return await apply(
                 workspace,
                 caller,
                 document,
                 operations,
                 tool=tool,
                 summary=summary,
-                kind="undo",
+                undone=entries,
                 shown=shown,
             )
-        except BaseException as error:
-            await record(workspace, caller, workspace.journal.release(list(entries)))
-            if isinstance(error, OutcomeUnknown):
-                await error.outcome.record(partial(settled, error.entry))
-            raise
-        await record(workspace, caller, workspace.journal.undone(entries, applied.entry))
-        _publish(workspace, caller, document.path, "taken_back", applied)
-        return applied
-
-    async def settled(entry: int, changes: Sequence[Change] | None) -> None:
-        if changes is not None:
-            await workspace.journal.undone(entries, entry)
 
     return await workspace.commits.run(caller.turn, claim_and_apply())
 
 
-def _publish(
-    workspace: Workspace,
-    caller: Caller,
-    path: str,
-    kind: Literal["changed", "taken_back"],
-    done: JournaledEdit,
-) -> None:
-    cells = (change.cell for change in done.changes)
-    workspace.activity.publish(workspace.by_path.at(path), caller, kind, cells, entry=done.entry)
+async def record(workspace: Workspace, caller: Caller, recording: Awaitable[int]) -> int:
+    """Await the recording of a change in the journal; return the entry's number.
 
-
-async def record(workspace: Workspace, caller: Caller, recording: Awaitable[None]) -> None:
-    """Await the recording of an outcome in the journal. If that fails, the caller gets a notice.
-
-    The outcome stays what it is: a change that was made is its caller's result, and the reason why none was
-    made is the error.
+    If it fails, the caller gets a notice and the number is 0: the change that was made is its result.
     """
     try:
-        await recording
+        return await recording
     except ToolError as error:
         workspace.notices.add(caller, f"{error.message} {error.hint}")
+        return 0
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

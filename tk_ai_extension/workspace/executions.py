@@ -437,8 +437,9 @@ class Executions:
         """Record the start of a run in the journal; return None for a run without a notebook."""
         if run.path is None:
             return None
-        intent = self._journal.intend(
-            run.caller, run.path, tool, f"runs {_cells_of(run)}", kind="run"
+        summary = f"runs {_cells_of(run)}"
+        intent = self._journal.record(
+            run.caller, run.path, tool, summary, kind="run", state="intended"
         )
         return self._background.spawn(intent, f"The journal entry of run {run.id}")
 
@@ -457,7 +458,7 @@ class Executions:
                 _warn(run, f"This run is not in the notebook's history: {error.message}")
         else:
             self._background.spawn(
-                self._journal.done(entry, summary=summary), f"The journal entry of run {run.id}"
+                self._journal.end_run(entry, summary), f"The journal entry of run {run.id}"
             )
 
 

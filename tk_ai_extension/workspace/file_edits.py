@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.errors import Conflict, FileMissing, ToolError
+from tk_ai_extension.model.errors import Conflict, FileMissing
 from tk_ai_extension.model.operations import Action, Change
 from tk_ai_extension.workspace.editing import record
 from tk_ai_extension.workspace.files import encoded
@@ -49,10 +49,8 @@ async def write(
     """
     encoded(path, text)
     summary = f"{tool}: {'created' if expect is None else 'changed'} {path}"
-    entry = await workspace.journal.intend(caller, path, tool, summary)
-    change = _carry_out(workspace, path, expect, text, caller=caller, entry=entry)
-    await workspace.commits.run(caller.turn, change)
-    return entry
+    change = _carry_out(workspace, caller, path, expect, text, tool=tool, summary=summary)
+    return await workspace.commits.run(caller.turn, change)
 
 
 async def undo(
@@ -84,22 +82,18 @@ async def undo(
         undone.setdefault(entry.id, []).append(change)
     if not undone:
         return (), (f"`{path}` was not reverted: it was changed since.",)
-    journal = workspace.journal
 
     async def claim_and_write() -> None:
-        if not await journal.claim(list(undone)):
-            raise Conflict(
-                f"A change of `{path}` was undone meanwhile.",
-                hint="Nothing was changed. Try again.",
-            )
-        try:
+        with workspace.journal.claim(undone) as is_free:
+            if not (is_free and await workspace.journal.are_done(undone)):
+                raise Conflict(
+                    f"A change of `{path}` was undone meanwhile.",
+                    hint="Nothing was changed. Try again.",
+                )
             summary = f"undid changes of {path}"
-            by = await journal.intend(caller, path, "undo", summary, kind="undo")
-            await _carry_out(workspace, path, now, before, caller=caller, entry=by)
-        except BaseException:
-            await record(workspace, caller, journal.release(list(undone)))
-            raise
-        await record(workspace, caller, journal.undone(undone, by))
+            await _carry_out(
+                workspace, caller, path, now, before, tool="undo", summary=summary, undone=undone
+            )
 
     await workspace.commits.run(caller.turn, claim_and_write())
     left = () if len(undone) == len(entries) else (f"Earlier changes of `{path}` stay.",)
@@ -108,21 +102,28 @@ async def undo(
 
 async def _carry_out(
     workspace: Workspace,
+    caller: Caller,
     path: str,
     before: str | None,
     after: str | None,
     *,
-    caller: Caller,
-    entry: int,
-) -> None:
-    """Write a text file, or remove it if there is to be none, and end the journal's entry."""
-    try:
+    tool: str,
+    summary: str,
+    undone: Mapping[int, Sequence[Change]] | None = None,
+) -> int:
+    """Write a text file, or remove it if there is to be none, and record it; return the entry's number."""
+    async with workspace.journal.writing(path):
         await workspace.files.replace(path, before, after)
-    except ToolError as error:
-        await record(workspace, caller, workspace.journal.failed(entry, error.message))
-        raise
-    changes = (_change(path, before, after),)
-    await record(workspace, caller, workspace.journal.done(entry, changes))
+        recording = workspace.journal.record(
+            caller,
+            path,
+            tool,
+            summary,
+            kind="change" if undone is None else "undo",
+            changes=(_change(path, before, after),),
+            undone=undone,
+        )
+        return await record(workspace, caller, recording)
 
 
 def _change(path: str, before: str | None, after: str | None) -> Change:

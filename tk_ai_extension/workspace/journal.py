@@ -1,34 +1,36 @@
 """The journal: all changes and runs through tools, with author, time and cell contents, in SQLite.
 
-An intent is written before a change and the outcome after it, so that a crash in between leaves a
-record. A refusal, which changes nothing, is written once. People's own edits in a live document are
-not recorded: undo compares before it writes (see `workspace.undo_plan`).
+A change is written once, when it is in the notebook and before it is answered. A run is written before
+its code runs, so that a crash leaves a record, and again at its end. A refusal, which changes nothing,
+is written once. People's own edits in a live document are not recorded: undo compares before it writes
+(see `workspace.undo_plan`).
 """
 
 from __future__ import annotations
 
 import json
-import logging
+import os
+import socket
 import sqlite3
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from tk_ai_extension.model.background import BackgroundTasks
+import psutil
+
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.leases import ServerLease
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.operations import Change
-from tk_ai_extension.workspace import journal_queries as queries
+from tk_ai_extension.model.paths import moved
 from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes, standing
 from tk_ai_extension.workspace.database import Database, storable
-from tk_ai_extension.workspace.owners import is_alive
-
-logger = logging.getLogger(__name__)
 
 Kind = Literal["change", "run", "undo", "refused"]
-State = Literal["intended", "done", "failed", "undone", "interrupted", "unknown"]
+State = Literal["intended", "done", "failed", "undone", "interrupted"]
 
 ALL = -1
 """No limit, in SQLite."""
@@ -43,9 +45,129 @@ MAX_BYTES = 500_000_000
 PRUNE_EVERY = 500
 """Number of insertions between two prunings; the first insertion prunes too."""
 
+CLOCK_TOLERANCE = 2.0
+"""Seconds by which a process's start time may differ, because the system's clock may be adjusted."""
 
-_Written = tuple[str, str, str | None, Kind, State, str, str]
-"""Path, tool, turn, kind, state, summary and note of a new entry."""
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS entries (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    time REAL NOT NULL,
+    path TEXT NOT NULL,
+    user TEXT NOT NULL,
+    caller_key TEXT,
+    author TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    turn TEXT,
+    kind TEXT NOT NULL,
+    state TEXT NOT NULL,
+    summary TEXT NOT NULL,
+    note TEXT NOT NULL,
+    undone_by INTEGER,
+    owner TEXT NOT NULL,
+    size INTEGER NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS entries_by_path ON entries (path, id);
+CREATE INDEX IF NOT EXISTS entries_by_caller ON entries (user, caller_key, id);
+CREATE INDEX IF NOT EXISTS entries_open ON entries (id) WHERE state = 'intended';
+CREATE TABLE IF NOT EXISTS changes (
+    entry INTEGER PRIMARY KEY REFERENCES entries (id) ON DELETE CASCADE,
+    data TEXT NOT NULL
+) STRICT;
+
+-- Which cells they are about, so that nobody reads all sources and outputs in order to know.
+CREATE TABLE IF NOT EXISTS touched (
+    entry INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
+    cell TEXT NOT NULL,
+    action TEXT NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS touched_by_entry ON touched (entry);
+"""
+
+
+# Times are compared, as what a person keeps: they increase even if the system's clock steps back, by a
+# day at most. After a clock that was wrong by more, they are right again at once.
+_INSERT = """
+INSERT INTO entries
+    (time, owner, user, caller_key, author, path, tool, turn, kind, state, summary, note, size)
+VALUES (
+    max(?, coalesce((
+        SELECT time + 1e-6 FROM (SELECT time FROM entries ORDER BY id DESC LIMIT 1)
+        WHERE time < ? + 86400
+    ), 0.0)),
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+) RETURNING id
+"""
+
+_GOING_ON = "SELECT DISTINCT owner FROM entries WHERE state = 'intended'"
+
+_LEFT_OVER = """
+UPDATE entries SET state = 'interrupted', note = 'interrupted: the server stopped'
+WHERE state = 'intended' AND owner = ?
+"""
+
+_LOST_RUNS = """
+SELECT path, summary FROM entries WHERE kind = 'run' AND state = 'interrupted'
+AND id IN (SELECT max(id) FROM entries GROUP BY path)
+"""
+
+_HISTORY = """
+SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note
+FROM entries WHERE path = ? ORDER BY id DESC LIMIT ?
+"""
+
+_UNDOABLE = """
+SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data
+FROM entries JOIN changes ON entry = id
+WHERE user = :user AND caller_key = :key AND kind = 'change' AND state = 'done'
+  AND (:path IS NULL AND instr(path, '//') = 0 OR path = :path)
+  AND (:since IS NULL OR id > :since)
+  AND (:turn IS NULL OR turn = :turn)
+ORDER BY id DESC LIMIT :limit
+"""
+
+_DONE = """
+SELECT count(*) FROM entries WHERE id IN (SELECT value FROM json_each(?)) AND state = 'done'
+"""
+
+_CHANGES = "SELECT entry, data FROM changes WHERE entry IN (SELECT value FROM json_each(?))"
+
+# No path of a notebook has two slashes.
+_DETACH = """
+UPDATE entries SET path = path || '//'
+WHERE path = :path OR substr(path, 1, length(:folder)) = :folder
+"""
+
+_STANDING = """
+SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data
+FROM entries JOIN changes ON entry = id
+WHERE path = :path AND kind = 'change' AND state = 'done'
+  AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))
+  AND (:before IS NULL OR id < :before)
+ORDER BY id DESC LIMIT :limit
+"""
+
+# A cell that an undo restored counts as written if an earlier change of it was not undone.
+_WRITTEN = """
+SELECT DISTINCT cell, time, kind = 'change' FROM entries JOIN touched ON entry = id
+WHERE path = ? AND kind IN ('change', 'undo') AND state = 'done'
+  AND action NOT IN ('move', 'delete')
+ORDER BY id
+"""
+
+_TOUCHED = """
+SELECT id, time, path, turn, cell FROM (
+    SELECT id, time, path, turn FROM entries
+    WHERE user = :user AND caller_key = :key AND kind = 'change' AND state = 'done'
+      AND instr(path, '//') = 0
+    ORDER BY id DESC LIMIT :limit
+) JOIN touched ON entry = id ORDER BY id DESC, touched.rowid
+"""
+
+_OVER = """
+DELETE FROM entries WHERE id IN (SELECT id FROM (
+    SELECT id, sum(size) OVER (ORDER BY id DESC) AS total FROM entries
+) WHERE total > ?)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +204,8 @@ class JournalEntry:
         tool: The tool's name.
         turn: The chat's turn; None if it belongs to none.
         kind: change, run, undo, or refused (by the permission mode or a person).
-        state: intended (in progress), done, failed (nothing was changed), undone, interrupted (the
-            server stopped during it; ``unknown`` in rows of earlier versions).
+        state: intended (a run in progress), done, failed (refused), undone, interrupted (the server
+            stopped during the run).
         summary: A short description.
         changes: The changes, if the query includes them.
         note: A further note, for example that outputs were too large to store.
@@ -116,7 +238,7 @@ class Journal:
     changed anyway.
 
     Args:
-        database: The file; the leases of servers are in a folder beside it.
+        database: The file.
         keep_days: Days for which entries are kept.
         max_bytes: Approximate maximum bytes of changes; the oldest entries are removed first.
     """
@@ -124,45 +246,15 @@ class Journal:
     def __init__(
         self, database: Path, *, keep_days: float = KEEP_DAYS, max_bytes: int = MAX_BYTES
     ) -> None:
-        self._database = Database(
-            database, queries.MIGRATIONS, on_open=self._interrupt_left_over, expendable=True
-        )
-        self._lease = ServerLease(database.with_name("servers"))
+        self._database = Database(database, _SCHEMA, on_open=self._find_lost_runs)
+        self._owner = process_of(os.getpid())
         self.keep_days = keep_days
         """Days for which entries are kept."""
         self._max_bytes = max_bytes
         self._inserted = 0
-        self._tasks = BackgroundTasks(logger)
-
-    async def intend(
-        self,
-        caller: Caller,
-        path: str,
-        tool: str,
-        summary: str,
-        *,
-        kind: Kind = "change",
-        turn: str | None = None,
-    ) -> int:
-        """Record an intent before a change. It is on disk when this returns.
-
-        A caller that is cancelled meanwhile changes nothing, so that the intent fails.
-
-        Returns:
-            The entry's id, for `done` or `failed`.
-
-        Raises:
-            DiskFull, ReadOnly, SaveFailed: It could not be written. Nothing was changed.
-        """
-        turn = turn or caller.turn
-        row: _Written = (path, tool, turn, kind, "intended", storable(summary), "")
-
-        async def withdraw(entry: int) -> None:
-            if kind != "run":  # A run does not wait for its entry.
-                await self.failed(entry, "The call was cancelled before it changed anything.")
-
-        inserting = self._insert(caller, row)
-        return await self._tasks.complete(inserting, "The entry of a call", withdraw)
+        self._claimed: set[int] = set()
+        self._writing: Counter[str] = Counter()
+        self._lost_runs: dict[str, str] | None = None
 
     async def record(
         self,
@@ -175,97 +267,109 @@ class Journal:
         state: State = "done",
         note: str = "",
         turn: str | None = None,
+        changes: Sequence[Change] = (),
+        undone: Mapping[int, Sequence[Change]] | None = None,
     ) -> int:
-        """Record something that has ended and cannot be undone; return the entry's id.
+        """Record what was changed, refused or run, or a run that begins; return the entry's id.
+
+        It is on disk when this returns. Outputs of more than a megabyte per cell are left out.
+
+        Args:
+            caller: Who did it.
+            path: The notebook; empty for none.
+            tool: The tool's name.
+            summary: A short description.
+            kind: What it was.
+            state: ``intended`` for a run that begins.
+            note: A further note.
+            turn: The chat's turn; None for the caller's own.
+            changes: The changes, in order.
+            undone: The changes that these undo, by entry. An entry with other changes keeps those and can
+                still be undone.
 
         Raises:
             DiskFull, ReadOnly, SaveFailed: It could not be written.
         """
-        turn = turn or caller.turn
-        text = storable(summary)
-        return await self._insert(caller, (path, tool, turn, kind, state, text, storable(note)))
+        if self._inserted % PRUNE_EVERY == 0:
+            await self.prune()
+        self._inserted += 1
+        now = time.time()
 
-    async def done(
-        self, entry_id: int, changes: Sequence[Change] = (), summary: str | None = None
-    ) -> None:
-        """Record the outcome of an intent, without outputs of more than a megabyte per cell.
-
-        Args:
-            entry_id: The id of the intent.
-            changes: The changes, in order.
-            summary: A new summary; None to keep that of the intent.
-
-        Raises:
-            DiskFull, ReadOnly, SaveFailed: It could not be written, so the change cannot be undone.
-        """
-        text = None if summary is None else storable(summary)
-
-        def update(db: sqlite3.Connection) -> None:
-            data, note = encode_changes(changes)
-            db.execute(
-                "UPDATE entries SET state = 'done', summary = coalesce(?, summary), note = ?"
-                " WHERE id = ?",
-                (text, note, entry_id),
+        def insert(db: sqlite3.Connection) -> int:
+            data, too_large = encode_changes(changes) if changes else ("", "")
+            author, text, more = map(storable, (caller.author, summary, note or too_large))
+            row = (
+                *(now, now, self._owner, caller.user, caller.session, author, path, tool),
+                *(turn or caller.turn, kind, state, text, more, 200 + len(data)),
             )
+            entry = int(db.execute(_INSERT, row).fetchone()[0])
             if changes:
-                db.execute("INSERT OR REPLACE INTO changes VALUES (?, ?)", (entry_id, data))
+                db.execute("INSERT INTO changes VALUES (?, ?)", (entry, data))
+                touched = [(entry, change.cell, change.action) for change in changes]
+                db.executemany("INSERT INTO touched VALUES (?, ?, ?)", touched)
+            if undone:
+                _mark_undone(db, undone, entry)
+            return entry
 
-        await self._database.run(update, "The change was made, but cannot be undone.")
+        consequence = (
+            "The change was made, but cannot be undone." if changes else "Nothing was done."
+        )
+        recorded = self._database.run(insert, consequence)
+        if self._lost_runs is not None:
+            self._lost_runs.pop(path, None)
+        return await recorded
 
-    async def failed(self, entry_id: int, error: str) -> None:
-        """Record that an intent failed and nothing was changed."""
+    async def end_run(self, entry_id: int, summary: str) -> None:
+        """Record the end of a run."""
         await self._database.run(
             lambda db: db.execute(
-                "UPDATE entries SET state = 'failed', note = ? WHERE id = ?",
-                (storable(error), entry_id),
-            ),
-            "The failure was not recorded in the journal.",
-        )
-
-    async def claim(self, entry_ids: Sequence[int]) -> bool:
-        """Mark entries as undone before their undo is applied, all or none of them.
-
-        Returns:
-            Whether all could be undone; False if another undo has claimed or undone one.
-        """
-        wanted = {"ids": json.dumps(entry_ids), "count": len(entry_ids)}
-        return await self._database.run(
-            lambda db: db.execute(queries.CLAIM, wanted).rowcount == len(entry_ids)
-        )
-
-    async def release(self, entry_ids: Sequence[int]) -> None:
-        """Mark claimed entries as not undone."""
-        await self._database.run(
-            lambda db: db.execute(queries.RELEASE, (json.dumps(entry_ids),)),
-            "The changes were not undone, but the history shows them so.",
-        )
-
-    async def undone(self, undone: Mapping[int, Sequence[Change]], by: int) -> None:
-        """Record that another entry has undone these changes.
-
-        Args:
-            undone: The changes that were undone, by entry. An entry with other changes keeps these and
-                is released.
-            by: The other entry.
-        """
-
-        def update(db: sqlite3.Connection) -> None:
-            left = _left(db, undone)
-            db.executemany(
-                "UPDATE changes SET data = ? WHERE entry = ?",
-                [(encode_changes(changes)[0], entry_id) for entry_id, changes in left.items()],
+                "UPDATE entries SET state = 'done', summary = ? WHERE id = ?",
+                (storable(summary), entry_id),
             )
-            db.execute(queries.RELEASE, (json.dumps(list(left)),))
-            db.executemany(
-                "UPDATE entries SET state = 'undone', undone_by = ? "
-                "WHERE id = ? AND undone_by IS NULL",
-                [(by, entry_id) for entry_id in undone if entry_id not in left],
-            )
-
-        await self._database.run(
-            update,
-            "The changes were undone, but the journal could not be updated.",
         )
+
+    async def lost_run(self, path: str) -> str | None:
+        """Return what a notebook's last run was, if its server stopped during it."""
+        if self._lost_runs is None:
+            try:
+                await self._database.open()
+            except ToolError:  # Whoever changes something is notified.
+                self._lost_runs = {}
+        return (self._lost_runs or {}).get(path)
+
+    @asynccontextmanager
+    async def writing(self, path: str) -> AsyncGenerator[None]:
+        """Note that a file is changed in the block, and that the change is recorded there.
+
+        Raises:
+            DiskFull, ReadOnly, SaveFailed, StateUnavailable: The journal cannot be opened.
+        """
+        await self._database.open()
+        self._writing[path] += 1
+        try:
+            yield
+        finally:
+            self._writing[path] -= 1
+            if not self._writing[path]:
+                del self._writing[path]
+
+    @contextmanager
+    def claim(self, entries: Collection[int]) -> Generator[bool]:
+        """Reserve entries for an undo in the block; yield whether no other undo has reserved one."""
+        is_free = self._claimed.isdisjoint(entries)
+        if is_free:
+            self._claimed.update(entries)
+        try:
+            yield is_free
+        finally:
+            if is_free:
+                self._claimed.difference_update(entries)
+
+    async def are_done(self, entries: Collection[int]) -> bool:
+        """Return whether none of the entries was undone."""
+        ids = json.dumps(list(entries))
+        count = await self._database.read(lambda db: db.execute(_DONE, (ids,)).fetchone()[0])
+        return count == len(entries)
 
     async def history(self, path: str, limit: int, user: str) -> list[JournalEntry]:
         """Return the entries of all users for a notebook, newest first, without their changes.
@@ -277,7 +381,7 @@ class Journal:
         """
 
         def select(db: sqlite3.Connection) -> list[JournalEntry]:
-            rows = db.execute(queries.HISTORY, (path, _bounded(limit)))
+            rows = db.execute(_HISTORY, (path, _bounded(limit)))
             return [_entry(row, reader=user) for row in rows]
 
         return await self._database.read(select)
@@ -304,7 +408,7 @@ class Journal:
         wanted = {"path": path, "ids": ids, "before": before, "limit": limit}
 
         def select(db: sqlite3.Connection) -> list[JournalEntry]:
-            rows = db.execute(queries.STANDING, wanted)
+            rows = db.execute(_STANDING, wanted)
             return [_entry(row[:-1], decode_changes(row[-1]), reader=reader) for row in rows]
 
         return await self._database.read(select)
@@ -315,25 +419,22 @@ class Journal:
         """Return the cells that were written through tools and not undone.
 
         Returns:
-            The times of the cells' changes by key, in seconds since the epoch; the time of the last
-            change or undo by key; and the time of the newest change whose cells are unknown, because
-            it is in progress or was interrupted, or None.
+            The times of the cells' changes by key, in seconds since the epoch; the time of the last change
+            or undo by key; and the present time if a change of unknown cells is in progress, else None.
         """
+        # Asked first: a change that is recorded meanwhile is then among the cells.
+        unsettled = time.time() if path in self._writing else None
 
-        def select(
-            db: sqlite3.Connection,
-        ) -> tuple[dict[str, list[float]], dict[str, float], float | None]:
-            # In this order: a change that is settled in between is then among the cells.
-            [unsettled] = db.execute(queries.UNSETTLED, (path,)).fetchone()
+        def select(db: sqlite3.Connection) -> tuple[dict[str, list[float]], dict[str, float]]:
             changes: dict[str, list[float]] = {}
             last: dict[str, float] = {}
-            for cell, at, is_change in db.execute(queries.WRITTEN, (path,)):
+            for cell, at, is_change in db.execute(_WRITTEN, (path,)):
                 last[cell] = max(at, last.get(cell, at))
                 if is_change:
                     changes.setdefault(cell, []).append(at)
-            return changes, {cell: last[cell] for cell in changes}, unsettled
+            return changes, {cell: last[cell] for cell in changes}
 
-        return await self._database.read(select)
+        return *await self._database.read(select), unsettled
 
     async def undoable(
         self,
@@ -366,7 +467,7 @@ class Journal:
         }
 
         def select(db: sqlite3.Connection) -> list[JournalEntry]:
-            rows = db.execute(queries.UNDOABLE, wanted)
+            rows = db.execute(_UNDOABLE, wanted)
             return [_entry(row[:-1], decode_changes(row[-1]), reader=caller.user) for row in rows]
 
         return await self._database.read(select)
@@ -384,7 +485,7 @@ class Journal:
 
         def select(db: sqlite3.Connection) -> list[Touched]:
             cells: dict[tuple[int, float, str, str | None], dict[str, None]] = {}
-            for *entry, cell in db.execute(queries.TOUCHED, wanted):
+            for *entry, cell in db.execute(_TOUCHED, wanted):
                 cells.setdefault(tuple(entry), {})[cell] = None
             return [Touched(*entry, tuple(keys)) for entry, keys in cells.items()]
 
@@ -395,6 +496,9 @@ class Journal:
 
         Entries of a former notebook of the new name are detached, as by `deleted`.
         """
+        if self._lost_runs is not None:
+            now = {moved(path, old, new) or path: run for path, run in self._lost_runs.items()}
+            self._lost_runs = now
 
         def update(db: sqlite3.Connection) -> None:
             _detach(db, new)
@@ -411,6 +515,9 @@ class Journal:
 
         They are no longer found by that path, which another notebook may get, and cannot be undone.
         """
+        if self._lost_runs is not None:
+            lost = self._lost_runs.items()
+            self._lost_runs = {at: run for at, run in lost if moved(at, path, path) is None}
         await self._database.run(lambda db: _detach(db, path))
 
     async def prune(self) -> None:
@@ -419,7 +526,7 @@ class Journal:
 
         def delete(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM entries WHERE time < ?", (oldest,))
-            db.execute(queries.OVER, (self._max_bytes,))
+            db.execute(_OVER, (self._max_bytes,))
 
         await self._database.run(delete)
         # `execute` would run only one step of the pragma, which frees a single page.
@@ -429,49 +536,68 @@ class Journal:
         """Check that entries can be written now.
 
         Raises:
-            DiskFull, ReadOnly, SaveFailed, StateTooNew, StateUnavailable: They cannot.
+            DiskFull, ReadOnly, SaveFailed, StateUnavailable: They cannot.
         """
         await self._database.check()
 
     async def close(self) -> None:
         """Wait for running queries and close the file."""
-        await self._tasks.join()
         await self._database.close()
-        self._lease.end()
 
-    async def _insert(self, caller: Caller, written: _Written) -> int:
-        if self._inserted % PRUNE_EVERY == 0:
-            await self.prune()
-        self._inserted += 1
-        identity = (caller.user, caller.session, storable(caller.author))
-        now = time.time()
-        row = (now, now, self._lease.id, *identity, *written)
-
-        def insert(db: sqlite3.Connection) -> int:
-            self._lease.begin()
-            return int(db.execute(queries.INSERT, row).fetchone()[0])
-
-        return await self._database.run(insert)
-
-    def _interrupt_left_over(self, db: sqlite3.Connection) -> None:
-        """Mark open intents of stopped servers as interrupted, and release what they claimed."""
-        for (owner,) in db.execute(queries.GOING_ON).fetchall():
-            if not self._lease.lives(owner) and not is_alive(owner):
-                db.execute(queries.LEFT_OVER, (owner,))
-        db.execute(queries.RELEASE_LEFT_OVER)
+    def _find_lost_runs(self, db: sqlite3.Connection) -> None:
+        """Mark open runs of stopped servers as interrupted, and remember each notebook's last run."""
+        for (owner,) in db.execute(_GOING_ON).fetchall():
+            if owner != self._owner and not is_alive(owner):
+                db.execute(_LEFT_OVER, (owner,))
+        self._lost_runs = dict(db.execute(_LOST_RUNS).fetchall())
 
 
-def _left(
-    db: sqlite3.Connection, undone: Mapping[int, Sequence[Change]]
-) -> dict[int, list[Change]]:
-    """Return the changes of entries beside the undone ones, as far as there are any."""
-    rows = db.execute(queries.CHANGES, (json.dumps(list(undone)),))
-    left = {entry_id: standing(decode_changes(data), undone[entry_id]) for entry_id, data in rows}
-    return {entry_id: changes for entry_id, changes in left.items() if changes}
+def process_of(pid: int) -> str:
+    """Return the name of a running process for `is_alive`."""
+    return f"{socket.gethostname()}:{pid}:{psutil.Process(pid).create_time()}"
+
+
+def is_alive(owner: str) -> bool:
+    """Return whether a process is alive on this host.
+
+    Those of another host count as ended: a container has another name after each start. The start
+    time is compared because a pid is reused, for example after a restart of the host.
+
+    Args:
+        owner: The process as ``host:pid:start``, with the start in seconds since the epoch.
+    """
+    host, pid, started = owner.rsplit(":", 2)
+    if host != socket.gethostname():
+        return False
+    try:
+        process = psutil.Process(int(pid))
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return abs(process.create_time() - float(started)) <= CLOCK_TOLERANCE
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
+
+
+def _mark_undone(db: sqlite3.Connection, undone: Mapping[int, Sequence[Change]], by: int) -> None:
+    """Mark entries as undone; those with further changes keep these."""
+    for entry, data in db.execute(_CHANGES, (json.dumps(list(undone)),)).fetchall():
+        if left := standing(decode_changes(data), undone[entry]):
+            db.execute(
+                "UPDATE changes SET data = ? WHERE entry = ?", (encode_changes(left)[0], entry)
+            )
+            db.execute("DELETE FROM touched WHERE entry = ?", (entry,))
+            touched = [(entry, change.cell, change.action) for change in left]
+            db.executemany("INSERT INTO touched VALUES (?, ?, ?)", touched)
+        else:
+            db.execute(
+                "UPDATE entries SET state = 'undone', undone_by = ? WHERE id = ?", (by, entry)
+            )
 
 
 def _detach(db: sqlite3.Connection, path: str) -> None:
-    db.execute(queries.DETACH, {"path": path, "folder": f"{path}/"})
+    db.execute(_DETACH, {"path": path, "folder": f"{path}/"})
 
 
 def _bounded(limit: int | None) -> int:

@@ -247,12 +247,9 @@ class Workspace:
         notebook = self.by_path.at(path)
         if notebook.last_runs.by_cell() or self.executions.active(notebook=notebook):
             return None  # Something ran since.
-        kernel_id = await self.kernel_of(path)
-        entries = await self.journal.history(path, 1, caller.user) if kernel_id else []
-        if kernel_id is None or not entries:
-            return None
-        (last,) = entries
-        if (last.kind, last.state) != ("run", "interrupted"):
+        lost = await self.journal.lost_run(path)
+        kernel_id = None if lost is None else await self.kernel_of(path)
+        if lost is None or kernel_id is None:
             return None
         try:
             # Within a turn: a query would look like the lost run.
@@ -264,11 +261,11 @@ class Workspace:
             caller,
             Sentence(
                 "server_stopped_busy" if is_busy else "server_stopped",
-                what=last.summary,
+                what=lost,
                 path=path,
             ),
         )
-        cells = re.findall(r"@([^\s,]+)", last.summary)
+        cells = re.findall(r"@([^\s,]+)", lost)
         return cells[0] if is_busy and len(cells) == 1 else None
 
     async def renamed(self, old: str, new: str) -> None:

@@ -77,8 +77,7 @@ class ChangedCellsHandler(TkAIHandler):
     async def get(self) -> ChangedCells:
         """List the cells that hold what was written through tools, with the times of the changes.
 
-        A change is listed before it is in the notebook, so that a client that sees new content in a
-        cell can ask who wrote it.
+        A change is listed once it is in the notebook.
         """
         path = await _notebook(self, self.get_query_argument("notebook", None))
         changes, cells, unsettled = await self.services.workspace.journal.written(path)
