@@ -11,7 +11,6 @@ import random
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -43,7 +42,7 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.notebooks import atomic_file
 from tk_ai_extension.notebooks.atomic_file import FileVersion
-from tk_ai_extension.notebooks.stored import NotebookFile
+from tk_ai_extension.notebooks.files import NotebookFile
 
 KILLS = 50
 
@@ -60,14 +59,19 @@ root = Path(sys.argv[1])
 async def save_on_and_on():
     store = NotebookRouter(root, partial(notebook_path, root))
     document = await store.open("n.ipynb")
-    number, parent = 0, os.getppid()
+    source = (await document.read()).cells[0].source
+    first = number = int(source.split()[1])
+    parent = os.getppid()
     # Not for longer than there is a test.
     while os.getppid() == parent:
         number += 1
         # Longer and shorter, so that half of one is never the other.
-        await document.apply([Replace("aaaa1111", f"save {number} " * (number % 7 * 1000))])
-        if number == 1:
+        await document.apply([Replace("aaaa1111", f"save {number} " * (1 + number % 7 * 1000))])
+        os.write(acknowledged, b"%d\\n" % number)
+        if number == first + 1:
             os.write(1, b"saving\\n")
+
+acknowledged = os.open(sys.argv[3], os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
 for _ in range(int(sys.argv[2])):
     child = os.fork()
@@ -95,8 +99,13 @@ def names(folder: Path) -> list[str]:
 
 @pytest.mark.proves("fault:killed-in-save", "doc:atomic-write")
 @pytest.mark.timeout(300)
-def test_a_save_that_is_killed_leaves_old_or_new(tmp_path: Path) -> None:
-    file = tmp_path / "n.ipynb"
+def test_a_save_that_is_killed_leaves_old_or_new_and_every_acknowledged_edit(
+    tmp_path: Path,
+) -> None:
+    acknowledged = tmp_path / "acknowledged"
+    root = tmp_path / "root"
+    root.mkdir()
+    file = root / "n.ipynb"
     file.write_bytes(written(notebook(code("save 0", "aaaa1111"), prose("x" * 500_000))))
     wrong: list[str] = []
     stop = threading.Event()
@@ -114,7 +123,7 @@ def test_a_save_that_is_killed_leaves_old_or_new(tmp_path: Path) -> None:
 
     reader = threading.Thread(target=look)
     reader.start()
-    command = [sys.executable, "-c", textwrap.dedent(SAVING), str(tmp_path), str(KILLS)]
+    command = [sys.executable, "-c", SAVING, str(root), str(KILLS), str(acknowledged)]
     chance = random.Random(4)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -127,6 +136,10 @@ def test_a_save_that_is_killed_leaves_old_or_new(tmp_path: Path) -> None:
             # Somewhere in the next few saves.
             stop.wait(chance.random() * 0.03)
             os.kill(child, signal.SIGKILL)
+            last = int(acknowledged.read_text().split()[-1])
+            source = "".join(json.loads(file.read_bytes())["cells"][0]["source"])
+            if int(source.split()[1]) < last:
+                wrong.append(f"{last} was acknowledged, the file has {source[:20]}")
             process.stdin.write("next\n")
             process.stdin.flush()
     stop.set()
@@ -134,7 +147,7 @@ def test_a_save_that_is_killed_leaves_old_or_new(tmp_path: Path) -> None:
     assert not wrong
     assert process.returncode == 0
     # A save that is killed may leave a hidden file.
-    assert [name for name in names(tmp_path) if not name.startswith(".~tk-")] == ["n.ipynb"]
+    assert [name for name in names(root) if not name.startswith(".~tk-")] == ["n.ipynb"]
 
 
 # --- full, read-only

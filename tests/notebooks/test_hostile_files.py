@@ -94,7 +94,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)  # The path of a socket is short.
-    monkeypatch.setattr("tk_ai_extension.notebooks.stored._WRITER_DELAYS", ())
+    monkeypatch.setattr("tk_ai_extension.notebooks.files._WRITER_DELAYS", ())
     return folder
 
 

@@ -20,7 +20,7 @@ from tk_ai_extension.model.cells import CellContent, source_hash
 from tk_ai_extension.model.errors import OutcomeUnknown, TabOffline, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Delete, Insert, Move, Operation, Replace
-from tk_ai_extension.notebooks.stored import NotebookFiles
+from tk_ai_extension.notebooks.files import NotebookFiles
 from tk_ai_extension.notebooks.tabs.document import TabDocument
 from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
 from tk_ai_extension.notebooks.tabs.registry import TabRegistry

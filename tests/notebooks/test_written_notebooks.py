@@ -24,8 +24,8 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.notebooks.autosave import OutputSaver
+from tk_ai_extension.notebooks.files import NotebookFile, NotebookFiles
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
-from tk_ai_extension.notebooks.stored import NotebookFile, NotebookFiles
 from tk_ai_extension.notebooks.tabs import registry
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.workspace import Workspace

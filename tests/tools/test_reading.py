@@ -189,6 +189,26 @@ async def test_lines_of_the_text_are_looked_at_and_license_no_overwrite(harness)
             await harness.call("read_notebook", notebook="n.ipynb", **wrong)
 
 
+@pytest.mark.proves("text:round-trip")
+@pytest.mark.parametrize("budget", [500, 50_000])
+async def test_an_answer_with_warnings_or_a_part_of_the_cells_can_be_given_back(harness, budget):
+    sources = ["a = 1\n\n", *(f"b = '{'x' * 200}'\n\n" for _ in range(4))]
+    path = harness.write("n.ipynb", *sources, kernelspec={"display_name": "nameless"})
+    stored = json.loads(path.read_text())
+    del stored["cells"][0]["id"]
+    path.write_text(json.dumps(stored))
+    before = path.read_bytes()
+    answer = (await harness.call("read_notebook", notebook="n.ipynb", budget=budget)).full_text()
+    assert answer.startswith("Warning: ")
+    assert ("more cells" in answer) is (budget == 500)
+    written = await harness.call("write_notebook", notebook="n.ipynb", text=answer)
+    assert written.changes == []
+    assert path.read_bytes() == before
+    changed = answer.replace("a = 1", "a = 2")
+    await harness.call("write_notebook", notebook="n.ipynb", text=changed)
+    assert harness.sources("n.ipynb") == [sources[0].replace("1", "2"), *sources[1:]]
+
+
 @pytest.mark.proves("text:ranges")
 async def test_no_lines_of_a_text_can_be_written_back(harness):
     path = harness.write("n.ipynb", "a = 1", "b = 2", "c = 3")

@@ -31,9 +31,9 @@ from tk_ai_extension.model.executions import (
     Started,
 )
 from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.notebooks.files import NotebookFiles
 from tk_ai_extension.notebooks.notebook import Notebooks
 from tk_ai_extension.notebooks.staleness import Incarnations
-from tk_ai_extension.notebooks.stored import NotebookFiles
 from tk_ai_extension.workspace import executions as module
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.displays import DisplayRegistry

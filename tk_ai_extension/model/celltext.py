@@ -26,6 +26,10 @@ from tk_ai_extension.model.errors import InvalidText
 from tk_ai_extension.model.ranges import format_ranges, parse_ranges
 
 MARK = "# %%"
+WARNING = "Warning: "
+"""The beginning of a line above the header, of a tool that shows the text."""
+MORE_CELLS = "[more cells: "
+"""The beginning of a line below a text of some cells."""
 ESCAPED = MARK + "%"
 
 _HEADER = re.compile(
@@ -132,8 +136,9 @@ def escape(source: str) -> str:
 def parse(text: str) -> ParsedText:
     r"""Parse a cell-marked text.
 
-    A byte order mark is dropped. If the first line ends in ``\r\n``, the transport has converted all
-    newlines, and they are converted back.
+    A byte order mark is dropped, and so is what a tool prints around the text: warnings above the
+    header, and a last line that names the cells that are not shown. If the first line ends in ``\r\n``,
+    the transport has converted all newlines, and they are converted back.
 
     >>> parse("# %% [code]\nx = 1\n# %% [markdown] @77b0\nText\n").cells[1].ref.prefix
     '77b0'
@@ -146,9 +151,12 @@ def parse(text: str) -> ParsedText:
     if text.partition("\n")[0].endswith("\r"):
         text = text.replace("\r\n", "\n")
     lines = text.removesuffix("\n").split("\n")
-    header = _HEADER.match(lines[0])
+    above = next((n for n, line in enumerate(lines) if not line.startswith(WARNING)), 0)
+    header = _HEADER.match(lines[above])
+    if header is not None and header["cells"] and lines[-1].startswith(MORE_CELLS):
+        lines.pop()
     cells: list[ParsedCell] = []
-    for start, line, body in _sections(lines, 1 if header else 0):
+    for start, line, body in _sections(lines, above + 1 if header else 0):
         cell_type, ref = _parse_marker(line, start)
         cells.append(ParsedCell(cell_type, "\n".join(body), ref, start))
     if header is None:

@@ -15,6 +15,7 @@ import errno
 import logging
 import os
 import stat
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -142,7 +143,7 @@ class Folder:
 
     def replace(
         self, name: str, data: bytes, expected: FileVersion, content: bytes | None = None
-    ) -> FileVersion:
+    ) -> tuple[FileVersion, bool]:
         """Replace a file (compare-and-set); it keeps its mode, owner and extended attributes.
 
         Args:
@@ -153,7 +154,7 @@ class Folder:
                 one tick of the clock has the same version.
 
         Returns:
-            The new file's version.
+            The new file's version, and whether another write could result in the same one.
 
         Raises:
             FileChanged: The file no longer has the version ``expected``; it was not changed.
@@ -163,13 +164,18 @@ class Folder:
         with self._new_file(0o600) as new:
             write_all(new.fd, data)
             self._copy_attributes(name, new.fd)
+            # The next write gets the time of a tick of the system's clock, hardly this one.
+            now = time.time_ns()
+            if os.utime in os.supports_fd:
+                os.utime(new.fd, ns=(now, now))
             os.fsync(new.fd)
             with self.lock():
                 if FileVersion.of(self.stat(name)) != expected:
                     raise FileChanged
                 if content is not None and self.read(name)[1] != content:
                     raise FileChanged
-                return new.take_place_of(name)
+                version = new.take_place_of(name)
+        return version, version.mtime_ns != now and version.is_racy(time.time_ns())
 
     @contextmanager
     def overwriting(self, name: str) -> Generator[int]:

@@ -89,7 +89,7 @@ class NotebookDocument(Protocol):
     >>> import asyncio, nbformat, pathlib, tempfile
     >>> from tk_ai_extension.model.cells import CellContent
     >>> from tk_ai_extension.model.operations import Insert
-    >>> from tk_ai_extension.notebooks.stored import NotebookFiles
+    >>> from tk_ai_extension.notebooks.files import NotebookFiles
     >>> async def add_cell(folder: str) -> list[str]:
     ...     nbformat.write(nbformat.v4.new_notebook(), pathlib.Path(folder, "a.ipynb"))
     ...     store = NotebookFiles(pathlib.Path(folder), None, changed=print)

@@ -7,16 +7,16 @@ no more consistency than the manager offers: two servers may save at the same mo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from inspect import signature
-from typing import Any, TypeVar, cast
+from typing import Any
 from weakref import WeakValueDictionary
 
 from jupyter_server.utils import ensure_async
 
-from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import (
     FileMissing,
     NotANotebook,
@@ -25,173 +25,90 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.reading import read_cell, snapshot_of
-from tk_ai_extension.notebooks.running_outputs import RunningOutputs, relocate_runs
+from tk_ai_extension.notebooks.reading import StoredNotebook, placed, read_notebook
 from tk_ai_extension.notebooks.save_hooks import manager_errors
-from tk_ai_extension.notebooks.session import LoadedNotebook, NotebookSession, StoredDocument
-from tk_ai_extension.notebooks.transactions import EditStep
+from tk_ai_extension.notebooks.stored import Make, NotebookText, TextDocument
 
-T = TypeVar("T")
-
-_ATTEMPTS = 5
+_TRIES = 5
 _RENAME_TIMEOUT = 2.0
 """Maximum seconds between a manager's rename and its event."""
 
 
-class _NotebookState:
-    """A server's state of one notebook, and its current path."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.renamed = asyncio.Event()
-        # Hold its lock to read or save the notebook.
-        self.session = NotebookSession()
-        self.modified: Any = None
-        self.notebook: Json = {}
-        self.snapshot: Snapshot | None = None
-
-
-class ContentsDocument(StoredDocument):
-    """A notebook behind a contents manager.
+class ManagedNotebook(NotebookText):
+    """A notebook of a contents manager.
 
     Args:
         manager: The contents manager.
-        kept: What the server knows of the notebook.
-        changed: Called with the path after each change.
+        path: The notebook's path.
     """
 
     kind = "contents"
 
-    def __init__(self, manager: Any, kept: _NotebookState, changed: Callable[[str], None]) -> None:
-        super().__init__(kept.session, changed)
+    def __init__(self, manager: Any, path: str) -> None:
+        super().__init__()
+        self.path = path
+        self.renamed = asyncio.Event()
         self._manager = manager
-        self._kept = kept
+        # Jupyter's own managers write a file in place: a concurrent read would return a part of it.
+        self._lock = asyncio.Lock()
+        self._known: tuple[Any, StoredNotebook] | None = None
 
-    @property
-    def path(self) -> str:
-        """See `NotebookDocument.path`; it changes when a person renames the notebook."""
-        return self._kept.path
+    async def load(self, path: str) -> StoredNotebook:
+        """See `NotebookText.load`; the notebook is read again if it was modified."""
+        async with self._lock:
+            return await self._load(path)
 
-    async def pull(self, look: Callable[[LoadedNotebook], T]) -> T:
-        """See `SessionDocument.pull`."""
-        async with self.session.lock:
-            return look(await self._pulled())
+    async def _load(self, path: str) -> StoredNotebook:
+        with manager_errors(path):
+            # Before the content: a save in between is then detected by the next load.
+            modified = await self._modified(path)
+            if self._known is None or modified != self._known[0]:
+                model = await ensure_async(self._manager.get(path, content=True, type="notebook"))
+                self._known = modified, await asyncio.to_thread(_text_of, model["content"], path)
+        return self._known[1]
 
-    async def _pulled(self) -> LoadedNotebook:
-        """Return the notebook with the outputs so far. Hold the lock."""
-        snapshot = await self._load()
-        stored, nbformat = self._stored(), snapshot.nbformat
-        return self.session.with_runs(
-            LoadedNotebook(
-                snapshot,
-                lambda index: cellforms.content_of(stored[index], nbformat),
-                lambda: cellforms.without_transient(
-                    {**self._kept.notebook, "cells": [dict(cell) for cell in stored]}
-                ),
-            )
-        )
-
-    async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:  # noqa: ARG002
-        """See `SessionDocument.attempt`."""
-        async with self.session.lock:
-            before = await self._pulled()
-            edit = before.edited(operations)
-            cells = list(self._stored())
-            for step in edit.steps:
-                _apply_step(cells, step)
-            if edit.steps and not await self._save(cells):
-                return None
-            running = self.session.running_cells(before.snapshot)
-            # As it was saved: a later read may contain others' changes.
-            after = _snapshot(self.path, {**self._kept.notebook, "cells": cells})
-            relocate_runs(edit, running, after.cells)
-            shown = self.session.shown(after)
-        if edit.steps:
-            self.changed()
-            await self.refresh_tabs()
-        return Applied(shown, edit.changes())
-
-    async def stored(self) -> Snapshot:
-        """See `StoredDocument.stored`."""
-        async with self.session.lock:
-            return await self._load()
-
-    async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
-        """See `StoredDocument.save_outputs`."""
-        self._kept.renamed.clear()
+    async def rewrite(self, path: str, make: Make) -> StoredNotebook:
+        """See `NotebookText.rewrite`."""
+        self.renamed.clear()
         try:
-            await self._save_once(runs)
+            return await self._rewrite(path, make)
         except NotebookNotFound:
+            if self.session.saver is None:
+                raise
             # A manager renames first and emits the event afterwards.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._kept.renamed.wait(), _RENAME_TIMEOUT)
-            await self._save_once(runs)
+                await asyncio.wait_for(self.renamed.wait(), _RENAME_TIMEOUT)
+            return await self._rewrite(self.path, make)
 
-    async def _save_once(self, runs: Sequence[RunningOutputs]) -> None:
-        async with self.session.lock:
-            for _ in range(_ATTEMPTS):
-                snapshot = await self._load()
-                cells = list(self._stored())
-                found = [(running, running.find(snapshot)) for running in runs]
-                for running, cell in found:
-                    if cell is not None:
-                        cells[cell.index] = {
-                            **cells[cell.index],
-                            "outputs": list(running.outputs()),
-                            "execution_count": running.execution_count,
-                            "metadata": dict(cell.metadata),
-                        }
-                if all(cell is None for _, cell in found) or await self._save(cells):
-                    return
-        raise SaveFailed(f"{self.path} cannot be saved: other programs keep writing it.")
+    async def _rewrite(self, path: str, make: Make) -> StoredNotebook:
+        async with self._lock:
+            for _ in range(_TRIES):
+                before = await self._load(path)
+                after = await asyncio.to_thread(make, before)
+                if after is before or await self._save(path, after):
+                    # As it was saved: a later read may contain others' changes.
+                    return after
+        raise SaveFailed(f"{path} cannot be saved: other programs keep writing it.")
 
-    # --- the manager
+    async def _save(self, path: str, notebook: StoredNotebook) -> bool:
+        """Save the notebook (compare-and-set); return False if it was modified."""
+        content = await asyncio.to_thread(notebook.raw)
+        with manager_errors(path):
+            if self._known is None or await self._modified(path) != self._known[0]:
+                return False
+            model: Json = {"type": "notebook", "format": "json", "content": content}
+            await ensure_async(self._manager.save(model, path))
+        self._known = None
+        return True
 
-    async def _load(self) -> Snapshot:
-        """Return the manager's notebook, read again if it was modified.
-
-        Hold the lock: Jupyter's own managers write a file in place, and a concurrent read would return
-        a part of it.
-        """
-        kept = self._kept
-        with manager_errors(self.path):
-            # Before the content: a save in between is then detected by the next load.
-            modified = await self._modified()
-            if kept.snapshot is None or modified != kept.modified:
-                model = await ensure_async(
-                    self._manager.get(self.path, content=True, type="notebook")
-                )
-                kept.notebook, kept.modified = model["content"], modified
-                kept.snapshot = _snapshot(self.path, kept.notebook)
-        return kept.snapshot
-
-    async def _modified(self) -> tuple[Any, Any]:
+    async def _modified(self, path: str) -> tuple[Any, Any]:
         """Return the notebook's version: its modification time and, if available, its hash."""
         get = self._manager.get
         hashed = {"require_hash": True} if "require_hash" in signature(get).parameters else {}
-        model = await ensure_async(get(self.path, content=False, **hashed))
+        model = await ensure_async(get(path, content=False, **hashed))
         return model["last_modified"], model.get("hash")
-
-    async def _save(self, cells: list[Json]) -> bool:
-        """Save the notebook with these cells (compare-and-set); return False if it was modified."""
-        kept = self._kept
-        with manager_errors(self.path):
-            if await self._modified() != kept.modified:
-                return False
-            model: Json = {
-                "type": "notebook",
-                "format": "json",
-                "content": {**kept.notebook, "cells": cells},
-            }
-            await ensure_async(self._manager.save(model, self.path))
-        kept.snapshot = None
-        return True
-
-    def _stored(self) -> list[Json]:
-        return cast("list[Json]", self._kept.notebook["cells"])
 
 
 class ContentsNotebooks:
@@ -205,9 +122,9 @@ class ContentsNotebooks:
     def __init__(self, manager: Any, changed: Callable[[str], None]) -> None:
         self._manager = manager
         self._changed = changed
-        self._kept: WeakValueDictionary[str, _NotebookState] = WeakValueDictionary()
+        self._kept: WeakValueDictionary[str, ManagedNotebook] = WeakValueDictionary()
 
-    async def open(self, path: str) -> ContentsDocument:
+    async def open(self, path: str) -> TextDocument:
         """Return the document at a path.
 
         Raises:
@@ -219,8 +136,8 @@ class ContentsNotebooks:
             raise NotebookNotFound(f"Notebook {path} does not exist.")
         kept = self._kept.get(path)
         if kept is None:
-            kept = self._kept[path] = _NotebookState(path)
-        return ContentsDocument(self._manager, kept, self._changed)
+            kept = self._kept[path] = ManagedNotebook(self._manager, path)
+        return TextDocument(path, kept, self._changed)
 
     async def exists(self, path: str) -> bool:
         """Return whether a file or folder exists at a path."""
@@ -247,42 +164,25 @@ class ContentsNotebooks:
             place = moved(path, old, new)
             if place is not None:
                 del self._kept[path]
-                kept.path, kept.snapshot = place, None
-                self._kept[kept.path] = kept
+                kept.path, kept.names = place, {**dict.fromkeys(kept.names, place), place: place}
+                self._kept[place] = kept
                 kept.renamed.set()
 
     async def close(self) -> None:
         """Do nothing: there is nothing to release."""
 
 
-def _snapshot(path: str, notebook: Json) -> Snapshot:
-    nbformat = (int(notebook.get("nbformat", 4)), int(notebook.get("nbformat_minor", 0)))
-    stored = cast("list[Json]", notebook["cells"])
-    # The manager has converted a notebook of an old format, and would save the conversion.
-    original: Any = notebook.get("metadata", {}).get("orig_nbformat", nbformat[0])
-    if isinstance(original, int) and original < nbformat[0]:
-        nbformat = (original, 0)
-    cells = [read_cell(cell, 0, "", cellforms.id_of(cell, nbformat)) for cell in stored]
-    metadata = cast("Json", notebook.get("metadata") or {})
-    snapshot = snapshot_of(path, cells, metadata, nbformat)
-    if nbformat[0] == 4:
-        return snapshot
-    fault = f"nbformat {nbformat[0]} can be read, not written"
-    return replace(snapshot, warnings=(*snapshot.warnings, fault))
-
-
-def _apply_step(cells: list[Json], step: EditStep) -> None:
-    match step.kind:
-        case "delete":
-            del cells[step.index]
-        case "move":
-            cells.insert(step.to, cells.pop(step.index))
-        case "insert":
-            assert step.after is not None
-            cells.insert(step.index, cellforms.stored_cell(step.after, as_lines=False))
-        case "set":
-            assert step.after is not None
-            new = cellforms.stored_cell(step.after, as_lines=False)
-            if "id" in cells[step.index]:
-                new.setdefault("id", cells[step.index]["id"])
-            cells[step.index] = new
+def _text_of(content: Json, path: str) -> StoredNotebook:
+    """Return a manager's notebook; one that it has converted from an old format is not written."""
+    text = json.dumps(cellforms.without_transient(content))
+    notebook = read_notebook(text.encode(), path)
+    original: Any = notebook.metadata.get("orig_nbformat")
+    if not isinstance(original, int) or original >= notebook.nbformat[0]:
+        return replace(notebook, faults=(), cell_faults=((),) * len(notebook.cells))
+    return replace(
+        notebook,
+        cells=placed([replace(cell, id=None) for cell in notebook.cells]),
+        nbformat=(original, 0),
+        faults=(f"nbformat {original} can be read, not written",),
+        cell_faults=((),) * len(notebook.cells),
+    )

@@ -35,7 +35,7 @@ from tk_ai_extension.notebooks.jsonspans import (
     scan_object,
     skip,
 )
-from tk_ai_extension.notebooks.schema import cell_faults, is_sound, notebook_faults
+from tk_ai_extension.notebooks.schema import cell_faults, notebook_faults
 from tk_ai_extension.notebooks.transactions import EditTransaction
 
 MAX_WARNINGS = 20
@@ -168,7 +168,10 @@ class StoredNotebook:
             cells[index] = read_cell(body.stored, index, old.key, old.id)
             chunks[2 * index + 1] = body.data
             faults[index] = tuple(cell_faults(body.stored, self.nbformat))
-        return replace(self, cells=tuple(cells), chunks=tuple(chunks), cell_faults=tuple(faults))
+        made = replace(self, cells=tuple(cells), chunks=tuple(chunks), cell_faults=tuple(faults))
+        if made.cell_faults == self.cell_faults:
+            vars(made)["warnings"] = self.warnings
+        return made
 
     def _reordered(
         self, edit: EditTransaction, bodies: Mapping[int, EncodedCell]
@@ -448,31 +451,19 @@ def _index(stored: list[Json], around: Json) -> StoredNotebook:
     )
     metadata: Any = around.get("metadata")
     ids = cellforms.ids_of(stored, nbformat)
-    texts = [cellforms.text_of(cell.get("source")) for cell in stored]
-    with_ids = cellforms.has_ids(nbformat)
     return StoredNotebook(
         cells=tuple(
-            _cell(stored[number], number, key, ids[number], texts[number])
+            read_cell(stored[number], number, key, ids[number])
             for number, key in enumerate(cell_keys(ids))
         ),
         metadata=cast("Json", metadata) if isinstance(metadata, dict) else {},
         nbformat=nbformat,
         before=b"",
         faults=tuple(notebook_faults(around)),
-        cell_faults=tuple(
-            tuple(cell_faults(cell, nbformat))
-            if text is None or not is_sound(cell, ids=with_ids)
-            else ()
-            for cell, text in zip(stored, texts, strict=True)
-        ),
+        cell_faults=tuple(tuple(cell_faults(cell, nbformat)) for cell in stored),
         as_lines=_as_lines(stored[:_SHOWN]),
         key_order={cell["cell_type"]: tuple(cell) for cell in reversed(stored[:_SHOWN])},
     )
-
-
-def read_cell(stored: Json, index: int, key: str, cell_id: str | None) -> Cell:
-    """Return a stored cell as a `Cell`."""
-    return _cell(stored, index, key, cell_id, cellforms.text_of(stored.get("source")))
 
 
 def _converted(
@@ -512,7 +503,8 @@ def _converted(
     )
 
 
-def _cell(stored: Json, index: int, key: str, cell_id: str | None, text: str | None) -> Cell:
+def read_cell(stored: Json, index: int, key: str, cell_id: str | None) -> Cell:
+    """Return a stored cell as a `Cell`."""
     kind = stored["cell_type"]
     metadata: Any = stored.get("metadata")
     count = outputs = None
@@ -526,7 +518,7 @@ def _cell(stored: Json, index: int, key: str, cell_id: str | None, text: str | N
             "index": index,
             "key": key,
             "type": kind,
-            "source": cellforms.joined(stored.get("source")) if text is None else text,
+            "source": cellforms.joined(stored.get("source")),
             "id": cell_id,
             "metadata": metadata if metadata == {} else cellforms.metadata_of(stored),
             "execution_count": count if type(count) is int else cellforms.whole_number(count),
@@ -543,7 +535,8 @@ def placed(cells: Sequence[Cell]) -> tuple[Cell, ...]:
         if cell.index != index or cell.key != key:
             moved = object.__new__(Cell)
             moved.__dict__.update(cell.__dict__, index=index, key=key)
-            moved.__dict__.pop("stamp", None)
+            if cell.key != key:
+                moved.__dict__.pop("stamp", None)
             cell = moved  # noqa: PLW2901
         found.append(cell)
     return tuple(found)

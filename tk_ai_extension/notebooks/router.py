@@ -19,8 +19,8 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import aliases, has_link, open_aliases
 from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.files import NotebookFiles
 from tk_ai_extension.notebooks.session import NotebookSession, SessionDocument
-from tk_ai_extension.notebooks.stored import NotebookFiles
 from tk_ai_extension.notebooks.subscriptions import ChangeSubscriptions
 from tk_ai_extension.notebooks.watching import FileWatcher
 

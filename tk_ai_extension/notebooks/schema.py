@@ -23,15 +23,6 @@ _CELL_FIELDS = {
     "markdown": _TEXT_FIELDS | {"attachments"},
     "raw": _TEXT_FIELDS | {"attachments"},
 }
-_COMMON_FIELDS = [
-    {
-        "code": _CELL_FIELDS["code"] - {"id"},
-        "markdown": _TEXT_FIELDS - {"id"},
-        "raw": _TEXT_FIELDS - {"id"},
-    },
-    {"code": _CELL_FIELDS["code"], "markdown": _TEXT_FIELDS, "raw": _TEXT_FIELDS},
-]
-"""The fields of nearly every cell: without ids, and with ids."""
 _OUTPUT_FIELDS = {
     "stream": frozenset(("output_type", "name", "text")),
     "display_data": frozenset(("output_type", "data", "metadata")),
@@ -76,28 +67,6 @@ def notebook_faults(notebook: Mapping[str, Any]) -> Iterator[str]:
     unknown = notebook.keys() - {"metadata", "nbformat", "nbformat_minor", "cells"}
     if unknown:
         yield f"unknown fields {_names(unknown)}"
-
-
-def is_sound(cell: Json, *, ids: bool) -> bool:
-    """Return whether a cell is certainly valid; otherwise `cell_faults` checks it in detail.
-
-    A fast check of a cell whose source is text, for thousands of cells.
-
-    Args:
-        cell: A stored cell of a valid type.
-        ids: Whether the format has ids.
-    """
-    kind = cell["cell_type"]
-    if cell.keys() != _COMMON_FIELDS[ids][kind] or cell["metadata"] != {}:
-        return False
-    if ids and not _is_id(cell["id"]):
-        return False
-    if kind != "code":
-        return True
-    count, outputs = cell["execution_count"], cell["outputs"]
-    if not (count is None or type(count) is int) or type(outputs) is not list:
-        return False
-    return not outputs or all(_output_fault(output) is None for output in outputs)  # pyrefly: ignore[unknown-argument-type, unknown-variable-type]
 
 
 def cell_faults(cell: Json, nbformat: tuple[int, int]) -> Iterator[str]:

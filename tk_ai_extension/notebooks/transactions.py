@@ -126,9 +126,11 @@ class EditTransaction:
         The keys follow from the edit alone and not from a later read of the notebook, in which others
         may have moved cells.
         """
-        keys = dict(
-            zip(self.order, cell_keys([self._id(slot) for slot in self.order]), strict=True)
-        )
+        keys: dict[int, str] = {}
+        if any(step.kind != "set" for step in self.steps):
+            stored = [cell.id for cell in self._snapshot.cells]
+            ids = [stored[slot] if slot >= 0 else self.contents[slot].id for slot in self.order]
+            keys = dict(zip(self.order, cell_keys(ids), strict=True))
         deletes = any(action == "delete" for action, *_ in self._done)
         witnesses = self._witnesses() if deletes else ()
         return tuple(

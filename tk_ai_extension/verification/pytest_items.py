@@ -13,7 +13,7 @@ from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.notebooks.stored import NotebookFiles
+from tk_ai_extension.notebooks.files import NotebookFiles
 from tk_ai_extension.verification.fresh_kernel import verify_alone
 from tk_ai_extension.verification.report import NotebookReport
 from tk_ai_extension.verification.rules import Rules, sanitizers_in

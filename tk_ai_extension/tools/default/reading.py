@@ -227,9 +227,9 @@ class NotebookRead(Result):
     warnings: list[str] = Field(default_factory=list)
 
     def as_text(self) -> str:
-        warnings = "".join(f"Warning: {warning}\n" for warning in self.warnings)
-        more = f"\n[more cells: cells={self.next_range!r}]" if self.next_range else ""
-        return f"{warnings}{self.text.rstrip(chr(10)) if more else self.text}{more}"
+        warnings = "".join(f"{celltext.WARNING}{warning}\n" for warning in self.warnings)
+        more = f"\n{celltext.MORE_CELLS}cells={self.next_range!r}]" if self.next_range else ""
+        return f"{warnings}{self.text.removesuffix(chr(10)) if more else self.text}{more}"
 
 
 @tool("READ", command="read notebook")
