@@ -41,6 +41,7 @@ class PairedManager(AsyncLargeFileManager):
 async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DocumentBench]:
     root = tmp_path_factory.mktemp("contents")
     manager = PairedManager(root_dir=str(root))
+    manager.notary.db_file = ":memory:"
     store = NotebookRouter(
         root,
         partial(notebook_path, root),

@@ -167,7 +167,8 @@ class Folder:
             # The next write gets the time of a tick of the system's clock, hardly this one.
             now = time.time_ns()
             if os.utime in os.supports_fd:
-                os.utime(new.fd, ns=(now, now))
+                with suppress(OSError):
+                    os.utime(new.fd, ns=(now, now))
             os.fsync(new.fd)
             with self.lock():
                 if FileVersion.of(self.stat(name)) != expected:
