@@ -197,7 +197,8 @@ class Folder:
                 with suppress(FileNotFoundError):
                     self._copy_attributes(name, new.fd)
             os.fsync(new.fd)
-            new.take_place_of(name)
+            with self.lock():
+                new.take_place_of(name)
 
     def create(self, name: str, data: bytes) -> None:
         """Create a file that must not exist yet; others see all of it or nothing.
@@ -254,13 +255,11 @@ class Folder:
 
     def link(self, old: str, new: str) -> None:
         """Give a file a second name."""
-        os.link(
-            self._at(old),
-            self._at(new),
-            src_dir_fd=self._fd,
-            dst_dir_fd=self._fd,
-            follow_symlinks=False,
-        )
+        if self._fd is None:
+            os.link(self._at(old), self._at(new))
+        else:
+            fds = {"src_dir_fd": self._fd, "dst_dir_fd": self._fd}
+            os.link(old, new, follow_symlinks=False, **fds)
 
     def unlink(self, name: str) -> None:
         """Remove a file."""
@@ -296,8 +295,7 @@ class _NewFile:
     def take_place_of(self, target: str) -> FileVersion:
         """Replace a file, whatever it is; return the new one's version."""
         assert self._name is not None
-        if os.name == "nt":  # An open file cannot be renamed there.
-            self._close_content()
+        self._close_on_windows()
         self._folder.rename(self._name, target)
         self._name = None
         return FileVersion.of(self._folder.stat(target) if self.fd < 0 else os.fstat(self.fd))
@@ -309,6 +307,7 @@ class _NewFile:
             FileExistsError.
         """
         assert self._name is not None
+        self._close_on_windows()
         try:
             with self._folder.lock():
                 self._folder.link(self._name, name)
@@ -328,6 +327,11 @@ class _NewFile:
                 self._folder.unlink(self._name)
             except OSError as error:
                 _log.warning("%s was not removed: %s", self._name, error)
+
+    def _close_on_windows(self) -> None:
+        """Close the file on Windows, where an open one gets no other name."""
+        if os.name == "nt":
+            self._close_content()
 
     def _close_content(self) -> None:
         fd, self.fd = self.fd, -1
