@@ -74,11 +74,6 @@ async def test_the_state_of_a_session_ends_with_it_and_its_work_stays(harness, n
     assert (await harness.call("undo", notebook=notebook)).undone
 
 
-async def test_no_lock_is_kept_of_a_kernel_that_was_started(harness, notebook):
-    await harness.call("use_notebook", notebook=notebook)
-    assert len(harness.workspace.sessions._locks) == 0
-
-
 @pytest.mark.proves("edit:history")
 async def test_history_counts_what_was_taken_back(harness, notebook):
     await harness.call("insert_cell", notebook=notebook, source="b")
