@@ -43,7 +43,6 @@ FORKED = {
     "tk_ai_extension.server.headless": True,
     "tk_ai_extension.cli": True,
     "tk_ai_extension.kernels.sharing": False,
-    "tests.kernels.persistent_host": True,
 }
 """The modules that are forked, and whether they may start such processes themselves."""
 

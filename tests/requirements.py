@@ -137,7 +137,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     # -- nb --
     Requirement("nb:commands", "S3", "open, cells, cell, insert, edit, exec, run, rm, save, status, shutdown"),
     Requirement("nb:headless", "S3", "no Jupyter server, no browser"),
-    Requirement("nb:persist", "S3", "the kernel outlives the command and the terminal; its connection is kept in `.nb/`"),
+    Requirement("nb:persist", "S3", "the kernel outlives the command and the terminal, in the project's server; its connection is kept in `.nb/`"),
     Requirement("nb:kernelspec", "S3", "any kernelspec"),
     Requirement("nb:scratch", "S3", "`nb run CODE` does not touch the notebook"),
     Requirement("nb:compact", "S3", "cells: one short line each; cell: the whole; outputs cut"),

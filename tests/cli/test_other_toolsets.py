@@ -53,38 +53,6 @@ async def test_session_kernels_end_with_their_host(nb: Nb) -> None:
     assert alive == []
 
 
-@pytest.mark.proves("kernel:python-session", "nb:cleanup", "nb:persist")
-async def test_those_of_a_host_that_was_killed_are_ended_by_the_next(nb: Nb) -> None:
-    async with connected(nb, "--toolsets", "default,omp") as client:
-        await client.call_tool("use_notebook", {"notebook": "a.ipynb", "mode": "create"})
-        for session in ("kept", "left"):
-            call = {"cells": [{"code": f"x = {session!r}"}], "session": session}
-            ran = await client.call_tool("python", call)
-            assert not ran.is_error, text(ran)
-            if session == "kept":
-                listed = await client.call_tool("list_running_kernels", {})
-                (kept,) = (
-                    kernel["kernel_id"]
-                    for kernel in (listed.structured_content or {})["kernels"]
-                    if not kernel["notebooks"]
-                )
-                # Somebody goes on with it in a notebook: it is that notebook's now.
-                bind = {"notebook": "b.ipynb", "mode": "create", "kernel_id": kept}
-                assert not (await client.call_tool("use_notebook", bind)).is_error
-        await client.call_tool("execute_ipython", {"code": "y = 1", "notebook": "a.ipynb"})
-        assert len(nb.processes()) == 4  # the host and three kernels
-        host = psutil.Process(nb.host)
-        host.kill()
-        await asyncio.to_thread(host.wait, 30)
-    kernels = nb("ps", "--json").json["kernels"]
-    assert sorted(kernel["notebooks"] for kernel in kernels) == [["a.ipynb"], ["b.ipynb"]]
-    assert "kept" in nb("run", "x", "-n", "b.ipynb").out
-    assert "1" in nb("run", "y", "-n", "a.ipynb").out
-    assert len(nb.processes()) == 3
-    notes = list((nb.root / ".nb" / "kernels").glob("*.process"))
-    assert len(notes) == 2
-
-
 @works
 @pytest.mark.proves("nb:sandbox", "kernel:python-session")
 async def test_code_in_a_sandbox_gets_an_error_when_it_calls_the_tools(nb: Nb) -> None:

@@ -16,7 +16,7 @@ def test_the_state_of_a_project_is_readable_by_its_user_alone(nb: Nb) -> None:
     nb("add", "'x' * 100")
     state = Path(nb.environment["JUPYTER_DATA_DIR"], "tk-ai-extension")
     kept = [state, *state.rglob("*")]
-    assert {"journal.sqlite", "sessions.sqlite"} <= {path.name for path in kept}
+    assert {"journal.sqlite"} <= {path.name for path in kept}
     shared = {
         path.name: oct(path.stat().st_mode)
         for path in kept

@@ -20,10 +20,9 @@ from jupyter_client.manager import AsyncKernelManager
 from tests.kernels.guests import DEADLINE, connect, run, until
 from tests.support.faults import RUN_FOREVER
 from tk_ai_extension.kernels.environment import AllowedEnvironment
-from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
 from tk_ai_extension.kernels.sandbox.detection import find_sandbox, probe
-from tk_ai_extension.kernels.sandbox.provisioner import SandboxedProvisioner
+from tk_ai_extension.kernels.sandbox.provisioner import ConfiningKernelManager, SandboxedProvisioner
 from tk_ai_extension.kernels.sandbox.view import Sandbox, View
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.kernels.sharing.kernelspec import install_shared_kernelspec
@@ -80,7 +79,8 @@ async def confined(sandbox: Sandbox, project: Path) -> Confined:
         kernel_id="1", kernel_spec=manager.kernel_spec, parent=manager, confinement=confinement
     )
     await manager.start_kernel(
-        cwd=str(project), env=os.environ | {KEY: "canary", "LC_TIME": "C"}, independent=True
+        cwd=str(project),
+        env=os.environ | {KEY: "canary", "LC_TIME": "C"},
     )
     return Confined(manager, await connect(manager.get_connection_info()), confinement)
 
@@ -350,8 +350,8 @@ async def test_an_environment_inside_the_project_is_read_only() -> None:
     assert set(order[2:]) == {"read", "empty"}
 
 
-class TestKernelsThatLast:
-    """A host's kernels, which outlive it: in a sandbox, they stay there."""
+class TestKernelsOfAServer:
+    """Kernels of a project's server."""
 
     @pytest.fixture
     def confinement(self, sandbox: Sandbox, tmp_path: Path) -> Iterator[Confinement]:
@@ -360,44 +360,6 @@ class TestKernelsThatLast:
         for process in _processes_with(confined.folder.name):  # of a test that failed
             process.kill()
         confined.remove()
-
-    async def test_a_restart_by_the_next_host_does_not_leave_the_sandbox(
-        self, confinement: Confinement, tmp_path: Path, outside: Path
-    ) -> None:
-
-        async def confine(path: str | None) -> Confinement:
-            assert path == "a.ipynb"
-            return confinement
-
-        folder = tmp_path / ".nb"
-        folder.mkdir()
-        manager, kernels = _host(folder, tmp_path, confine)
-        kernel_id = await kernels.start("python3", path="a.ipynb")
-        await kernels.close()
-        # Here both hosts are one process: nobody is to miss the end of the first one's.
-        before: Any = manager.get_kernel(kernel_id).provisioner
-        process, before.process = before.process, None
-        manager.detach()
-
-        manager, kernels = _host(folder, tmp_path, None)
-        assert manager.adopt({"PATH": os.environ["PATH"]}) == [kernel_id]
-        for restart in (False, True):
-            if restart:
-                await kernels.restart(kernel_id)
-                await asyncio.to_thread(process.wait, DEADLINE)
-            client = await connect(manager.get_kernel(kernel_id).get_connection_info())
-            assert await run(client, "print('inside')") == "inside"
-            assert await run(client, f"open({str(outside)!r})") == "FileNotFoundError"
-            client.stop_channels()
-        info = await kernels.info(kernel_id)
-        assert info.memory is not None
-        assert info.memory > 20_000_000, "of the kernel, not of the sandbox's program"
-        await kernels.shutdown(kernel_id)
-        await kernels.close()
-        manager.detach()
-        assert list(folder.iterdir()) == []
-        assert not confinement.folder.exists()
-        assert _processes_with(confinement.folder.name) == []
 
     async def test_one_that_was_being_started_when_a_sandbox_was_decided_on_is_inside(
         self, confinement: Confinement, tmp_path: Path, outside: Path
@@ -422,7 +384,6 @@ class TestKernelsThatLast:
         client.stop_channels()
         await kernels.shutdown(kernel_id)
         await kernels.close()
-        manager.detach()
 
     async def test_a_kernel_is_not_started_outside_where_there_is_no_sandbox(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -430,23 +391,21 @@ class TestKernelsThatLast:
         async def confine(path: str | None) -> Confinement:
             return await asyncio.to_thread(Confinement.of, tmp_path)
 
-        manager, kernels = _host(tmp_path, tmp_path, confine)
+        _, kernels = _host(tmp_path, tmp_path, confine)
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(SandboxUnavailable):
             await kernels.start("python3", path="a.ipynb")
         assert kernels.ids() == []
         await kernels.close()
-        manager.detach()
 
 
-def _host(folder: Path, root: Path, confine: Any) -> tuple[PersistentMappingKernelManager, Any]:
+def _host(folder: Path, root: Path, confine: Any) -> tuple[ConfiningKernelManager, Any]:
     """What a host has of kernels."""
-    manager = PersistentMappingKernelManager(connection_dir=str(folder), adopt_on_start=False)
+    manager = ConfiningKernelManager(connection_dir=str(folder))
     kernels = JupyterKernels(
         manager,
         environment=AllowedEnvironment(),
         root=root,
-        capture_stderr=False,
         confine=confine,
     )
     return manager, kernels

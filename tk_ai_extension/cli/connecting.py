@@ -237,7 +237,7 @@ def find_server(
 ) -> CommandConnection | NoServer:
     """Open a connection to the server of a command.
 
-    This is the project's own server if it runs or has left kernels, else a person's server whose folder
+    This is the project's own server if it runs, else a person's server whose folder
     contains this one, else the project's own, started if the command needs a server.
 
     Args:
@@ -260,18 +260,17 @@ def find_server(
         except NoAnswer:
             pass  # it was killed
     silent: list[str] = []
-    if not project.has_kernels():
-        if not own and not project.has_sandbox():
-            for server in servers_over(folder):
-                try:
-                    return CommandConnection(server.open(path), own=False)
-                except NoAnswer as error:
-                    # It is gone, hangs or has no extension: what it has open is left alone.
-                    silent += [server.url] * error.timed_out
-                except Refused:
-                    continue
-        if not starts:
-            return NoServer(tuple(silent))
+    if not own and not project.has_sandbox():
+        for server in servers_over(folder):
+            try:
+                return CommandConnection(server.open(path), own=False)
+            except NoAnswer as error:
+                # It is gone, hangs or has no extension: what it has open is left alone.
+                silent += [server.url] * error.timed_out
+            except Refused:
+                continue
+    if not starts:
+        return NoServer(tuple(silent))
     return start_server(project, path)
 
 

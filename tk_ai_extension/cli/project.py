@@ -12,6 +12,7 @@ import stat
 import struct
 
 from tk_ai_extension.kernels.sandbox.lookup import FOLDER, SETTINGS, requires_sandbox
+from tk_ai_extension.model import file_locks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,18 +24,14 @@ HOST_LOCK = "host.lock"
 """Lock file that the project's server holds while it runs."""
 LAUNCH_LOCK = "launch.lock"
 """Lock file held during the start of a server, so that concurrent commands start only one."""
-BINDINGS = "notebooks.json"
-"""A file of older versions, removed with the others."""
 SOCKET = "nb.sock"
 """Socket of the project's server."""
 SERVER = "server.json"
 """Private file with the server's process id and token."""
-NOTE = ".process"
-"""Suffix of files of running kernels."""
 OWN_FILES = (
-    os.path.join(KERNELS, BINDINGS),
     LAUNCH_LOCK,
     SERVER,
+    SOCKET,
     "host.log",
     ".gitignore",
     HOST_LOCK,
@@ -163,30 +160,37 @@ class Project:
                 return f"{name} is a symbolic link: nb would write elsewhere."
         return ""
 
-    def has_kernels(self) -> bool:
-        """Whether a previous server has left kernels running."""
-        if not self.is_open():
-            return False
+    def is_served(self) -> bool:
+        """Whether a server of this project runs."""
         try:
-            found = os.listdir(os.path.join(self.folder, KERNELS))
-            return any(name.endswith(NOTE) for name in found)
+            lock = os.open(os.path.join(self.folder, HOST_LOCK), os.O_RDWR)
         except OSError:
             return False
+        try:
+            file_locks.lock(lock, wait=False)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
 
     def clean(self) -> None:
         """Remove `nb`'s files from ``.nb``, and ``.nb`` itself if it is empty."""
         if not self.is_open():
             return
+        import shutil
+
+        # Before the lock: the next server makes it again.
+        shutil.rmtree(os.path.join(self.folder, KERNELS), ignore_errors=True)
         for name in OWN_FILES:
             try:
                 os.unlink(os.path.join(self.folder, name))
             except OSError:
                 continue
-        for folder in (os.path.join(self.folder, KERNELS), self.folder):
-            try:
-                os.rmdir(folder)
-            except OSError:
-                return
+        try:
+            os.rmdir(self.folder)
+        except OSError:
+            return
 
     def server(self) -> dict[str, object] | None:
         """Return the content of the server's file (`SERVER`); None if none has run."""

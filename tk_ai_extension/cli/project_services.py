@@ -114,7 +114,7 @@ class ProjectServices:
         """Stop the server once the current command has its answer.
 
         Args:
-            clean: Whether it removes its files; running kernels could not be found any more.
+            clean: Whether it removes its files.
 
         Raises:
             DiskFull, ReadOnly, SaveFailed: not all files could be removed.
@@ -210,10 +210,11 @@ class ProjectServices:
 
     def _refuse_kernels_below(self) -> None:
         for below in self.project.below():
-            if below.has_kernels():
+            if below.is_served():
                 raise InvalidArguments(
-                    f"The project {below.root}, inside this one, has kernels outside of a sandbox.",
-                    hint=f"`nb -C {shlex.quote(below.root)} shutdown` stops them.",
+                    f"The project {below.root}, inside this one, has a server of its own, whose kernels "
+                    "would be outside of the sandbox.",
+                    hint=f"`nb -C {shlex.quote(below.root)} shutdown` stops it.",
                 )
 
     # -- sharing

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 NO_NOTEBOOK = "."
 """Prefix of the name of a path that a kernel is started for if it belongs to no notebook.
 
-The kernel runs in the folder of the path. No notebook's name begins with it, so that the next server can
-recognize such a kernel of a killed server and shut it down.
+The kernel runs in the folder of the path. No notebook's name begins with it.
 """
 
 KernelState = Literal["starting", "idle", "busy", "restarting", "dead", "stopped", "unknown"]

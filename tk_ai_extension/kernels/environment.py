@@ -135,17 +135,14 @@ def keep_secrets_from_kernels(manager: MultiKernelManager, secrets: Iterable[str
         kernel, name, kernel_id = prepare(kernel_name, kwargs)
         if kernel.provisioner is None and _is_local(manager, kernel):
             kernel.provisioner = FilteringProvisioner(
-                kernel_id=kernel_id, kernel_spec=kernel.kernel_spec, parent=kernel
+                kernel_id=kernel_id,
+                kernel_spec=kernel.kernel_spec,
+                parent=kernel,
+                left_out=left_out,
             )
-        if isinstance(kernel.provisioner, FilteringProvisioner):
-            kernel.provisioner.left_out = left_out
         return kernel, name, kernel_id
 
     manager.pre_start_kernel = pre_start_kernel  # pyrefly: ignore[method-assign]
-    for kernel_id in manager.list_kernel_ids():
-        provisioner = getattr(manager.get_kernel(kernel_id), "provisioner", None)
-        if isinstance(provisioner, FilteringProvisioner):  # adopted: a restart launches its process
-            provisioner.left_out = left_out
 
 
 def _is_local(manager: MultiKernelManager, kernel: Any) -> bool:

@@ -21,58 +21,10 @@ POLL_INTERVAL = 1.0
 """Seconds between checks of a process that cannot be awaited (no pidfd, or on another machine)."""
 
 
-class AdoptedProcess:
-    """A running process that another process started, with the part of `Popen` that kernels need.
-
-    Args:
-        pid: Its id.
-        name: A unique part of its command line. Unlike the start time it does not change when the
-            clock is set.
-
-    Raises:
-        psutil.NoSuchProcess: it has ended, or its id was reused.
-        psutil.AccessDenied: it belongs to another user.
-    """
-
-    stdin = stdout = stderr = None
-
-    def __init__(self, pid: int, name: str) -> None:
-        self.pid = pid
-        self._process = psutil.Process(pid)
-        named = any(name in part for part in self._process.cmdline())
-        if not named or self.poll() is not None:
-            raise psutil.NoSuchProcess(pid)
-
-    def poll(self) -> int | None:
-        """Return None while it runs and 0 afterwards: only its parent can learn the exit code."""
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if self._process.is_running() and self._process.status() != psutil.STATUS_ZOMBIE:
-                return None
-        return 0
-
-    def wait(self) -> int:
-        """Return 0; called once `poll` has reported the end."""
-        return 0
-
-    def send_signal(self, number: int) -> None:
-        """Send a signal to this process only; do nothing if it has ended."""
-        with contextlib.suppress(ProcessLookupError):
-            if self.poll() is None:
-                os.kill(self.pid, number)
-
-    def terminate(self) -> None:
-        """Send SIGTERM."""
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
-        self.send_signal(signal.SIGKILL)
-
-
-def local_process(manager: KernelManager) -> subprocess.Popen[bytes] | AdoptedProcess | None:
-    """Return the local process that a kernel manager started or adopted, or None."""
+def local_process(manager: KernelManager) -> subprocess.Popen[bytes] | None:
+    """Return the local process that a kernel manager started, or None."""
     process: Any = getattr(getattr(manager, "provisioner", None), "process", None)
-    return process if isinstance(process, (subprocess.Popen, AdoptedProcess)) else None
+    return process if isinstance(process, subprocess.Popen) else None
 
 
 def is_stopped(manager: KernelManager) -> bool:
@@ -97,7 +49,7 @@ async def process_end(manager: Any) -> int | None:
         # Poll: there is no event to wait for.
         while await manager.is_alive() and local_process(manager) is process:  # noqa: ASYNC110
             await asyncio.sleep(POLL_INTERVAL)
-    return process.poll() if isinstance(process, subprocess.Popen) else None
+    return None if process is None else process.poll()
 
 
 async def _end_by_event(pid: int) -> bool:

@@ -72,8 +72,6 @@ class JupyterKernels(KernelService[LocalKernel]):
         environment: Chooses the environment of the kernels that this service starts.
         ready_timeout: Seconds in which a kernel must answer.
         root: The folder that paths are relative to, for a manager without a root of its own.
-        capture_stderr: Whether kernels that this service starts write stderr to a pipe, so that the
-            error of a failed start contains it. Kernels that outlive this process must not.
         timeouts: How long executors wait for messages that do not arrive.
         max_output_bytes: Limit of the outputs that are kept for one execution.
         stack: jupyter_server_nbmodel's ExecutionStack if that extension is enabled, else None.
@@ -91,7 +89,6 @@ class JupyterKernels(KernelService[LocalKernel]):
         environment: KernelEnvironment | None = None,
         ready_timeout: float = READY_TIMEOUT,
         root: Path | None = None,
-        capture_stderr: bool = True,
         timeouts: Timeouts | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         stack: Any = None,
@@ -109,7 +106,6 @@ class JupyterKernels(KernelService[LocalKernel]):
             self._specs,
             environment or InheritedEnvironment(),
             root=root,
-            capture_stderr=capture_stderr,
             ready_timeout=ready_timeout,
             confine=confine,
             connect=self._connect_first,

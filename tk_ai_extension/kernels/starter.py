@@ -154,8 +154,6 @@ class KernelStarter:
         specs: The kernelspec manager.
         environment: Chooses a kernel's environment.
         root: The folder that paths are relative to, for a manager without a root of its own.
-        capture_stderr: Whether a kernel writes stderr to a pipe of this process, unless its manager
-            keeps a log (`PersistentMappingKernelManager.log_of`).
         ready_timeout: Seconds in which a kernel must answer.
         confine: Returns the sandbox for a notebook's kernel, None for none.
         connect: Waits until a kernel answers; raises `ConnectionClosed` if it dies.
@@ -170,7 +168,6 @@ class KernelStarter:
         environment: KernelEnvironment,
         *,
         root: Path | None,
-        capture_stderr: bool,
         ready_timeout: float,
         confine: Confine | None = None,
         connect: Callable[[str], Awaitable[None]],
@@ -181,8 +178,6 @@ class KernelStarter:
         self._specs = specs
         self._environment = environment
         self._root = root
-        has_log = callable(getattr(manager, "log_of", None))
-        self._capture_stderr = capture_stderr and not has_log and StderrTail.is_possible()
         self._ready_timeout = ready_timeout
         self._confine = confine
         self._connect = connect
@@ -222,7 +217,7 @@ class KernelStarter:
 
     async def _launch_watched(self, name: str, path: str | None) -> str:
         """Launch a kernel, with a pipe for its stderr if possible."""
-        tail = StderrTail() if self._capture_stderr and self._is_local(name) else None
+        tail = StderrTail() if StderrTail.is_possible() and self._is_local(name) else None
         try:
             kernel_id = await self._launch(name, path, tail)
         except BaseException as error:
@@ -310,16 +305,11 @@ class KernelStarter:
             problem = f"did not answer within {self._ready_timeout:g} s"
         else:
             return clock() - began
-        said = tail.text if tail is not None else self._logged(kernel_id)
+        said = tail.text if tail is not None else ""
         is_taken = tail is not None and tail.may_be_port_taken
         failure = _PortTakenError if is_taken else KernelStartFailed
         wrote = f" Its last output:\n{said}" if said else ""
         raise failure(f"The kernel `{name}` {problem}.{wrote}", stderr=said)
-
-    def _logged(self, kernel_id: str) -> str:
-        """Return the end of a kernel's log if its manager keeps one."""
-        log_of: Callable[[str], object] | None = getattr(self._manager, "log_of", None)
-        return str(log_of(kernel_id)) if callable(log_of) else ""
 
     async def _connect_unless(self, port_taken: asyncio.Event, kernel_id: str) -> None:
         """Connect to a new kernel; fail at once if it reports that its ports are in use."""

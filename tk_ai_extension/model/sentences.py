@@ -125,13 +125,6 @@ _NOTICES: Final = {
     "kernel_restarted": "The kernel of {path} was restarted. Its variables are lost.",
     "kernel_died": "The kernel of {path} died. Its variables are lost.",
     "kernel_shut_down": "The kernel of {path} was shut down. Its variables are lost.",
-    "server_stopped": (
-        "The server stopped while its kernel {what} of {path}. Later output is not in the notebook."
-    ),
-    "server_stopped_busy": (
-        "The server stopped while its kernel {what} of {path}. Later output is not in the notebook. "
-        "The kernel is still busy."
-    ),
 }
 """What a person or an agent has to know."""
 

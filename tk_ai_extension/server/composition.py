@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tk_ai_extension.kernels import persistent
 from tk_ai_extension.kernels.environment import AllowedEnvironment, InheritedEnvironment
 from tk_ai_extension.kernels.gateway.service import kernels_of
 from tk_ai_extension.kernels.service import Backend
@@ -87,8 +86,6 @@ def build_components(
         environment=InheritedEnvironment(app.kernel_env_exclude)
         if project is None
         else AllowedEnvironment(),
-        # Processes that outlive this one must not write to its pipes.
-        capture_stderr=project is None,
         confine=None if project is None else project.confinement,
         ready_timeout=app.kernel_start_timeout,
         max_output_bytes=app.max_output,
@@ -133,7 +130,6 @@ def build_components(
     )
     workspace.activity.add_listener(partial(_show_agent, store))
     found = {
-        "jupyter_client": persistent.missing_parts(),
         "jupyter_server": missing_parts(managers.contents) if on_files else [],
         "jupyter_server_nbmodel": [] if stack is None else stack_parts(stack),
     }

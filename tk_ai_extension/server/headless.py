@@ -1,9 +1,8 @@
 """A project's own server: a Jupyter Server with only this extension, on a socket in ``.nb``.
 
 A command starts it with ``python -m tk_ai_extension.server.headless ROOT``. It writes to its standard
-output that it listens, or why it cannot. It stops on SIGTERM or ``nb shutdown``; kernels
-outlive it unless they are shut down. Until something is opened for longer it is temporary: it stops with
-its last user.
+output that it listens, or why it cannot. It stops, with its kernels, on SIGTERM or ``nb shutdown``. Until
+something is opened for longer it is temporary: it stops with its last user.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from jupyter_core.utils import ensure_async
 from jupyter_server.serverapp import ServerApp
 from tornado.netutil import bind_sockets
 from traitlets import Unicode
@@ -27,14 +25,12 @@ from traitlets.config import Config
 from tk_ai_extension.cli.launch import LISTENS
 from tk_ai_extension.cli.project import HOST_LOCK, KERNELS, SERVER, SOCKET, Project, Refused
 from tk_ai_extension.cli.project_services import LabMissing, ProjectServices, private_folder
-from tk_ai_extension.kernels.environment import AllowedEnvironment
-from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
+from tk_ai_extension.kernels.sandbox.provisioner import ConfiningKernelManager
 from tk_ai_extension.model import file_locks
 from tk_ai_extension.model.masking import MaskingFormatter, masked
 from tk_ai_extension.server.app import TkAIExtensionApp
 from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
 from tk_ai_extension.server.listening import RefusingListener
-from tk_ai_extension.workspace.python_sessions import names_session
 
 if TYPE_CHECKING:
     from tk_ai_extension.server.services import Services
@@ -54,7 +50,7 @@ The last command stops it at once. Kernels, runs, pages and sessions of MCP also
 """
 
 
-class ProjectKernelManager(PersistentMappingKernelManager):
+class ProjectKernelManager(ConfiningKernelManager):
     """Kernel manager of a project, with connection files in its ``.nb``."""
 
     kernels_dir: Any = Unicode(help="Folder of the connection files, of mode 0700.").tag(
@@ -65,11 +61,12 @@ class ProjectKernelManager(PersistentMappingKernelManager):
         super().__init__(**traits)
         # Jupyter Server passes its runtime folder, which all servers of a user share.
         self.connection_dir = self.kernels_dir
-        self.adopted = self.adopt(AllowedEnvironment().environment("", None))
+        for left in Path(self.kernels_dir).glob("kernel-*.json"):
+            left.unlink()  # of a server that was killed, with its kernels
 
 
 class ProjectServerApp(ServerApp):
-    """A Jupyter Server for one project, whose kernels outlive it.
+    """A Jupyter Server for one project.
 
     The user's configuration of Jupyter Server and of the extension applies, except the address,
     the authentication and the root folder.
@@ -85,15 +82,10 @@ class ProjectServerApp(ServerApp):
         self.jpserver_extensions = {"tk_ai_extension": True}
 
     def init_configurables(self) -> None:
-        """Create the managers, which adopt the kernels that the previous server left."""
+        """Create the managers, and the project's services before them."""
         points: Any = self.extension_manager.extension_points
         extension: TkAIExtensionApp = points["tk_ai_extension"].app
         state = private_folder(Path(self.project.root), Path(extension.data_dir))
-        sessions = state / "sessions.sqlite"
-        # SQLite would create it with the umask's mode; it reports what it cannot create.
-        with suppress(OSError):
-            sessions.touch(mode=0o600)
-        self.config.SessionManager.database_filepath = str(sessions)
         extension.project = self.project_services = ProjectServices(
             self.project,
             state,
@@ -169,7 +161,6 @@ class ProjectServerApp(ServerApp):
 
     async def _post_start(self) -> None:
         await super()._post_start()
-        await self._end_sessions()
         with suppress(BrokenPipeError):  # the command that started it was killed
             sys.stdout.write(f"{LISTENS}\n")
             sys.stdout.flush()
@@ -189,23 +180,6 @@ class ProjectServerApp(ServerApp):
             self.stop()
         else:
             self.io_loop.call_later(INTERVAL, self._check_use)
-
-    async def _end_sessions(self) -> None:
-        """Shut down session kernels of a killed server, whose sessions are lost.
-
-        A kernel that is bound to a notebook is kept.
-        """
-        manager = cast("ProjectKernelManager", self.kernel_manager)
-        adopted = [each for each in manager.adopted if names_session(manager.started_for(each))]
-        if not adopted:
-            return
-        sessions: Any = await ensure_async(self.session_manager.list_sessions())  # pyrefly: ignore[unknown-argument-type, unknown-attribute-access]
-        bound = {session["kernel"]["id"] for session in sessions}
-        for kernel_id in set(adopted) - bound:
-            try:
-                await cast("Any", manager).shutdown_kernel(kernel_id, now=True)
-            except (OSError, RuntimeError) as error:
-                logger.warning("Cannot shut down the session kernel %s: %s", kernel_id, error)
 
 
 def configuration(project: Project) -> Config:
@@ -232,7 +206,6 @@ def configuration(project: Project) -> Config:
             },
             "IdentityProvider": {"token": secrets.token_hex(24)},
             "PasswordIdentityProvider": {"hashed_password": "", "password_required": False},
-            "PersistentMappingKernelManager": {"adopt_on_start": False},
             "ProjectKernelManager": {"kernels_dir": str(kernels)},
         }
     )

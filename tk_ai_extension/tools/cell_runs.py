@@ -74,8 +74,6 @@ async def kernel_for(context: ToolContext, document: NotebookDocument) -> tuple[
         ApprovalOutdated: The person approved another kernel.
     """
     kernel_id, started = await context.workspace.kernel_for(document)
-    if not started:
-        await context.workspace.note_lost_run(context.caller, document.path)
     if context.approval is not None:
         context.approval.check_kernel(kernel_id, started=started)
     return kernel_id, started

@@ -18,8 +18,7 @@ from tk_ai_extension.verification.verifying import Verification
 async def start_fresh(kernels: Kernels, name: str | None, path: str) -> str:
     """Start a kernel in the folder of a notebook, without making it the notebook's; return its id.
 
-    It is started in a sandbox if the notebook's project has one. `shut_down` ends it; a server shuts
-    down those of a killed server.
+    It is started in a sandbox if the notebook's project has one. `shut_down` ends it.
 
     Args:
         kernels: Starts it.

@@ -514,11 +514,6 @@ def _end(step: Step, execution: Execution) -> None:
     step.status = execution.status
 
 
-def names_session(path: str) -> bool:
-    """Return whether a kernel that was started for this path is a session kernel."""
-    return path.rpartition("/")[2].startswith(NO_NOTEBOOK)
-
-
 def reset_in_progress() -> KernelBusy:
     """Return the error for a second reset."""
     return KernelBusy(

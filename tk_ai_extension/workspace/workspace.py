@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import (
-    KernelBusy,
     KernelNotFound,
     NotebookNotFound,
     NotebookRequired,
@@ -235,38 +233,6 @@ class Workspace:
         if found is None:
             raise KernelNotFound(f"{path} has no running kernel.", hint="use_notebook starts one.")
         return found
-
-    async def note_lost_run(self, caller: Caller, path: str) -> str | None:
-        """Notify the caller if a server stopped during the last run of a notebook.
-
-        The kernel continues, but nobody receives its output.
-
-        Returns:
-            The cell that the kernel probably still runs; None for none.
-        """
-        notebook = self.by_path.at(path)
-        if notebook.last_runs.by_cell() or self.executions.active(notebook=notebook):
-            return None  # Something ran since.
-        lost = await self.journal.lost_run(path)
-        kernel_id = None if lost is None else await self.kernel_of(path)
-        if lost is None or kernel_id is None:
-            return None
-        try:
-            # Within a turn: a query would look like the lost run.
-            async with self.queries.turn(kernel_id, caller):
-                is_busy = (await self.kernels.info(kernel_id)).state == "busy"
-        except (KernelNotFound, KernelBusy):
-            return None
-        self.notices.add(
-            caller,
-            Sentence(
-                "server_stopped_busy" if is_busy else "server_stopped",
-                what=lost,
-                path=path,
-            ),
-        )
-        cells = re.findall(r"@([^\s,]+)", lost)
-        return cells[0] if is_busy and len(cells) == 1 else None
 
     async def renamed(self, old: str, new: str) -> None:
         """Follow the rename of a notebook or a folder; a former notebook at the new path is gone."""

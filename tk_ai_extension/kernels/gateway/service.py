@@ -440,7 +440,6 @@ def kernels_of(
     max_output_bytes: int = MAX_OUTPUT_BYTES,
     stack: Any = None,
     backend: Backend = "auto",
-    capture_stderr: bool = True,
     confine: Confine | None = None,
 ) -> JupyterKernels | GatewayKernels:
     """Return the service for a server's kernels; the arguments are those of `JupyterKernels`.
@@ -458,7 +457,6 @@ def kernels_of(
             max_output_bytes=max_output_bytes,
             stack=stack,
             backend=backend,
-            capture_stderr=capture_stderr,
             confine=confine,
         )
     level = logging.INFO if backend == "auto" else logging.WARNING

@@ -7,23 +7,20 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from tk_ai_extension.kernels.sandbox.detection import (
     find_sandbox,
-    installed,
     program_environment,
 )
 from tk_ai_extension.kernels.sandbox.interpreter import ENVIRONMENT, resolve_program
 from tk_ai_extension.kernels.sandbox.view import SCRATCH, Command, Sandbox, View
 from tk_ai_extension.kernels.socket_folders import (
-    is_own,
     make_folder,
     remove_folder,
     restore_folder,
 )
 from tk_ai_extension.model.errors import SandboxUnavailable
-from tk_ai_extension.model.json_values import Json
 
 REPLACED_VARIABLES = {"HOME": SCRATCH, "TMPDIR": SCRATCH}
 """Variables that would name folders that do not exist in the sandbox."""
@@ -79,39 +76,6 @@ class Confinement:
         sandbox = find_sandbox(project)
         inside = tuple(path for path in map(Path.resolve, hidden) if path.is_relative_to(project))
         return cls(sandbox, project, inside, make_folder(), tuple(names))
-
-    @classmethod
-    def from_note(cls, note: Mapping[str, Any]) -> Self:
-        """Return the sandbox of a running kernel from the result of `as_note`.
-
-        The note is not trusted, so it names no programs or options: it selects among those of this
-        machine. They are not tried again; if they no longer work, restarting the kernel fails.
-
-        Raises:
-            KeyError, TypeError, ValueError: the note is malformed, or its folder is no sandbox's.
-            SandboxUnavailable: this machine no longer has the sandbox.
-        """
-        kind, options, folder = note["kind"], tuple(note["options"]), Path(note["folder"])
-        if not is_own(folder):
-            raise ValueError(f"{folder} is not the folder of a sandbox.")
-        project = Path(note["project"])
-        for sandbox in installed(kind, project):
-            if sandbox.options == options:
-                hidden = tuple(map(Path, note["hidden"]))
-                names = tuple(map(str, note["names"]))
-                return cls(sandbox, project, hidden, folder, names)
-        raise SandboxUnavailable(f"The kernel's sandbox, {kind}, is no longer on this machine.")
-
-    def as_note(self) -> Json:
-        """Return JSON from which `from_note` restores the sandbox for a restart."""
-        return {
-            "kind": self.sandbox.name,
-            "options": list(self.sandbox.options),
-            "project": str(self.project),
-            "hidden": [str(path) for path in self.hidden],
-            "names": list(self.names),
-            "folder": str(self.folder),
-        }
 
     @property
     def address(self) -> str:

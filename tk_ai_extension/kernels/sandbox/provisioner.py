@@ -7,13 +7,15 @@ import contextlib
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from traitlets import Instance
 
 from tk_ai_extension.kernels.environment import allowed
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
+from tk_ai_extension.model.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
     from jupyter_client.manager import KernelManager
@@ -79,3 +81,35 @@ class SandboxedProvisioner(LocalProvisioner):
         await asyncio.to_thread(self.confinement.discard)
         if not restart:
             await asyncio.to_thread(self.confinement.remove)
+
+
+class ConfiningKernelManager(AsyncMappingKernelManager):
+    """A Jupyter Server's kernel manager that can start kernels in sandboxes."""
+
+    def pre_start_kernel(
+        self, kernel_name: str | None, kwargs: Any
+    ) -> tuple[KernelManager, str, str]:
+        """Give a new kernel its provisioner. Called with the arguments of each start.
+
+        In addition to Jupyter's arguments, ``confinement`` is the `Confinement` of a sandboxed kernel.
+
+        Raises:
+            SandboxUnavailable: the kernelspec names a provisioner, which cannot run in a sandbox.
+        """
+        confinement: Confinement | None = kwargs.pop("confinement", None)
+        manager, name, kernel_id = cast("Any", super()).pre_start_kernel(kernel_name, kwargs)
+        if confinement is None:
+            return manager, name, kernel_id
+        if "kernel_provisioner" in manager.kernel_spec.metadata:
+            raise SandboxUnavailable(
+                f"The kernelspec `{name}` has its own provisioner, which starts kernels outside "
+                "the sandbox.",
+                hint="Choose another kernelspec; list_kernels shows the installed ones.",
+            )
+        manager.provisioner = SandboxedProvisioner(
+            confinement=confinement,
+            kernel_id=kernel_id,
+            kernel_spec=manager.kernel_spec,
+            parent=manager,
+        )
+        return manager, name, kernel_id

@@ -110,9 +110,6 @@ async def list_cells(
     snapshot = await workspace.read(document)
     shown = snapshot.cells[start : start + limit]
     state = cell_states(context, snapshot, shown)
-    lost = await workspace.note_lost_run(caller, document.path)
-    if lost in state:
-        state[lost] = "running"
     whole = [cell for cell in shown if _fits_a_line(cell)]
     editing.mark_seen(workspace, caller, snapshot, whole)
     return CellList(
