@@ -175,7 +175,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:never-ready", "project", "a kernel that is never ready: bounded start, its stderr in the error, no orphan process", promise=4),
     Requirement("fault:connection-lost", "project", "a kernel's connection lost (gateway): `connection_lost`, outcome unknown said so, never run twice", promise=4),
     Requirement("fault:cut-run", "project", "a run that the server's end cut off has a journal row: `interrupted: the server stopped`; one that goes on in another server that is alive stays `intended`", promise=4),
-    Requirement("fault:server-stop", "project", "a server stopped with chats and cells running exits within 5 s, with no orphan process but the kernels that were asked to stay; who waits for a cell is answered that the server stopped, and what to do", promise=4),
+    Requirement("fault:server-stop", "project", "a server stopped with chats and cells running exits within 5 s, with no orphan process; who waits for a cell is answered that the server stopped, and what to do", promise=4),
     Requirement("chat:one-end", "project", "a turn ends once: if the model's API answers 401, 429, 500, 529, hangs or cuts the stream, and if the agent's process hangs or dies; the error says what to do, no tool runs twice, and the chat goes on", promise=4),
     # -- Promise 5: Nothing runs unseen --
     Requirement("perm:modes", "project", "in `plan` READ runs, and nothing else; in `ask` WRITE and EXECUTE ask; in `edit` EXECUTE asks; in `auto`, the default of MCP clients, everything runs", promise=5),

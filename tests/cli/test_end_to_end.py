@@ -72,6 +72,7 @@ def test_a_kernel_that_was_killed_is_replaced_and_that_is_reported(nb: Nb) -> No
     assert "NameError" in nb("run", "kept", status=1).out
 
 
+@pytest.mark.usefixtures("fresh_processes")
 @pytest.mark.proves("nb:cleanup")
 def test_shutdown_after_a_server_was_killed_removes_only_its_own_files(nb: Nb) -> None:
     nb("open", "a.ipynb")

@@ -230,6 +230,7 @@ def test_update_stores_no_output_of_code_that_changed_during_the_run(nb: Nb) -> 
     assert "x = 2" in path.read_text()
 
 
+@pytest.mark.usefixtures("fresh_processes")
 @pytest.mark.proves("verify:run")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, "host"])
 async def test_the_kernel_ends_whatever_ends_the_command(nb: Nb, how: signal.Signals | str) -> None:

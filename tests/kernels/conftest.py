@@ -30,8 +30,7 @@ from tests.support.faults import write_kernelspec
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.execution_listener import Timeouts
 from tk_ai_extension.kernels.gateway.service import GatewayKernels, kernels_of
-from tk_ai_extension.kernels.sandbox.detection import sandboxes
-from tk_ai_extension.kernels.sandbox.view import Sandbox
+from tk_ai_extension.kernels.sandbox.programs import Sandbox, sandboxes
 from tk_ai_extension.kernels.service import READY_TIMEOUT, JupyterKernels
 from tk_ai_extension.kernels.stack import find_execution_stack
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
+import subprocess
 import sys
+import venv
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,10 +23,19 @@ from jupyter_client.manager import AsyncKernelManager
 from tests.kernels.guests import DEADLINE, connect, run, until
 from tests.support.faults import RUN_FOREVER
 from tk_ai_extension.kernels.environment import AllowedEnvironment
-from tk_ai_extension.kernels.sandbox.confinement import Confinement
-from tk_ai_extension.kernels.sandbox.detection import find_sandbox, probe
-from tk_ai_extension.kernels.sandbox.provisioner import ConfiningKernelManager, SandboxedProvisioner
-from tk_ai_extension.kernels.sandbox.view import Sandbox, View
+from tk_ai_extension.kernels.sandbox.programs import (
+    Bubblewrap,
+    Sandbox,
+    View,
+    find_program,
+    find_sandbox,
+    probe,
+)
+from tk_ai_extension.kernels.sandbox.provisioner import (
+    Confinement,
+    ConfiningKernelManager,
+    SandboxedProvisioner,
+)
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.kernels.sharing.kernelspec import install_shared_kernelspec
 from tk_ai_extension.kernels.sharing.share import Share
@@ -37,7 +49,7 @@ pytestmark = [
 KEY = "OPENAI_API_KEY"  # somebody has exported one
 
 OF_SPEC = {"SERVICE_TOKEN": "of-the-spec\nof two lines", "HTTP_PROXY": "http://nowhere"}
-ENVIRONMENTS = ("env/pyvenv.cfg", "deep/pixi/conda-meta")  # of two folders
+ENVIRONMENTS = ("env/pyvenv.cfg", "pixi/conda-meta")
 
 
 @dataclass
@@ -52,6 +64,15 @@ class Confined:
     def project(self) -> Path:
         return self.confinement.project
 
+    @property
+    def private(self) -> Path:
+        return self.manager.provisioner.private
+
+    @property
+    def marker(self) -> str:
+        """What is in the command lines of its processes alone."""
+        return self.private.name
+
     async def run(self, code: str) -> str:
         """What code prints in it, or the name of its error."""
         return await run(self.client, code)
@@ -64,14 +85,13 @@ class Confined:
 async def confined(sandbox: Sandbox, project: Path) -> Confined:
     """Starts an ordinary Python kernel in a sandbox."""
     hidden = project / ".nb"
-    for folder in (hidden, project / "deep" / "below" / ".nb"):
-        folder.mkdir(parents=True)
-        (folder / "key").write_text("canary", encoding="utf-8")
+    hidden.mkdir()
+    (hidden / "key").write_text("canary", encoding="utf-8")
     (project / "link").symlink_to(hidden)
     for environment in ENVIRONMENTS:
         (project / environment).parent.mkdir(parents=True)
         (project / environment).touch()
-    of = Confinement.of(project, hidden=[hidden, project.parent / ".nb"], names=[".nb"])
+    of = Confinement.of(project, hidden=[hidden, project.parent / ".nb"])
     confinement = replace(of, sandbox=sandbox)
     manager: Any = AsyncKernelManager(connection_file=str(hidden / "kernel-1.json"))
     manager.kernel_spec.env = OF_SPEC
@@ -152,14 +172,7 @@ async def test_it_does_not_see_the_keys_and_sockets_of_the_host(kernel: Confined
     assert await kernel.run("import os; print(os.listdir('.nb'), os.listdir('link'))") == "[] []"
 
 
-async def test_nor_those_of_projects_below_its_own(kernel: Confined) -> None:
-    assert (kernel.project / "deep" / "below" / ".nb" / "key").exists()
-    assert await kernel.run(
-        "import os; print(os.listdir('deep/below/.nb'), os.listdir('deep/below'))"
-    ) == ("[] ['.nb']")
-
-
-@pytest.mark.parametrize("folder", ["env", "deep/pixi"])
+@pytest.mark.parametrize("folder", ["env", "pixi"])
 async def test_it_does_not_write_programs_that_are_run_outside(
     kernel: Confined, folder: str
 ) -> None:
@@ -192,15 +205,16 @@ async def test_variables_of_its_kernelspec_are_set_and_hidden_from_other_process
         await kernel.run(f"import os; print(dict(os.environ).items() >= {OF_SPEC}.items())")
         == "True"
     )
-    assert _processes_with(kernel.confinement.folder.name)
+    assert _processes_with(kernel.marker)
     assert _processes_with("of-the-spec") == []
 
 
 async def test_tracing_its_first_process_leaves_nothing_behind(harmed: Confined) -> None:
     # podman may refuse it.
+    marker = harmed.marker
     await harmed.run("import ctypes; ctypes.CDLL(None).ptrace(16, 1, None, None)")
     await harmed.manager.shutdown_kernel()
-    assert _processes_with(harmed.confinement.folder.name) == []
+    assert _processes_with(marker) == []
 
 
 async def test_an_interrupt_reaches_it(harmed: Confined) -> None:
@@ -223,13 +237,13 @@ async def test_a_restart_does_not_leave_the_sandbox(harmed: Confined, outside: P
 
 
 async def test_a_killed_kernel_leaves_nothing(harmed: Confined) -> None:
-    marker = harmed.confinement.folder.name
+    marker, folder = harmed.marker, harmed.private
     assert _processes_with(marker)
     await harmed.manager.shutdown_kernel(now=True)
     async with asyncio.timeout(DEADLINE):
         await asyncio.to_thread(psutil.wait_procs, _processes_with(marker), DEADLINE)
     assert _processes_with(marker) == []
-    assert not harmed.confinement.folder.exists()
+    assert not folder.exists()
 
 
 @pytest.mark.proves("nb:serve")
@@ -307,7 +321,7 @@ class TestWithoutASandbox:
     ) -> None:
         _program(programs / "bwrap", "echo 'No permissions to create a new namespace' >&2; exit 1")
         assert probe()[0].detail == (
-            f"{programs}/bwrap does not work here: No permissions to create a new namespace."
+            f"It does not work here: {programs}/bwrap: No permissions to create a new namespace."
         )
 
     @pytest.mark.parametrize(
@@ -334,44 +348,87 @@ async def test_a_project_that_holds_the_home_folder_is_refused() -> None:
             Confinement.of(project)
 
 
-async def test_an_environment_inside_the_project_is_read_only() -> None:
-    project = Path("/data/project")
-    view = View(
-        folder=project,
-        root=Path("/data/root"),
-        environment={},
-        writable=(project,),
-        readable=(project / ".venv", Path("/data")),
-        empty=(project / ".nb",),
-    )
-    mounts = view.mounts()
-    order = [access for path, access in mounts if path.is_relative_to("/data")]
-    assert order[:2] == ["read", "write"]
-    assert set(order[2:]) == {"read", "empty"}
+@pytest.mark.parametrize("place", ["venv outside", "venv in the project", "system"])
+async def test_an_interpreter_works_and_shows_nothing_but_itself(
+    sandbox: Sandbox, place: str, tmp_path: Path
+) -> None:
+    project, out = tmp_path / "project", tmp_path / "out"
+    for folder in (project, out):
+        folder.mkdir()
+    (out / "secret").write_text("canary")
+    python = shutil.which("python3", path="/usr/bin:/bin") or ""
+    prefix = None
+    if place != "system":
+        made = (project if "project" in place else out) / "venv"
+        venv.create(made, symlinks=True, with_pip=False)
+        prefix, python = str(made), str(made / "bin" / "python")
+    elif not python:
+        pytest.skip("this system has no Python of its own")
+    code = f"import os, json, sys; print(os.path.exists({str(out / 'secret')!r}), sys.prefix)"
+    argv, readable = find_program([python, "-c", code], os.environ, project)
+    private = tmp_path / "nb-private"
+    private.mkdir()
+    view = View(project, private, folder=project, environment={}, readable=readable)
+    with sandbox.command(argv, view) as (command, descriptors):
+        ran = await asyncio.to_thread(
+            subprocess.run, command, capture_output=True, pass_fds=descriptors, check=False
+        )
+    assert ran.stdout.split()[:1] == [b"False"], ran.stderr.decode()
+    assert prefix in (None, ran.stdout.decode().split()[1])
+
+
+async def test_files_of_the_project_show_nothing_of_the_machine(tmp_path: Path) -> None:
+    project, secret = tmp_path / "project", tmp_path / "secret"
+    (secret / "bin").mkdir(parents=True)
+    python = secret / "bin" / "python"
+    python.write_text("")
+    python.chmod(0o755)
+    binaries = project / "env" / "bin"
+    binaries.mkdir(parents=True)
+    (project / "env" / "pyvenv.cfg").write_text(f"home = {secret / 'bin'}\n")
+    (binaries / "python").symlink_to(python)
+    assert find_program([str(binaries / "python")], os.environ, project)[1] == ()
+    (binaries / "python").unlink()
+    (project / "away").symlink_to(secret)
+    (project / "away" / "pyvenv.cfg").write_text("")
+    assert find_program([str(project / "away" / "bin" / "python")], os.environ, project)[1] == ()
+
+
+async def test_a_folder_that_is_replaced_by_a_link_is_not_mounted(tmp_path: Path) -> None:
+    project, private = tmp_path / "project", tmp_path / "private"
+    for folder in (project, private):
+        folder.mkdir()
+    (project / "env").symlink_to(tmp_path)
+    view = View(project, private, folder=project, environment={}, fixed=(project / "env",))
+    with pytest.raises(OSError, match="env"), Bubblewrap("bwrap").command(["true"], view):
+        pass
+
+
+async def test_a_project_whose_modules_nb_imports_has_no_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SandboxUnavailable, match="nb itself imports modules"):
+        Confinement.of(tmp_path)
 
 
 class TestKernelsOfAServer:
     """Kernels of a project's server."""
 
     @pytest.fixture
-    def confinement(self, sandbox: Sandbox, tmp_path: Path) -> Iterator[Confinement]:
-        confined = Confinement.of(tmp_path, hidden=[tmp_path / ".nb"])
-        yield replace(confined, sandbox=sandbox)
-        for process in _processes_with(confined.folder.name):  # of a test that failed
-            process.kill()
-        confined.remove()
+    def confinement(self, sandbox: Sandbox, tmp_path: Path) -> Confinement:
+        return replace(Confinement.of(tmp_path, hidden=[tmp_path / ".nb"]), sandbox=sandbox)
 
     async def test_one_that_was_being_started_when_a_sandbox_was_decided_on_is_inside(
         self, confinement: Confinement, tmp_path: Path, outside: Path
     ) -> None:
         asked: list[list[str]] = []
-        others = [Confinement.of(tmp_path)]
 
         async def confine(path: str | None) -> Confinement | None:
             asked.append(kernels.ids())
             if len(asked) == 1:
                 return None
-            return others.pop() if others else confinement
+            return confinement
 
         folder = tmp_path / ".nb"
         folder.mkdir()

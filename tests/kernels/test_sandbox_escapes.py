@@ -13,8 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tk_ai_extension.kernels.sandbox.detection import find_sandbox, installed, probe
-from tk_ai_extension.kernels.sandbox.view import View
+from tk_ai_extension.kernels.sandbox.programs import View, find_program, find_sandbox, probe
 
 ESCAPES = Path(__file__).with_name("escapes.py")
 ORDINARY = 65_433
@@ -67,22 +66,26 @@ def test_nothing_leads_out_of_it(user: int) -> None:
         shutil.copy(ESCAPES, script)
         for each in (*Path(folder).rglob("*"), Path(folder), Path(elsewhere), secret, path):
             os.chown(each, user, -1)
-        prefixes = {Path(python[0]).parents[1]}
-        if python[0] == sys.executable:
-            prefixes |= {Path(sys.base_prefix)}
-        view = View(
-            folder=project,
-            root=Path(folder, "root"),
-            environment={"PATH": os.defpath},
-            writable=(project,),
-            readable=tuple(each for each in prefixes if not Path("/usr").is_relative_to(each)),
-        )
+        private = Path(folder, "nb-escapes")
+        private.mkdir()
+        for each in (private, project):
+            os.chown(each, user, -1)
         known = [str(secret), str(os.getpid()), str(network.getsockname()[1]), str(path), name]
-        with sandbox.command([*python, str(script), *known], view, "nb-escapes") as command:
+        argv, readable = find_program([*python, str(script), *known], os.environ, project)
+        view = View(
+            project,
+            private,
+            folder=project,
+            environment={"PATH": os.defpath},
+            readable=readable,
+        )
+        with sandbox.command(argv, view) as (command, descriptors):
+            for each in private.rglob("*"):
+                os.chown(each, user, -1)
             tried = subprocess.run(
-                command.argv,
+                command,
                 env={"PATH": os.defpath},
-                pass_fds=command.descriptors,
+                pass_fds=descriptors,
                 user=user,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -95,7 +98,7 @@ def test_nothing_leads_out_of_it(user: int) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's processes could write there")
 def test_a_sandbox_that_leaves_the_machine_s_settings_writable_is_not_taken(tmp_path: Path) -> None:
-    (real,) = {sandbox.executable for sandbox in installed("bubblewrap")}
+    real = find_sandbox().executable
     leaking = tmp_path / "bwrap"
     leaking.write_text(
         f"""#!{sys.executable}
@@ -110,7 +113,7 @@ os.execv({real!r}, [{real!r}, *words])
     )
     leaking.chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}:/nowhere"}
-    code = "from tk_ai_extension.kernels.sandbox.detection import probe; print(probe()[0])"
+    code = "from tk_ai_extension.kernels.sandbox.programs import probe; print(probe()[0])"
     output = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     ).stdout

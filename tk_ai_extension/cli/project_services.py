@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from jupyter_core.paths import jupyter_runtime_dir
 
 from tk_ai_extension.cli.ownership import Ownership
-from tk_ai_extension.cli.project import FOLDER, KERNELS, Project, Refused
+from tk_ai_extension.cli.project import KERNELS, Project, Refused
 from tk_ai_extension.cli.servers import Servers, ServerUnreachable
 from tk_ai_extension.cli.settings import SettingsFile
 from tk_ai_extension.cli.write_errors import translate_write_errors
 from tk_ai_extension.kernels.base import Kernels
-from tk_ai_extension.kernels.sandbox.confinement import Confinement
-from tk_ai_extension.kernels.sandbox.detection import find_sandbox
+from tk_ai_extension.kernels.sandbox.programs import find_sandbox
+from tk_ai_extension.kernels.sandbox.provisioner import Confinement
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     KernelNotFound,
@@ -177,7 +177,7 @@ class ProjectServices:
         if not self.settings.now.sandbox:
             return None
         hidden = [self._folder, default_data_folder(), Path(jupyter_runtime_dir())]
-        return await asyncio.to_thread(Confinement.of, self._root, hidden=hidden, names=[FOLDER])
+        return await asyncio.to_thread(Confinement.of, self._root, hidden=hidden)
 
     async def confine(self, kernels: Kernels, *, sandbox: bool) -> None:
         """Enable or disable the sandbox for new kernels.

@@ -27,7 +27,7 @@ from tk_ai_extension.model.errors import KernelStartFailed
 from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:
-    from tk_ai_extension.kernels.sandbox.confinement import Confinement
+    from tk_ai_extension.kernels.sandbox.provisioner import Confinement
 
 
 TAIL_BYTES = 4000
@@ -259,8 +259,6 @@ class KernelStarter:
         except BaseException:
             # jupyter_client keeps it as pending, and shutdown_all then fails to stop it.
             getattr(self._manager, "_pending_kernels", {}).pop(kernel_id, None)
-            if confinement is not None:
-                confinement.remove()
             raise
         if confinement is None and await self._has_escaped_sandbox(started, path):
             return await self._launch(name, path, tail)
@@ -281,7 +279,6 @@ class KernelStarter:
             raise
         if confinement is None:
             return False
-        confinement.remove()
         await self._discard(kernel_id)
         return True
 

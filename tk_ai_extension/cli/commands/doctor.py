@@ -14,7 +14,7 @@ from tk_ai_extension import __version__
 from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.servers import Servers
 from tk_ai_extension.cli.session import Session
-from tk_ai_extension.kernels.sandbox.detection import probe
+from tk_ai_extension.kernels.sandbox.programs import probe
 from tk_ai_extension.model.agent_variables import FOR_CHATS
 from tk_ai_extension.tools.results import Result
 
