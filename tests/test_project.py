@@ -133,7 +133,7 @@ def is_mutable(value: ast.expr) -> bool:
 
 
 def test_the_model_imports_almost_nothing() -> None:
-    allowed = {"nbformat", "portalocker", "tk_ai_extension.model"}
+    allowed = {"nbformat", "tk_ai_extension.model"}
     found = [
         f"{name}: {module}"
         for name, tree in trees(PACKAGE / "model")
