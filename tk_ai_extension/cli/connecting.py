@@ -15,11 +15,8 @@ from binascii import b2a_base64
 
 from tk_ai_extension.cli.project import Project, Refused
 
-PROTOCOLS = ("tk-ai-ndjson", "tk-ai-lines")
-"""Names of the protocol that a connection is upgraded to: newline-delimited JSON.
-
-The last name is deprecated. Servers accept both; clients send the last one until all servers do.
-"""
+PROTOCOL = "tk-ai-ndjson"
+"""Name of the protocol that a connection is upgraded to: newline-delimited JSON."""
 COMMANDS = "api/tk-ai/commands"
 """Path for commands; see `wire`."""
 MCP = "api/tk-ai/mcp/stdio"
@@ -91,7 +88,7 @@ class ServerEndpoint:
             raise self._no_answer(timeout) from None
         if connection is None:
             raise NoAnswer(f"{self.url} does not answer: no server is listening.")
-        upgrade = PROTOCOLS[-1] if self.project is not None else _websocket()
+        upgrade = PROTOCOL if self.project is not None else _websocket()
         head = (
             f"GET /{base}{path} HTTP/1.1\r\nHost: {netloc}\r\nConnection: Upgrade\r\n"
             f"Upgrade: {upgrade}\r\nAuthorization: token {self.token}\r\n\r\n"
@@ -159,7 +156,7 @@ def _websocket() -> str:
     key = b2a_base64(os.urandom(16), newline=False).decode()
     return (
         f"websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
-        f"Sec-WebSocket-Protocol: {PROTOCOLS[0]}"
+        f"Sec-WebSocket-Protocol: {PROTOCOL}"
     )
 
 

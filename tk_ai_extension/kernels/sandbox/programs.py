@@ -442,7 +442,8 @@ def find_program(
     is_trusted = True
     home = Path.home().resolve()
     for link in _links(Path(found).absolute()):
-        is_trusted = is_trusted and not (link.parent.resolve() / link.name).is_relative_to(project)
+        real = link.parent.resolve() / link.name
+        is_trusted = is_trusted and not any(each.is_relative_to(project) for each in (link, real))
         prefix = link.parents[1]
         settings = _settings(prefix)
         base = [Path(settings["home"]).parent] if "home" in settings else []
@@ -456,9 +457,10 @@ def find_program(
                 seen += [real] if folder.is_relative_to(project) else [folder, real]
     if program is None:
         # /opt/julia/bin/julia needs /opt/julia.
-        program = Path(found).resolve()
-        if not any(each.is_relative_to(program.parents[1]) for each in (project, home)):
-            seen.append(program.parents[1])
+        program = Path(found).resolve() if is_trusted else Path(found).absolute()
+        top = program.parents[1]
+        if is_trusted and not any(each.is_relative_to(top) for each in (project, home)):
+            seen.append(top)
     return [str(program), *argv[1:]], tuple(dict.fromkeys(seen))
 
 

@@ -18,7 +18,7 @@ from tornado.ioloop import PeriodicCallback
 from tornado.iostream import IOStream, StreamClosedError
 from tornado.websocket import WebSocketProtocol13
 
-from tk_ai_extension.cli.connecting import PROTOCOLS, TOKEN_HEADER
+from tk_ai_extension.cli.connecting import PROTOCOL, TOKEN_HEADER
 from tk_ai_extension.cli.websocket import (
     BINARY,
     CLOSE,
@@ -204,10 +204,10 @@ class UpgradeHandler(TkAIHandler):
         is_websocket = (
             protocol == "websocket"
             and bool(key)
-            and headers.get("Sec-WebSocket-Protocol") == PROTOCOLS[0]
+            and headers.get("Sec-WebSocket-Protocol") == PROTOCOL
         )
-        if protocol not in PROTOCOLS and not is_websocket:
-            raise RouteError(426, Sentence("upgrade_missing", protocol=PROTOCOLS[0]))
+        if protocol != PROTOCOL and not is_websocket:
+            raise RouteError(426, Sentence("upgrade_missing", protocol=PROTOCOL))
         self.update_api_activity()
         task = asyncio.current_task()
         assert task is not None
@@ -215,9 +215,7 @@ class UpgradeHandler(TkAIHandler):
         head = f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n"
         if is_websocket:
             accepted = WebSocketProtocol13.compute_accept_value(key)
-            head += (
-                f"Sec-WebSocket-Accept: {accepted}\r\nSec-WebSocket-Protocol: {PROTOCOLS[0]}\r\n"
-            )
+            head += f"Sec-WebSocket-Accept: {accepted}\r\nSec-WebSocket-Protocol: {PROTOCOL}\r\n"
         stream.write(f"{head}\r\n".encode()).add_done_callback(_retrieve)
         connection = stream.socket
         if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
@@ -246,7 +244,7 @@ class UpgradeHandler(TkAIHandler):
         if status_code == 503 and self.refuses():
             return
         if status_code == 426:
-            self.set_header("Upgrade", PROTOCOLS[0])
+            self.set_header("Upgrade", PROTOCOL)
         super().write_error(status_code, **kwargs)
 
     def redirect_to(self, server: Server) -> None:
