@@ -203,12 +203,6 @@ asyncio.run(main())
     journal = Journal(database)
     (entry,) = await journal.history("n.ipynb", 10, "ada")
     assert (entry.state, entry.summary) == ("interrupted", "runs @318a")
-    assert await journal.lost_run("n.ipynb") == "runs @318a"
-    assert await journal.lost_run("m.ipynb") is None
-    await journal.renamed("n.ipynb", "m.ipynb")
-    assert await journal.lost_run("m.ipynb") == "runs @318a"
-    await made(journal, path="m.ipynb")
-    assert await journal.lost_run("m.ipynb") is None
     await journal.close()
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 
 import pytest
 
 from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
-from tk_ai_extension.kernels.base import KernelInfo
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import KernelBusy, KernelDied, ToolError
 from tk_ai_extension.model.executions import (
@@ -97,38 +95,6 @@ async def test_a_query_waits_for_others_within_a_limit(
             await harness.call("list_variables")
     monkeypatch.undo()
     assert (await harness.call("list_variables")).variables == []
-
-
-@pytest.mark.proves("exec:concurrent")
-async def test_a_query_is_not_taken_for_the_run_of_a_server_that_was_killed(
-    harness: ToolHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    harness.write("n.ipynb", "a = 1")
-    await harness.call("use_notebook", notebook="n.ipynb")
-    workspace, begun, ends = harness.workspace, asyncio.Event(), asyncio.Event()
-    info = workspace.kernels.info
-
-    async def run(_context: ToolContext, _kernel: str, _request: ExecutionRequest) -> Execution:
-        begun.set()
-        await ends.wait()
-        return Execution("interrupted")
-
-    async def info_of(kernel_id: str) -> KernelInfo:
-        return replace(await info(kernel_id), state="idle" if ends.is_set() else "busy")
-
-    # What opening the journal finds of a run of a killed server.
-    monkeypatch.setattr(workspace.journal, "_lost_runs", {"n.ipynb": "runs @cella000"})
-    monkeypatch.setattr(variables, "_run", run)
-    querying = asyncio.create_task(harness.call("list_variables"))
-    await begun.wait()
-    monkeypatch.setattr(workspace.kernels, "info", info_of)
-    reading = asyncio.create_task(harness.call("list_cells"))
-    # It may not have an answer before the query has ended.
-    assert await asyncio.wait({reading}, timeout=0.5) == (set(), {reading})
-    ends.set()
-    assert [each.state for each in (await reading).cells] == ["never"]
-    with pytest.raises(KernelBusy):
-        await querying
 
 
 @pytest.mark.proves("exec:concurrent")

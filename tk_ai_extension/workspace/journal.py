@@ -23,9 +23,7 @@ from typing import Any, Literal
 import psutil
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.operations import Change
-from tk_ai_extension.model.paths import moved
 from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes, standing
 from tk_ai_extension.workspace.database import Database, storable
 
@@ -103,11 +101,6 @@ _GOING_ON = "SELECT DISTINCT owner FROM entries WHERE state = 'intended'"
 _LEFT_OVER = """
 UPDATE entries SET state = 'interrupted', note = 'interrupted: the server stopped'
 WHERE state = 'intended' AND owner = ?
-"""
-
-_LOST_RUNS = """
-SELECT path, summary FROM entries WHERE kind = 'run' AND state = 'interrupted'
-AND id IN (SELECT max(id) FROM entries GROUP BY path)
 """
 
 _HISTORY = """
@@ -246,7 +239,7 @@ class Journal:
     def __init__(
         self, database: Path, *, keep_days: float = KEEP_DAYS, max_bytes: int = MAX_BYTES
     ) -> None:
-        self._database = Database(database, _SCHEMA, on_open=self._find_lost_runs)
+        self._database = Database(database, _SCHEMA, on_open=self._interrupt_left_over)
         self._owner = process_of(os.getpid())
         self.keep_days = keep_days
         """Days for which entries are kept."""
@@ -254,7 +247,6 @@ class Journal:
         self._inserted = 0
         self._claimed: set[int] = set()
         self._writing: Counter[str] = Counter()
-        self._lost_runs: dict[str, str] | None = None
 
     async def record(
         self,
@@ -314,10 +306,7 @@ class Journal:
         consequence = (
             "The change was made, but cannot be undone." if changes else "Nothing was done."
         )
-        recorded = self._database.run(insert, consequence)
-        if self._lost_runs is not None:
-            self._lost_runs.pop(path, None)
-        return await recorded
+        return await self._database.run(insert, consequence)
 
     async def end_run(self, entry_id: int, summary: str) -> None:
         """Record the end of a run."""
@@ -327,15 +316,6 @@ class Journal:
                 (storable(summary), entry_id),
             )
         )
-
-    async def lost_run(self, path: str) -> str | None:
-        """Return what a notebook's last run was, if its server stopped during it."""
-        if self._lost_runs is None:
-            try:
-                await self._database.open()
-            except ToolError:  # Whoever changes something is notified.
-                self._lost_runs = {}
-        return (self._lost_runs or {}).get(path)
 
     @asynccontextmanager
     async def writing(self, path: str) -> AsyncGenerator[None]:
@@ -496,9 +476,6 @@ class Journal:
 
         Entries of a former notebook of the new name are detached, as by `deleted`.
         """
-        if self._lost_runs is not None:
-            now = {moved(path, old, new) or path: run for path, run in self._lost_runs.items()}
-            self._lost_runs = now
 
         def update(db: sqlite3.Connection) -> None:
             _detach(db, new)
@@ -515,9 +492,6 @@ class Journal:
 
         They are no longer found by that path, which another notebook may get, and cannot be undone.
         """
-        if self._lost_runs is not None:
-            lost = self._lost_runs.items()
-            self._lost_runs = {at: run for at, run in lost if moved(at, path, path) is None}
         await self._database.run(lambda db: _detach(db, path))
 
     async def prune(self) -> None:
@@ -544,12 +518,11 @@ class Journal:
         """Wait for running queries and close the file."""
         await self._database.close()
 
-    def _find_lost_runs(self, db: sqlite3.Connection) -> None:
-        """Mark open runs of stopped servers as interrupted, and remember each notebook's last run."""
+    def _interrupt_left_over(self, db: sqlite3.Connection) -> None:
+        """Mark open runs of stopped servers as interrupted."""
         for (owner,) in db.execute(_GOING_ON).fetchall():
             if owner != self._owner and not is_alive(owner):
                 db.execute(_LEFT_OVER, (owner,))
-        self._lost_runs = dict(db.execute(_LOST_RUNS).fetchall())
 
 
 def process_of(pid: int) -> str:
