@@ -255,13 +255,14 @@ async def test_whatever_the_schema_forbids_is_a_warning(bench: DocumentBench, na
 @pytest.mark.proves("doc:new-file")
 async def test_new_values_look_like_their_neighbours(bench: DocumentBench) -> None:
     """A file that is edited and edited back is the same again, in every form."""
-    for name, data in forms().items():
+    for name in WRITABLE:
         document, file = await opened(bench, name)
-        for cell in (await document.read()).cells:
+        cells = (await document.read()).cells
+        for cell in cells if name in forms() else cells[len(cells) // 2 :][:1]:
             await edit(document, [Replace(cell.key, "other\nsource", keep_outputs=True)])
             await edit(document, [Replace(cell.key, cell.source, keep_outputs=True)])
         if name not in {"sources on one line", "half surrogate pairs"}:
-            assert file.read_bytes() == data, name
+            assert file.read_bytes() == FILES[name], name
 
 
 @pytest.mark.proves("doc:new-file")
