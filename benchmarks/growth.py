@@ -54,11 +54,7 @@ class Curve:
 
     @property
     def factor(self) -> float:
-        """What a doubling costs where the work is large: the slope of its upper half, by least squares.
-
-        The upper half lies where notebooks are read by a process of their own. To hand them to it
-        has a price once, which would look like growth if a small notebook were among them.
-        """
+        """What a doubling costs where the work is large: the slope of its upper half, by least squares."""
         upper = [
             (math.log2(size), math.log2(taken))
             for size, taken in zip(self.sizes, self.seconds, strict=True)
@@ -114,7 +110,7 @@ def row(curve: Curve) -> Row:
 async def measured(work: str, sizes: tuple[int, ...], grown: Grown, count: int) -> Curve:
     """Measures one curve, all sizes in turns."""
     samples: dict[int, list[float]] = {size: [] for size in sizes}
-    # The first large notebook starts the process that reads such.
+    # Warm up.
     for size in (sizes[0], sizes[-1]):
         await grown(size)
     for _ in range(count):
