@@ -43,9 +43,9 @@ COSTS = (
     cost("execute_cell", 10, 15_000, 19_500, 29_800, transactions=2),
     cost("overwrite_cell", 10, 8_500, 29_500, 37_000, transactions=2),
     cost("insert_and_execute_cell", 10, 17_900, 46_000, 68_500, transactions=4),
-    cost("overwrite_cell", 500, 16_000, 263_000, 515_000, transactions=2),
+    cost("overwrite_cell", 500, 7_750, 263_000, 515_000, transactions=2),
     cost("list_cells", 500, 33_200, 33_800, 35_200, transactions=0),
-    cost("insert_cell", 500, 22_500, 267_500, 523_500, transactions=2),
-    cost("insert_and_execute_cell", 500, 30_600, 239_000, 515_000, transactions=4),
+    cost("insert_cell", 500, 8_150, 267_500, 523_500, transactions=2),
+    cost("insert_and_execute_cell", 500, 16_950, 239_000, 515_000, transactions=4),
 )
 """The calls, in the order in which they are measured."""
