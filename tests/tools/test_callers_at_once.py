@@ -78,7 +78,8 @@ class Agent:
                 await asyncio.sleep(0)
 
     async def _step(self, tool: str) -> None:
-        if tool == "insert":
+        cells = self._harness.on_disk(NOTEBOOK).cells
+        if tool == "insert" or not cells:
             source = self._source()
             place = self._random.choice((0, None))
             changed = await self._call("insert_cell", source=source, index=place)
@@ -88,7 +89,6 @@ class Agent:
         if tool == "undo":
             self._note((await self._call("undo")).changes)
             return
-        cells = self._harness.on_disk(NOTEBOOK).cells
         cell = self._random.choice(cells).id
         if tool == "overwrite":
             changed = await self._call("overwrite_cell", cell=cell, source=self._source())
@@ -96,7 +96,7 @@ class Agent:
         elif tool == "delete":
             self._note((await self._call("delete_cell", cell=cell)).changes)
         elif tool == "move":
-            to = self._random.randrange(len(cells))
+            to = self._random.choice((0, -1))
             self._note((await self._call("move_cell", cell=cell, to=to)).changes)
         else:
             (run,) = (await self._call("execute_cell", cell=cell)).runs
