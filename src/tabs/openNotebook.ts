@@ -12,6 +12,7 @@ import { diffSteps } from './notebookDiff';
 import { setOutputs, type WrittenOutputs } from './outputs';
 import type { IApply, IOutputs, TabRequest, Step } from './protocol';
 import { Refusal } from './protocol';
+import { RoomSave } from './roomSave';
 import { SaveQueue } from './saveQueue';
 import { applySteps } from './applySteps';
 import { threeWayMerge } from './threeWayMerge';
@@ -40,12 +41,14 @@ export class OpenNotebook {
     isAsInFile: boolean
   ) {
     this.versions = new VersionCounter(context.model.sharedModel);
-    this._saving = new SaveQueue(
-      context,
-      contents,
-      { changes: () => this.versions.now, merge: this._merge.bind(this) },
-      isAsInFile ? context.model.sharedModel.toJSON() : null
-    );
+    this._saving = context.model.collaborative
+      ? new RoomSave(context, contents)
+      : new SaveQueue(
+          context,
+          contents,
+          { changes: () => this.versions.now, merge: this._merge.bind(this) },
+          isAsInFile ? context.model.sharedModel.toJSON() : null
+        );
   }
 
   /** The page's id for this notebook. */
@@ -53,8 +56,14 @@ export class OpenNotebook {
 
   readonly versions: VersionCounter;
 
+  /** Whether it has changes that only this page has; those of a shared notebook are in its room. */
   get dirty(): boolean {
-    return this.context.model.dirty;
+    return !this.shared && this.context.model.dirty;
+  }
+
+  /** Whether all pages that have it open share it by collaboration. */
+  get shared(): boolean {
+    return this.context.model.collaborative === true;
   }
 
   /** Answer a request of the server. */
@@ -251,7 +260,7 @@ export class OpenNotebook {
     return setOutputs(shared as YCodeCell, request, this._written);
   }
 
-  private readonly _saving: SaveQueue;
+  private readonly _saving: SaveQueue | RoomSave;
   private readonly _written: WrittenOutputs = new Map();
   private _caughtUp: Promise<void> = Promise.resolve();
   /** The number of times that it had to catch up: a new one ends the retries of the one before. */

@@ -42,10 +42,11 @@ export class OpenNotebooks {
     const { context } = panel;
     const isRead = context.isReady;
     await context.ready;
-    if (panel.isDisposed || this._isElsewhere(panel) || this._find(context) !== undefined) {
+    const isElsewhere = serverPath(this._contents, context.path) === null;
+    if (panel.isDisposed || isElsewhere || this._find(context) !== undefined) {
       return;
     }
-    if (!hasMethods(context)) {
+    if (!context.model.collaborative && !hasMethods(context)) {
       report('tabs', false);
     }
     if (works('tabs') === false) {
@@ -74,11 +75,6 @@ export class OpenNotebooks {
     this._publish();
   }
 
-  /** Whether a notebook is shared by collaboration, or of another drive. */
-  private _isElsewhere({ context }: NotebookPanel): boolean {
-    return context.model.collaborative || serverPath(this._contents, context.path) === null;
-  }
-
   private _find(context: OpenNotebook['context']): OpenNotebook | undefined {
     return this._notebooks.find(each => each.context === context);
   }
@@ -91,6 +87,7 @@ export class OpenNotebooks {
       id: notebook.id,
       path: this._contents.localPath(notebook.context.path),
       dirty: notebook.dirty,
+      shared: notebook.shared,
       focused: current && document.hasFocus()
     };
   }

@@ -11,6 +11,8 @@ export interface ITabInfo {
   id: string;
   path: string;
   dirty: boolean;
+  /** Whether all pages that have it open share it by collaboration. */
+  shared: boolean;
   focused: boolean;
 }
 

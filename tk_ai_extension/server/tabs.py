@@ -65,6 +65,7 @@ class OpenTab:
         self.named = asyncio.Event()
         self.named.set()
         self.is_linked = False
+        self.shared = False
         self.reported_dirty = False
         self.changed_by = 0
         self.focused = False
@@ -73,7 +74,8 @@ class OpenTab:
     @property
     def dirty(self) -> bool:
         """See `Tab.dirty`; true after our changes until the page's next report."""
-        return self.reported_dirty or self.changed_by > self.page.acknowledged
+        is_dirty = self.reported_dirty or self.changed_by > self.page.acknowledged
+        return is_dirty and not self.shared
 
     def rank(self) -> tuple[bool, int]:
         """Return the sort key of a notebook's tabs: unsaved changes first, then the most recent focus."""
@@ -314,7 +316,7 @@ class Tabs:
             tab.listed = each.path
             if tab.named.is_set() or tab.listed == tab.path:
                 self._settle(tab)
-            tab.reported_dirty = each.is_dirty
+            tab.reported_dirty, tab.shared = each.is_dirty, each.is_shared
             if each.is_focused and not tab.focused:
                 tab.seen = next(self._count)
             tab.focused = each.is_focused
@@ -392,6 +394,10 @@ class Tabs:
                 if len(dirty) > 1:
                     names = ", ".join(dict.fromkeys(tab.path for tab in dirty))
                     raise OpenTwice(f"{names} has unsaved changes in {len(dirty)} tabs.")
+                rooms = {tab.path for tab in there if tab.shared}
+                if len(rooms) > 1:
+                    names = ", ".join(sorted(rooms))
+                    raise OpenTwice(f"One notebook is open under {len(rooms)} names: {names}.")
                 return min(there, key=OpenTab.rank)
             if not tabs:
                 return None

@@ -1,1 +1,1 @@
-"""Notebooks that are open in JupyterLab without collaboration: their tabs hold them."""
+"""Notebooks that are open in JupyterLab: their tabs hold them, with collaboration and without."""

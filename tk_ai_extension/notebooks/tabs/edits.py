@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -18,6 +20,12 @@ from tk_ai_extension.notebooks.tabs.registry import TabRegistry, refusal
 from tk_ai_extension.notebooks.tabs.replica import TabReplica
 
 _log = logging.getLogger(__name__)
+
+ROOM_SAVE = 10.0
+"""Seconds within which a collaboration room has to write an edit."""
+
+ROOM_DELAY = 3.0
+"""Seconds after which a room has written what it got from a page that is gone."""
 
 T = TypeVar("T")
 
@@ -81,6 +89,8 @@ class TabEdit:
             OutcomeUnknown: see `is_in_file`.
         """
         try:
+            if self._tab.shared:
+                return await self._ask_again(self._save_in_room)
             await self._ask_again(partial(self._tabs.save, self._tab))
         except TabGone:
             return await self.is_in_file()
@@ -93,6 +103,29 @@ class TabEdit:
                 "Do not repeat the change. Fix the cause, then save the notebook in JupyterLab."
             )
         return True
+
+    async def _save_in_room(self) -> bool:
+        """Have the notebook's collaboration room write the file; return whether the file has the edit.
+
+        A room answers that it saved also where it did not, and reads a file that another program wrote
+        over what it has. So the cells of the edit are compared with those in the file.
+
+        Raises:
+            TabGone, TabRefused.
+        """
+        refused = TabRefused("save_failed", "its collaboration room does not write the file.")
+        deadline = time.monotonic() + ROOM_SAVE
+        replica = self._tabs.replica(self._tab)
+        while time.monotonic() < deadline:
+            try:
+                await self._tabs.save(self._tab)
+            except TabRefused as error:
+                refused = error
+            await replica.update(self._tab)
+            shown = replica.snapshot(self._kept.path)
+            if self.patch.agree(shown, await self._kept.stored(), replica.ids):
+                return self.patch.is_applied_in(shown) is not False
+        raise refused
 
     async def stays(self) -> bool:
         """Revert the edit unless its cells were changed since; return whether the notebook has it.
@@ -142,8 +175,14 @@ class TabEdit:
         """
         if self._tabs.channel.is_known(self._tab.id):
             raise self.unknown()
-        made = self.patch.is_applied_in(await self._kept.read())
-        if made is None:
+        deadline = time.monotonic() + (ROOM_DELAY if self._tab.shared else 0)
+        while True:
+            made = self.patch.is_applied_in(await self._kept.read())
+            if made or time.monotonic() >= deadline:
+                break
+            await asyncio.sleep(0.1)
+        if made is None or (self._tab.shared and not made):
+            # A page that was cut off from its room may still bring the edit.
             raise self.unknown()
         return made
 

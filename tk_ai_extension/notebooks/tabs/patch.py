@@ -62,6 +62,26 @@ class TabPatch:
         found = dict(zip(ids, after.cells, strict=True))
         return {slot: found[known] for slot, known in self.ids.items() if known in found}
 
+    def agree(self, one: Snapshot, other: Snapshot, ids: Sequence[str]) -> bool:
+        """Return whether two states of the notebook have equal cells where the edit changed some.
+
+        Args:
+            one: The notebook in the tab.
+            other: The notebook in its file.
+            ids: The ids of the cells in the tab.
+        """
+        if cellforms.has_ids(other.nbformat):
+            found = {cell.id: cell for cell in other.cells}
+        elif len(ids) == len(other.cells):
+            found = dict(zip(ids, other.cells, strict=True))
+        else:
+            return False
+        shown = dict(zip(ids, one.cells, strict=True))
+        return all(
+            _content(shown.get(known)) == _content(found.get(known))
+            for known in {self.ids[step.slot] for step in self.edit.steps}
+        )
+
     def is_applied_in(self, now: Snapshot) -> bool | None:
         """Return whether a notebook has the edit's changes; None if that cannot be determined."""
         by_id = {cell.id: cell for cell in now.cells if cell.id is not None}
@@ -81,6 +101,10 @@ class TabPatch:
                 either = {end.source: True, self.before.cells[step.slot].source: False}
                 return None if cell is None else either.get(cell.source)
         return None
+
+
+def _content(cell: Cell | None) -> tuple[str, str, int | None] | None:
+    return None if cell is None else (cell.type, cell.source, cell.execution_count)
 
 
 _NOTHING = CellContent("raw", "")

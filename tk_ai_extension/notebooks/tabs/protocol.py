@@ -1,4 +1,4 @@
-"""The interface to notebooks that are open in JupyterLab tabs without collaboration.
+"""The interface to notebooks that are open in JupyterLab tabs.
 
 A tab has its notebook as the person sees it, including unsaved changes. `server.tabs` manages the
 connections; documents use these interfaces.
@@ -59,12 +59,14 @@ class ListedTab:
         name: The page's name for it.
         path: Its path.
         is_dirty: Whether it has unsaved changes.
+        is_shared: Whether all pages that have it open share it by collaboration.
         is_focused: Whether it has the focus.
     """
 
     name: str
     path: str
     is_dirty: bool
+    is_shared: bool
     is_focused: bool
 
     @classmethod
@@ -84,7 +86,7 @@ class ListedTab:
                 raise InvalidArguments("A notebook in a tab must have an id and a path.")
             if len(name) > MAX_NAME or len(path) > MAX_PATH:
                 raise InvalidArguments("The id or the path of a notebook in a tab is too long.")
-            flags = fields.get("dirty") is True, fields.get("focused") is True
+            flags = [fields.get(flag) is True for flag in ("dirty", "shared", "focused")]
             tabs.append(cls(name, path.strip("/"), *flags))
         return tabs
 
@@ -109,7 +111,8 @@ class Tab(Protocol):
     Attributes:
         id: Identifies the tab's content: a reload gives a new id.
         path: The notebook's current path.
-        dirty: Whether it has unsaved changes, as far as the server knows.
+        dirty: Whether it has changes that only it has, as far as the server knows.
+        shared: Whether a collaboration room has its content, which the room saves.
     """
 
     @property
@@ -124,6 +127,11 @@ class Tab(Protocol):
 
     @property
     def dirty(self) -> bool:
+        """See the class."""
+        ...
+
+    @property
+    def shared(self) -> bool:
         """See the class."""
         ...
 

@@ -72,7 +72,7 @@ class TabRegistry:
         """
         lock = self._locks.setdefault(tab.id, asyncio.Lock())
         async with lock:
-            if not tab.dirty and len(self.channel.present(tab.path)) > 1:
+            if not (tab.dirty or tab.shared) and len(self.channel.present(tab.path)) > 1:
                 await self._refresh(tab)
             replica = self.replica(tab)
             await replica.update(tab)
@@ -107,7 +107,7 @@ class TabRegistry:
             due.cancel()
         await tab.ask("save")
         for other in self.channel.present(tab.path):
-            if other.id != tab.id:
+            if other.id != tab.id and not other.shared:
                 self.spawn(self._refresh(other), f"refresh {tab.path}")
 
     def save_soon(self, tab: Tab) -> None:
