@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Documents = Literal["file", "tab", "room"]
+Documents = Literal["file", "tab"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,8 @@ class Cost:
     Attributes:
         tool: The tool that is called.
         cells: How many cells the notebook has.
-        calls: Calls of functions in the server, Python's and C's, by what holds the notebook: a file,
-            an open tab, or a room of jupyter-collaboration.
+        calls: Calls of functions in the server, Python's and C's, by what holds the notebook: a file
+            or an open tab.
         transactions: Transactions of the extension's databases, whatever holds the notebook.
     """
 
@@ -38,14 +38,14 @@ MAX_MODULES = 85
 """Modules of the package that `execute_cell` may pass, beside values and errors (`model`)."""
 
 COSTS = (
-    cost("list_kernels", 10, 6_050, 6_050, 6_250, transactions=0),
-    cost("execute_ipython", 10, 12_700, 12_700, 13_200, transactions=2),
-    cost("execute_cell", 10, 15_000, 19_500, 29_800, transactions=2),
-    cost("overwrite_cell", 10, 8_500, 29_500, 37_000, transactions=1),
-    cost("insert_and_execute_cell", 10, 17_900, 46_000, 68_500, transactions=3),
-    cost("overwrite_cell", 500, 7_750, 263_000, 515_000, transactions=1),
-    cost("list_cells", 500, 33_200, 33_800, 35_200, transactions=0),
-    cost("insert_cell", 500, 8_150, 267_500, 523_500, transactions=1),
-    cost("insert_and_execute_cell", 500, 16_950, 239_000, 515_000, transactions=3),
+    cost("list_kernels", 10, 6_050, 6_050, transactions=0),
+    cost("execute_ipython", 10, 12_700, 12_700, transactions=2),
+    cost("execute_cell", 10, 15_000, 19_500, transactions=2),
+    cost("overwrite_cell", 10, 8_500, 29_500, transactions=1),
+    cost("insert_and_execute_cell", 10, 17_900, 46_000, transactions=3),
+    cost("overwrite_cell", 500, 7_750, 263_000, transactions=1),
+    cost("list_cells", 500, 33_200, 33_800, transactions=0),
+    cost("insert_cell", 500, 8_150, 267_500, transactions=1),
+    cost("insert_and_execute_cell", 500, 16_950, 239_000, transactions=3),
 )
 """The calls, in the order in which they are measured."""

@@ -70,13 +70,6 @@ class ToolHarness:
         nbformat.write(notebook, path)
         return path
 
-    async def room(self, name: str) -> Any:
-        """The live document of a notebook, as a person's browser shares it."""
-        extension = next(iter(self.app.extension_manager.extension_apps["jupyter_server_ydoc"]))
-        return await extension.get_document(
-            path=name, content_type="notebook", file_format="json", copy=False, create=True
-        )
-
     def on_disk(self, name: str) -> Any:
         """The notebook as it is on disk, validated."""
         notebook = nbformat.read(self.root / name, as_version=4)
@@ -102,7 +95,7 @@ class ToolHarness:
             events.remove_listener(listener=on_save)
 
     def _readable(self, name: str) -> Any:
-        """The notebook on disk, unless Jupyter's own save (a room's) is just writing it."""
+        """The notebook on disk, unless Jupyter's own save is just writing it."""
         try:
             return self.on_disk(name)
         except nbformat.reader.NotJSONError:
@@ -133,18 +126,10 @@ def backend() -> str:
 
 
 @pytest.fixture
-def documents() -> str:
-    """What holds notebooks: ``file``, or ``room`` with collaboration."""
-    return "file"
-
-
-@pytest.fixture
-def jp_server_config(jp_server_config: Config, backend: str, documents: str) -> Config:
+def jp_server_config(jp_server_config: Config, backend: str) -> Config:
     jp_server_config.ServerApp.jpserver_extensions.update(
         jupyter_server_nbmodel=True,
         tk_ai_extension=True,
-        jupyter_server_fileid=documents == "room",
-        jupyter_server_ydoc=documents == "room",
     )
     jp_server_config.TkAIExtensionApp.executor = backend
     return jp_server_config

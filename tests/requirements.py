@@ -132,7 +132,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ext:secrets", "S4", "`.secrets.env` is read, with `export` and quotes; nothing of it reaches a kernel"),
     Requirement("ext:panel", "S4", "the chat panel in JupyterLab"),
     Requirement("ext:session-visible", "S4", "JupyterLab shows the notebook connected to the agent's kernel"),
-    Requirement("ext:rtc", "S4", "edits and outputs appear in an open notebook as they happen, with collaboration and without"),
+    Requirement("ext:rtc", "S4", "edits and outputs appear in an open notebook as they happen; with collaboration everybody who has it open sees them, through whichever page answers, and an answered edit is in the file"),
     Requirement("ext:multi-user", "S4", "two users of one server have separate notebooks, histories and permissions"),
     # -- nb --
     Requirement("nb:commands", "S3", "open, cells, cell, insert, edit, exec, run, rm, save, status, shutdown"),

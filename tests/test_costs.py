@@ -32,8 +32,11 @@ IDLE = 0.5
 """Seconds after which the server has done what a call left for later."""
 
 REPOSITORY = Path(__file__).parent.parent
-COUNTING = 'c.ServerApp.jpserver_extensions["tests.call_counter"] = True\n'
-WITHOUT_ROOMS = 'c.ServerApp.jpserver_extensions["jupyter_server_ydoc"] = False\n'
+COUNTING = (
+    'c.ServerApp.jpserver_extensions["tests.call_counter"] = True\n'
+    # It would count as well.
+    'c.ServerApp.jpserver_extensions["jupyter_server_ydoc"] = False\n'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,7 @@ def arguments(tool: str, cells: int, turn: int) -> dict[str, Any]:
 @asynccontextmanager
 async def bench(start: StartServer, documents: Documents) -> AsyncGenerator[Bench]:
     """Start a server that counts; with ``tab``, a page has the notebooks open."""
-    config = COUNTING if documents == "room" else COUNTING + WITHOUT_ROOMS
-    server = await start(config=config, PYTHONPATH=str(REPOSITORY))
+    server = await start(config=COUNTING, PYTHONPATH=str(REPOSITORY))
     for cells in {cost.cells for cost in COSTS}:
         notebook = new_notebook(metadata={"kernelspec": {"name": "python3", "display_name": "-"}})
         notebook.cells = [new_code_cell("1+1", id=f"cell{index}") for index in range(cells)]
@@ -118,7 +120,7 @@ def verdict(cost: Cost, counted: dict[str, Any], documents: Documents) -> list[s
     return wrong
 
 
-@pytest.mark.parametrize("documents", ["file", "tab", "room"])
+@pytest.mark.parametrize("documents", ["file", "tab"])
 async def test_calls_cost_what_is_budgeted(start_server: StartServer, documents: Documents) -> None:
     wrong: list[str] = []
     async with bench(start_server, documents) as server:

@@ -107,7 +107,6 @@ export const SENTENCES: Readonly<Record<string, Make>> = {
   hint_cell_not_found: trans => trans.__('Call list_cells to see the cells and their ids.'),
   hint_chat_elsewhere: trans => trans.__('Wait until that turn ends, or continue the chat on that server.'),
   hint_chat_not_found: trans => trans.__('List your chats, or omit the id to start a new one.'),
-  hint_collaboration_unsupported: trans => trans.__('Close the notebook in every browser, or install a supported version.'),
   hint_completion_replaced: trans => trans.__('Use the answer to the newer request.'),
   hint_conflict: trans => trans.__('Nothing was changed. The current source is below and counts as read. Review it, then try again.'),
   hint_connect_forbidden: trans => trans.__('Ask your administrator to connect a model.'),

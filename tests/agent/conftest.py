@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
+from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tests.support.scripted_model import MODEL, ScriptedModel
 from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.chat_setup import ChatSetup
@@ -25,7 +25,7 @@ from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 
-__all__ = ["backend", "documents", "harness", "jp_server_config"]
+__all__ = ["backend", "harness", "jp_server_config"]
 
 USER = "alice"
 

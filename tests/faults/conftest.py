@@ -1,6 +1,6 @@
 """Fault injection, for each executor with each kind of document."""
 
-from tests.harness import backend, documents, harness, jp_server_config
+from tests.harness import backend, harness, jp_server_config
 from tests.servers import start_server
 
-__all__ = ["backend", "documents", "harness", "jp_server_config", "start_server"]
+__all__ = ["backend", "harness", "jp_server_config", "start_server"]

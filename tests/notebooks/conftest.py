@@ -1,8 +1,7 @@
-"""Notebooks of one module's tests: as files, and in rooms and tabs of a real Jupyter Server."""
+"""Notebooks of one module's tests: as files, and in tabs of a real Jupyter Server."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -11,10 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from jupyter_server.serverapp import ServerApp
-from traitlets.config import Config
 
-from tests.harness import end_server
 from tests.notebooks.tabs import PATH, SHORT, TabHarness, listening_server, store_of, tab_bench
 from tests.support.document_bench import (
     DEADLINE,
@@ -24,38 +20,11 @@ from tests.support.document_bench import (
     notebook,
     written,
 )
-from tests.support.room_person import RoomPerson
 from tests.support.tab_page import TabPage
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.tabs import registry
 from tk_ai_extension.server import tabs
 from tk_ai_extension.workspace.paths import notebook_path
-
-
-@asynccontextmanager
-async def running_server(folder: Path, **config: Any) -> AsyncGenerator[ServerApp]:
-    """A Jupyter Server with jupyter-collaboration, in this process, without its HTTP side."""
-    root = folder / "root"
-    root.mkdir()
-    settings = Config(config)
-    settings.ServerApp.jpserver_extensions = {
-        "jupyter_server_ydoc": True,
-        "jupyter_server_fileid": True,
-    }
-    settings.ServerApp.root_dir = str(root)
-    settings.BaseFileIdManager.db_path = str(folder / "file_id.db")
-    settings.NotebookNotary.db_file = ":memory:"
-    # Collaboration keeps the history of rooms in the working directory.
-    before = Path.cwd()
-    os.chdir(folder)
-    app = ServerApp.instance(config=settings)
-    app.initialize(argv=[], find_extensions=False, new_httpserver=False)
-    try:
-        yield app
-    finally:
-        await end_server(app)
-        ServerApp.clear_instance()
-        os.chdir(before)
 
 
 @asynccontextmanager
@@ -70,30 +39,7 @@ async def file_bench(root: Path, contents_manager: Any = None) -> AsyncGenerator
     await store.close()
 
 
-@asynccontextmanager
-async def room_bench(app: ServerApp) -> AsyncGenerator[DocumentBench]:
-    """Notebooks in the rooms of a server."""
-    root = Path(app.root_dir)
-    store = NotebookRouter(
-        root,
-        partial(notebook_path, root),
-        contents_manager=app.contents_manager,
-        settings=app.web_app.settings,
-        event_logger=app.event_logger,
-    )
-
-    async def settle(path: str) -> None:
-        assert store._rooms is not None
-        room = store._rooms.find(path)
-        if room is not None:
-            await room.save()
-
-    extension = app.web_app.settings["jupyter_server_ydoc"]
-    yield DocumentBench(store, "room", root, RoomPerson(extension), settle)
-    await store.close()
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["file", "room", "tab"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["file", "tab"])
 async def bench(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[DocumentBench]:
@@ -102,11 +48,8 @@ async def bench(
     if request.param == "file":
         async with file_bench(folder) as made:
             yield made
-    elif request.param == "tab":
-        async with tab_bench(folder) as made:
-            yield made
     else:
-        async with running_server(folder) as app, room_bench(app) as made:
+        async with tab_bench(folder) as made:
             yield made
 
 

@@ -68,11 +68,11 @@ class OpenedInPage:
         self._store = store
         self._page = page
 
-    async def open(self, path: str, *, read_only: bool = False) -> NotebookDocument:
+    async def open(self, path: str) -> NotebookDocument:
         # What JupyterLab cannot open, nobody has open.
         with suppress(HTTPClientError):
             await self._page.opened(path)
-        return await self._store.open(path, read_only=read_only)
+        return await self._store.open(path)
 
     async def create(self, path: str, notebook: Json) -> NotebookDocument:
         await self._store.create(path, notebook)

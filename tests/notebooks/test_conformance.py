@@ -1,4 +1,4 @@
-"""Files and rooms keep the document's promises."""
+"""Files and tabs keep the document's promises."""
 
 from __future__ import annotations
 

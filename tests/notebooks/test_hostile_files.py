@@ -19,7 +19,7 @@ from jupyter_server.services.contents.filemanager import (
 )
 from jupyter_server.utils import ensure_async
 
-from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
+from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tests.support.document_bench import DEADLINE, code, notebook, stream, written
 from tk_ai_extension.model.errors import ArtifactNotFound, PathRefused, ToolError
 from tk_ai_extension.model.operations import Replace
@@ -30,7 +30,7 @@ from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.folder_files import FolderFiles
 from tk_ai_extension.workspace.paths import notebook_path
 
-__all__ = ["backend", "documents", "harness", "jp_server_config"]
+__all__ = ["backend", "harness", "jp_server_config"]
 
 pytestmark = pytest.mark.proves("threat:path")
 

@@ -6,7 +6,6 @@ import asyncio
 import copy
 import json
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
+from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tests.notebooks.conftest import file_bench
 from tests.support.document_bench import code, display, notebook, prose, stream
 from tk_ai_extension.model.cells import CellContent
@@ -26,7 +25,7 @@ from tk_ai_extension.model.operations import Insert, Replace, expecting
 from tk_ai_extension.model.outputs import Append, summarise
 from tk_ai_extension.notebooks.reading import read_notebook
 
-__all__ = ["backend", "documents", "harness", "jp_server_config"]
+__all__ = ["backend", "harness", "jp_server_config"]
 
 WHOLE = notebook(
     code(
@@ -221,9 +220,8 @@ ODD: dict[str, tuple[Place, Any]] = {
 
 
 @pytest.mark.proves("doc:errors", "doc:lenient")
-@pytest.mark.parametrize("documents", ["file", "room"])
 async def test_no_odd_file_breaks_a_tool_or_the_search_of_its_folder(
-    harness: ToolHarness, documents: str
+    harness: ToolHarness,
 ) -> None:
     (harness.root / "odd").mkdir()
     for name, (place, value) in ODD.items():
@@ -242,11 +240,9 @@ async def test_no_odd_file_breaks_a_tool_or_the_search_of_its_folder(
             with pytest.raises(InvalidNotebook, match="cell 1"):
                 await harness.call("list_cells", notebook=path)
             continue
-        # Jupyter itself, which fills the rooms, refuses some: by name.
-        with suppress(InvalidNotebook) if documents == "room" else nullcontext():
-            await harness.call("list_cells", notebook=path)
-            read = await harness.call("read_cell", notebook=path, cell=0)
-            json.dumps(read.structured(), allow_nan=False).encode()
-            for view in ("editable", "reading", "raw"):
-                await harness.call("read_notebook", notebook=path, view=view)
+        await harness.call("list_cells", notebook=path)
+        read = await harness.call("read_cell", notebook=path, cell=0)
+        json.dumps(read.structured(), allow_nan=False).encode()
+        for view in ("editable", "reading", "raw"):
+            await harness.call("read_notebook", notebook=path, view=view)
         assert (harness.root / path).read_bytes() == changed(WHOLE, place, value)

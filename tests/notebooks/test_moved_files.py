@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
+from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tests.notebooks.conftest import file_bench
 from tests.notebooks.test_contents_manager import PairedManager
 from tests.notebooks.test_file_saves import write_at
@@ -30,7 +30,7 @@ from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.workspace.paths import notebook_path
 
-__all__ = ["backend", "documents", "harness", "jp_server_config"]
+__all__ = ["backend", "harness", "jp_server_config"]
 
 
 def printed(stored: Any) -> str:
@@ -62,22 +62,9 @@ async def rename_on_disk(harness: ToolHarness, old: str, new: str) -> None:
     (harness.root / old).rename(harness.root / new)
 
 
-async def rename_to_a_path_with_an_id(harness: ToolHarness, old: str, new: str) -> None:
-    """A file that was there before had an id, which jupyter_server_fileid does not move another one to."""
-    harness.app.web_app.settings["file_id_manager"].index(new)
-    await rename_by_jupyter(harness, old, new)
-
-
 @pytest.mark.proves("kernel:shared-live", "exec:saved")
 @pytest.mark.parametrize(
-    ("documents", "rename"),
-    [
-        ("file", rename_by_jupyter),
-        ("file", rename_on_disk),
-        ("room", rename_by_jupyter),
-        ("room", rename_to_a_path_with_an_id),
-    ],
-    ids=["file", "file-on-disk", "room", "room-with-two-ids"],
+    "rename", [rename_by_jupyter, rename_on_disk], ids=["by-jupyter", "on-disk"]
 )
 async def test_outputs_of_a_running_cell_land_where_its_notebook_was_moved(
     harness: ToolHarness, gate: Path, rename: Callable[..., Any]

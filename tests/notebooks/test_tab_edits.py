@@ -97,6 +97,7 @@ class ScriptedTab:
 
     id = "1"
     path = "n.ipynb"
+    shared = False
 
     def __init__(self, script: Script, file: Path) -> None:
         self.script = script

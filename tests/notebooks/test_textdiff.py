@@ -6,10 +6,7 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from jupyter_ydoc import YNotebook
 
-from tests.support.document_bench import code, notebook
-from tk_ai_extension.notebooks.rooms.document import replace_text
 from tk_ai_extension.notebooks.textdiff import text_edits
 
 
@@ -21,11 +18,6 @@ def test_edits_turn_one_text_into_the_other(old: str, new: str) -> None:
         text = text[: edit.start] + edit.new + text[edit.end :]
     assert text == new
     assert all(a.end <= b.start for a, b in pairwise(edits))
-    document = YNotebook()
-    document.set(notebook(code(old, "aaaa1111")))
-    shared = document.ycells[0]["source"]
-    replace_text(shared, old, new)
-    assert str(shared) == new
 
 
 def test_long_texts_are_compared_by_lines() -> None:

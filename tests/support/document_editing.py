@@ -93,7 +93,7 @@ class ReadingConformance:
         assert snapshot.path == document.path
         assert snapshot.nbformat == (4, 5)
         assert snapshot.language == "python"
-        assert snapshot.live is (bench.backend in {"room", "tab"})
+        assert snapshot.live is (bench.backend == "tab")
         assert document.backend == bench.backend
 
     @pytest.mark.proves("text:read")
@@ -321,10 +321,7 @@ class EditingConformance:
         stop = bench.store.subscribe(document.path, notified.set)
         await document.apply([Replace("aaaa1111", "b")])
         await asyncio.wait_for(notified.wait(), DEADLINE)
-        if bench.backend in {
-            "room",
-            "tab",
-        }:  # There is no event for a file that another program writes.
+        if bench.backend == "tab":  # There is no event for a file that another program writes.
             notified.clear()
             await bench.person.type(document.path, 0, "c")
             await asyncio.wait_for(notified.wait(), DEADLINE)

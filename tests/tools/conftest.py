@@ -1,5 +1,5 @@
 """Fixtures of the tools' tests."""
 
-from tests.harness import backend, documents, harness, jp_server_config
+from tests.harness import backend, harness, jp_server_config
 
-__all__ = ["backend", "documents", "harness", "jp_server_config"]
+__all__ = ["backend", "harness", "jp_server_config"]

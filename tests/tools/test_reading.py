@@ -318,7 +318,6 @@ async def test_the_fifty_cell_notebook_reads_below_12_500_characters(harness):
                 assert output.ename in read.text
 
 
-@pytest.mark.parametrize("documents", ["file", "room"])
 async def test_outputs_are_digested_once_until_they_change(harness, monkeypatch):
     cells = [
         nbformat.v4.new_code_cell(

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
+from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import KernelBusy, KernelDied, ToolError
 from tk_ai_extension.model.executions import (
@@ -21,7 +21,7 @@ from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.default import variables
 from tk_ai_extension.workspace import kernel_queries
 
-__all__ = ["backend", "documents", "harness", "jp_server_config"]
+__all__ = ["backend", "harness", "jp_server_config"]
 
 
 class EndingExecutor:

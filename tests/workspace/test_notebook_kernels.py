@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.harness import ALICE, BOB, ToolHarness, backend, documents, harness, jp_server_config
+from tests.harness import ALICE, BOB, ToolHarness, backend, harness, jp_server_config
 
-__all__ = ["backend", "documents", "harness", "jp_server_config"]
+__all__ = ["backend", "harness", "jp_server_config"]
 
 
 async def sessions_of(harness: ToolHarness, path: str) -> list[str]:

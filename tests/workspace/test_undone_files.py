@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from tests.harness import ALICE, ToolHarness, backend, documents, harness, jp_server_config
+from tests.harness import ALICE, ToolHarness, backend, harness, jp_server_config
 from tk_ai_extension.workspace import file_edits
 
-__all__ = ["backend", "documents", "harness", "jp_server_config"]
+__all__ = ["backend", "harness", "jp_server_config"]
 
 NAME = "notes.txt"
 

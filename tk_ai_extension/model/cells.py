@@ -137,7 +137,7 @@ class Snapshot:
         metadata: The notebook's metadata.
         nbformat: The major and minor version of the format.
         warnings: Problems of the notebook that do not prevent editing.
-        live: Whether it comes from a collaboration room or a tab instead of the file.
+        live: Whether it comes from a tab instead of the file.
     """
 
     path: str

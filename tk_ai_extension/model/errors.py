@@ -152,14 +152,6 @@ class InvalidNotebook(ToolError):
     default_hint = "Fix the file at the location given, or restore it from a checkpoint."
 
 
-class CollaborationUnsupported(ToolError):
-    """The notebook may be open in a room of an unsupported version of jupyter-collaboration."""
-
-    code = "collaboration_unsupported"
-    status = 409
-    default_hint = "Close the notebook in every browser, or install a supported version."
-
-
 class OpenElsewhere(ToolError):
     """Another Jupyter Server has the notebook (``details``: ``server``, and ``arguments`` for a call)."""
 

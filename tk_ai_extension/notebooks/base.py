@@ -73,7 +73,7 @@ class OutputWriter(Protocol):
     async def finish(self, execution_count: int | None, *, save: bool = True) -> None:
         """Set the count, mark the cell as idle, and save; also called after an error.
 
-        A file is saved when this returns, a room within a second. Without ``save`` a file is autosaved
+        A file is saved when this returns, a tab within a second. Without ``save`` a file is autosaved
         as during the run; for one of several cells, with a `flush` after the last one.
 
         Args:
@@ -112,7 +112,7 @@ class NotebookDocument(Protocol):
 
     @property
     def backend(self) -> str:
-        """``file``, ``room``, ``tab`` or ``contents``."""
+        """``file``, ``tab`` or ``contents``."""
         ...
 
     async def read(self) -> Snapshot:
@@ -146,7 +146,7 @@ class NotebookDocument(Protocol):
         ...
 
     def writing(self, cell: str) -> AbstractAsyncContextManager[OutputWriter]:
-        """Return a writer for the outputs of a cell that is about to run; keeps its room open.
+        """Return a writer for the outputs of a cell that is about to run.
 
         Raises (on entering):
             CellNotFound, UnsupportedFormat.
@@ -165,13 +165,11 @@ class NotebookDocument(Protocol):
 class NotebookStore(Protocol):
     """Opens the document that holds a path, and creates notebooks."""
 
-    async def open(self, path: str, *, read_only: bool = False) -> NotebookDocument:
+    async def open(self, path: str) -> NotebookDocument:
         """Return the document that holds this path now. Call it again for each operation.
 
         Args:
             path: The notebook's path.
-            read_only: Whether the document is only read. No room is opened for it, so that listing or
-                searching many notebooks does not open rooms for all of them.
 
         Raises:
             PathRefused, NotANotebook, NotebookNotFound.

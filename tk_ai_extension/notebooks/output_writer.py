@@ -189,7 +189,7 @@ class CellOutputWriter:
         self._schedule.request()
 
     async def finish(self, execution_count: int | None, *, save: bool = True) -> None:
-        """See `OutputWriter.finish`; a room and a tab are saved within a second, not waited for.
+        """See `OutputWriter.finish`; a tab is saved within a second, not waited for.
 
         Raises:
             TabOffline, OpenTwice: the outputs are not in the notebook until its tab is back.

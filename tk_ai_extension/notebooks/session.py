@@ -1,8 +1,8 @@
 """One open notebook in one server: its write lock, its running cells, and where their outputs go.
 
-A notebook is in one place at a time: a file, a contents manager, a collaboration room or a browser tab.
+A notebook is in one place at a time: a file, a contents manager, or a browser tab.
 The session outlives a change of place. A running cell's outputs are pushed to the place's `OutputSink`;
-when a tab or a room opens or closes, the session locates the cell in the new place and pushes all outputs
+when a tab opens or closes, the session locates the cell in the new place and pushes all outputs
 there again.
 """
 
@@ -38,10 +38,6 @@ from tk_ai_extension.notebooks.transactions import EditTransaction
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-def allow_edit() -> None:
-    """Do nothing: edits are allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +77,8 @@ class SessionDocument(ABC):
         session: The notebook's session, shared by all its documents.
 
     Attributes:
-        kind: ``file``, ``room`` or ``contents``.
+        kind: ``file`` or ``contents``.
         tries: How often an edit is retried on a notebook that others keep changing.
-        check_editable: Raises if the notebook must not be changed here, as its room is unreachable.
     """
 
     kind: ClassVar[str] = ""
@@ -91,7 +86,6 @@ class SessionDocument(ABC):
 
     def __init__(self, session: NotebookSession) -> None:
         self.session = session
-        self.check_editable: Callable[[], None] = allow_edit
 
     @property
     @abstractmethod
@@ -163,10 +157,9 @@ class SessionDocument(ABC):
         """See `NotebookDocument.apply`.
 
         Raises:
-            OpenTwice, TabOffline, CollaborationUnsupported, OpenElsewhere: nothing was changed.
+            OpenTwice, TabOffline: nothing was changed.
             OutcomeUnknown: the tab was lost during the change.
         """
-        self.check_editable()
         return await run_to_completion(self.commit(operations))
 
     def writing(self, cell: str) -> AbstractAsyncContextManager[OutputWriter]:
@@ -175,7 +168,6 @@ class SessionDocument(ABC):
         Raises:
             As `apply`.
         """
-        self.check_editable()
         return self.session.writing(self, cell)
 
     async def flush(self) -> None:
@@ -185,7 +177,7 @@ class SessionDocument(ABC):
 
 
 class StoredDocument(SessionDocument):
-    """A stored notebook, used while it is not open in a room or tab: a file, or a contents manager's.
+    """A stored notebook, used while it is not open in a tab: a file, or a contents manager's.
 
     Args:
         session: The notebook's session.
@@ -363,7 +355,7 @@ class NotebookSession:
                 writer.warn(error)
 
     def moved(self) -> None:
-        """Have running cells located again: a tab or a room has opened."""
+        """Have running cells located again: a tab has opened."""
         for writer in self.writers:
             writer.wake()
 

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 CONTENTS_EVENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
 """The schema of the events that Jupyter's contents managers emit."""
 
-ROOM_EVENTS = "https://schema.jupyter.org/jupyter_collaboration/session/v1"
-"""The schema of the events that jupyter-collaboration emits about its rooms."""
-
 _CHANGING = frozenset(("save", "create", "upload", "rename", "copy", "delete"))
 
 
@@ -28,22 +25,18 @@ class ChangeSubscriptions:
     Args:
         event_logger: Jupyter's event logger, or None.
         renamed: Called with the old and the new path when a person renames a file or folder.
-        room_opened: Called with a notebook's path when its room is opened.
     """
 
     def __init__(
         self,
         event_logger: EventLogger | None,
         renamed: Callable[[str, str], None],
-        room_opened: Callable[[str], None],
     ) -> None:
         self._listeners: dict[str, list[Callable[[], None]]] = {}
         self._event_logger = event_logger
         self._renamed = renamed
-        self._room_opened = room_opened
         if event_logger is not None:
             event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=self._on_contents_event)
-            event_logger.add_listener(schema_id=ROOM_EVENTS, listener=self._on_room_event)
 
     def add(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call ``changed`` whenever the notebook changes; return a function that unsubscribes."""
@@ -58,10 +51,6 @@ class ChangeSubscriptions:
 
         return remove
 
-    def has(self, path: str) -> bool:
-        """Return whether a path has listeners."""
-        return path in self._listeners
-
     def notify(self, path: str) -> None:
         """Notify the listeners of a path."""
         for changed in tuple(self._listeners.get(path, ())):
@@ -71,13 +60,11 @@ class ChangeSubscriptions:
         """Drop all listeners and stop listening to Jupyter's events."""
         self._listeners.clear()
         if self._event_logger is not None:
-            for schema_id, listener in (
-                (CONTENTS_EVENTS, self._on_contents_event),
-                (ROOM_EVENTS, self._on_room_event),
-            ):
-                # The event logger raises KeyError for a schema that is not registered.
-                with suppress(KeyError):
-                    self._event_logger.remove_listener(schema_id=schema_id, listener=listener)
+            # The event logger raises KeyError for a schema that is not registered.
+            with suppress(KeyError):
+                self._event_logger.remove_listener(
+                    schema_id=CONTENTS_EVENTS, listener=self._on_contents_event
+                )
 
     async def _on_contents_event(self, logger: EventLogger, schema_id: str, data: Json) -> None:  # noqa: ARG002
         if data.get("action") == "rename":
@@ -85,8 +72,3 @@ class ChangeSubscriptions:
         if data.get("action") in _CHANGING:
             for path in {data.get("path"), data.get("source_path")} - {None}:
                 self.notify(str(path).strip("/"))
-
-    async def _on_room_event(self, logger: EventLogger, schema_id: str, data: Json) -> None:  # noqa: ARG002
-        path = str(data.get("path", "")).strip("/")
-        if data.get("action") == "initialize" and path.endswith(".ipynb"):
-            self._room_opened(path)

@@ -336,11 +336,6 @@ class TkAIExtensionApp(ExtensionApp):
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:  # noqa: ARG002
         """Prepare slow imports after the server has started."""
         self._stop_on_interrupt()
-        if "jupyter_server_ydoc" in self.settings:
-            # Before the first room. What this module imports, jupyter-collaboration has imported.
-            from tk_ai_extension.notebooks.rooms.versions import prepare_rooms
-
-            prepare_rooms(self.settings)
         self._activity.start()
         self.services.prepare()
 

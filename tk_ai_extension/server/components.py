@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +48,7 @@ class ServerComponents:
 
     workspace: Workspace
     backends: Mapping[str, str]
-    missing_parts: Callable[[], Mapping[str, list[str]]]
+    missing_parts: Mapping[str, list[str]]
     models: ModelSource
     state: Path
     project: ProjectServices | None = None

@@ -15,7 +15,6 @@ from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.kernels.stack import missing_parts as stack_parts
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.notebooks.notebook import Notebooks
-from tk_ai_extension.notebooks.rooms.leases import RoomLeases
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.save_hooks import (
     is_on_files,
@@ -37,9 +36,7 @@ from tk_ai_extension.workspace.workspace import Limits, Workspace
 
 if TYPE_CHECKING:
     from tk_ai_extension.cli.project_services import ProjectServices
-    from tk_ai_extension.model.callers import Caller
     from tk_ai_extension.server.app import TkAIExtensionApp
-    from tk_ai_extension.workspace.activity import Activity
 
 logger = logging.getLogger(__name__)
 
@@ -68,17 +65,9 @@ def build_components(
         contain_notebook,
         linked=linked,
         contents_manager=managers.contents,
-        settings=settings,
         event_logger=managers.server.event_logger,  # pyrefly: ignore[unknown-argument-type, unknown-attribute-access]
         tabs=tabs,
         warn=notices.add_for_anybody,
-        leases=None
-        if root is None
-        else RoomLeases(
-            Path(managers.server.runtime_dir, "tk-ai-rooms"),
-            root,
-            lambda: str(managers.server.connection_url),
-        ),
     )
     kernels = kernels_of(
         managers.kernels,
@@ -128,7 +117,6 @@ def build_components(
         ),
         limits=Limits(app.answer_budget, app.max_source, app.max_wait),
     )
-    workspace.activity.add_listener(partial(_show_agent, store))
     found = {
         "jupyter_server": missing_parts(managers.contents) if on_files else [],
         "jupyter_server_nbmodel": [] if stack is None else stack_parts(stack),
@@ -137,32 +125,11 @@ def build_components(
         if parts:
             logger.warning("This %s lacks %s: see missing_parts in health", library, parts)
 
-    def missing() -> dict[str, list[str]]:
-        # jupyter-collaboration may be loaded after this extension.
-        now = found | {"jupyter-collaboration": store.missing_parts}
-        return {library: parts for library, parts in now.items() if parts}
-
+    missing = {library: parts for library, parts in found.items() if parts}
     backends = {"documents": store.backend, "executor": kernels.backend}
     return ServerComponents(
         workspace, backends, missing, find_models(app, root or Path()), state, project
     )
-
-
-def _show_agent(store: NotebookRouter, path: str, caller: Caller, activity: Activity) -> None:
-    """Show agents as collaborators if jupyter-collaboration is enabled."""
-    presence = store.presence
-    if presence is None:
-        return
-    match activity.kind:
-        case "changed":
-            presence.worked(path, caller, activity.cells)
-        case "running":
-            presence.began(path, caller, activity.cells)
-        case "ran":
-            presence.ended(path, caller, activity.cells)
-        case _:
-            # An undo is a person's action.
-            pass
 
 
 def state_of(data_dir: str, root: Path | None) -> Path:

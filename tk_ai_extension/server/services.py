@@ -125,7 +125,7 @@ class Services:
     @property
     def missing_parts(self) -> Mapping[str, list[str]]:
         """By library, the features that the extension uses and it lacks, for ``health``."""
-        return self._components.missing_parts()
+        return self._components.missing_parts
 
     def working(self) -> int:
         """Return the number of running calls, executions and turns."""

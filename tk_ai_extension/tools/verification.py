@@ -79,7 +79,7 @@ async def plan_verification(
     """
     workspace = context.workspace
     path = workspace.path(context.caller, notebook, tool="verify_notebook")
-    document = await workspace.store.open(path, read_only=True)
+    document = await workspace.store.open(path)
     snapshot = await document.read()
     cells = tuple(Verification(snapshot, {}, DEFAULT).cells)
     if not cells:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.agent.conftest import USER, Talk, of_kind
-from tests.harness import ToolHarness, backend, documents, harness, jp_server_config
+from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tests.support import acp_agent
 from tests.support.echo_agent import EchoBackend
 from tests.support.scripted_model import ScriptedModel
@@ -29,7 +29,7 @@ from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.model.callers import Mode
 
-__all__ = ["backend", "documents", "harness", "jp_server_config"]
+__all__ = ["backend", "harness", "jp_server_config"]
 
 AGENT = "scripted"
 COMMAND = [sys.executable, "-I", "-S", str(Path(acp_agent.__file__).resolve())]

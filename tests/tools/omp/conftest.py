@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.harness import backend, documents, jp_server_config
+from tests.harness import backend, jp_server_config
 from tests.harness import harness as default_harness
 from tk_ai_extension.tools.registry import Registry
 
-__all__ = ["backend", "default_harness", "documents", "jp_server_config"]
+__all__ = ["backend", "default_harness", "jp_server_config"]
 
 
 @pytest.fixture

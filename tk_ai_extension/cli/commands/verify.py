@@ -241,7 +241,7 @@ async def _verify(
     session: Session, path: str, options: dict[str, Any], *, update: bool
 ) -> tuple[NotebookReport, bool]:
     """Verify a notebook; return its report, and whether the person ended it early."""
-    snapshot = await (await session.context.workspace.store.open(path, read_only=True)).read()
+    snapshot = await (await session.context.workspace.store.open(path)).read()
     if not Verification(snapshot, {}, DEFAULT).cells:
         return NotebookReport(path, findings=hidden_state(snapshot)), False
     run, _ = await fresh_runs.start(session, verify_notebook, notebook=path, **options)

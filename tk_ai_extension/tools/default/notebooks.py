@@ -78,7 +78,7 @@ async def list_notebooks(
     entries: list[NotebookEntry] = []
     for entry in found[:limit]:
         try:
-            document = await workspace.store.open(entry.path, read_only=True)
+            document = await workspace.store.open(entry.path)
             cells = len((await document.read()).cells)
         except ToolError:
             cells = None

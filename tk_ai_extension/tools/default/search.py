@@ -100,7 +100,7 @@ async def search_cells(
     unread: list[str] = []
     for path in paths:
         try:
-            document = await workspace.store.open(path, read_only=walk is not None)
+            document = await workspace.store.open(path)
             snapshot = await workspace.read(document)
         except ToolError as error:
             if walk is None:

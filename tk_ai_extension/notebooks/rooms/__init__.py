@@ -1,1 +1,0 @@
-"""Notebooks that are live in jupyter-collaboration's rooms."""
