@@ -398,8 +398,11 @@ class NotebookFiles:
             if names:
                 known.names |= names
                 file = Path(self.file_of(next(iter(names.values()))))
-                with suppress(OSError, PathRefused):
+                try:
                     self._place(known, self._folder(file.parent), file.name)
+                except (OSError, PathRefused):
+                    # It has gone from there as well; another notebook may come to its former path.
+                    self._files.pop((*known.folder.key, known.name), None)
 
     def _moved_on_disk(self, known: NotebookFile, place: Path) -> bool:
         """Accept a notebook's new path if it is below the root; return whether it was accepted."""
