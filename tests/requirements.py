@@ -166,7 +166,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("doc:minor-version", "project", "an edit does not upgrade nbformat_minor; a cell in a notebook without ids is addressed as `cell-N`", promise=2),
     # -- Promise 3: Outputs belong to their code --
     Requirement("exec:own-source", "project", "under concurrent edits code runs once for each answer that says so, as its cell's source was at one moment, and a cell has no other cell's outputs", promise=3),
-    Requirement("exec:display-update", "project", "update_display_data, clear_output (with wait), carriage return, backspace and output widgets end as JupyterLab shows them", promise=3),
+    Requirement("exec:display-update", "project", "update_display_data, clear_output (with wait), carriage return and backspace end as JupyterLab shows them", promise=3),
     Requirement("exec:display-elsewhere", "project", "a display of an earlier cell that later code in the same kernel updates, a person's in JupyterLab too, is updated in the notebook, wherever that is; outputs that are others by now are left alone", promise=3),
     Requirement("mcp:disconnect", "project", "a response stream that merely closes ends the wait: the cell goes on, and `wait_execution` picks it up; an explicit cancellation interrupts it", promise=3),
     # -- Promise 4: Every run ends as itself --
@@ -206,7 +206,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("connect:form", "project", "a model is connected in the panel: a provider, a key or a token, one message as a test, and then it answers; errors name the field and what to do; an administrator can switch it off, and no agent's turn can write it", promise=9),
     # -- Promise 10: It stays responsive --
     Requirement("threat:exhaustion", "project", "an agent or a slow client cannot exhaust the server: bounds on queue, output, artifacts, streams, sessions and chats, with clear errors at the bound", promise=10),
-    Requirement("fault:flood", "project", "100,000 lines or displays: nothing lost silently, memory bounded, the end is seen; in a live document time grows linearly", promise=10),
+    Requirement("fault:flood", "project", "100,000 lines or displays: nothing lost, memory bounded, the end is seen; in a live document time grows linearly", promise=10),
     Requirement("fault:huge-notebook", "project", "a notebook of 50 MB or 5,000 cells is listed, read, changed and undone without holding the loop more than 0.2 s; a larger one works", promise=10),
     Requirement("mcp:lazy", "project", "starting the server imports neither mcp nor the Claude SDK; what is imported later does not hold the loop; `health`, the models and the tools over REST need neither", promise=10),
     # -- What the product is for --

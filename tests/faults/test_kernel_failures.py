@@ -9,7 +9,6 @@ import asyncio
 import pytest
 
 from tests.harness import BOB, ToolHarness
-from tests.support.executor_outputs import nothing_lost_silently
 from tests.support.faults import (
     EXITS,
     GARBAGE,
@@ -97,7 +96,7 @@ async def test_a_kernel_that_runs_out_of_memory(harness, used):
 
 @pytest.mark.proves("fault:never-ready", "kernel:readiness")
 async def test_a_kernel_that_never_gets_ready(harness, jp_kernel_dir, tmp_path, subtests):
-    harness.workspace.kernels._starter._ready_timeout = 2.0
+    harness.workspace.kernels._ready_timeout = 2.0
     for name, (broken, message) in NEVER_READY.items():
         with subtests.test(name):
             code = f"{broken}  # {tmp_path}"  # other tests, at the same time, have such processes
@@ -143,7 +142,7 @@ async def test_a_flood_of_lines_is_whole_in_the_notebook(harness, used):
 
 
 @pytest.mark.proves("fault:flood")
-async def test_a_flood_of_displays_is_in_the_notebook_and_the_rest_is_reported(harness, used):
+async def test_a_flood_of_displays_is_in_the_notebook(harness, used):
     count = 2_000  # A kernel drops messages once 1,000 are queued.
     result = await run(harness, show_displays(count), wait=100)
     assert result.status == "ok"
@@ -151,9 +150,7 @@ async def test_a_flood_of_displays_is_in_the_notebook_and_the_rest_is_reported(h
     key = result.runs[0].cell
     outputs = await document.outputs(key)
     shown = [int(output["data"]["text/plain"]) for output in outputs if "data" in output]
-    message = "".join(output["text"] for output in outputs if output.get("name") == "stderr")
-    nothing_lost_silently(message, len(shown), count)
-    assert shown == sorted(set(shown))
+    assert shown == list(range(count))
 
 
 @pytest.mark.proves("exec:stdin")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sys
@@ -28,15 +29,15 @@ from tests.servers import start_server
 from tests.support.executor_bench import ExecutorBench
 from tests.support.faults import write_kernelspec
 from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.execution_listener import Timeouts
-from tk_ai_extension.kernels.gateway.service import GatewayKernels, kernels_of
+from tk_ai_extension.kernels.executor import Timeouts
+from tk_ai_extension.kernels.gateway import GatewayKernels, kernels_of
 from tk_ai_extension.kernels.sandbox.programs import Sandbox, sandboxes
 from tk_ai_extension.kernels.service import READY_TIMEOUT, JupyterKernels
 from tk_ai_extension.kernels.stack import find_execution_stack
 
 __all__ = ["start_server"]
 
-TIMEOUTS = Timeouts(reply_idle_gap=5.0, interrupt=1.0, stopping=15.0)
+TIMEOUTS = Timeouts(gap=5.0, interrupt=1.0, stopping=15.0)
 
 
 @dataclass
@@ -135,7 +136,7 @@ async def running_server(
         await http.close_all_connections()
         stack = find_execution_stack(app.extension_manager)
         if stack is not None:
-            await stack.dispose()
+            await asyncio.wait({asyncio.ensure_future(stack.dispose())})  # it raises CancelledError
         await end_server(app)
         ServerApp.clear_instance()
         GatewayClient.clear_instance()

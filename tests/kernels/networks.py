@@ -13,7 +13,7 @@ from tests.kernels.gateways import Gateway, running_gateway
 from tests.support.executor_bench import ExecutorBench
 from tests.support.proxy import Proxy, proxy_to
 from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.gateway.service import GatewayKernels
+from tk_ai_extension.kernels.gateway import GatewayKernels
 
 
 @pytest.fixture(scope="module")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
+from jupyter_client.jsonutil import json_default
 from jupyter_client.session import Session
-from jupyter_server.gateway.gateway_client import GatewayClient
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
@@ -31,9 +28,7 @@ from tests.support.executor_bench import (
 )
 from tests.support.proxy import Proxy, Refusal
 from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.gateway.connection import GatewayConnection, JsonFraming
-from tk_ai_extension.kernels.gateway.requests import InvalidResponse, parsing_response
-from tk_ai_extension.kernels.gateway.service import GatewayKernels
+from tk_ai_extension.kernels.gateway import GatewayKernels
 from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.model.errors import GatewayUnavailable, KernelspecNotFound, KernelStartFailed
 
@@ -117,130 +112,6 @@ async def test_a_gateway_that_is_down_is_a_typed_error_at_once_and_no_loss_when_
     assert outcome.outputs[0]["data"]["text/plain"] == "42"
 
 
-@pytest.mark.proves("fault:connection-lost")
-@pytest.mark.parametrize("answers", ["nobody", "proxy"])
-async def test_a_gateway_that_is_not_found_has_its_kernels_still(
-    *,
-    server: Server,
-    bench: ExecutorBench,
-    proxy: Proxy,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    answers: str,
-) -> None:
-    go, kernel_id = tmp_path / "go", bench.kernel_id
-    running = submit(bench, faults.run_until(go, "went_on = True"))
-    await running.printed()
-    with monkeypatch.context() as patch:
-        if answers == "nobody":  # as when a VPN is gone: its name means nothing
-            lost = "://gateway.invalid/"
-            for place in (server.manager.get_kernel(kernel_id), GatewayClient.instance()):
-                for name in {"kernel_url", "ws_url"} & set(dir(place)):
-                    url = getattr(place, name)
-                    patch.setattr(place, name, re.sub("://[^/]+/?", lost, url))
-        for line in ("GET ", "DELETE ", "POST /interrupt", "POST /restart"):
-            method, _, action = line.partition(" ")
-            path = f"{method} /api/kernels/{kernel_id}{action}"
-            proxy.refusals.append(Refusal(path, "404 Not Found", body=PAGE))
-        await proxy.cut()
-        assert (await running.outcome()).status == "connection_lost"
-        for act in (bench.kernels.interrupt, bench.kernels.restart, bench.kernels.shutdown):
-            with pytest.raises(GatewayUnavailable, match="failed"):
-                await act(kernel_id)
-    go.touch()
-    proxy.refusals.clear()
-    outcome = await run(bench, "went_on")
-    assert outcome.outputs[0]["data"]["text/plain"] == "True"
-
-
-async def test_a_page_in_the_place_of_an_answer_is_no_answer(
-    bench: ExecutorBench, proxy: Proxy, gateway: Gateway, service: Callable[..., GatewayKernels]
-) -> None:
-    proxy.refusals.append(Refusal("GET /api/kernelspecs", "200 OK", times=1, body=PAGE))
-    with pytest.raises(GatewayUnavailable, match="not follow the Jupyter API"):
-        await bench.kernels.kernelspecs()
-    proxy.refusals.append(Refusal("POST /api/kernels", "200 OK", body=PAGE))
-    with pytest.raises(GatewayUnavailable) as failure:
-        await bench.kernels.start("python3")
-    assert "left there" in failure.value.hint
-    # There are gateways that do not know when a kernel was last used.
-    model = {**(await gateway.kernels())[bench.kernel_id], "last_activity": None}
-    path = f"GET /api/kernels/{bench.kernel_id}"
-    proxy.refusals.append(Refusal(path, "200 OK", body=json.dumps(model)))
-    assert (await service().info(bench.kernel_id)).remote
-
-
-class Defective(InheritedEnvironment):
-    """An environment with a defect of ours."""
-
-    def environment(self, kernel_name: str, path: str | None) -> Mapping[str, str]:
-        raise KeyError(super().environment(kernel_name, path))
-
-
-@pytest.mark.proves("exec:statuses")
-async def test_a_defect_of_ours_is_not_taken_for_an_outage_of_the_gateway(
-    bench: ExecutorBench,
-    service: Callable[..., GatewayKernels],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with pytest.raises(KeyError):
-        await service(environment=Defective()).start("python3")
-    for defect in (TypeError, ValueError, AttributeError):
-        for name in ("handshake", "open"):
-            with monkeypatch.context() as patch:
-                patch.setattr(GatewayConnection, name, Mock(side_effect=defect))
-                with pytest.raises(defect):
-                    await run(at(bench, service()), "1")
-    # What is not understood in an answer is the gateway's doing, with the reason in the message.
-    with pytest.raises(InvalidResponse, match="AttributeError"), parsing_response():
-        raise AttributeError
-    with pytest.raises(ssl.SSLCertVerificationError), parsing_response():
-        raise ssl.SSLCertVerificationError("refused")  # a ValueError too
-    assert (await run(bench, "1")).status == "ok"
-
-
-@pytest.mark.proves("exec:statuses")
-async def test_only_a_garbled_message_is_not_understood(
-    bench: ExecutorBench,
-    service: Callable[..., GatewayKernels],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    line = await service().connection(bench.kernel_id)
-    assert isinstance(line, GatewayConnection)
-    parts = {"channel": "iopub", "header": {"msg_id": "1", "msg_type": "status"}, "metadata": {}}
-    with monkeypatch.context() as patch:
-        patch.setattr(line, "_framing", JsonFraming())
-        for garbled in ("3", "{", json.dumps({**parts, "parent_header": {}, "content": 3})):
-            line._deliver(garbled)
-            assert "malformed" in caplog.text
-            caplog.clear()
-    defect = Mock(side_effect=KeyError("a defect of ours"))
-    monkeypatch.setattr(GatewayConnection, "_receive", defect)
-    line._transmit("control", line.session.msg("kernel_info_request", {}))
-    async with asyncio.timeout(DEADLINE):
-        while "Internal error" not in caplog.text:  # noqa: ASYNC110 - a turn of the loop each
-            await asyncio.sleep(0)
-    assert "Traceback" in caplog.text
-    assert "malformed" not in caplog.text
-
-
-async def test_a_service_that_is_closed_while_it_connects_keeps_no_connection(
-    bench: ExecutorBench, proxy: Proxy, service: Callable[..., GatewayKernels]
-) -> None:
-    kernels = service()
-    proxy.swallow()
-    connecting = asyncio.create_task(kernels.connection(bench.kernel_id))
-    async with asyncio.timeout(DEADLINE):
-        await proxy.next_request()
-    await kernels.close()
-    await proxy.restore()
-    with pytest.raises(GatewayUnavailable, match="stopping"):
-        await connecting
-    with pytest.raises(GatewayUnavailable, match="stopping"):
-        await kernels.connection(bench.kernel_id)
-
-
 async def test_a_gateway_that_refuses_the_token_says_so(
     bench: ExecutorBench, proxy: Proxy, service: Callable[..., GatewayKernels]
 ) -> None:
@@ -266,9 +137,6 @@ async def test_a_gateway_of_the_old_framing_is_understood(
         f"{send}(get_ipython().kernel.iopub_socket, 'comm_msg', {{'data': {{}}}}, buffers=[b'1'])"
     )
     assert (await run(here, f"{comm}\nprint('after')")).text() == "after\n"
-    line = await kernels.connection(bench.kernel_id)
-    assert isinstance(line, GatewayConnection)
-    assert isinstance(line._framing, JsonFraming)
 
 
 # -- starting
@@ -282,7 +150,6 @@ async def test_a_start_that_fails_at_the_gateway_is_tried_once_more(
     proxy: Proxy,
     gateway: Gateway,
     harmed: Start,
-    caplog: pytest.LogCaptureFixture,
     status: str,
 ) -> None:
     before, is_late = set(await gateway.kernels()), status.startswith("504")
@@ -290,7 +157,7 @@ async def test_a_start_that_fails_at_the_gateway_is_tried_once_more(
     kernel_id = await harmed()
     assert proxy.seen("POST /api/kernels") == 2
     left = set(await gateway.kernels()) - before - {kernel_id}
-    assert (len(left), "which is left there" in caplog.text) == (is_late, is_late)
+    assert len(left) == is_late
     for each in left:
         await gateway.request("DELETE", f"api/kernels/{each}")
     assert (await run(bench, "1", kernel_id)).status == "ok"
@@ -307,9 +174,7 @@ async def test_a_start_that_fails_again_or_is_refused_says_what_to_do(
         await bench.kernels.start("python3")
     assert proxy.seen("POST /api/kernels") == asked
     assert f"HTTP {status.partition(' ')[0]}" in failure.value.message
-    assert ("failed twice" in failure.value.message) == (asked == 2)
     assert "See the gateway's log" in failure.value.hint
-    assert ("left there" in failure.value.hint) == (asked == 2)
     assert set(await gateway.kernels()) == before
 
 
@@ -386,7 +251,8 @@ async def test_a_person_in_jupyterlab_and_an_agent_are_in_one_kernel(
     browser = await websocket_connect(request)
     async with kernel_events(bench) as events:
         message = Session(session="browser").msg("execute_request", {"code": "theirs = 41"})
-        await browser.write_message(JsonFraming().pack("shell", message))
+        data = json.dumps({**message, "channel": "shell"}, default=json_default)
+        await browser.write_message(data)
         theirs = await happens(events, "ran", kernel_id=kernel_id)
         assert (theirs.code, theirs.ours) == ("theirs = 41", False)
     outcome = await run(bench, "print(theirs + 1)", kernel_id)
@@ -414,37 +280,6 @@ async def test_a_gateway_that_lists_no_kernels_is_no_hindrance(
 
 
 # -- floods
-
-
-@pytest.mark.proves("fault:flood")
-async def test_the_number_of_messages_that_the_gateway_holds_back_is_reported(
-    bench: ExecutorBench,
-) -> None:
-    outcome = await run(bench, faults.print_lines(3_000, flush=True))
-    assert outcome.status == "ok"
-    assert outcome.text().count("\n") < 3_000
-    stderr = outcome.text("stderr")
-    assert "IOPub message rate exceeded" in stderr, "the gateway's own note"
-    assert "than it or its gateway could send them" in stderr
-
-
-@pytest.mark.proves("fault:flood")
-async def test_few_large_messages_that_the_gateway_holds_back_are_counted(
-    bench: ExecutorBench,
-) -> None:
-    made = 40
-    # In one piece: what `print` writes may be sent in two messages, its line and the end of the line.
-    code = (
-        "import sys\n"
-        f"for i in range({made}):\n    sys.stdout.write(f'{{i:<199999}}\\n')\n    sys.stdout.flush()"
-    )
-    outcome = await run(bench, code)
-    assert outcome.status == "ok"
-    stderr = outcome.text("stderr")
-    assert "IOPub data rate exceeded" in stderr, "the gateway's own note"
-    found = re.search(r"\[(\d+) messages with output were lost", stderr)
-    assert found is not None, stderr
-    assert outcome.text().count("\n") + int(found[1]) == made
 
 
 @pytest.mark.proves("fault:flood")

@@ -23,10 +23,9 @@ MAX_OUTPUT_BYTES = 64 * 1024 * 1024
 """Bytes of one execution's outputs that are kept by default."""
 
 OTHER_DISPLAY_MIME = "application/x-other-display-status"
-"""MIME type of the `StatusEvent` for an update to a display that another execution created.
+"""MIME type of the `StatusEvent` for the newest content of a display, which other cells may show, too.
 
-Its data is ``{"display_id": str, "output": nbformat display_data}``. The display is in another cell,
-so it is not an output of this execution.
+Its data is ``{"display_id": str, "output": nbformat display_data}``.
 """
 
 OUTPUT_MESSAGES = frozenset(
@@ -40,8 +39,8 @@ _ALWAYS_KEPT = 1024 * 1024  # bytes beyond the limit that errors may use
 _NOTES = 64 * 1024  # and bytes beyond those that this server's own lines may use
 
 
-class OutputBudget:
-    """Bytes of outputs that one collector, or several together, may keep.
+class _Budget:
+    """Bytes that may be kept.
 
     Args:
         limit: Their number.
@@ -76,8 +75,7 @@ class OutputCollector:
     backspaces are applied. Malformed messages are accepted.
 
     Args:
-        limit: Bytes that are kept, or a budget that other collectors share. Output beyond it is
-            counted in ``dropped``; an error may exceed it.
+        limit: Bytes that are kept. Output beyond it is counted in ``dropped``; an error may exceed it.
 
     >>> collector = OutputCollector()
     >>> collector.add("stream", {"name": "stdout", "text": "1\n"})
@@ -88,9 +86,9 @@ class OutputCollector:
     ()
     """
 
-    def __init__(self, limit: int | OutputBudget = MAX_OUTPUT_BYTES) -> None:
-        self._budget = limit if isinstance(limit, OutputBudget) else OutputBudget(limit)
-        self._event_budget = OutputBudget(self._budget.limit)
+    def __init__(self, limit: int = MAX_OUTPUT_BYTES) -> None:
+        self._budget = _Budget(limit)
+        self._event_budget = _Budget(limit)
         self._outputs: list[Json] = []
         self._sizes: list[int] = []  # what each output is charged
         self._streams: dict[int, TerminalText] = {}
@@ -103,6 +101,7 @@ class OutputCollector:
         self._replaced: set[int] = set()
         self._edited: set[int] = set()
         self._events: list[StatusEvent] = []
+        self._updated: Json = {}  # the newest output by display id
         self.dropped = 0
         """Characters that were dropped because of the limit."""
         self.error: Json | None = None
@@ -157,11 +156,15 @@ class OutputCollector:
         return tuple(changes)
 
     def drain_events(self) -> tuple[StatusEvent, ...]:
-        """Return the status events since the last call."""
-        events = tuple(self._events)
+        """Return the status events since the last call; of each display only its newest content."""
+        events = self._events + [
+            StatusEvent(OTHER_DISPLAY_MIME, {"display_id": display_id, "output": output})
+            for display_id, output in self._updated.items()
+        ]
         self._events.clear()
+        self._updated.clear()
         self._event_budget.used = 0
-        return events
+        return tuple(events)
 
     @property
     def outputs(self) -> tuple[Json, ...]:
@@ -172,10 +175,6 @@ class OutputCollector:
     def displays(self) -> dict[str, tuple[int, ...]]:
         """The indexes of the outputs with each display id."""
         return {name: tuple(places) for name, places in self._displays.items()}
-
-    def shows(self, content: Mapping[str, Any]) -> bool:
-        """Return whether a message is about a display that is one of the outputs."""
-        return _display_id(content) in self._displays
 
     def _complete(self, at: int) -> Json:
         stream = self._streams.get(at)
@@ -238,22 +237,30 @@ class OutputCollector:
         display_id = _display_id(content)
         if kind == "execute_result":
             output["execution_count"] = integer(content.get("execution_count"))
-        elif display_id in self._displays:
-            # A second display with the same id also updates the first one.
-            self._replace(display_id, output)
-        shown_as = display_id if kind == "display_data" else ""
-        if self._add_output(output, len(shown_as)) and shown_as:
+        if display_id:
+            self._show(display_id, output)
+        if self._add_output(output, len(display_id)) and display_id:
             self._displays.setdefault(display_id, []).append(len(self._outputs) - 1)
 
     def _update_display(self, content: Mapping[str, Any]) -> None:
         output = self._bundle("display_data", content)
         display_id = _display_id(content)
-        if output is None or not display_id:
-            return
+        if output is not None and display_id:
+            self._show(display_id, output)
+
+    def _show(self, display_id: str, output: Json) -> None:
+        """Show the newest data of a display wherever it is: its id belongs to the kernel."""
+        shown = {**output, "output_type": "display_data"}
+        shown.pop("execution_count", None)
+        former = self._updated.pop(display_id, None)
+        if former is not None:
+            self._event_budget.take(-_OVERHEAD - _size(former))
+        if self._event_budget.take(_OVERHEAD + _size(shown)):
+            self._updated[display_id] = shown
+        elif display_id not in self._displays:
+            self.dropped += len(json.dumps(shown))
         if display_id in self._displays:
-            self._replace(display_id, output)
-        else:
-            self._emit(OTHER_DISPLAY_MIME, {"display_id": display_id, "output": output})
+            self._replace(display_id, shown)
 
     def _bundle(self, kind: str, content: Mapping[str, Any]) -> Json | None:
         """Return the output for a MIME bundle; None if it only holds a status."""
@@ -279,7 +286,12 @@ class OutputCollector:
         note: Json | None = None
         for at in self._displays[display_id]:
             if self._charge(at, size):
-                self._outputs[at] = output
+                shown = self._outputs[at]
+                self._outputs[at] = {
+                    **shown,
+                    "data": output["data"],
+                    "metadata": output["metadata"],
+                }
             else:
                 note = note or self._drop(output)
                 self._outputs[at] = note

@@ -21,6 +21,13 @@ POLL_INTERVAL = 1.0
 """Seconds between checks of a process that cannot be awaited (no pidfd, or on another machine)."""
 
 
+TAIL_BYTES = 4000
+"""Bytes of the end of a kernel's stderr that are kept."""
+
+BLOCK = 65536
+"""Bytes of a kernel's stderr that are passed on at a time."""
+
+
 def local_process(manager: KernelManager) -> subprocess.Popen[bytes] | None:
     """Return the local process that a kernel manager started, or None."""
     process: Any = getattr(getattr(manager, "provisioner", None), "process", None)
@@ -93,6 +100,65 @@ def describe_exit(code: int | None) -> str:
     if name == "SIGKILL":
         return "was killed (SIGKILL), possibly out of memory"
     return f"died of {name}"
+
+
+class StderrTail:
+    """A pipe for a process's stderr that is forwarded to this process's stderr, and keeps its end.
+
+    A pipe, not a file: a kernel writes to it throughout its life, and a file would grow.
+    """
+
+    def __init__(self) -> None:
+        self._read_end, self.descriptor = os.pipe()
+        os.set_blocking(self._read_end, False)
+        self._tail = b""
+        self._open = self._is_ours = True
+        self._loop: Any = IOLoop.current()
+        self._loop.add_handler(self._read_end, self._on_readable, IOLoop.READ)
+
+    @staticmethod
+    def is_possible() -> bool:
+        """Return whether this system can wait for a pipe on the event loop."""
+        return os.name == "posix"
+
+    @property
+    def text(self) -> str:
+        """The end of what was written so far, in whole lines."""
+        while self._forward():
+            pass
+        text = self._tail.decode("utf-8", "replace").strip()
+        return text if len(self._tail) < TAIL_BYTES else text.partition("\n")[2]
+
+    def hand_over(self) -> None:
+        """Close this process's copy of the write end, so that the pipe ends with the kernel."""
+        if self._is_ours:
+            self._is_ours = False
+            os.close(self.descriptor)
+
+    def close(self) -> None:
+        """Close both ends. A process that still writes to it gets an error."""
+        self.hand_over()
+        if self._open:
+            self._open = False
+            self._loop.remove_handler(self._read_end)
+            os.close(self._read_end)
+
+    def _on_readable(self, _descriptor: int, _events: int) -> None:
+        self._forward()
+
+    def _forward(self) -> bool:
+        """Pass on what is there, at most `BLOCK` bytes; return whether there was something."""
+        try:
+            data = os.read(self._read_end, BLOCK) if self._open else b""
+        except BlockingIOError:
+            return False
+        if not data:
+            self.close()
+            return False
+        self._tail = (self._tail + data)[-TAIL_BYTES:]
+        with contextlib.suppress(OSError):  # this process has no stderr
+            os.write(2, data)
+        return True
 
 
 @dataclass(frozen=True, slots=True)

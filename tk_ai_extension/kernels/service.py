@@ -4,36 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from uuid import uuid4
 
-from jupyter_client.kernelspec import KernelSpecManager
+import zmq
+import zmq.asyncio
+from jupyter_client.kernelspec import NATIVE_KERNEL_NAME, KernelSpecManager
 from jupyter_core.utils import ensure_async
+from tornado.web import HTTPError
 
 from tk_ai_extension.kernels.base import (
     Executor,
     KernelEnvironment,
+    KernelEvent,
     KernelInfo,
     Kernelspec,
+    KernelState,
     kernelspecs_of,
 )
-from tk_ai_extension.kernels.base_connection import Ending
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
-from tk_ai_extension.kernels.direct import DirectExecutor
 from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.execution_listener import Timeouts
-from tk_ai_extension.kernels.lifecycle import KernelService
-from tk_ai_extension.kernels.local_kernel import LocalKernel, settled
-from tk_ai_extension.kernels.process import Usage, UsageMeter, is_stopped, local_process
-from tk_ai_extension.kernels.sockets import client_context
-from tk_ai_extension.kernels.stack import (
-    GuardedClient,
-    GuardedStack,
-    StackExecutor,
-    StackUnavailable,
+from tk_ai_extension.kernels.executor import (
+    Connection,
+    ConnectionClosed,
+    KernelExecutor,
+    Timeouts,
 )
-from tk_ai_extension.kernels.starter import Confine, KernelStarter
-from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.kernels.kernel import LocalKernel, TrackedKernel
+from tk_ai_extension.kernels.process import (
+    StderrTail,
+    Usage,
+    UsageMeter,
+    is_stopped,
+    local_process,
+)
+from tk_ai_extension.kernels.stack import StackQueue
+from tk_ai_extension.model.background import BackgroundTasks, outcome
 from tk_ai_extension.model.errors import (
     KernelBusy,
     KernelDied,
@@ -41,22 +51,257 @@ from tk_ai_extension.model.errors import (
     KernelspecNotFound,
     KernelStartFailed,
     KernelUnsupported,
-    ToolError,
 )
 from tk_ai_extension.model.executions import ExecutionRequest
 
 if TYPE_CHECKING:
     from jupyter_client.multikernelmanager import MultiKernelManager
 
+    from tk_ai_extension.kernels.sandbox.provisioner import Confinement
+
 log = logging.getLogger(__name__)
 
 Backend = Literal["auto", "stack", "direct"]
+Confine = Callable[[str | None], Coroutine[Any, Any, "Confinement | None"]]
+"""Returns the sandbox for the kernel of a notebook's path, None for none."""
+
+READY_TIMEOUT = 30.0
+"""Seconds in which a kernel must answer."""
+
+ANSWER_TIME = 5.0
+"""Seconds to wait for the answer of a kernel that is to be restarted; then it is killed."""
+
+START_ATTEMPTS = 3
+"""How often a start is tried if a port was taken between its choice and its use."""
 
 CLOSE_TIMEOUT = 2.0
 """Seconds in which launches must be complete when the service is closed."""
 
-READY_TIMEOUT = 30.0
-"""Seconds in which a kernel must answer."""
+RECONNECT_INTERVAL = 20
+"""Milliseconds between attempts to connect; short, so that a starting kernel is connected at once."""
+
+Tracked = TypeVar("Tracked", bound=TrackedKernel)
+
+
+class KernelService(ABC, Generic[Tracked]):
+    """The common part of services over kernels; see `kernels.base.Kernels`.
+
+    Args:
+        manager: The multi-kernel manager.
+        specs: The kernelspec manager.
+        environment: Chooses the environment of the kernels that this service starts.
+        ready_timeout: Seconds in which a kernel must answer.
+    """
+
+    _executor: Executor
+
+    def __init__(
+        self,
+        manager: MultiKernelManager,
+        specs: Any,
+        *,
+        environment: KernelEnvironment,
+        ready_timeout: float,
+    ) -> None:
+        self._manager: Any = manager  # its methods are annotated only in part
+        self._specs = specs
+        self._environment = environment
+        self._ready_timeout = ready_timeout
+        self._kernels: dict[str, Tracked] = {}
+        self._listeners: dict[object, Callable[[KernelEvent], None]] = {}
+        self._starts = BackgroundTasks(log)
+        self._tasks = BackgroundTasks(log)
+
+    @property
+    def backend(self) -> str:
+        """The name of the executor that runs code."""
+        return self._executor.name
+
+    def ids(self) -> list[str]:
+        """Return the ids of running kernels, including those that a person started."""
+        return list(self._manager.list_kernel_ids())
+
+    def executor(self, kernel_id: str) -> Executor:
+        """Return the executor for a kernel. Raises KernelNotFound."""
+        self._kernel(kernel_id)
+        return self._executor
+
+    async def kernelspecs(self) -> list[Kernelspec]:
+        """Return the kernelspecs, the default one first."""
+        found: Mapping[str, Any] = await ensure_async(self._specs.get_all_specs())
+        return kernelspecs_of(found, self._manager.default_kernel_name)
+
+    async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:
+        """Start a kernel in the folder of ``path``, wait until it answers, and return its id.
+
+        A launch is completed also if the caller is cancelled, and its kernel then discarded: one that
+        was cancelled halfway would leave a kernel that is in no list.
+
+        Raises:
+            KernelspecNotFound, KernelStartFailed, SandboxUnavailable, GatewayUnavailable.
+        """
+        names = [spec.name for spec in await self.kernelspecs()]
+        name = kernel_name or self._manager.default_kernel_name
+        if name == "python" and name not in names:
+            name = NATIVE_KERNEL_NAME  # as `KernelManager` resolves it
+        if name not in names:
+            raise KernelspecNotFound(
+                f"No kernelspec `{name}` is installed. Installed: {', '.join(names) or 'none'}."
+            )
+        for attempt in range(START_ATTEMPTS):
+            launch = self._launch(name, path)
+            kernel_id = await self._starts.complete(launch, "The start of a kernel", self._discard)
+            problem = "nobody waits for it"
+            try:
+                problem = await self._first_problem(kernel_id, name)
+                if not problem:
+                    return kernel_id
+                failure = self._start_failure(kernel_id, name, problem)
+            finally:
+                if problem:
+                    discarding = self._starts.spawn(self._discard(kernel_id), "Discarding a kernel")
+                    await asyncio.shield(discarding)
+            if attempt == START_ATTEMPTS - 1 or "Address already in use" not in failure.message:
+                raise failure
+            log.warning("A port of the new kernel `%s` is in use: starting it again", name)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _first_problem(self, kernel_id: str, name: str) -> str:
+        """Wait for a new kernel's first answer; return why there is none, or an empty string."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            async with asyncio.timeout(self._ready_timeout):
+                await self._kernel(kernel_id).connect(first=True)
+        except TimeoutError:
+            return f"did not answer within {self._ready_timeout:g} s"
+        except ConnectionClosed as closed:
+            return closed.ending.message.removeprefix("The kernel ").rstrip(".")
+        log.info("Kernel %s (%s) answered after %.2f s", kernel_id, name, clock() - began)
+        return ""
+
+    async def wait_ready(self, kernel_id: str) -> float:
+        """Wait for a kernel_info reply; return the seconds it took."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            await self.connection(kernel_id)
+        except (KernelDied, KernelBusy) as error:
+            raise KernelStartFailed(error.message) from error
+        return clock() - began
+
+    async def connection(self, kernel_id: str) -> Connection:
+        """Return an open connection to the kernel.
+
+        Raises:
+            KernelNotFound, KernelDied, GatewayUnavailable.
+            KernelBusy: it is alive but does not answer.
+        """
+        kernel = self._kernel(kernel_id)
+        try:
+            async with asyncio.timeout(self._ready_timeout):
+                return await kernel.connect()
+        except TimeoutError as error:
+            late = f"The kernel {kernel_id} did not answer within {self._ready_timeout:g} s"
+            if kernel.ending is not None:
+                raise KernelDied(f"{late}. {kernel.ending.message}") from error
+            raise KernelBusy(f"{late} but is alive: it is busy or stuck.") from error
+        except ConnectionClosed as closed:
+            if closed.ending.kind == "shutdown":
+                raise KernelNotFound(f"The kernel {kernel_id} was shut down.") from closed
+            raise KernelDied(closed.ending.message) from closed
+
+    def is_stopping(self, kernel_id: str) -> bool:
+        """Return whether a kernel is being shut down or restarted, as far as this server knows."""
+        kernel = self._kernels.get(kernel_id)
+        return kernel is None or kernel.stopping
+
+    async def interrupt(self, kernel_id: str, *, only: ExecutionRequest | None = None) -> None:
+        """Interrupt what a kernel runs; see `kernels.base.Kernels.interrupt`."""
+        kernel = self._kernel(kernel_id)
+        if kernel.stopping:
+            return  # the code to interrupt ends with its process; later code is not interrupted
+        # A kernel that has not answered yet may not have its signal handler: a signal would end it.
+        connection = await self.connection(kernel_id)
+        if connection.interrupting(only):
+            await self._interrupt(kernel, connection)
+
+    async def restart(self, kernel_id: str) -> None:
+        """Restart a kernel and wait until it answers. Running executions end as kernel_restarted.
+
+        Restarts that are requested at the same time are one. What has begun is completed even if the
+        caller is cancelled: a manager whose restart was cancelled halfway is unusable.
+        """
+        kernel = self._stoppable(kernel_id)
+        if kernel.restarting is None or kernel.restarting.done():
+
+            async def restart() -> None:
+                async with kernel.lock:
+                    self._kernel(kernel_id)
+                    await self._restart(kernel)
+
+            kernel.restarting = asyncio.create_task(restart(), name=f"A restart of {kernel_id}")
+            self._tasks.keep(kernel.restarting)
+        await outcome(kernel.restarting, log)
+
+    async def shutdown(self, kernel_id: str) -> None:
+        """Shut a kernel down. Running executions end as kernel_died."""
+        kernel = self._stoppable(kernel_id)
+
+        async def shutdown() -> None:
+            async with kernel.lock:
+                self._kernel(kernel_id)
+                await self._shutdown(kernel)
+
+        kernel.restarting = None  # a restart that is requested from now on comes after it
+        task = asyncio.create_task(shutdown(), name=f"A shutdown of {kernel_id}")
+        self._tasks.keep(task)
+        await outcome(task, log)
+
+    def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
+        """Call ``listener`` for each `KernelEvent`; return an idempotent unsubscribe function."""
+        subscription = object()
+        self._listeners[subscription] = listener
+
+        def unsubscribe() -> None:
+            self._listeners.pop(subscription, None)
+
+        return unsubscribe
+
+    def _emit(self, event: KernelEvent) -> None:
+        for listener in list(self._listeners.values()):  # a listener may change the subscriptions
+            listener(event)
+
+    # -- for adapters to implement
+
+    @abstractmethod
+    def _kernel(self, kernel_id: str) -> Tracked:
+        """Return the kernel. Raises KernelNotFound."""
+
+    def _stoppable(self, kernel_id: str) -> Tracked:
+        """Return a kernel that may be restarted and shut down. Raises KernelUnsupported."""
+        return self._kernel(kernel_id)
+
+    @abstractmethod
+    async def _launch(self, name: str, path: str | None) -> str:
+        """Have the manager start a kernel; return its id. Raises KernelStartFailed."""
+
+    @abstractmethod
+    def _start_failure(self, kernel_id: str, name: str, problem: str) -> KernelStartFailed:
+        """Return the error for a kernel that was launched and did not answer."""
+
+    @abstractmethod
+    async def _discard(self, kernel_id: str) -> None:
+        """Remove the remains of a kernel that did not start or that nobody waits for."""
+
+    @abstractmethod
+    async def _interrupt(self, kernel: Tracked, connection: Connection) -> None: ...
+
+    @abstractmethod
+    async def _restart(self, kernel: Tracked) -> None: ...
+
+    @abstractmethod
+    async def _shutdown(self, kernel: Tracked) -> None: ...
 
 
 class JupyterKernels(KernelService[LocalKernel]):
@@ -75,8 +320,8 @@ class JupyterKernels(KernelService[LocalKernel]):
         timeouts: How long executors wait for messages that do not arrive.
         max_output_bytes: Limit of the outputs that are kept for one execution.
         stack: jupyter_server_nbmodel's ExecutionStack if that extension is enabled, else None.
-        backend: ``auto`` uses the stack if there is one; ``stack`` also logs a warning if there is
-            none. ``direct`` never uses it.
+        backend: ``auto`` joins the stack's queue if there is one; ``stack`` also logs a warning if
+            there is none. ``direct`` never does.
         confine: Returns the sandbox for a notebook's kernel, None for none. Called with the
             notebook's path before each start.
     """
@@ -95,45 +340,47 @@ class JupyterKernels(KernelService[LocalKernel]):
         backend: Backend = "auto",
         confine: Confine | None = None,
     ) -> None:
-        super().__init__(manager, ready_timeout=ready_timeout)
-        self._specs = specs or self._manager.kernel_spec_manager or KernelSpecManager()
-        self._context = client_context()
-        self._tasks = BackgroundTasks(log)
+        super().__init__(
+            manager,
+            specs or getattr(manager, "kernel_spec_manager", None) or KernelSpecManager(),
+            environment=environment or InheritedEnvironment(),
+            ready_timeout=ready_timeout,
+        )
+        self._context = zmq.asyncio.Context()
+        # A flood is received as fast as it comes: the kernel drops what is not taken from it.
+        self._context.setsockopt(zmq.RCVHWM, 0)
+        self._context.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL)
+        self._root = root
+        self._confine = confine
+        self._tails: dict[str, StderrTail] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._meters: dict[str, UsageMeter] = {}
-        self._starter = KernelStarter(
-            manager,
-            self._specs,
-            environment or InheritedEnvironment(),
-            root=root,
-            ready_timeout=ready_timeout,
-            confine=confine,
-            connect=self._connect_first,
-            launched=self._launched,
-            discard=self._discarded,
-        )
-        direct = DirectExecutor(self, timeouts=timeouts, max_output_bytes=max_output_bytes)
-        self._guarded = self._guard(stack, backend)
-        self._executor: Executor = (
-            StackExecutor(self._guarded, direct) if self._guarded is not None else direct
+        queue = None
+        if stack is not None and backend != "direct":
+            queue = StackQueue(stack, self.subscribe, self._state_of)
+        elif backend != "direct":
+            level = logging.WARNING if backend == "stack" else logging.INFO
+            log.log(level, "Using the direct executor: jupyter_server_nbmodel is not enabled")
+        self._executor = KernelExecutor(
+            self,
+            "direct" if queue is None else "stack",
+            turn=None if queue is None else queue.turn,
+            timeouts=timeouts,
+            max_output_bytes=max_output_bytes,
         )
 
-    # -- queries
-
-    async def kernelspecs(self) -> list[Kernelspec]:
-        """Return the installed kernelspecs, the default first."""
-        return kernelspecs_of(self._specs.get_all_specs(), self._manager.default_kernel_name)
+    def _state_of(self, kernel_id: str) -> KernelState:
+        kernel = self._kernel(kernel_id)
+        if kernel.state == "unknown" and kernel.ending is None:
+            return getattr(kernel.manager, "execution_state", None) or "unknown"
+        return kernel.state
 
     async def info(self, kernel_id: str) -> KernelInfo:
         """Return what is known about a kernel. Raises KernelNotFound."""
         kernel = self._kernel(kernel_id)
         manager = kernel.manager
-        state = kernel.state
-        if state == "unknown" and kernel.ending is None:
-            state = getattr(manager, "execution_state", None) or "unknown"
         process = local_process(manager)
-        if is_stopped(manager):
-            state = "stopped"
+        state = "stopped" if is_stopped(manager) else self._state_of(kernel_id)
         usage = None if process is None else await self._usage(kernel_id, process.pid)
         spec = getattr(manager, "kernel_spec", None)
         return KernelInfo(
@@ -158,144 +405,145 @@ class JupyterKernels(KernelService[LocalKernel]):
 
     # -- starting
 
-    def _no_kernelspec(self, name: str, known: str) -> KernelspecNotFound:
-        return KernelspecNotFound(f"No kernelspec `{name}` is installed. Installed: {known}.")
+    async def _launch(self, name: str, path: str | None) -> str:
+        arguments: dict[str, Any] = {}
+        folder: str | None
+        if hasattr(self._manager, "cwd_for_path"):
+            arguments["path"] = path
+            folder = self._manager.cwd_for_path(path) if path else None
+        else:
+            below = self._root and path and Path(self._root, path).parent
+            folder = str(below or self._root) if self._root else None
+            arguments["cwd"] = folder
+        environment = dict(self._environment.environment(name, path))
+        if path and folder:
+            # As in Jupyter's session manager: gives the kernel's code the path of its notebook.
+            environment["JPY_SESSION_NAME"] = str(Path(folder, Path(path).name))
+        confinement = await self._confine(path) if self._confine is not None else None
+        if confinement is not None:
+            arguments["confinement"] = confinement
+        kernel_id = str(uuid4())
+        tail = StderrTail() if StderrTail.is_possible() and self._is_local(name) else None
+        if tail is not None:
+            arguments["stderr"] = tail.descriptor
+            self._tails[kernel_id] = tail
+        try:
+            await self._manager.start_kernel(
+                kernel_name=name, kernel_id=kernel_id, env=environment, **arguments
+            )
+        except BaseException as error:
+            self._forget(kernel_id)
+            # jupyter_client keeps it as pending, and shutdown_all then fails to stop it.
+            getattr(self._manager, "_pending_kernels", {}).pop(kernel_id, None)
+            if isinstance(error, OSError | RuntimeError | ValueError | HTTPError):
+                message = f"The kernel `{name}` could not be started: {error}"
+                raise KernelStartFailed(message) from error
+            raise
+        if tail is not None:
+            # After a restart stderr is inherited: the pipe ends with this process of the kernel.
+            launched: Any = getattr(self._manager.get_kernel(kernel_id), "_launch_args", {})
+            if launched.pop("stderr", None) is not None:
+                tail.hand_over()
+        return kernel_id
 
-    async def _start(self, name: str, path: str | None) -> str:
-        return await self._starter.start(name, path)
+    def _is_local(self, name: str) -> bool:
+        """Return whether a kernelspec's kernels are child processes of this one."""
+        provisioner = self._specs.get_kernel_spec(name).metadata.get("kernel_provisioner")
+        return not provisioner or provisioner.get("provisioner_name") == "local-provisioner"
 
-    async def _connect_first(self, kernel_id: str) -> None:
-        await self._kernel(kernel_id).connect(first=True)
+    def _start_failure(self, kernel_id: str, name: str, problem: str) -> KernelStartFailed:
+        tail = self._tails.get(kernel_id)
+        said = tail.text if tail is not None else ""
+        wrote = f" Its last output:\n{said}" if said else ""
+        return KernelStartFailed(f"The kernel `{name}` {problem}.{wrote}", stderr=said)
 
     async def _discard(self, kernel_id: str) -> None:
         await self._stop(kernel_id, now=True)
-        if kernel_id in self._kernels:
-            self._kernels[kernel_id].wake()
         watch = self._watches.get(kernel_id)
         if watch is not None:
             await asyncio.wait({watch})
-        self._starter.forget(kernel_id)  # it is not watched before it is connected to
+        self._forget(kernel_id)  # it is not watched before it is connected to
 
-    # -- executing
-
-    def _unresponsive(self, kernel: LocalKernel, late: str) -> ToolError:
-        if kernel.ending is None:
-            return KernelBusy(f"{late} but is alive: it is busy or stuck.")
-        return KernelDied(f"{late}. {kernel.ending.message}")
-
-    def _ended(self, kernel: LocalKernel, ending: Ending) -> ToolError:
-        if ending.kind == "shutdown":
-            return KernelNotFound(f"The kernel {kernel.id} was shut down.")
-        return KernelDied(ending.message)
-
-    def _guard(self, stack: Any, backend: Backend) -> GuardedStack | None:
-        if backend == "direct":
-            return None
-        problem = "jupyter_server_nbmodel is not enabled"
-        if stack is not None:
-            try:
-                return GuardedStack(stack, lambda kernel_id: GuardedClient(kernel_id, self))
-            except StackUnavailable as error:
-                problem = str(error)
-        level = logging.WARNING if backend == "stack" or stack is not None else logging.INFO
-        log.log(level, "Using the direct executor: %s", problem)
-        return None
+    def _forget(self, kernel_id: str) -> None:
+        self._meters.pop(kernel_id, None)
+        tail = self._tails.pop(kernel_id, None)
+        if tail is not None:
+            tail.close()
 
     # -- interrupting and stopping
 
-    async def _interrupt(self, kernel_id: str, only: ExecutionRequest | None) -> None:
-        kernel = self._kernel(kernel_id)
+    async def _interrupt(self, kernel: LocalKernel, connection: Connection) -> None:
         if not kernel.is_ours:  # another process owns it: ask the kernel itself
-            connection = await self.connection(kernel_id)
-            if self._begin_interrupt(kernel, only):
-                connection.request_interrupt()
-            return
-        if await kernel.queue.drain() or not kernel.is_settled:
-            # The code to interrupt ended with its process; do not interrupt later code.
-            await kernel.settled()
-            self._kernel(kernel_id)
-            return
-        await kernel.answers()
-        self._kernel(kernel_id)
-        if not self._begin_interrupt(kernel, only):
+            connection.request_interrupt()
             return
         try:
-            await ensure_async(self._manager.interrupt_kernel(kernel_id))
+            await ensure_async(self._manager.interrupt_kernel(kernel.id))
         except RuntimeError as error:
-            raise KernelDied(f"The kernel {kernel_id} cannot be interrupted: {error}") from error
+            raise KernelDied(f"The kernel {kernel.id} cannot be interrupted: {error}") from error
 
-    async def _restart(self, kernel_id: str) -> None:
-        await self._kernel(kernel_id).settled()
-        kernel = self._kernel(kernel_id)
-        can_end = await ensure_async(kernel.manager.is_alive()) and await kernel.answers()
-        self._kernel(kernel_id)
+    async def _restart(self, kernel: LocalKernel) -> None:
+        await kernel.settled()
+        # The request to shut down that a kernel does not read would reach its successor.
+        kill = True
+        with suppress(TimeoutError, ConnectionClosed):
+            async with asyncio.timeout(ANSWER_TIME):
+                await kernel.connect()
+                kill = False
+        self._kernel(kernel.id)
         try:
-            # The request to shut down that a kernel does not read would reach its successor.
-            await self._ask_for_restart(kernel_id, now=not can_end)
+            await self._ask_for_restart(kernel.id, now=kill)
         except asyncio.InvalidStateError:
-            log.info("Another client restarted kernel %s at the same time", kernel_id)
+            log.info("Another client restarted kernel %s at the same time", kernel.id)
         except (OSError, RuntimeError) as error:
-            message = f"The kernel {kernel_id} could not be restarted: {error}"
+            message = f"The kernel {kernel.id} could not be restarted: {error}"
             raise KernelStartFailed(message) from error
-        await self.wait_ready(kernel_id)
+        await self.wait_ready(kernel.id)
 
-    async def _ask_for_restart(self, kernel_id: str, *, now: bool = False) -> None:
+    async def _ask_for_restart(self, kernel_id: str, *, now: bool) -> None:
         answered: Any = await ensure_async(self._manager.restart_kernel(kernel_id, now=now))
         if asyncio.isfuture(answered):
             # jupyter_server's own wait for an answer; `wait_ready` reports failures.
-            answered.add_done_callback(_retrieve)
+            answered.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    async def _shutdown(self, kernel_id: str) -> None:
-        kernel = self._kernel(kernel_id)
-        await self._stop(kernel_id)
-        kernel.wake()
-        watch = self._watches.get(kernel_id)
+    async def _shutdown(self, kernel: LocalKernel) -> None:
+        await self._stop(kernel.id)
+        watch = self._watches.get(kernel.id)
         if watch is not None:
             await asyncio.wait({watch})
 
     async def _stop(self, kernel_id: str, *, now: bool = False) -> None:
         """Have the manager shut a kernel down if it still has it."""
-        if kernel_id in self._manager:
-            await settled(self._manager.get_kernel(kernel_id))
+        if kernel_id in self._kernels:
+            await self._kernels[kernel_id].settled()
         if kernel_id in self._manager:
             await ensure_async(self._manager.shutdown_kernel(kernel_id, now=now))
 
     async def close(self) -> None:
         """Close the connections; the kernels keep running."""
         await self._starts.close(grace=CLOSE_TIMEOUT)
-        guarded, self._guarded = self._guarded, None
-        if guarded is not None:
-            await guarded.close()
-        for kernel in list(self._kernels.values()):
-            await kernel.queue.close()
         await self._tasks.close()
+        for tail in self._tails.values():
+            tail.close()
         self._context.destroy(linger=0)
 
     # -- one kernel
 
     def _kernel(self, kernel_id: str) -> LocalKernel:
         if kernel_id not in self._manager:
-            if kernel_id in self._kernels:
-                self._kernels[kernel_id].wake()
             raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
         manager = self._manager.get_kernel(kernel_id)
         kernel = self._kernels.get(kernel_id)
-        if kernel is not None and kernel.manager is manager:
-            return kernel
-        if not hasattr(manager, "provisioner") or hasattr(manager, "kernel_url"):
-            raise KernelUnsupported(
-                f"The kernel {kernel_id} belongs to a gateway, not this server."
+        if kernel is None or kernel.manager is not manager:
+            kernel = self._kernels[kernel_id] = LocalKernel(
+                kernel_id,
+                manager,
+                is_listed=lambda: kernel_id in self._manager,
+                emit=self._emit,
+                context=self._context,
+                revive=lambda: self._revive(kernel_id),
             )
-        kernel = self._kernels[kernel_id] = LocalKernel(
-            kernel_id,
-            manager,
-            self._context,
-            is_listed=lambda: kernel_id in self._manager,
-            emit=self._emit,
-            revive=lambda: self._revive(kernel_id),
-        )
-        watching = self._tasks.spawn(self._watch(kernel), f"Watching kernel {kernel_id}")
-        self._watches[kernel_id] = watching
+            watching = self._tasks.spawn(self._watch(kernel), f"Watching kernel {kernel_id}")
+            self._watches[kernel_id] = watching
         return kernel
 
     def _stoppable(self, kernel_id: str) -> LocalKernel:
@@ -311,13 +559,11 @@ class JupyterKernels(KernelService[LocalKernel]):
             ending = await kernel.watch()
             if ending.kind == "died":  # it is not restarted
                 await self._stop(kernel.id, now=True)
-            if self._guarded is not None:
-                await self._guarded.forget(kernel.id)
         finally:
             await kernel.close()
-            del self._kernels[kernel.id], self._watches[kernel.id]
-            self._meters.pop(kernel.id, None)
-            self._starter.forget(kernel.id)
+            if self._kernels.get(kernel.id) is kernel:
+                del self._kernels[kernel.id], self._watches[kernel.id]
+            self._forget(kernel.id)
 
     async def _revive(self, kernel_id: str) -> None:
         log.warning("Restarting kernel %s; its variables are lost", kernel_id)
@@ -325,8 +571,3 @@ class JupyterKernels(KernelService[LocalKernel]):
             await self._ask_for_restart(kernel_id, now=True)
         except (OSError, RuntimeError) as error:
             log.warning("Kernel %s could not be restarted: %s", kernel_id, error)
-
-
-def _retrieve(future: asyncio.Future[Any]) -> None:
-    if not future.cancelled():
-        future.exception()

@@ -1,8 +1,7 @@
-"""ZeroMQ sockets on the event loop: read in batches, and monitored for disconnects."""
+"""ZeroMQ sockets on the event loop, read in batches."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -10,7 +9,6 @@ from typing import Any
 
 import zmq
 from tornado.ioloop import IOLoop
-from zmq.utils.monitor import parse_monitor_message
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +23,7 @@ MAX_RECEIVED = 100_000
 """RCVHWM: messages that a socket queues before they are read.
 
 Beyond it ZeroMQ stops reading from the network, and the kernel's PUB socket drops what exceeds its own
-queue; `SequenceGapDetector` counts those messages.
+queue.
 """
 
 _SEND_ONLY = frozenset((zmq.PUB, zmq.PUSH))
@@ -97,26 +95,6 @@ class SocketReader:
         finally:
             if more and not self.socket.closed:
                 self.schedule_read()
-
-
-class DisconnectMonitor:
-    """Watches a socket for the disconnect of its other end."""
-
-    def __init__(self, socket: zmq.Socket[bytes], on_lost: Callable[[], None]) -> None:
-        self.lost = asyncio.Event()
-        self._socket = socket
-        self._on_lost = on_lost
-        self._reader = SocketReader(socket.get_monitor_socket(zmq.EVENT_DISCONNECTED), self._read)
-
-    def close(self) -> None:
-        """Stop watching; the socket stays open."""
-        self._socket.disable_monitor()
-        self._reader.close()
-
-    def _read(self, parts: list[bytes]) -> None:
-        if parse_monitor_message(parts)["event"] == zmq.EVENT_DISCONNECTED:
-            self.lost.set()
-            self._on_lost()
 
 
 def client_context() -> zmq.Context[Any]:

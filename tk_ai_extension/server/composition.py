@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.kernels.environment import AllowedEnvironment, InheritedEnvironment
-from tk_ai_extension.kernels.gateway.service import kernels_of
+from tk_ai_extension.kernels.gateway import kernels_of
 from tk_ai_extension.kernels.service import Backend
 from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.kernels.stack import find_execution_stack
-from tk_ai_extension.kernels.stack import missing_parts as stack_parts
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.notebooks.notebook import Notebooks
 from tk_ai_extension.notebooks.router import NotebookRouter
@@ -119,7 +118,6 @@ def build_components(
     )
     found = {
         "jupyter_server": missing_parts(managers.contents) if on_files else [],
-        "jupyter_server_nbmodel": [] if stack is None else stack_parts(stack),
     }
     for library, parts in found.items():
         if parts:

@@ -132,6 +132,7 @@ class StepRunner:
                 async for event in events:
                     if isinstance(event, StatusEvent) and event.mime == OTHER_DISPLAY_MIME:
                         updates.add(event.data)
+                        continue
                     await self._handle(run, step, event, writer)
         finally:
             await updates.finish()

@@ -1,0 +1,698 @@
+"""Run code in a kernel: one loop over a kernel client, and the seven ways in which an execution ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, cast
+
+import zmq
+from jupyter_client.channels import AsyncZMQSocketChannel
+
+from tk_ai_extension.kernels.base import Message
+from tk_ai_extension.kernels.collector import (
+    MAX_OUTPUT_BYTES,
+    OUTPUT_MESSAGES,
+    OutputCollector,
+    integer,
+)
+from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.encoding import MALFORMED, encodable
+from tk_ai_extension.model.errors import KernelBusy
+from tk_ai_extension.model.executions import (
+    INTERRUPT_IGNORED,
+    EndStatus,
+    Execution,
+    ExecutionEvent,
+    ExecutionRequest,
+    InputRequested,
+    OutputsChanged,
+    Started,
+)
+from tk_ai_extension.model.json_values import Json
+
+log = logging.getLogger(__name__)
+
+END_OF_FILE = "\x04"
+"""The input_reply value with which Jupyter clients signal end of file."""
+
+OUTPUT_INTERVAL = 0.05
+"""Minimum interval in seconds between OutputsChanged events; consumer cost is per event."""
+
+READ_TIME = 0.01
+"""Seconds for which one channel may occupy the event loop at a time."""
+
+INFO_INTERVAL = 0.2
+"""Seconds after which kernel_info is requested again if nothing was received on iopub."""
+
+MAX_SUBMISSIONS = 50
+"""How often a request is submitted if the kernel drops it because another client's request failed."""
+
+MAX_QUESTIONS = 10
+"""How often one execution may request input before it is interrupted."""
+
+MAX_PROMPT = 1_000
+"""Characters of a prompt that the outputs quote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long to wait for messages of an execution that do not arrive; seconds.
+
+    Attributes:
+        gap: For idle after the reply, or the reply after idle, while no message arrives.
+        interrupt: For the end after an interrupt; then the code counts as ignoring it.
+        stopping: For the end of a kernel that is being stopped or restarted.
+        external_interrupt: For the event that the kernel is being stopped, after an interrupt by
+            another client: a stop begins with one. 0 if this server knows of every stop.
+    """
+
+    gap: float = 5.0
+    interrupt: float = 5.0
+    stopping: float = 15.0
+    external_interrupt: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a connection to a kernel has ended.
+
+    Attributes:
+        kind: ``lost`` if nothing is known about the kernel; ``closed`` by this server.
+        message: A sentence for people.
+    """
+
+    kind: Literal["died", "restarted", "shutdown", "lost", "closed"]
+    message: str
+
+
+class ConnectionClosed(Exception):
+    """The connection has ended; its argument is the `Ending`."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.message)
+        self.ending = ending
+
+
+class Channel(Protocol):
+    """The part of jupyter_client's asynchronous channels that is used."""
+
+    def send(self, msg: Message) -> None:
+        """Send a message."""
+        ...
+
+    async def get_msg(self) -> Message:
+        """Return the next message. Raises ConnectionError once the connection is lost."""
+        ...
+
+
+class SocketChannel(AsyncZMQSocketChannel):
+    """jupyter_client's channel, without the poll before each message."""
+
+    async def get_msg(self, timeout: float | None = None) -> Message:  # noqa: ARG002 - the base's
+        """Return the next message; malformed ones raise `MALFORMED`."""
+        _, parts = self.session.feed_identities(await cast("Any", self.socket).recv_multipart())
+        return self.session.deserialize(parts)
+
+    def send(self, msg: Message) -> None:
+        """Send a message."""
+        super().send(msg)
+        # ZMQ_FD is edge-triggered, and sending consumes the edge of a message that has arrived.
+        cast("Any", self.socket).get(zmq.EVENTS)
+
+
+class Connection:
+    """A client of one process of a kernel, which gives each message to the run that it belongs to.
+
+    Args:
+        client: An `AsyncKernelClient`, or what has its four channels, ``session`` and
+            ``stop_channels``. Its session is not shared: a kernel replies to the last client of an
+            identity.
+        observe: Called with each iopub message, and whether a run of this server's caused it.
+    """
+
+    def __init__(self, client: Any, observe: Callable[[Message, bool], None]) -> None:
+        self.ended = asyncio.Event()
+        self.ending: Ending | None = None
+        self.lost = asyncio.Event()
+        """Set when a channel can no longer be read."""
+        self._client = client
+        self._observe = observe
+        self._runs: dict[str, Run] = {}
+        self._infos: dict[str, asyncio.Future[Message]] = {}
+        self._receives = asyncio.Event()
+        channels = {
+            client.iopub_channel: self._on_iopub,
+            client.shell_channel: self._on_reply,
+            client.control_channel: self._on_reply,
+            client.stdin_channel: self._on_input,
+        }
+        self._readers = [asyncio.create_task(self._read(*each)) for each in channels.items()]
+
+    async def kernel_info(self, *, on_shell: bool) -> Message:
+        """Request kernel_info until the kernel replies and iopub is subscribed; return the reply.
+
+        A kernel drops what it publishes before the subscription has reached it (slow joiner).
+        jupyter_client's ``wait_for_ready`` waits another 0.2 s, and for the cell that runs.
+
+        Args:
+            on_shell: Whether the reply must come on the shell channel, which a running cell blocks.
+
+        Raises:
+            ConnectionClosed.
+        """
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        ended = asyncio.ensure_future(self.ended.wait())
+        asked: list[str] = []
+        channels = (self._client.shell_channel, self._client.control_channel)
+        try:
+            while not answer.done() or not self._receives.is_set():
+                for channel in channels[: 1 if on_shell else 2]:
+                    message = self._client.session.msg("kernel_info_request", {})
+                    self._infos[message["header"]["msg_id"]] = answer
+                    asked.append(message["header"]["msg_id"])
+                    self._send(channel, message)
+                received = asyncio.ensure_future(self._receives.wait())
+                await asyncio.wait({answer, ended}, return_when=asyncio.FIRST_COMPLETED)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(received, INFO_INTERVAL)
+                if self.ending is not None:
+                    raise ConnectionClosed(self.ending)
+            return answer.result()
+        finally:
+            ended.cancel()
+            for msg_id in asked:
+                del self._infos[msg_id]
+
+    def probe(self) -> None:
+        """Request kernel_info; whoever observes the messages learns which process publishes them."""
+        with suppress(ConnectionClosed):
+            self._send(
+                self._client.control_channel, self._client.session.msg("kernel_info_request", {})
+            )
+
+    def submit(self, run: Run) -> None:
+        """Send a run's request. Raises ConnectionClosed; then nothing was sent."""
+        if self.ending is not None:
+            raise ConnectionClosed(self.ending)
+        message = self._client.session.msg("execute_request", run.content)
+        msg_id = message["header"]["msg_id"]
+        self._send(self._client.shell_channel, message)
+        self._runs[msg_id] = run
+        run.on_done = lambda: self._runs.pop(msg_id, None)
+
+    def request_interrupt(self) -> None:
+        """Send an interrupt_request on the control channel."""
+        self._send(self._client.control_channel, self._client.session.msg("interrupt_request", {}))
+
+    def interrupting(self, only: ExecutionRequest | None = None) -> bool:
+        """Tell the running run that it is interrupted; return False if ``only`` does not run now."""
+        running = [run for run in self._runs.values() if run.is_running]
+        if only is not None and not any(run.request is only for run in running):
+            return False
+        for run in running:
+            run.interrupted = True
+        return True
+
+    @property
+    def receives(self) -> bool:
+        """Whether anything was received on iopub."""
+        return self._receives.is_set()
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether a run has not ended."""
+        return bool(self._runs)
+
+    def close(self, ending: Ending) -> None:
+        """End the connection, and with it the runs that have not ended."""
+        if self.ending is not None:
+            return
+        self.ending = ending
+        self.ended.set()
+        for run in list(self._runs.values()):
+            run.on_end(ending)
+        for reader in self._readers:
+            reader.cancel()
+        self._client.stop_channels()
+
+    def _send(self, channel: Channel, message: Message) -> None:
+        try:
+            channel.send(message)
+        except ConnectionError as error:
+            self.lost.set()
+            raise ConnectionClosed(Ending("lost", str(error))) from error
+
+    async def _read(self, channel: Channel, handle: Callable[[Message], None]) -> None:
+        turn = time.monotonic() + READ_TIME
+        while True:
+            try:
+                message = _checked(await channel.get_msg())
+            except (ConnectionError, zmq.ZMQError):
+                self.lost.set()
+                return
+            except MALFORMED as error:
+                log.warning("Dropped a malformed message from a kernel: %s", error)
+                continue
+            try:
+                handle(message)
+            except Exception:
+                log.exception("Internal error while handling a message from a kernel")
+            if time.monotonic() > turn:
+                await asyncio.sleep(0)  # awaiting a message that is there does not yield
+                turn = time.monotonic() + READ_TIME
+
+    def _run_of(self, message: Message) -> Run | None:
+        return self._runs.get(message["parent_header"].get("msg_id") or "")
+
+    def _on_iopub(self, message: Message) -> None:
+        self._receives.set()
+        run = self._run_of(message)
+        self._observe(message, run is not None)
+        if run is not None:
+            run.on_iopub(message["msg_type"], message["content"])
+
+    def _on_reply(self, message: Message) -> None:
+        answer = self._infos.get(message["parent_header"].get("msg_id") or "")
+        if answer is not None and not answer.done():
+            answer.set_result(message)
+        run = self._run_of(message)
+        if run is not None:
+            run.on_reply(message["content"])
+
+    def _on_input(self, message: Message) -> None:
+        run = self._run_of(message)
+        if run is None or message["msg_type"] != "input_request":
+            return
+        answer = run.on_input(message["content"])
+        if answer is not None:
+            reply = self._client.session.msg("input_reply", {"value": answer})
+            self._send(self._client.stdin_channel, reply)
+
+
+def _checked(message: Message) -> Message:
+    """Return a message whose fields by which it is dispatched have the protocol's types.
+
+    Raises:
+        MALFORMED.
+    """
+    parent, content = message["parent_header"], message["content"]
+    texts = (message["msg_type"], content.get("execution_state", ""), parent.get("msg_id") or "")
+    if not all(isinstance(each, str) for each in texts):
+        raise TypeError(f"{texts} are not all strings")
+    return message
+
+
+class Run:
+    """One request in a kernel: collects its outputs, and ends with one of `EndStatus`.
+
+    It ends on the reply and idle; on one of them and a bounded wait for the other; with the kernel or
+    the connection; or a bounded time after its timeout has interrupted the kernel. The timeout counts
+    from when the kernel begins to run the code, so that a queued request never interrupts another
+    client's cell.
+
+    Args:
+        request: The request.
+        backend: The executor's name.
+        interrupt: Interrupts the kernel.
+        stopping: Returns whether the kernel is being stopped or restarted.
+        timeouts: How long to wait for messages that do not arrive.
+        max_output_bytes: Limit of the outputs that are kept.
+    """
+
+    def __init__(
+        self,
+        request: ExecutionRequest,
+        *,
+        backend: str,
+        interrupt: Callable[[], Awaitable[None]],
+        stopping: Callable[[], bool],
+        timeouts: Timeouts,
+        max_output_bytes: int,
+    ) -> None:
+        self.request = request
+        self.interrupted = False
+        """Whether this server has interrupted it."""
+        self.aborted = False
+        """Whether the kernel dropped it unrun, because an earlier request failed."""
+        self.on_done: Callable[[], object] = lambda: None
+        self._backend = backend
+        self._interrupt = interrupt
+        self._stopping = stopping
+        self._timeouts = timeouts
+        self._collector = OutputCollector(max_output_bytes)
+        self._loop = asyncio.get_running_loop()
+        self._began = self._received_at = self._loop.time()
+        self._status: EndStatus | None = None
+        self._message = ""
+        self._wake = asyncio.Event()
+        self._published_at = 0.0
+        self._events: list[ExecutionEvent] = []
+        self._reply: Mapping[str, Any] | None = None
+        self._idle = self._busy = self._is_started = self._timed_out = False
+        self._count: int | None = None
+        self._prompt: str | None = None
+        self._questions = 0
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._interrupts = BackgroundTasks(log)
+
+    @property
+    def content(self) -> Json:
+        """The content of the execute_request."""
+        return {
+            "code": self.request.code,
+            "silent": self.request.silent,
+            "store_history": not self.request.silent,
+            "user_expressions": self.request.user_expressions,
+            # Even if input() is refused: only an input_request has the prompt.
+            "allow_stdin": not self.request.silent,
+            # An error must not abort requests that other clients have queued in the kernel.
+            "stop_on_error": False,
+        }
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the kernel runs the code. With the reply or idle it is free for other clients."""
+        return self._busy and self._reply is None and not self._idle and self._status is None
+
+    async def events(self) -> AsyncGenerator[ExecutionEvent]:
+        """Yield events as they happen; the last one is the `Execution`."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            events, self._events = self._events, []
+            for event in events:
+                yield event
+            changes = self._collector.drain()
+            self._published_at = self._loop.time()
+            for event in self._collector.drain_events():
+                yield event
+            if changes:
+                yield OutputsChanged(changes)
+            if self._status is not None and not self._wake.is_set():
+                break
+        yield self._execution(self._status)
+
+    # -- called by the connection
+
+    def on_iopub(self, kind: str, content: Mapping[str, Any]) -> None:
+        """Handle an iopub message of this execution."""
+        self._received_at = self._loop.time()
+        if kind in OUTPUT_MESSAGES:
+            self._collector.add(kind, content)
+            self._start()
+            delay = self._published_at + OUTPUT_INTERVAL - self._received_at
+            if delay <= 0:
+                self._wake.set()
+            elif "wake" not in self._timers:
+                self._after("wake", delay, self._wake.set)
+        elif kind == "execute_input":
+            self._count = integer(content.get("execution_count"))
+            self._start()
+        elif kind == "status" and content.get("execution_state") == "busy":
+            self._begin()
+            if self.request.silent:
+                self._publish_start()
+        elif kind == "status" and content.get("execution_state") == "idle":
+            self._idle = True
+            self._settle()
+
+    def on_reply(self, content: Mapping[str, Any]) -> None:
+        """Handle the reply."""
+        if self._reply is None:
+            self._reply = content
+            for page in _pages(content):  # IPython's ``name?``, shown as JupyterLab does
+                self._collector.add("display_data", page)
+            self._settle()
+
+    def on_input(self, content: Mapping[str, Any]) -> str | None:
+        """Return the answer to an input request: end of file, or an empty line if input is allowed."""
+        self._questions += 1
+        if self._questions > MAX_QUESTIONS + 1:
+            self._interrupt_soon()  # the code has caught the interrupt, or asks without waiting
+            return None
+        prompt = self._prompt = str(content.get("prompt", ""))
+        self._publish(InputRequested(prompt))
+        what = "answered with an empty line" if self.request.allow_stdin else "refused"
+        shown = prompt if len(prompt) <= MAX_PROMPT else f"{prompt[:MAX_PROMPT]}…"
+        self._collector.warn(f"[input({shown!r}) was {what}: no person can answer here.]")
+        if self._questions > MAX_QUESTIONS:
+            self._interrupt_soon()
+            return None
+        return "" if self.request.allow_stdin else END_OF_FILE
+
+    def on_end(self, ending: Ending) -> None:
+        """End with the connection, unless the reply says how the code has ended before."""
+        reply, stopped = self._reply, ending.kind in {"restarted", "shutdown"}
+        if reply is not None and (reply.get("status") == "ok" or not stopped):
+            self._finish()
+        elif ending.kind == "restarted":
+            self._finish_as("kernel_restarted", ending.message)
+        elif ending.kind in {"died", "shutdown"}:
+            self._finish_as("kernel_died", ending.message)
+        else:
+            self._finish_as("connection_lost", ending.message)
+
+    # -- progress
+
+    def _begin(self) -> None:
+        """Note that the kernel begins to run it: time in the queue behind others does not count."""
+        if not self._busy:
+            self._busy = True
+            self._began = self._loop.time()
+            if self.request.timeout is not None:
+                self._after("timeout", self.request.timeout, self._time_out)
+
+    def _start(self) -> None:
+        self._begin()  # busy may be lost
+        self._publish_start()
+
+    def _publish_start(self) -> None:
+        if not self._is_started:
+            self._is_started = True
+            self._publish(Started(self._count))
+
+    def _publish(self, event: ExecutionEvent) -> None:
+        self._events.append(event)
+        self._wake.set()
+
+    def _settle(self) -> None:
+        """End if reply and idle have arrived; otherwise wait a bounded time for the other."""
+        reply = self._reply
+        if reply is None or not self._idle:
+            self._after("gap", self._timeouts.gap, self._give_up)
+        elif reply.get("status") != "ok" and self._stopping():
+            # Stopping a kernel interrupts it first: the reply to that is not the outcome.
+            self._after("end", self._timeouts.stopping, self._finish)
+        elif (
+            reply.get("ename") == "KeyboardInterrupt"
+            and not (self.interrupted or self._timed_out)
+            and self._timeouts.external_interrupt
+        ):
+            self._after("end", self._timeouts.external_interrupt, self._finish)
+        else:
+            self._finish()
+
+    def _give_up(self) -> None:
+        if self._reply is not None and self._idle:
+            return
+        left = self._received_at + self._timeouts.gap - self._loop.time()
+        if left > 0:  # a flood is still being read
+            self._after("gap", left, self._give_up)
+            return
+        missing = "reply" if self._reply is None else "idle"
+        log.warning("An execution ends without the kernel's %s, which did not arrive", missing)
+        self._finish()
+
+    def _finish(self) -> None:
+        """End as the reply says. An error output is a failure also where the reply is ok."""
+        error = self._collector.error
+        reply = self._reply or {"status": "ok"}
+        status = reply.get("status")
+        count = integer(reply.get("execution_count"))
+        self._count = self._count if count is None else count
+        if self._timed_out:
+            self._finish_as("timed_out", self._timeout_message)
+        elif status == "ok":
+            self._finish_as("error" if error else "ok")
+        elif status == "error":
+            if self.interrupted or reply.get("ename") == "KeyboardInterrupt":
+                self._finish_as("interrupted", "The kernel was interrupted.")
+            else:
+                self._finish_as("error")
+        elif self._count is not None or self._is_started or self.interrupted:
+            # Kernels other than IPython reply "aborted" when an interrupt has ended the code. Busy is
+            # no evidence that it ran: it is published for dropped requests, too.
+            self._finish_as("interrupted", "The kernel was interrupted.")
+        else:
+            self.aborted = True
+            self._finish_as(
+                "interrupted", "The kernel dropped it because an earlier request failed."
+            )
+
+    def _finish_as(self, status: EndStatus, message: str = "") -> None:
+        if self._status is None:
+            self._status, self._message = status, message
+            self._collector.finish()
+            for timer in self._timers.values():
+                timer.cancel()
+            self.on_done()
+            self._wake.set()
+
+    # -- timeout and interrupts
+
+    @property
+    def _timeout_message(self) -> str:
+        return f"Timed out after {self.request.timeout:g} seconds."  # pyrefly: ignore[invalid-format-spec]
+
+    def _time_out(self) -> None:
+        if self.is_running:
+            self._timed_out = True
+            self._interrupt_soon()
+            self._after("ignored", self._timeouts.interrupt, self._interrupt_was_ignored)
+
+    def _interrupt_was_ignored(self) -> None:
+        self._finish_as(
+            "timed_out",
+            f"{self._timeout_message} {INTERRUPT_IGNORED}: the kernel was interrupted but still runs "
+            "the code. Further requests wait until it ends; restart the kernel to stop it.",
+        )
+
+    def _interrupt_soon(self) -> None:
+        async def interrupt() -> None:
+            await self._interrupt()
+
+        self._interrupts.spawn(interrupt(), "Interrupting a kernel")
+
+    def _after(self, name: str, delay: float, action: Callable[[], None]) -> None:
+        def act() -> None:
+            del self._timers[name]
+            action()
+
+        if name in self._timers:
+            self._timers[name].cancel()
+        self._timers[name] = self._loop.call_later(delay, act)
+
+    def _execution(self, status: EndStatus) -> Execution:
+        reply = self._reply or {}
+        error: Json | None = None
+        if status != "ok":
+            error = self._collector.error
+            if error is None and reply.get("status") == "error":
+                error = {key: reply.get(key) for key in ("ename", "evalue", "traceback")}
+        return Execution(
+            status=status,
+            outputs=self._collector.outputs,
+            execution_count=self._count,
+            error=error,
+            duration=self._loop.time() - self._began,
+            message=self._message,
+            prompt=self._prompt,
+            user_expressions=reply.get("user_expressions") or {},
+            backend=self._backend,
+            dropped=self._collector.dropped,
+            displays=self._collector.displays,
+            pages=tuple(encodable(page.get("data")) for page in _pages(reply)),
+        )
+
+
+def _pages(reply: Mapping[str, Any]) -> list[Json]:
+    """Return the parts of a reply that IPython sends to a pager."""
+    payload = reply.get("payload")
+    parts = cast("list[Any]", payload) if isinstance(payload, list) else []
+    pages = [cast("Json", part) for part in parts if isinstance(part, dict)]
+    return [page for page in pages if page.get("source") == "page"]
+
+
+class ExecutorKernels(Protocol):
+    """What an executor needs from the service that owns the kernels."""
+
+    async def connection(self, kernel_id: str) -> Connection:
+        """Return an open connection to the kernel.
+
+        Raises:
+            KernelNotFound, KernelDied, KernelBusy, GatewayUnavailable.
+        """
+        ...
+
+    def is_stopping(self, kernel_id: str) -> bool:
+        """Return whether the kernel is being shut down or restarted."""
+        ...
+
+    async def interrupt(self, kernel_id: str, *, only: ExecutionRequest) -> None:
+        """Interrupt the kernel if it runs this request."""
+        ...
+
+
+class KernelExecutor:
+    """Executes code over the one client that this server keeps for each kernel.
+
+    Args:
+        kernels: The service that owns the kernels.
+        name: ``direct``, ``stack`` or ``gateway``.
+        turn: Awaited before each submission; None to submit at once.
+        timeouts: How long to wait for messages that do not arrive.
+        max_output_bytes: Limit of the outputs that are kept for one execution.
+    """
+
+    def __init__(
+        self,
+        kernels: ExecutorKernels,
+        name: str,
+        *,
+        turn: Callable[[str], Awaitable[None]] | None = None,
+        timeouts: Timeouts | None = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> None:
+        self.name = name
+        self._kernels = kernels
+        self._turn = turn
+        self._timeouts = timeouts or Timeouts()
+        self._max_output_bytes = max_output_bytes
+
+    async def execute(
+        self, kernel_id: str, request: ExecutionRequest
+    ) -> AsyncGenerator[ExecutionEvent]:
+        """Run one request; see `kernels.base.Executor`."""
+        for _ in range(MAX_SUBMISSIONS):
+            connection = await self._kernels.connection(kernel_id)
+            if self._turn is not None:
+                await self._turn(kernel_id)
+                connection = await self._kernels.connection(kernel_id)
+            run = Run(
+                request,
+                backend=self.name,
+                interrupt=lambda: self._kernels.interrupt(kernel_id, only=request),
+                stopping=lambda: self._kernels.is_stopping(kernel_id),
+                timeouts=self._timeouts,
+                max_output_bytes=self._max_output_bytes,
+            )
+            try:
+                connection.submit(run)
+            except ConnectionClosed:
+                continue  # it closed just now, so the kernel received nothing
+            log.info("Submitting execution request to kernel %s (backend %s)", kernel_id, self.name)
+            async with aclosing(run.events()) as events:
+                async for event in events:
+                    if isinstance(event, Execution):
+                        if run.aborted:
+                            continue
+                        log.info(
+                            "Execution in kernel %s (backend %s) ended: %s after %.3f s",
+                            kernel_id,
+                            self.name,
+                            event.status,
+                            event.duration,
+                        )
+                    yield event
+            if not run.aborted:
+                return
+        raise KernelBusy(
+            f"The kernel dropped the request {MAX_SUBMISSIONS} times because other clients' code "
+            "failed. It did not run.",
+            hint="Call again.",
+        )

@@ -1,1 +1,0 @@
-"""Kernels behind a gateway (``jupyter lab --gateway-url …``)."""
