@@ -88,6 +88,9 @@ class OpenedInPage:
     def file_of(self, path: str) -> str:
         return self._store.file_of(path)
 
+    def renamed(self, old: str, new: str) -> None:
+        self._store.renamed(old, new)
+
     def is_open(self, path: str) -> bool:
         return self._store.is_open(path)
 

@@ -250,6 +250,7 @@ async def test_a_running_cell_follows_a_notebook_that_is_renamed(
 
     async def listen(logger: Any, schema_id: str, data: dict[str, Any]) -> None:
         if data["action"] == "rename":
+            store.renamed(data["source_path"], data["path"])
             renamed.set()
 
     (tmp_path / "old").mkdir()

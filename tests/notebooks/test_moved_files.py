@@ -28,6 +28,7 @@ from tk_ai_extension.model.errors import NotebookNotFound
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.server.path_events import PathEvents
 from tk_ai_extension.workspace.paths import notebook_path
 
 __all__ = ["backend", "harness", "jp_server_config"]
@@ -160,6 +161,11 @@ async def test_a_contents_managers_notebook_is_followed(tmp_path: Path, late: bo
         contents_manager=manager,
         event_logger=manager.event_logger,
     )
+
+    async def follow(old: str, new: str = "") -> None:
+        store.renamed(old, new)
+
+    PathEvents(manager.event_logger, follow, follow)
     (tmp_path / "old.ipynb").write_bytes(written(notebook(code("a", "aaaa1111"))))
     document = await store.open("old.ipynb")
     async with document.writing("aaaa1111") as writer:

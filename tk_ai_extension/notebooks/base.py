@@ -202,6 +202,10 @@ class NotebookStore(Protocol):
         """Return what identifies a notebook's file: the same for all names that lead to it."""
         ...
 
+    def renamed(self, old: str, new: str) -> None:
+        """Have open documents follow a notebook or a folder that Jupyter has renamed."""
+        ...
+
     def is_open(self, path: str) -> bool:
         """Return whether people have a notebook open, under any of its names."""
         ...

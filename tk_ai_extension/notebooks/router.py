@@ -55,7 +55,7 @@ class NotebookRouter:
         self._root = root
         self._contain = contain
         self._active: set[NotebookSession] = set()
-        self._subscriptions = ChangeSubscriptions(event_logger, self._on_rename)
+        self._subscriptions = ChangeSubscriptions(event_logger)
         self._store = _make_store(root, linked, contents_manager, self._subscriptions.notify)
         self._watcher: FileWatcher | None = None
         if isinstance(self._store, NotebookFiles):
@@ -112,7 +112,8 @@ class NotebookRouter:
             if name is not None and (name == path or aliases(self._root, path, [name])):
                 session.moved()
 
-    def _on_rename(self, old: str, new: str) -> None:
+    def renamed(self, old: str, new: str) -> None:
+        """See `NotebookStore.renamed`."""
         self._store.renamed(old, new)
         if self._channel is not None:
             self._channel.renamed(old, new)

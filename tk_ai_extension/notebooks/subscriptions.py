@@ -24,17 +24,14 @@ class ChangeSubscriptions:
 
     Args:
         event_logger: Jupyter's event logger, or None.
-        renamed: Called with the old and the new path when a person renames a file or folder.
     """
 
     def __init__(
         self,
         event_logger: EventLogger | None,
-        renamed: Callable[[str, str], None],
     ) -> None:
         self._listeners: dict[str, list[Callable[[], None]]] = {}
         self._event_logger = event_logger
-        self._renamed = renamed
         if event_logger is not None:
             event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=self._on_contents_event)
 
@@ -67,8 +64,6 @@ class ChangeSubscriptions:
                 )
 
     async def _on_contents_event(self, logger: EventLogger, schema_id: str, data: Json) -> None:  # noqa: ARG002
-        if data.get("action") == "rename":
-            self._renamed(data["source_path"].strip("/"), data["path"].strip("/"))
         if data.get("action") in _CHANGING:
             for path in {data.get("path"), data.get("source_path")} - {None}:
                 self.notify(str(path).strip("/"))

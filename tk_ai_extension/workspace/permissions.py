@@ -315,10 +315,6 @@ class PermissionPolicy:
                 del self._once[identity, digest]
         self.standing.forget(caller)
 
-    def forget_notebook(self, notebook: Notebook) -> None:
-        """Remove the standing approvals for a notebook whose content was replaced."""
-        self.standing.forget_notebook(notebook)
-
     def withdraw_outdated(self) -> None:
         """End the requests about notebooks that were renamed or deleted. Call it after each such event."""
         for request in list(self._pending.values()):

@@ -236,7 +236,9 @@ class Workspace:
 
     async def renamed(self, old: str, new: str) -> None:
         """Follow the rename of a notebook or a folder; a former notebook at the new path is gone."""
+        # Without awaiting in between: the next cell of a run finds the document at the new path.
         renamed, deleted = self.by_path.rename(old, new)
+        self.store.renamed(old, new)
         await self._detach(deleted)
         for former, notebook in renamed.items():
             await self.sessions.move(former, notebook.path)
@@ -257,7 +259,7 @@ class Workspace:
         """
         notebook = self.by_path.at(path)
         notebook.forget_content()
-        self.policy.forget_notebook(notebook)
+        self.policy.standing.forget_notebook(notebook)
         await self.journal.deleted(path)
 
     async def _detach(self, deleted: Sequence[Notebook]) -> None:
