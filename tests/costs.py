@@ -40,11 +40,11 @@ MAX_MODULES = 85
 COSTS = (
     cost("list_kernels", 10, 6_050, 6_050, transactions=0),
     cost("execute_ipython", 10, 12_700, 12_700, transactions=2),
-    cost("execute_cell", 10, 15_000, 19_500, transactions=2),
+    cost("execute_cell", 10, 15_000, 21_500, transactions=2),
     cost("overwrite_cell", 10, 8_500, 29_500, transactions=1),
     cost("insert_and_execute_cell", 10, 17_900, 46_000, transactions=3),
     cost("overwrite_cell", 500, 7_750, 263_000, transactions=1),
-    cost("list_cells", 500, 33_200, 33_800, transactions=0),
+    cost("list_cells", 500, 12_300, 12_900, transactions=0),
     cost("insert_cell", 500, 8_150, 267_500, transactions=1),
     cost("insert_and_execute_cell", 500, 16_950, 239_000, transactions=3),
 )

@@ -78,8 +78,6 @@ async def test_a_failure_of_a_tool_is_a_result_that_says_what_to_do(connect: Con
     assert error["details"] == {"facts": [1, 2]}
     # Some clients hold the structure of an error against the schema too.
     jsonschema.validate(result.structured_content, tools["probe_fail"].output_schema or {})
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({}, tools["probe_fail"].output_schema or {})
 
 
 @pytest.mark.proves("rest:call")

@@ -107,7 +107,7 @@ class Cell:
         """Whether the key is the cell's position, because the cell has no unique id."""
         return self.key != self.id
 
-    @property
+    @cached_property
     def first_line(self) -> str:
         """The first line that is not blank, or an empty string."""
         return next((line for line in self.source.splitlines() if line.strip()), "")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic_core import PydanticSerializationError
 
 from tk_ai_extension.model.encoding import encodable, encodable_text
 from tk_ai_extension.model.json_values import Json
@@ -37,7 +39,7 @@ class Result(BaseModel):
     {'name': 'Ada'}
     """
 
-    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
+    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="null")
 
     notices: list[str] = Field(default_factory=list[str])
     """Notes for the caller, for example that a kernel's variables are lost."""
@@ -70,7 +72,10 @@ class Result(BaseModel):
 
     def structured(self) -> Json:
         """Return the result as JSON values, without None values and empty notices."""
-        data: Json = encodable(self.model_dump(mode="json", exclude_none=True))
+        try:
+            data: Json = json.loads(self.model_dump_json(exclude_none=True))
+        except (PydanticSerializationError, UnicodeError):  # A text with a lone surrogate.
+            data = encodable(self.model_dump(mode="json", exclude_none=True))
         if not self.notices:
             del data["notices"]
         return data
