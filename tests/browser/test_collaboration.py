@@ -207,6 +207,7 @@ async def test_a_run_and_edits_go_on_when_the_page_that_answers_goes(
     second = await another(lab, NOTEBOOK)
     pages = await renderers(browser) - before
     await types(first, 0, "  # one")
+    await second.wait_for_function(HAS, arg=["a = 1  # one", code])
     # The page that was used last answers.
     await types(second, 0, ", two")
     agent = Agent(lab)
