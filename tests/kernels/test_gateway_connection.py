@@ -119,6 +119,7 @@ async def test_a_gateway_that_refuses_the_token_says_so(
     with pytest.raises(GatewayUnavailable) as failure:
         await run(at(bench, service()), "1")
     assert "auth_token" in failure.value.hint
+    await proxy.restore()
 
 
 async def test_a_gateway_of_the_old_framing_is_understood(

@@ -189,8 +189,7 @@ class Kernels(Protocol):
         Args:
             kernel_id: The kernel.
             only: A request (compared by identity). Nothing is sent unless the kernel still runs it,
-                because the interrupt would reach the code of another client. Code that has just
-                started gets a moment to end by itself (`lifecycle.INTERRUPT_DELAY`).
+                because the interrupt would reach the code of another client.
 
         Raises:
             KernelNotFound.
