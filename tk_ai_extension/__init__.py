@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+from tk_ai_extension._version import __version__
 
 __all__ = ["__version__", "_jupyter_labextension_paths", "_jupyter_server_extension_points"]
 

@@ -17,7 +17,7 @@ import pytest
 from tests.bad_input import BAD_CALLS, contents, prepare
 from tests.cases import Cases
 from tests.server.conftest import Ask, Call, Event
-from tk_ai_extension import __version__
+from tk_ai_extension._version import __version__
 
 DEADLINE = 60
 

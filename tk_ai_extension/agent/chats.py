@@ -56,7 +56,7 @@ class Chats:
         self._services = services
         self.setup = services.setup
         self.agent_of = services.agent_of
-        self.sent = SentMessages(self)
+        self.sent = SentMessages(self.follow)
         self._transcripts = services.transcripts
         self.changes = ChatChanges(services.workspace, services.transcripts)
         self._live: dict[str, ChatSession] = {}

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tk_ai_extension.agent.events import Event
 
-if TYPE_CHECKING:
-    from tk_ai_extension.agent.chats import Chats
+Follow = Callable[[str, str], Awaitable[AsyncIterator[Event]]]
+"""Returns the events of a user's chat, which is given by its id."""
 
 KEPT = 200
 """Number of messages of a user that are remembered, besides those that are being sent."""
@@ -29,11 +28,11 @@ class SentMessages:
     """The turns that messages began, by the ids that their senders chose.
 
     Args:
-        chats: The chats of the server.
+        follow: Follows a chat.
     """
 
-    def __init__(self, chats: Chats) -> None:
-        self._chats = chats
+    def __init__(self, follow: Follow) -> None:
+        self._follow = follow
         # Of a message that is being sent, the task; of others the chat and the turn. No stream is kept,
         # because it would keep the chat's log.
         self._turns: dict[str, dict[str, asyncio.Future[StartedTurn] | tuple[str, str]]] = {}
@@ -51,7 +50,7 @@ class SentMessages:
             if isinstance(known, asyncio.Future):
                 begun = await asyncio.shield(known)
                 known = begun.chat, begun.turn
-            return StartedTurn(*known, _events(self._chats, user, *known))
+            return StartedTurn(*known, _events(self._follow, user, *known))
 
         def ended(done: asyncio.Future[StartedTurn]) -> None:
             del turns[message]
@@ -67,9 +66,9 @@ class SentMessages:
         return await asyncio.shield(sending)
 
 
-async def _events(chats: Chats, user: str, chat: str, turn: str) -> AsyncIterator[Event]:
+async def _events(follow: Follow, user: str, chat: str, turn: str) -> AsyncIterator[Event]:
     """Yield the events of a turn from its first to its last one."""
-    async for event in await chats.follow(user, chat):
+    async for event in await follow(user, chat):
         if event.turn == turn:
             yield event
             if event.kind == "done":

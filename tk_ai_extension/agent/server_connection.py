@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 
-from tk_ai_extension import __version__
+from tk_ai_extension._version import __version__
 from tk_ai_extension.agent.user_servers import ServerConfig
 from tk_ai_extension.model.agent_errors import ServerFailed
 from tk_ai_extension.model.sentences import Sentence

@@ -8,7 +8,7 @@ import os
 import sys
 from contextlib import suppress
 
-from tk_ai_extension import __version__
+from tk_ai_extension._version import __version__
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.messages import Messages, StoppedWaiting
 

@@ -11,7 +11,7 @@ import mcp_types as types
 from mcp.server import Server
 from mcp.shared.exceptions import MCPError
 
-from tk_ai_extension import __version__
+from tk_ai_extension._version import __version__
 from tk_ai_extension.mcp import MODE
 from tk_ai_extension.mcp.approvals import ElicitingApprover
 from tk_ai_extension.mcp.callers import CallerOf, GoneOf, Sessions, in_mode, turn_of

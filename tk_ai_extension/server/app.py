@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Dict, Enum, Float, Integer, List, TraitError, Unicode, default, validate
 
-from tk_ai_extension import __version__
+from tk_ai_extension._version import __version__
 from tk_ai_extension.kernels.environment import keep_secrets_from_kernels
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.masking import mask_failed_requests

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
-from tk_ai_extension import __version__
+from tk_ai_extension._version import __version__
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.chat_client import ChatClient
 from tk_ai_extension.cli.command_state import CommandState

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from tk_ai_extension import __version__
+from tk_ai_extension._version import __version__
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server import models
 from tk_ai_extension.server.handlers.handler import TkAIHandler

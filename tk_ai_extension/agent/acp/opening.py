@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tk_ai_extension import __version__
+from tk_ai_extension._version import __version__
 from tk_ai_extension.agent.acp.calls import mapping
 from tk_ai_extension.agent.acp.commands import AgentCommand
 from tk_ai_extension.agent.acp.errors import AUTHENTICATION_REQUIRED, NOT_FOUND, words

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from tk_ai_extension import __version__
+from tk_ai_extension._version import __version__
 from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.servers import Servers
 from tk_ai_extension.cli.session import Session

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from tornado.iostream import StreamClosedError
 
-from tk_ai_extension import __version__
+from tk_ai_extension._version import __version__
 from tk_ai_extension.model.errors import SaveFailed, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server.handlers.handler import Action, TkAIHandler, allowed
