@@ -162,7 +162,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:tab-lost", "project", "a browser tab closed, reloaded or offline in the middle of a run: nothing lost", promise=1),
     # -- Promise 2: Nothing else changes --
     Requirement("doc:untouched-bytes", "project", "cells of a file that were not edited keep their bytes, as do unknown fields, the file's mode and its being a symlink; a tab promises no change beyond what Jupyter's own save makes", promise=2),
-    Requirement("doc:lenient", "project", "only the faults of doc:errors are refused, and the file stays as it is; any other violation of the schema is read with `warnings` and stays editable; nbformat 1 to 3 is readable, not writable (`unsupported_format`); text that is no Unicode is replaced where it comes in", promise=2),
+    Requirement("doc:lenient", "project", "only the faults of doc:errors are refused, and the file stays as it is; any other violation of the schema is read with `warnings` and stays editable; nbformat 1 to 3 is readable, not writable (`invalid_notebook`); text that is no Unicode is replaced where it comes in", promise=2),
     Requirement("doc:minor-version", "project", "an edit does not upgrade nbformat_minor; a cell in a notebook without ids is addressed as `cell-N`", promise=2),
     # -- Promise 3: Outputs belong to their code --
     Requirement("exec:own-source", "project", "under concurrent edits code runs once for each answer that says so, as its cell's source was at one moment, and a cell has no other cell's outputs", promise=3),
@@ -191,7 +191,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("rest:restore", "project", "one request restores a chat and its notebooks to before a turn; of several at once one does it; a cell that somebody edited since stays and is listed; the agent forgets the turn and those after it", promise=6),
     # -- Promise 7: Callers never meet --
     Requirement("threat:other-user", "project", "executions, artifacts, permissions and chats of another user of the server are not found", promise=7),
-    Requirement("mcp:sessions", "project", "a caller is a session of MCP, or what `?caller=` or `X-TK-Caller` names; without either there is no current notebook and no undo: `notebook_required`", promise=7),
+    Requirement("mcp:sessions", "project", "a caller is a session of MCP, or what `?caller=` or `X-TK-Caller` names; without either there is no current notebook and no undo: `invalid_arguments`", promise=7),
     # -- Promise 8: No one without a token, no path outside the root, no script from a notebook --
     Requirement("threat:csrf", "project", "a web page cannot act through the server: hostile Host, Origin and content type and a missing XSRF token are refused on every route; there is no second port", promise=8),
     Requirement("threat:no-token", "project", "no route of the extension answers without authentication", promise=8),

@@ -32,19 +32,8 @@ from tk_ai_extension.agent.claude.providers import ProviderSettings, choose
 from tk_ai_extension.agent.claude.sources import Given, Source, resolve
 from tk_ai_extension.agent.claude.trusted_folders import TrustedFolders
 from tk_ai_extension.agent.models import NewConnection
-from tk_ai_extension.model.agent_errors import (
-    ConnectForbidden,
-    InvalidConnection,
-    KeyRefused,
-    ModelBusy,
-    ModelFailed,
-    NoCredit,
-    NoModel,
-    ProviderTimeout,
-    ProviderUnreachable,
-    WrongAddress,
-)
-from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.agent_errors import InvalidConnection, ModelFailed, NoModel
+from tk_ai_extension.model.errors import PermissionDenied, ToolError
 
 CANARY = "sk-ant-canary-0123456789"
 ADDRESS = "ANTHROPIC_BASE_URL"
@@ -147,7 +136,7 @@ async def test_a_connection_is_tested_stored_and_used(tmp_path: Path, model: Scr
 async def test_a_key_is_tried_as_a_key_then_as_a_bearer_token(tmp_path: Path) -> None:
     web = Web(401, "{}")
     async with web.running() as url:
-        with pytest.raises(KeyRefused):
+        with pytest.raises(InvalidConnection):
             await models(tmp_path).connect(compatible(url, CANARY))
     sent = [set(headers) & {"X-Api-Key", "Authorization"} for _, headers in web.asked]
     assert sent == [{"X-Api-Key"}, {"Authorization"}]
@@ -166,13 +155,13 @@ async def test_a_local_server_needs_no_key(tmp_path: Path) -> None:
 FAILURES: dict[str, tuple[Failure, type[ToolError]]] = {
     "no credit": (
         Failure(400, "invalid_request_error", "Your credit balance is too low."),
-        NoCredit,
+        InvalidConnection,
     ),
-    "billing": (Failure(402, "billing_error", "No payment method."), NoCredit),
-    "forbidden": (Failure(403, "permission_error", "No."), KeyRefused),
+    "billing": (Failure(402, "billing_error", "No payment method."), InvalidConnection),
+    "forbidden": (Failure(403, "permission_error", "No."), InvalidConnection),
     "model": (Failure(404, "not_found_error", "model: x"), NoModel),
-    "busy": (OVERLOADED, ModelBusy),
-    "limit": (rate_limited(), ModelBusy),
+    "busy": (OVERLOADED, ModelFailed),
+    "limit": (rate_limited(), ModelFailed),
     "broken": (BROKEN, ModelFailed),
     "refused": (Failure(400, "invalid_request_error", "No."), ModelFailed),
 }
@@ -197,7 +186,7 @@ async def test_each_failure_says_what_to_do_and_stores_nothing(
 
 @pytest.mark.proves("connect:form")
 async def test_a_wrong_key_is_named_and_not_shown(tmp_path: Path, model: ScriptedModel) -> None:
-    with pytest.raises(KeyRefused) as caught:
+    with pytest.raises(InvalidConnection) as caught:
         await models(tmp_path).connect(compatible(model.url, CANARY))
     assert caught.value.details == {"field": "secret"}
     assert "401" in caught.value.message
@@ -209,7 +198,7 @@ async def test_a_wrong_key_is_named_and_not_shown(tmp_path: Path, model: Scripte
 @pytest.mark.parametrize("status", [200, 404, 405])
 async def test_an_address_without_a_messages_api_is_refused(tmp_path: Path, status: int) -> None:
     async with Web(status).running() as url:
-        with pytest.raises(WrongAddress) as caught:
+        with pytest.raises(InvalidConnection) as caught:
             await models(tmp_path).connect(compatible(url, CANARY, "m"))
     assert caught.value.details == {"field": "base_url"}
 
@@ -218,7 +207,7 @@ async def test_an_address_without_a_messages_api_is_refused(tmp_path: Path, stat
 async def test_a_key_follows_no_redirect(tmp_path: Path) -> None:
     elsewhere = Web()
     async with elsewhere.running() as there, Web(307, location=there).running() as url:
-        with pytest.raises(WrongAddress):
+        with pytest.raises(InvalidConnection):
             await models(tmp_path).connect(compatible(url, CANARY, "m"))
     assert elsewhere.asked == []
 
@@ -227,7 +216,7 @@ async def test_a_key_follows_no_redirect(tmp_path: Path) -> None:
 async def test_a_server_that_does_not_run_cannot_be_reached(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    with pytest.raises(ProviderUnreachable, match="refused"):
+    with pytest.raises(InvalidConnection, match="refused"):
         await models(tmp_path).connect(compatible(f"http://127.0.0.1:{port}", CANARY))
 
 
@@ -238,7 +227,7 @@ async def test_a_server_that_does_not_answer_ends_the_test(
     monkeypatch.setattr(connection_check, "TIMEOUT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        with pytest.raises(ProviderTimeout, match=r"0\.2 s"):
+        with pytest.raises(InvalidConnection, match=r"0\.2 s"):
             await models(tmp_path).connect(compatible(f"http://127.0.0.1:{port}", CANARY))
 
 
@@ -387,7 +376,7 @@ async def test_an_administrator_can_forbid_it(tmp_path: Path) -> None:
     assert (found["allowed"], found["contact"]) == (False, "Ada")
     # What was stored before is not used either, and can be deleted.
     assert found["models"]["provider"] == "tour"
-    with pytest.raises(ConnectForbidden) as caught:
+    with pytest.raises(PermissionDenied) as caught:
         await forbidden.connect(compatible("https://gateway.example"))
     assert caught.value.hint == "Ask Ada to connect a model."
     assert (await forbidden.disconnect())["stored"] is None

@@ -24,11 +24,8 @@ from tk_ai_extension.agent.claude.providers import Provider, ProviderSettings, c
 from tk_ai_extension.agent.claude.sources import Given
 from tk_ai_extension.agent.code_prompts import Prompt
 from tk_ai_extension.model.agent_errors import (
-    ModelBusy,
     ModelFailed,
-    ModelSilent,
     ModelUnauthorized,
-    NoDirectModel,
     NoModel,
 )
 
@@ -121,8 +118,8 @@ async def test_failures_of_the_model_are_typed_and_hold_no_key(
         for reply, error, says in (
             (UNAUTHORIZED, ModelUnauthorized, "401"),
             (leak, ModelUnauthorized, "[secret]"),
-            (rate_limited(), ModelBusy, "429"),
-            (OVERLOADED, ModelBusy, "529"),
+            (rate_limited(), ModelFailed, "429"),
+            (OVERLOADED, ModelFailed, "529"),
             (BROKEN, ModelFailed, "500"),
         ):
             with cases.case(reply):
@@ -132,7 +129,7 @@ async def test_failures_of_the_model_are_typed_and_hold_no_key(
                 assert key not in raised.value.as_text()
     hang = Hang()
     model.add(hang)
-    with pytest.raises(ModelSilent):
+    with pytest.raises(ModelFailed):
         await bench.answer(timeout=0.2)
     async with asyncio.timeout(10):
         await hang.gone.wait()
@@ -173,7 +170,7 @@ async def test_a_change_of_the_settings_breaks_no_running_request(
     await model.requested()
     bench.environment["ANTHROPIC_CUSTOM_HEADERS"] = "X-Team: notebooks"
     assert await bench.answer() == "new"
-    with pytest.raises(ModelSilent):
+    with pytest.raises(ModelFailed):
         await running
     # The old connection is closed now.
     assert unused is not None
@@ -185,8 +182,8 @@ async def test_a_change_of_the_settings_breaks_no_running_request(
 @pytest.mark.proves("chat:one-end")
 async def test_a_provider_without_an_endpoint_says_so() -> None:
     for environment, error in (
-        ({"CLAUDE_CODE_OAUTH_TOKEN": "t"}, NoDirectModel),
-        ({"CLAUDE_CODE_USE_BEDROCK": "1", "AWS_REGION": "eu-west-1"}, NoDirectModel),
+        ({"CLAUDE_CODE_OAUTH_TOKEN": "t"}, NoModel),
+        ({"CLAUDE_CODE_USE_BEDROCK": "1", "AWS_REGION": "eu-west-1"}, NoModel),
         ({"ANTHROPIC_BASE_URL": "http://localhost:11434"}, NoModel),
     ):
         with pytest.raises(error) as raised:

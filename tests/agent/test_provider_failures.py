@@ -85,7 +85,7 @@ async def test_a_model_that_says_nothing_is_given_up_in_time(open_chats: Open) -
     async with asyncio.timeout(60):
         events = await talk.say("Are you there?")
         await hang.gone.wait()
-    assert of_kind(events, "error")[0]["error"]["code"] == "model_silent"
+    assert of_kind(events, "error")[0]["error"]["code"] == "model_failed"
     await goes_on(talk, events[0].data["chat"])
 
 
@@ -95,8 +95,8 @@ async def test_a_model_that_says_nothing_is_given_up_in_time(open_chats: Open) -
     [
         (
             (UNAUTHORIZED, "model_unauthorized", "key"),
-            (rate_limited(0), "model_busy", "429"),
-            (OVERLOADED, "model_busy", "busy"),
+            (rate_limited(0), "model_failed", "429"),
+            (OVERLOADED, "model_failed", "busy"),
             (BROKEN, "model_failed", ""),
         ),
         # In a chat that has a history, the CLI asks for a summary of it.

@@ -19,8 +19,12 @@ from tests.support.echo_agent import EchoBackend, EchoSession
 from tk_ai_extension.agent.backend import SessionConfig
 from tk_ai_extension.agent.requests import APPROVED, PlanAnswer
 from tk_ai_extension.agent.sent_messages import StartedTurn
-from tk_ai_extension.model.agent_errors import PlanNotFound
-from tk_ai_extension.model.errors import NotebookNotFound, NotebookRequired, PermissionRequired
+from tk_ai_extension.model.errors import (
+    InvalidArguments,
+    NotebookNotFound,
+    PermissionNotFound,
+    PermissionRequired,
+)
 
 pytestmark = pytest.mark.proves("kernel:shared-live")
 
@@ -149,7 +153,7 @@ class Person:
     async def insert(self) -> None:
         if self.current is not None:
             source = self.inserts(self.current).split('"')[3]
-            with suppress(NotebookRequired):
+            with suppress(InvalidArguments):
                 await self.harness.call("insert_cell", source=source)
 
     async def insert_if_approved(self) -> None:
@@ -177,7 +181,7 @@ class Person:
         if self.plans:
             plan, notebook = self.plans.pop()
             # A later message of its chat has passed the plan over.
-            with suppress(NotebookNotFound, PlanNotFound):
+            with suppress(NotebookNotFound, PermissionNotFound):
                 await ended(await approve(self.talk, plan, self.inserts(notebook)))
 
     async def say(self) -> None:

@@ -17,8 +17,8 @@ from tests.support.scripted_model import Answer, ToolUse
 from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.external_tools import ExternalTools
 from tk_ai_extension.agent.user_servers import DISABLED, FILE, ServerConfig, UserServers
-from tk_ai_extension.model.agent_errors import ServerFailed, ServersForbidden
-from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.agent_errors import ServerFailed
+from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
 
 SECRET = "5ec4e7-value"
 SERVER = Path(__file__).parent / "mcp_stand_in.py"
@@ -155,7 +155,7 @@ async def test_an_administrator_can_forbid_them(servers: UserServers) -> None:
     assert await servers.enabled(USER) == ()
     info = await servers.info(USER)
     assert (info["allowed"], info["servers"]) == (False, [])
-    with pytest.raises(ServersForbidden):
+    with pytest.raises(PermissionDenied):
         await servers.switch(USER, "a", enabled=True)
 
 

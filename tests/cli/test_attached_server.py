@@ -311,7 +311,7 @@ async def test_edits_that_run_do_not_run_in_a_servers_kernel_where_a_sandbox_is_
     (folder / "project.json").write_text('{"server": null, "sandbox": true, "shared": null}')
     edits = '[{"action": "insert", "index": 0, "source": "2"}]'
     refused = await asyncio.to_thread(beside, "apply", edits, "--run", "-n", "a.ipynb", status=None)
-    assert "sandbox_unavailable" in refused.err
+    assert "kernel_unsupported" in refused.err
     assert refused.status
     assert not await asyncio.to_thread(ask, server, "api/kernels")
     await asyncio.to_thread(beside, "apply", edits, "-n", "a.ipynb")

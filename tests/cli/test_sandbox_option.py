@@ -138,7 +138,7 @@ def test_without_a_sandbox_nothing_runs(nb: Nb, tmp_path: Path) -> None:
     tools.mkdir()
     nb.environment["PATH"] = str(tools)
     refused = nb("open", "--sandbox", "a.ipynb", status=2)
-    assert "sandbox_unavailable" in refused.err
+    assert "kernel_unsupported" in refused.err
     assert "apt install bubblewrap" in refused.err
     assert nb("ps", "--json").json["kernels"] == []
     findings = {look["name"]: look for look in nb("doctor", "--json").json["looks"]}

@@ -56,7 +56,7 @@ async def test_the_typescript_sdk_lists_and_calls_the_tools(start_server: StartS
     assert {"use_notebook", "execute_cell", "read_notebook"} <= set(tools)
     assert tools["read_cell"]["annotations"]["readOnlyHint"] is True
     assert found["failed"]["isError"] is True
-    assert found["failed"]["structuredContent"]["error"]["code"] == "notebook_required"
+    assert found["failed"]["structuredContent"]["error"]["code"] == "invalid_arguments"
     assert not found["used"].get("isError")
     assert found["ran"]["structuredContent"]["status"] == "ok"
     assert "42" in found["ran"]["content"][0]["text"]

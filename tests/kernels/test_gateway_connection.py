@@ -30,7 +30,7 @@ from tests.support.proxy import Proxy, Refusal
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.gateway import GatewayKernels
 from tk_ai_extension.kernels.sessions import JupyterSessions
-from tk_ai_extension.model.errors import GatewayUnavailable, KernelspecNotFound, KernelStartFailed
+from tk_ai_extension.model.errors import GatewayUnavailable, InvalidArguments, KernelStartFailed
 
 __all__ = ["backend", "gateway", "network", "proxy", "server", "service"]
 
@@ -183,7 +183,7 @@ async def test_a_kernelspec_that_the_gateway_does_not_have_is_named(bench: Execu
     first, *others = await bench.kernels.kernelspecs()
     assert (first.name, first.language, first.default) == ("python3", "python", True)
     assert "bash" in [each.name for each in others]
-    with pytest.raises(KernelspecNotFound, match=r"`nope`.*python3"):
+    with pytest.raises(InvalidArguments, match=r"`nope`.*python3"):
         await bench.kernels.start("nope")
 
 

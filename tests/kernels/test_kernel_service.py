@@ -27,10 +27,10 @@ from tests.support.executor_bench import (
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model.errors import (
+    InvalidArguments,
     KernelBusy,
     KernelDied,
     KernelNotFound,
-    KernelspecNotFound,
     KernelStartFailed,
     KernelUnsupported,
 )
@@ -178,7 +178,7 @@ async def test_starting_waits_until_the_kernel_answers_and_logs_how_long_it_took
 async def test_an_unknown_kernelspec_is_named_with_those_that_exist(
     kernels: JupyterKernels,
 ) -> None:
-    with pytest.raises(KernelspecNotFound, match=r"`nope`.*bash, python3|`nope`.*python3, bash"):
+    with pytest.raises(InvalidArguments, match=r"`nope`.*bash, python3|`nope`.*python3, bash"):
         await kernels.start("nope")
 
 

@@ -39,7 +39,7 @@ from tk_ai_extension.kernels.sandbox.provisioner import (
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.kernels.sharing.kernelspec import install_shared_kernelspec
 from tk_ai_extension.kernels.sharing.share import Share
-from tk_ai_extension.model.errors import SandboxUnavailable
+from tk_ai_extension.model.errors import KernelUnsupported
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -286,7 +286,7 @@ class TestWithoutASandbox:
         return folder
 
     async def test_it_is_refused_with_what_to_do(self) -> None:
-        with pytest.raises(SandboxUnavailable, match="It is not installed") as refused:
+        with pytest.raises(KernelUnsupported, match="It is not installed") as refused:
             find_sandbox()
         assert "Install bubblewrap or podman" in refused.value.hint
         findings = refused.value.details["findings"]
@@ -305,7 +305,7 @@ class TestWithoutASandbox:
         monkeypatch.setenv("PATH", f"{programs}{os.pathsep}.{os.pathsep}")
         for name in ("bwrap", "podman"):
             _program(programs / name, "touch ran")
-        with pytest.raises(SandboxUnavailable, match="It is not installed"):
+        with pytest.raises(KernelUnsupported, match="It is not installed"):
             Confinement.of(tmp_path)
         assert not any(finding.ok for finding in probe(tmp_path))
         assert not (programs / "ran").exists()
@@ -313,7 +313,7 @@ class TestWithoutASandbox:
     async def test_no_kernel_is_started(self, tmp_path: Path) -> None:
         project = tmp_path / "project"
         project.mkdir()
-        with pytest.raises(SandboxUnavailable):
+        with pytest.raises(KernelUnsupported):
             Confinement.of(project)
 
     async def test_a_sandbox_that_fails_is_not_used_and_its_message_is_reported(
@@ -344,7 +344,7 @@ def _program(path: Path, script: str) -> None:
 
 async def test_a_project_that_holds_the_home_folder_is_refused() -> None:
     for project in (Path.home(), Path.home().parent):
-        with pytest.raises(SandboxUnavailable, match="your whole home folder"):
+        with pytest.raises(KernelUnsupported, match="your whole home folder"):
             Confinement.of(project)
 
 
@@ -408,7 +408,7 @@ async def test_a_project_whose_modules_nb_imports_has_no_sandbox(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(SandboxUnavailable, match="nb itself imports modules"):
+    with pytest.raises(KernelUnsupported, match="nb itself imports modules"):
         Confinement.of(tmp_path)
 
 
@@ -450,7 +450,7 @@ class TestKernelsOfAServer:
 
         _, kernels = _host(tmp_path, tmp_path, confine)
         monkeypatch.setenv("PATH", str(tmp_path))
-        with pytest.raises(SandboxUnavailable):
+        with pytest.raises(KernelUnsupported):
             await kernels.start("python3", path="a.ipynb")
         assert kernels.ids() == []
         await kernels.close()

@@ -61,7 +61,7 @@ async def test_without_sessions_a_caller_has_the_name_it_gives_itself(
         result = await client.call_tool("list_cells", {})
     assert probe.contexts[0].caller.key == key
     assert probe.contexts[0].caller.name.startswith("mcp")
-    assert result.structured_content["error"]["code"] == "notebook_required"
+    assert result.structured_content["error"]["code"] == "invalid_arguments"
 
 
 @pytest.mark.proves("mcp:sessions")
@@ -70,7 +70,7 @@ async def test_a_caller_without_a_key_is_asked_to_name_the_notebook(connect: Con
     async with connect() as client:
         result = await client.call_tool("list_cells", {})
     error = result.structured_content["error"]
-    assert error["code"] == "notebook_required"
+    assert error["code"] == "invalid_arguments"
     assert "use_notebook" in error["hint"]
     assert "`notebook`" in error["hint"]
 

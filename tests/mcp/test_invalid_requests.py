@@ -31,7 +31,7 @@ BODIES = (
 BAD_ARGUMENTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("list_cells", {"notebook": "../out.ipynb"}, "path_refused"),
     ("list_cells", {"notebook": "missing.ipynb"}, "notebook_not_found"),
-    ("list_cells", {"notebook": "folder"}, "not_a_notebook"),
+    ("list_cells", {"notebook": "folder"}, "invalid_arguments"),
     ("list_cells", {"notebook": ["plan.ipynb"]}, "invalid_arguments"),
     ("read_cell", {"notebook": "plan.ipynb", "cell": -99}, "cell_not_found"),
     (

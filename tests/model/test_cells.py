@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tk_ai_extension.model.cells import Cell, Snapshot, cell_keys, shortest_prefixes, source_hash
-from tk_ai_extension.model.errors import AmbiguousCell, CellNotFound
+from tk_ai_extension.model.errors import CellNotFound, InvalidArguments
 
 
 def notebook(*ids: str | None) -> Snapshot:
@@ -83,7 +83,7 @@ def test_an_address_that_names_nothing_lists_up_to_ten_cells(address: str | int)
 
 def test_a_beginning_of_several_ids_is_ambiguous() -> None:
     many = notebook("aaaa1111", "aaaa2222")
-    with pytest.raises(AmbiguousCell, match="aaaa1"):
+    with pytest.raises(InvalidArguments, match="aaaa1"):
         many.find("aaaa")
 
 

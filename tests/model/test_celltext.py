@@ -16,7 +16,7 @@ from tk_ai_extension.model.celltext import (
     render,
     select_lines,
 )
-from tk_ai_extension.model.errors import Conflict, InvalidArguments, InvalidText
+from tk_ai_extension.model.errors import Conflict, InvalidArguments
 from tk_ai_extension.model.merging import merge
 from tk_ai_extension.model.operations import Delete, Insert, Move, Operation, Replace
 
@@ -154,7 +154,7 @@ def test_every_source_survives_the_round_trip(cells: list[tuple[str, CellType]])
     ],
 )
 def test_text_before_the_first_marker_is_an_error(text: str) -> None:
-    with pytest.raises(InvalidText, match="before the first cell marker"):
+    with pytest.raises(InvalidArguments, match="before the first cell marker"):
         parse(text)
 
 
@@ -162,7 +162,7 @@ def test_text_before_the_first_marker_is_an_error(text: str) -> None:
     "line", ["# %% Title", "# %% [python]", "# %%", "# %% [code] 318a", "# %% [code] @a b"]
 )
 def test_a_line_that_is_neither_marker_nor_escaped_is_an_error(line: str) -> None:
-    with pytest.raises(InvalidText, match="Line 3") as raised:
+    with pytest.raises(InvalidArguments, match="Line 3") as raised:
         parse(f"# %% [code]\nx\n{line}\n")
     assert "# %%%" in raised.value.hint
 
@@ -285,7 +285,7 @@ def test_a_cell_that_others_changed_is_not_deleted() -> None:
 def test_an_unknown_an_ambiguous_and_a_repeated_id_are_errors() -> None:
     alike = notebook(("aaaa1111", "x"), ("aaaa1222", "y"))
     for text in ("# %% [code] @zzzz\n", "# %% [code] @aaaa\n", "# %% [code] @aaaa11\n" * 2):
-        with pytest.raises(InvalidText, match="Line"):
+        with pytest.raises(InvalidArguments, match="Line"):
             merge(alike, alike, parse(text))
 
 

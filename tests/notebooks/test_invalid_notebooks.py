@@ -19,7 +19,7 @@ from tests.support.document_bench import code, display, notebook, prose, stream
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.celltext import render
 from tk_ai_extension.model.digest import digest
-from tk_ai_extension.model.errors import InvalidNotebook, UnsupportedFormat
+from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Insert, Replace, expecting
 from tk_ai_extension.model.outputs import Append, summarise
@@ -129,7 +129,7 @@ async def use(root: Path, data: bytes) -> None:
                 async with document.writing(key) as writer:
                     await writer.start()
                     await writer.write([Append(stream("printed"))])
-        except UnsupportedFormat:
+        except InvalidNotebook:
             assert file.read_bytes() == data
             return
         assert (await document.read()).cells[0].source == "new"

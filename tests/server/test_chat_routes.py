@@ -292,7 +292,7 @@ async def test_a_plan_is_approved_and_carried_out(
     for wrong, code, error in (
         ({"plan": planned["turn"]}, 400, "invalid_arguments"),
         ({"plan": planned["turn"], "answer": "reject"}, 400, "invalid_arguments"),
-        ({"plan": "another", "answer": "approve"}, 404, "plan_not_found"),
+        ({"plan": "another", "answer": "approve"}, 404, "permission_not_found"),
     ):
         status, refused = await client.request("POST", path, wrong)
         assert (status, refused["error"]["code"]) == (code, error)
@@ -409,7 +409,7 @@ WRONG_MESSAGES: tuple[tuple[dict[str, Any], int, str], ...] = (
     ({"chat": "a\ud800"}, 404, "chat_not_found"),
     ({"notebook": "../outside.ipynb"}, 403, "path_refused"),
     ({"notebook": "missing.ipynb"}, 404, "notebook_not_found"),
-    ({"notebook": "folder"}, 400, "not_a_notebook"),
+    ({"notebook": "folder"}, 400, "invalid_arguments"),
     ({"attachments": [{"kind": "cell", "cell": "1"}] * 50}, 400, "invalid_arguments"),
     ({"attachments": [{"kind": "program"}]}, 400, "invalid_arguments"),
     ({"more": 1}, 400, "invalid_arguments"),

@@ -266,5 +266,5 @@ async def test_without_a_model_the_tour_shows_how_it_works(
     assert (lines[0][0], lines[1:]) == ("#", ["x = []"])
     monkeypatch.setenv("CLAUDE_CODE_OAUTH_TOKEN", "token")
     status, answer = await page.complete("x")
-    assert (status, answer["error"]["code"]) == (409, "no_direct_model")
+    assert (status, answer["error"]["code"]) == (409, "no_model")
     assert model.requests == []

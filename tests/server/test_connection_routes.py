@@ -104,7 +104,7 @@ async def test_neither_an_agent_nor_another_user_can_write_it(
 ) -> None:
     assert (await ask("POST", ROUTE, VERTEX, **jp_auth_header)).code == 200
     response = await ask("POST", ROUTE, VERTEX, X_TK_Turn="any", **jp_auth_header)
-    assert (response.code, error_of(response)["code"]) == (403, "connect_forbidden")
+    assert (response.code, error_of(response)["code"]) == (403, "permission_denied")
     monkeypatch.setattr(
         "tk_ai_extension.server.handlers.connection.username", lambda _handler: "guest"
     )
@@ -112,7 +112,7 @@ async def test_neither_an_agent_nor_another_user_can_write_it(
     assert (found["allowed"], found["stored"]) == (False, None)
     for method in ("POST", "DELETE"):
         response = await ask(method, ROUTE, VERTEX if method == "POST" else None, **jp_auth_header)
-        assert (response.code, error_of(response)["code"]) == (403, "connect_forbidden")
+        assert (response.code, error_of(response)["code"]) == (403, "permission_denied")
     assert is_stored()
     # On a JupyterHub the server belongs to the Hub's user.
     monkeypatch.setattr("tk_ai_extension.server.users.is_shared", lambda _provider: False)
@@ -132,12 +132,12 @@ async def test_neither_an_agent_nor_another_user_can_trust_the_folder(
 
     for method in ("POST", "DELETE"):
         assert await trusted(method) == (200, "")
-        assert await trusted(method, X_TK_Turn="any") == (403, "connect_forbidden")
+        assert await trusted(method, X_TK_Turn="any") == (403, "permission_denied")
     monkeypatch.setattr(
         "tk_ai_extension.server.handlers.connection.username", lambda _handler: "guest"
     )
     for method in ("POST", "DELETE"):
-        assert await trusted(method) == (403, "connect_forbidden")
+        assert await trusted(method) == (403, "permission_denied")
 
 
 class TestForbidden:
@@ -156,7 +156,7 @@ class TestForbidden:
         found = json.loads((await ask("GET", ROUTE, **jp_auth_header)).body)
         assert (found["allowed"], found["contact"]) == (False, "help@example.org")
         response = await ask("POST", ROUTE, VERTEX, **jp_auth_header)
-        assert (response.code, error_of(response)["code"]) == (403, "connect_forbidden")
+        assert (response.code, error_of(response)["code"]) == (403, "permission_denied")
         assert "help@example.org" in error_of(response)["hint"]
         assert not is_stored()
 
@@ -201,7 +201,7 @@ async def test_a_key_that_was_entered_is_nowhere_but_in_its_file_and_with_the_mo
     ) as http:
         wrong = {"provider": "compatible", "base_url": scripted.url, "secret": f"{KEY}-wrong"}
         refused = await http.post("connection", json=wrong)
-        assert refused.json()["error"]["code"] == "key_refused"
+        assert refused.json()["error"]["code"] == "invalid_connection"
         connected = await http.post("connection", json={**wrong, "secret": KEY})
         found = connected.json()
         assert (found["stored"]["ending"], found["models"]["source"]) == (None, "stored")

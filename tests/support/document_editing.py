@@ -22,9 +22,9 @@ from tk_ai_extension.model.errors import (
     Conflict,
     FileMissing,
     InvalidArguments,
+    InvalidNotebook,
     NotebookExists,
     NotebookNotFound,
-    UnsupportedFormat,
 )
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import (
@@ -120,9 +120,9 @@ class ReadingConformance:
         assert (await document.outputs("cell-1"))[0]["text"] == "1\n"
         assert snapshot.nbformat[0] == 3
         assert snapshot.warnings
-        with pytest.raises(UnsupportedFormat):
+        with pytest.raises(InvalidNotebook):
             await document.apply([Replace("cell-1", "x")])
-        with pytest.raises(UnsupportedFormat):
+        with pytest.raises(InvalidNotebook):
             async with document.writing("cell-1"):
                 pass
         assert (bench.root / document.path).read_bytes() == before

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from tests.harness import ALICE, BOB, NOBODY
-from tk_ai_extension.model.errors import Conflict, InvalidArguments, NotebookRequired
+from tk_ai_extension.model.errors import Conflict, InvalidArguments
 from tk_ai_extension.tools.default.batch import FIELDS
 
 
@@ -288,7 +288,7 @@ async def test_callers_do_not_touch_each_others_current_notebook_reads_or_undo(h
 
     with pytest.raises(NothingToUndo):
         await harness.call("undo", caller=BOB, notebook=notebook)
-    with pytest.raises(NotebookRequired):
+    with pytest.raises(InvalidArguments):
         await harness.call("list_cells", caller=NOBODY)
 
 

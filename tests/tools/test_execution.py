@@ -13,7 +13,6 @@ from tk_ai_extension.model.errors import (
     ExecutionNotFound,
     InvalidArguments,
     KernelBusy,
-    NotebookRequired,
 )
 from tk_ai_extension.tools.context import ToolContext
 
@@ -44,7 +43,7 @@ async def test_without_a_notebook_the_error_says_what_to_do(harness, notebook):
         ("insert_and_execute_cell", {"source": "1"}),
     ):
         with pytest.raises(
-            NotebookRequired, match=r"No notebook connected\. Use use_notebook first"
+            InvalidArguments, match=r"No notebook connected\. Use use_notebook first"
         ) as raised:
             await harness.call(tool, **arguments)
         assert tool in raised.value.message

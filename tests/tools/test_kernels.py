@@ -10,7 +10,7 @@ from tk_ai_extension.model.errors import (
     InvalidArguments,
     KernelBusy,
     KernelNotFound,
-    LanguageUnsupported,
+    KernelUnsupported,
     VariableNotFound,
 )
 
@@ -156,7 +156,7 @@ async def test_variables_need_a_python_kernel_and_all_else_does_not(harness, bas
     assert (await harness.call("execute_cell", cell=0)).runs[0].output == "5"
     inserted = await harness.call("insert_and_execute_cell", source="echo $((x + 1))")
     assert inserted.runs[0].output == "6"
-    with pytest.raises(LanguageUnsupported):
+    with pytest.raises(KernelUnsupported):
         await harness.call("list_variables")
     running = await harness.call("execute_cell", cell=1, wait=1)
     assert running.status == "running"

@@ -7,7 +7,6 @@ from tk_ai_extension.model.errors import (
     FileMissing,
     InvalidArguments,
     KernelNotFound,
-    KernelspecNotFound,
     NotebookExists,
     NotebookNotFound,
     NotReadable,
@@ -60,15 +59,15 @@ async def test_create_mode_makes_the_notebook_and_connect_mode_does_not(harness)
 
 async def test_a_wrong_kernel_name_or_id_starts_nothing(harness):
     harness.write("n.ipynb", "a = 1")
-    with pytest.raises(KernelspecNotFound) as raised:
+    with pytest.raises(InvalidArguments) as raised:
         await harness.call("use_notebook", notebook="n.ipynb", kernel_name="cobol")
     assert "python3" in raised.value.hint
     with pytest.raises(KernelNotFound):
         await harness.call("use_notebook", notebook="n.ipynb", kernel_id="nobody's")
-    with pytest.raises(KernelspecNotFound):
+    with pytest.raises(InvalidArguments):
         await harness.call("use_notebook", notebook="x.ipynb", mode="create", kernel_name="cobol")
     harness.write("cobol.ipynb", "a", kernelspec={"name": "cobol", "display_name": "Cobol"})
-    with pytest.raises(KernelspecNotFound):
+    with pytest.raises(InvalidArguments):
         await harness.call("use_notebook", notebook="cobol.ipynb")
     assert harness.app.kernel_manager.list_kernel_ids() == []
     assert not (harness.root / "x.ipynb").exists()

@@ -12,8 +12,8 @@ import pytest
 from tests.harness import ALICE, BOB, ToolHarness, loop_turns
 from tk_ai_extension.model.errors import (
     Conflict,
+    InvalidArguments,
     NotebookNotFound,
-    NotebookRequired,
     NothingToUndo,
     PermissionRequired,
 )
@@ -126,7 +126,7 @@ async def test_nothing_of_a_deleted_notebook_is_left_to_the_next_one_of_its_name
         await person.delete(path if how == "deleted" else "d")
     assert person.approvals() == []
     assert harness.workspace.policy.pending(ALICE.user) == []
-    with pytest.raises(NotebookRequired):
+    with pytest.raises(InvalidArguments):
         await harness.call("insert_cell", source="z")
     notices = (await harness.call("list_managed_notebooks")).notices
     assert notices == [

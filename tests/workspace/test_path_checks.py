@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from tk_ai_extension.model.errors import NotANotebook, PathRefused
+from tk_ai_extension.model.errors import InvalidArguments, PathRefused
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.workspace import paths
 from tk_ai_extension.workspace.paths import contain, folder_path, notebook_path
@@ -158,11 +158,11 @@ def test_without_files_the_rules_on_names_alone_hold() -> None:
 def test_a_notebook_ends_in_ipynb(root: Path) -> None:
     assert notebook_path(root, "notes/a.ipynb") == "notes/a.ipynb"
     for path in ("notes/a.txt", "notes", "a.ipynb.bak", "a.IPYNB"):
-        with pytest.raises(NotANotebook):
+        with pytest.raises(InvalidArguments):
             notebook_path(root, path)
     with pytest.raises(PathRefused):
         notebook_path(root, "out.ipynb")
-    with pytest.raises(NotANotebook):
+    with pytest.raises(InvalidArguments):
         notebook_path(root, ".ipynb", allow_hidden=True)
 
 

@@ -272,7 +272,7 @@ class AgentSession(Protocol):
             credential: As for `send`.
 
         Raises:
-            CannotCompact: The agent has no such command.
+            AgentUnavailable: The agent has no such command.
             AgentDied: The agent has ended.
         """
         ...

@@ -23,14 +23,14 @@ from tk_ai_extension.agent.sent_messages import SentMessages, StartedTurn
 from tk_ai_extension.agent.services import ChatServices
 from tk_ai_extension.agent.session import ChatSession
 from tk_ai_extension.agent.transcripts import Chat
-from tk_ai_extension.model.agent_errors import (
-    AgentUnavailable,
-    ChatElsewhere,
-    ChatNotFound,
-    PlanNotFound,
-)
+from tk_ai_extension.model.agent_errors import AgentUnavailable, ChatElsewhere, ChatNotFound
 from tk_ai_extension.model.background import BackgroundTasks
-from tk_ai_extension.model.errors import InvalidArguments, LimitReached, ToolError
+from tk_ai_extension.model.errors import (
+    InvalidArguments,
+    LimitReached,
+    PermissionNotFound,
+    ToolError,
+)
 from tk_ai_extension.model.paths import is_deleted
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.notebook import Notebook
@@ -78,7 +78,7 @@ class Chats:
             request: The message.
 
         Raises:
-            ChatNotFound, ChatElsewhere, NoModel, PathRefused, NotANotebook, NotebookNotFound,
+            ChatNotFound, ChatElsewhere, NoModel, PathRefused, InvalidArguments, NotebookNotFound,
             LimitReached.
             InvalidArguments: the chat has no turn `request.replaces`.
         """
@@ -108,7 +108,7 @@ class Chats:
 
         Raises:
             ChatNotFound, ChatElsewhere.
-            PlanNotFound: the plan was already answered, or another message was sent.
+            PermissionNotFound: the plan was already answered, or another message was sent.
             PermissionDenied: the server only allows the mode `plan`.
             NoModel, NotebookNotFound, LimitReached.
         """
@@ -117,7 +117,10 @@ class Chats:
             await self._logs.save(chat.id)
             plan = await self._transcripts.plan(chat.id)
             if plan is None or plan.turn != answer.plan:
-                raise PlanNotFound(Sentence("plan_missing"))
+                raise PermissionNotFound(
+                    Sentence("plan_missing"),
+                    hint="It was answered, or another message was sent since. Ask for a new plan.",
+                )
             chat = await self.get(user, chat_id)
             message, settled = await self._services.answer_to_plan(chat, plan, answer)
             return await self._send(chat, message, settled)
@@ -292,7 +295,7 @@ class Chats:
         its path.
 
         Raises:
-            ChatNotFound, NotebookNotFound, PathRefused, NotANotebook.
+            ChatNotFound, NotebookNotFound, PathRefused, InvalidArguments.
         """
         if request.notebook is None:
             return None

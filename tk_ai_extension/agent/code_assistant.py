@@ -124,7 +124,7 @@ class CodeAssistant:
             CompletionReplaced: The client sent a newer request.
             asyncio.CancelledError: The assistant was closed.
             LimitReached: Too many requests of the user are running.
-            PathRefused, NotANotebook: The path is none of a notebook in the root.
+            PathRefused, InvalidArguments: The path is none of a notebook in the root.
             ToolError: See `CodeModels.find` and `CodeModel.answer`.
         """
         return await self._newest((user, request.client, "completion"), self._complete(request))

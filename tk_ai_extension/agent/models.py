@@ -155,14 +155,14 @@ class ModelSource(Protocol):
         """Test a connection with one request, then store it; return the new state.
 
         Raises:
-            ConnectForbidden: The administrator has switched this off.
+            PermissionDenied: The administrator has switched this off.
             InvalidConnection: A field is missing or invalid.
-            KeyRefused: The provider refused the key.
-            NoCredit: The account has no credit.
-            WrongAddress: There is no Messages API at the address.
-            ProviderUnreachable: The provider cannot be reached.
-            ProviderTimeout: The provider did not answer in time.
-            ModelBusy: The provider is busy.
+            InvalidConnection: The provider refused the key.
+            InvalidConnection: The account has no credit.
+            InvalidConnection: There is no Messages API at the address.
+            InvalidConnection: The provider cannot be reached.
+            InvalidConnection: The provider did not answer in time.
+            ModelFailed: The provider is busy.
             ModelFailed: The provider failed.
             ReadOnly: The connection cannot be stored.
         """

@@ -180,7 +180,7 @@ class ChatServices:
         """Check that a message's notebook can be read.
 
         Raises:
-            NotANotebook, NotebookNotFound.
+            InvalidArguments, NotebookNotFound.
         """
         if message.about is not None:
             message.about.check_present()

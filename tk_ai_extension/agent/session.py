@@ -46,15 +46,10 @@ from tk_ai_extension.agent.transcripts import Chat
 from tk_ai_extension.agent.turn_queue import TurnQueue
 from tk_ai_extension.agent.turns import Turn
 from tk_ai_extension.mcp.descriptions import error_content
-from tk_ai_extension.model.agent_errors import (
-    AgentDied,
-    CallStopped,
-    InvalidTurnCredential,
-    PlanNotFound,
-)
+from tk_ai_extension.model.agent_errors import AgentDied, CallStopped, InvalidTurnCredential
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import InternalError, LimitReached, ToolError
+from tk_ai_extension.model.errors import InternalError, LimitReached, PermissionNotFound, ToolError
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.undo_entries import TakenBack
 
@@ -131,11 +126,14 @@ class ChatSession:
             answer: Its answer to the pending plan; None passes the plan over.
 
         Raises:
-            PlanNotFound: that plan is not pending.
+            PermissionNotFound: that plan is not pending.
             LimitReached: too many messages are queued.
         """
         if answer is not None and answer.plan != self._plan:
-            raise PlanNotFound(Sentence("plan_missing"))
+            raise PermissionNotFound(
+                Sentence("plan_missing"),
+                hint="It was answered, or another message was sent since. Ask for a new plan.",
+            )
         if len(self._waiting) >= MAX_TURNS:
             raise LimitReached(Sentence("messages_many", count=MAX_TURNS))
         turn_id = secrets.token_hex(6)
@@ -357,7 +355,7 @@ class ChatSession:
         """Publish what the agent reports until the turn has ended.
 
         Raises:
-            AgentDied, ModelSilent.
+            AgentDied, ModelFailed.
         """
         while True:
             event = await silence.limit(agent.receive())

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from tk_ai_extension.agent.backend import STOP_TIMEOUT
 from tk_ai_extension.agent.turns import Turn
-from tk_ai_extension.model.agent_errors import AgentDied, CallStopped, ModelSilent
+from tk_ai_extension.model.agent_errors import AgentDied, CallStopped, ModelFailed
 from tk_ai_extension.model.sentences import Sentence
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class SilenceLimit:
 
         Raises:
             AgentDied: It did not stop in time.
-            ModelSilent: Nothing happened within the limit.
+            ModelFailed: Nothing happened within the limit.
         """
         try:
             async with asyncio.timeout(None) as self._timeout:
@@ -75,7 +75,10 @@ class SilenceLimit:
                 name = self._turn.caller.name
                 raise AgentDied(Sentence("agent_not_stopped", agent=name)) from None
             seconds = self._seconds + self.more
-            raise ModelSilent(Sentence("model_silent", seconds=f"{seconds:.0f}")) from None
+            raise ModelFailed(
+                Sentence("model_silent", seconds=f"{seconds:.0f}"),
+                hint="Send the message again, or increase TkAIExtensionApp.chat_silence.",
+            ) from None
         finally:
             self._timeout = None
 

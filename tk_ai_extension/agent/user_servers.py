@@ -22,8 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from tk_ai_extension.agent.environment import secret_parts
-from tk_ai_extension.model.agent_errors import ServersForbidden
-from tk_ai_extension.model.errors import InvalidArguments, ReadOnly
+from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ReadOnly
 from tk_ai_extension.model.private_files import make_private, write_private
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.model.single_writer import single_writer
@@ -200,12 +199,12 @@ class UserServers:
         """Switch a server on or off for all chats of a user.
 
         Raises:
-            ServersForbidden: The administrator does not allow servers, or it is another user.
+            PermissionDenied: The administrator does not allow servers, or it is another user.
             InvalidArguments: There is no such server.
             ReadOnly: The decision cannot be saved.
         """
         if not self.allowed or self.folder is None or user not in self.owners:
-            raise ServersForbidden(Sentence("servers_forbidden"))
+            raise PermissionDenied(Sentence("servers_forbidden"), hint="Ask your administrator.")
         await asyncio.to_thread(self._switch, self.folder, name, enabled)
 
     def started(self, server: ServerConfig, problem: str, tools: list[ServerTool]) -> None:

@@ -51,7 +51,7 @@ class VariableNames:
             within: Seconds to wait for the kernel; a later answer is for the next request.
 
         Raises:
-            PathRefused, NotANotebook: The path is none of a notebook in the root.
+            PathRefused, InvalidArguments: The path is none of a notebook in the root.
         """
         path = self._workspace.contain(notebook)
         kernel_id = await self._workspace.kernel_of(path)

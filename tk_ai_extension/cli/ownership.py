@@ -11,7 +11,7 @@ from typing import Any
 
 from tk_ai_extension.cli.servers import Server, Servers
 from tk_ai_extension.cli.settings import SettingsFile
-from tk_ai_extension.model.errors import ExecutionNotFound, OpenElsewhere, SandboxUnavailable
+from tk_ai_extension.model.errors import ExecutionNotFound, KernelUnsupported, OpenElsewhere
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Tool
 from tk_ai_extension.workspace.permissions import Effect
@@ -48,7 +48,7 @@ class Ownership:
         Raises:
             OpenElsewhere: it belongs to another server, which ``details["server"]`` names where it has
                 the extension.
-            SandboxUnavailable: it would run code in a server's kernel, but the project requires a
+            KernelUnsupported: it would run code in a server's kernel, but the project requires a
                 sandbox.
         """
         if _is_ours(parsed, context):
@@ -70,7 +70,7 @@ class Ownership:
                 for silent in self._servers.unresponsive_over(self._root / path)
             ]
         if effect == "EXECUTE" and self._settings.now.sandbox:
-            raise SandboxUnavailable(
+            raise KernelUnsupported(
                 f"{path or 'This'} belongs to the Jupyter Server at {server.url}, whose kernels have "
                 "no sandbox, but this project requires one.",
                 hint="Stop that server, or run `nb open --no-sandbox`.",

@@ -170,7 +170,7 @@ class ProjectServices:
 
         Raises:
             KernelStartFailed: the server is stopping.
-            SandboxUnavailable: no sandbox works on this machine.
+            KernelUnsupported: no sandbox works on this machine.
         """
         if self.stopping:
             raise KernelStartFailed("The project's server is stopping.", hint="Try again.")
@@ -187,7 +187,7 @@ class ProjectServices:
             sandbox: Whether to use a sandbox.
 
         Raises:
-            SandboxUnavailable: no sandbox works on this machine.
+            KernelUnsupported: no sandbox works on this machine.
             InvalidArguments: the project is attached to a server, or has kernels outside of a sandbox.
             DiskFull, ReadOnly, SaveFailed: the setting cannot be saved, or the trial failed.
         """

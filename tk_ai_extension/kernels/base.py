@@ -151,7 +151,7 @@ class Kernels(Protocol):
         """Start a kernel in the folder of ``path``, wait until it answers, and return its id.
 
         Raises:
-            KernelspecNotFound.
+            InvalidArguments.
             KernelStartFailed: it exited or did not answer in time (30 s by default). The message ends
                 with the tail of its stderr, and no process is left. Behind a gateway stderr is unknown,
                 and a kernel may be left running if the gateway's response was lost.

@@ -45,10 +45,10 @@ from tk_ai_extension.kernels.process import (
 from tk_ai_extension.kernels.stack import StackQueue
 from tk_ai_extension.model.background import BackgroundTasks, outcome
 from tk_ai_extension.model.errors import (
+    InvalidArguments,
     KernelBusy,
     KernelDied,
     KernelNotFound,
-    KernelspecNotFound,
     KernelStartFailed,
     KernelUnsupported,
 )
@@ -138,15 +138,16 @@ class KernelService(ABC, Generic[Tracked]):
         was cancelled halfway would leave a kernel that is in no list.
 
         Raises:
-            KernelspecNotFound, KernelStartFailed, SandboxUnavailable, GatewayUnavailable.
+            InvalidArguments, KernelStartFailed, KernelUnsupported, GatewayUnavailable.
         """
         names = [spec.name for spec in await self.kernelspecs()]
         name = kernel_name or self._manager.default_kernel_name
         if name == "python" and name not in names:
             name = NATIVE_KERNEL_NAME  # as `KernelManager` resolves it
         if name not in names:
-            raise KernelspecNotFound(
-                f"No kernelspec `{name}` is installed. Installed: {', '.join(names) or 'none'}."
+            raise InvalidArguments(
+                f"No kernelspec `{name}` is installed. Installed: {', '.join(names) or 'none'}.",
+                hint="Call list_kernels to see the installed ones.",
             )
         for attempt in range(START_ATTEMPTS):
             launch = self._launch(name, path)

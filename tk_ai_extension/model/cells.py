@@ -12,7 +12,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, Literal, cast
 
-from tk_ai_extension.model.errors import AmbiguousCell, CellNotFound, Conflict
+from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.names import Names, names_of
 
@@ -232,7 +232,7 @@ class Snapshot:
 
         Raises:
             CellNotFound: No cell matches; the message lists up to ten cells.
-            AmbiguousCell: A prefix matches several cells.
+            InvalidArguments: A prefix matches several cells.
         """
         cell = self._find_plain(address)
         if cell is not None:
@@ -249,7 +249,7 @@ class Snapshot:
         Callers that compare the version themselves use `find`.
 
         Raises:
-            CellNotFound, AmbiguousCell: See `find`.
+            CellNotFound, InvalidArguments: See `find`.
             Conflict: The cell has another source than the address says, or its number is another
                 cell's now.
         """
@@ -288,7 +288,10 @@ class Snapshot:
         ]
         if len(found) > 1:
             names = ", ".join(self.short_keys[cell.key] for cell in found[:10])
-            raise AmbiguousCell(f"`{text}` matches {len(found)} cell ids: {names}.")
+            raise InvalidArguments(
+                f"`{text}` matches {len(found)} cell ids: {names}.",
+                hint="Use more characters of the id, or the index.",
+            )
         return found[0] if found else None
 
     def _at(self, index: int) -> Cell | None:

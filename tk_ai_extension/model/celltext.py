@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import cast, get_args
 
 from tk_ai_extension.model.cells import Cell, CellType, Snapshot
-from tk_ai_extension.model.errors import InvalidText
+from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.ranges import format_ranges, parse_ranges
 
 MARK = "# %%"
@@ -144,7 +144,7 @@ def parse(text: str) -> ParsedText:
     '77b0'
 
     Raises:
-        InvalidText: The text does not start with a marker, or a line that begins with ``# %%`` is
+        InvalidArguments: The text does not start with a marker, or a line that begins with ``# %%`` is
             neither a marker nor escaped.
     """
     text = text.removeprefix("\ufeff")
@@ -173,7 +173,10 @@ def _sections(lines: Sequence[str], begin: int) -> Iterator[tuple[int, str, list
                 yield opened
             opened = (number, line, [])
         elif opened is None:
-            raise InvalidText(f"Line {number} is before the first cell marker: {line[:60]!r}.")
+            raise InvalidArguments(
+                f"Line {number} is before the first cell marker: {line[:60]!r}.",
+                hint="Begin the text with a marker line such as `# %% [code]`; see read_notebook.",
+            )
         else:
             opened[2].append(MARK + line[len(ESCAPED) :] if line.startswith(ESCAPED) else line)
     if opened is not None:
@@ -183,7 +186,7 @@ def _sections(lines: Sequence[str], begin: int) -> Iterator[tuple[int, str, list
 def _parse_marker(line: str, number: int) -> tuple[CellType, CellRef | None]:
     match = _MARKER.match(line)
     if match is None or match["type"] not in get_args(CellType):
-        raise InvalidText(
+        raise InvalidArguments(
             f"Line {number} is not a cell marker: {line[:80]!r}.",
             hint="Use `# %% [code]`, `[markdown]` or `[raw]`, followed by `@id` or `cell:N` for an "
             "existing cell. Escape a source line that begins with `# %%` as `# %%%`.",

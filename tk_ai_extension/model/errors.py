@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 class ToolError(Exception):
     """Base class: a call failed, and the message and the hint say how to continue.
 
-    >>> print(ToolError("The table has 5,000,000 rows.", hint="Select fewer.", rows=5_000_000).as_text())
+    >>> print(ToolError("The table has 5,000,000 rows.", hint=(
+        "Select fewer."
+    ), rows=5_000_000).as_text())
     Error [tool_error]: The table has 5,000,000 rows.
     Select fewer.
 
@@ -83,15 +85,6 @@ class LimitReached(ToolError):
     default_hint = "Wait, or close something that you no longer need, then try again."
 
 
-class TooManyOpenFiles(ToolError):
-    """The process or the system has reached its limit of open files and sockets."""
-
-    code = "too_many_open_files"
-    status = 503
-    retryable = True
-    default_hint = "Shut down unused kernels, or restart the server with a higher `ulimit -n`."
-
-
 def is_out_of_files(error: BaseException | None) -> bool:
     """Return whether an error or one of its causes is the limit of open files (EMFILE or ENFILE)."""
     while error is not None:
@@ -113,14 +106,6 @@ class InternalError(ToolError):
 # --- notebooks and files
 
 
-class NotebookRequired(ToolError):
-    """A call names no notebook, and the caller has no current one."""
-
-    code = "notebook_required"
-    status = 409
-    default_hint = "Call use_notebook first, or pass `notebook` in the call."
-
-
 class NotebookNotFound(ToolError):
     """There is no notebook at that path or of that name."""
 
@@ -135,13 +120,6 @@ class NotebookExists(ToolError):
     code = "notebook_exists"
     status = 409
     default_hint = "Choose another path, or call use_notebook to work in the existing one."
-
-
-class NotANotebook(ToolError):
-    """The path names a folder or a file that is not a notebook."""
-
-    code = "not_a_notebook"
-    default_hint = "Use a path that ends in .ipynb. For other text files, call read_file."
 
 
 class InvalidNotebook(ToolError):
@@ -159,14 +137,6 @@ class OpenElsewhere(ToolError):
     status = 409
     retryable = True
     default_hint = "Use that server, or close the notebook there first."
-
-
-class UnsupportedFormat(ToolError):
-    """The notebook's format can be read but not written (nbformat 1 to 3)."""
-
-    code = "unsupported_format"
-    status = 422
-    default_hint = "Convert it first: jupyter nbconvert --to notebook --nbformat 4 FILE."
 
 
 class PathRefused(ToolError):
@@ -236,14 +206,6 @@ class CellNotFound(ToolError):
     default_hint = "Call list_cells to see the cells and their ids."
 
 
-class AmbiguousCell(ToolError):
-    """A prefix matches the ids of several cells."""
-
-    code = "ambiguous_cell"
-    status = 409
-    default_hint = "Use more characters of the id, or the index."
-
-
 class Conflict(ToolError):
     """The cell changed since the caller read it, or the caller never read it. Nothing was changed.
 
@@ -271,13 +233,6 @@ def _versions(cell: dict[str, Any]) -> str:
     if "yours" not in cell:
         return now
     return f"{now}\n# yours: " + (f"\n{cell['yours']}" if cell["yours"] is not None else "deleted")
-
-
-class InvalidText(ToolError):
-    """The cell-marked text cannot be read."""
-
-    code = "invalid_text"
-    default_hint = "Begin the text with a marker line such as `# %% [code]`; see read_notebook."
 
 
 class NothingToUndo(ToolError):
@@ -346,14 +301,6 @@ class KernelNotFound(ToolError):
     default_hint = "Call list_running_kernels, or use_notebook to start one."
 
 
-class KernelspecNotFound(ToolError):
-    """No kernelspec of that name is installed."""
-
-    code = "kernelspec_not_found"
-    status = 404
-    default_hint = "Call list_kernels to see the installed ones."
-
-
 class KernelStartFailed(ToolError):
     """The kernel did not start in time and was shut down, unless the hint says that it still runs."""
 
@@ -361,17 +308,6 @@ class KernelStartFailed(ToolError):
     status = 502
     retryable = True
     default_hint = "The message has the kernel's error output. Fix the cause, then try again."
-
-
-class SandboxUnavailable(ToolError):
-    """This machine has no working sandbox, or none that isolates anything. Nothing was run."""
-
-    code = "sandbox_unavailable"
-    status = 501
-    default_hint = (
-        "Install bubblewrap or podman (`apt install bubblewrap`), allow user namespaces, "
-        "or start the kernel without a sandbox. `nb doctor` shows what this machine supports."
-    )
 
 
 class KernelBusy(ToolError):
@@ -409,13 +345,6 @@ class GatewayUnavailable(ToolError):
         "Nothing was run. Check that the gateway is running and that GatewayClient.url is its "
         "address, then try again."
     )
-
-
-class LanguageUnsupported(ToolError):
-    """The tool needs a kernel of another language."""
-
-    code = "language_unsupported"
-    default_hint = "This tool needs a Python kernel. For other languages, use execute_ipython."
 
 
 class VariableNotFound(ToolError):

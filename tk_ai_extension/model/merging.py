@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.celltext import CellRef, ParsedCell, ParsedText
 from tk_ai_extension.model.diffs import Difference, differences, longest_increasing
-from tk_ai_extension.model.errors import Conflict, InvalidText
+from tk_ai_extension.model.errors import Conflict, InvalidArguments
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Delete, Insert, Move, Operation, Replace
 from tk_ai_extension.model.ranges import parse_ranges
@@ -33,7 +33,7 @@ def merge(base: Snapshot, current: Snapshot, parsed: ParsedText) -> list[Operati
 
     Raises:
         Conflict: Both sides changed a cell; ``details["cells"]`` has both sources of each.
-        InvalidText: An ``@id`` matches no cell or several cells of ``base``, or occurs twice.
+        InvalidArguments: An ``@id`` matches no cell or several cells of ``base``, or occurs twice.
     """
     entries = _resolve(base, parsed)
     viewed = _viewed(base, parsed)
@@ -127,7 +127,7 @@ def _resolve(base: Snapshot, parsed: ParsedText) -> list[_Entry]:
         found = _named(base, cell.ref, cell.line) if cell.ref else None
         if found is not None and found.index in used:
             if cell.ref is not None and cell.ref.number is None:
-                raise InvalidText(
+                raise InvalidArguments(
                     f"Line {cell.line} repeats {cell.ref.text}.",
                     hint="Remove `@id` from the marker of a new cell.",
                 )
@@ -149,7 +149,7 @@ def _named(base: Snapshot, ref: CellRef, line: int) -> Cell | None:
         found = [cell for cell in base.cells if cell.key == cell.id and cell.key.startswith(prefix)]
     if len(found) != 1:
         problem = "no cell has" if not found else f"{len(found)} cells have"
-        raise InvalidText(
+        raise InvalidArguments(
             f"Line {line}: {problem} an id that begins with {ref.text}.",
             hint="Keep the markers unchanged. A new cell's marker has no `@id`.",
         )

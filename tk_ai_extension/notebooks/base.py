@@ -119,7 +119,7 @@ class NotebookDocument(Protocol):
         """Return a snapshot of the notebook, without outputs.
 
         Raises:
-            NotebookNotFound, NotANotebook, InvalidNotebook.
+            NotebookNotFound, InvalidArguments, InvalidNotebook.
         """
         ...
 
@@ -141,7 +141,7 @@ class NotebookDocument(Protocol):
         Raises:
             Conflict: an ``expect`` does not match; nothing was changed.
             CellNotFound, InvalidArguments: a cell or an index does not exist; nothing was changed.
-            UnsupportedFormat, ReadOnly, DiskFull, SaveFailed: nothing was changed.
+            InvalidNotebook, ReadOnly, DiskFull, SaveFailed: nothing was changed.
         """
         ...
 
@@ -149,7 +149,7 @@ class NotebookDocument(Protocol):
         """Return a writer for the outputs of a cell that is about to run.
 
         Raises (on entering):
-            CellNotFound, UnsupportedFormat.
+            CellNotFound, InvalidNotebook.
         """
         ...
 
@@ -172,7 +172,7 @@ class NotebookStore(Protocol):
             path: The notebook's path.
 
         Raises:
-            PathRefused, NotANotebook, NotebookNotFound.
+            PathRefused, InvalidArguments, NotebookNotFound.
         """
         ...
 
@@ -180,7 +180,7 @@ class NotebookStore(Protocol):
         """Create a notebook.
 
         Raises:
-            NotebookExists, PathRefused, NotANotebook, FileMissing (no such folder), ReadOnly, DiskFull.
+            NotebookExists, PathRefused, InvalidArguments, FileMissing (no such folder), ReadOnly, DiskFull.
             Conflict, OpenTwice, TabOffline: the file is gone, and a tab has unsaved changes.
         """
         ...
@@ -189,7 +189,7 @@ class NotebookStore(Protocol):
         """Write a copy of a notebook, byte for byte if it is a file; a file at the path is replaced.
 
         Raises:
-            PathRefused, NotANotebook, FileMissing (no such folder), ReadOnly, DiskFull.
+            PathRefused, InvalidArguments, FileMissing (no such folder), ReadOnly, DiskFull.
             NotebookExists: notebooks are not kept in files, and there is one at the path.
         """
         ...

@@ -19,7 +19,7 @@ from jupyter_server.utils import ensure_async
 
 from tk_ai_extension.model.errors import (
     FileMissing,
-    NotANotebook,
+    InvalidArguments,
     NotebookExists,
     NotebookNotFound,
     SaveFailed,
@@ -128,11 +128,14 @@ class ContentsNotebooks:
         """Return the document at a path.
 
         Raises:
-            NotebookNotFound, NotANotebook.
+            NotebookNotFound, InvalidArguments.
         """
         if not await ensure_async(self._manager.file_exists(path)):
             if await ensure_async(self._manager.dir_exists(path)):
-                raise NotANotebook(f"{path} is a folder.")
+                raise InvalidArguments(
+                    f"{path} is a folder.",
+                    hint="Use a path that ends in .ipynb. For other text files, call read_file.",
+                )
             raise NotebookNotFound(f"Notebook {path} does not exist.")
         kept = self._kept.get(path)
         if kept is None:

@@ -23,13 +23,13 @@ from weakref import WeakValueDictionary
 
 from tk_ai_extension.model.errors import (
     DiskFull,
+    InvalidArguments,
     InvalidNotebook,
-    NotANotebook,
+    LimitReached,
     NotebookNotFound,
     NotReadable,
     PathRefused,
     SaveFailed,
-    TooManyOpenFiles,
     is_out_of_files,
 )
 from tk_ai_extension.model.json_values import Json
@@ -288,7 +288,7 @@ class NotebookFiles:
         """Return the document of the file at a contained path.
 
         Raises:
-            NotebookNotFound, NotANotebook, PathRefused.
+            NotebookNotFound, InvalidArguments, PathRefused.
         """
         file = Path(self.file_of(path))
         with _read_errors(path):
@@ -301,7 +301,10 @@ class NotebookFiles:
                     raise
                 return TextDocument(path, known, self._changed)
         if not stat.S_ISREG(mode):
-            raise NotANotebook(f"{path} is not a file.")
+            raise InvalidArguments(
+                f"{path} is not a file.",
+                hint="Use a path that ends in .ipynb. For other text files, call read_file.",
+            )
         known = self._files.get((*folder.key, file.name))
         if known is None:
             known = NotebookFile(folder, file.name, self._hooks, self._moved_on_disk)
@@ -465,9 +468,12 @@ def _read_errors(path: str) -> Generator[None]:
     except FileNotFoundError as error:
         raise NotebookNotFound(f"Notebook {path} does not exist.") from error
     except IsADirectoryError as error:
-        raise NotANotebook(f"{path} is a folder.") from error
+        raise InvalidArguments(
+            f"{path} is a folder.",
+            hint="Use a path that ends in .ipynb. For other text files, call read_file.",
+        ) from error
     except OSError as error:
-        kind = TooManyOpenFiles if is_out_of_files(error) else NotReadable
+        kind = LimitReached if is_out_of_files(error) else NotReadable
         raise kind(f"{path} cannot be read: {error.strerror or error}.") from error
 
 

@@ -33,7 +33,7 @@ class NotebookRouter:
     Args:
         root: The folder that paths are relative to.
         contain: Converts a caller's path to a path below the root with forward slashes; raises
-            PathRefused and NotANotebook.
+            PathRefused and InvalidArguments.
         linked: Folders outside the root that links may lead to.
         contents_manager: Jupyter's contents manager; None without a server.
         event_logger: Jupyter's event logger.
@@ -81,7 +81,7 @@ class NotebookRouter:
         one of its folders), every caller gets that name.
 
         Raises:
-            PathRefused, NotANotebook.
+            PathRefused, InvalidArguments.
         """
         path = self._contain(path)
         return next(iter(self._open_names(path)), path)

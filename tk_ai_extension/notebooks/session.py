@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
-from tk_ai_extension.model.errors import CellNotFound, SaveFailed, ToolError, UnsupportedFormat
+from tk_ai_extension.model.errors import CellNotFound, InvalidNotebook, SaveFailed, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.large_notebooks import prepared
 from tk_ai_extension.model.operations import Applied, Operation
@@ -60,7 +60,7 @@ class LoadedNotebook:
         """Return the edit that operations make of it.
 
         Raises:
-            Conflict, CellNotFound, InvalidArguments, UnsupportedFormat.
+            Conflict, CellNotFound, InvalidArguments, InvalidNotebook.
         """
         edit = EditTransaction(self.snapshot, self.content)
         edit.apply(operations)
@@ -104,7 +104,7 @@ class SessionDocument(ABC):
         ``look`` may be called more than once, and in a thread.
 
         Raises:
-            NotebookNotFound, NotANotebook, InvalidNotebook, TabOffline, OpenTwice.
+            NotebookNotFound, InvalidArguments, InvalidNotebook, TabOffline, OpenTwice.
         """
 
     @abstractmethod
@@ -368,10 +368,13 @@ def runnable(snapshot: Snapshot, key: str) -> Cell:
     """Return the code cell with this key in a notebook that can be written.
 
     Raises:
-        CellNotFound, UnsupportedFormat.
+        CellNotFound, InvalidNotebook.
     """
     if snapshot.nbformat[0] != 4:
-        raise UnsupportedFormat(f"{snapshot.path} has the old nbformat {snapshot.nbformat[0]}.")
+        raise InvalidNotebook(
+            f"{snapshot.path} has the old nbformat {snapshot.nbformat[0]}.",
+            hint="Convert it first: jupyter nbconvert --to notebook --nbformat 4 FILE.",
+        )
     cell = cell_of(snapshot, key)
     if cell.type != "code":
         raise CellNotFound(f"`{key}` in {snapshot.path} is a {cell.type} cell and cannot run.")

@@ -62,7 +62,7 @@ class NotebookText(ABC):
             path: The notebook's path, for messages.
 
         Raises:
-            NotebookNotFound, NotANotebook, NotReadable, InvalidNotebook.
+            NotebookNotFound, InvalidArguments, NotReadable, InvalidNotebook.
         """
 
     @abstractmethod

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tk_ai_extension.model.cells import CellContent, Snapshot, cell_keys, source_hash
-from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, UnsupportedFormat
+from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, InvalidNotebook
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import (
     Action,
@@ -95,12 +95,13 @@ class EditTransaction:
         """Apply operations to the transaction.
 
         Raises:
-            Conflict, CellNotFound, InvalidArguments, UnsupportedFormat.
+            Conflict, CellNotFound, InvalidArguments, InvalidNotebook.
         """
         if self._snapshot.nbformat[0] != 4:
-            raise UnsupportedFormat(
+            raise InvalidNotebook(
                 f"{self._snapshot.path} has the old nbformat {self._snapshot.nbformat[0]}, "
-                "which can be read but not written."
+                "which can be read but not written.",
+                hint="Convert it first: jupyter nbconvert --to notebook --nbformat 4 FILE.",
             )
         for operation in operations:
             match operation:

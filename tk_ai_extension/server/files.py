@@ -16,11 +16,11 @@ from tornado.web import HTTPError
 
 from tk_ai_extension.model.errors import (
     FileMissing,
+    LimitReached,
     NotReadable,
     PathRefused,
     SaveFailed,
     ToolError,
-    TooManyOpenFiles,
     is_out_of_files,
 )
 from tk_ai_extension.model.json_values import Json
@@ -202,7 +202,10 @@ def _error(path: str, error: HTTPError) -> ToolError:
     """Translate an error of the contents manager."""
     shown = path or "the root"
     if is_out_of_files(error):
-        return TooManyOpenFiles(f"`{shown}` cannot be read: {error.log_message or error.reason}.")
+        return LimitReached(
+            f"`{shown}` cannot be read: {error.log_message or error.reason}.",
+            hint="Shut down unused kernels, or restart the server with a higher `ulimit -n`.",
+        )
     if error.status_code == 404:
         return FileMissing(f"There is nothing at `{shown}`.")
     if error.status_code == 403:

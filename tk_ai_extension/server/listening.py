@@ -12,7 +12,7 @@ from typing import Any
 from tornado.ioloop import IOLoop
 
 from tk_ai_extension.model.error_info import error_info
-from tk_ai_extension.model.errors import TooManyOpenFiles, is_out_of_files
+from tk_ai_extension.model.errors import LimitReached, is_out_of_files
 
 GRACE_PERIOD = 0.5
 """Maximum wait for the request of a connection that is refused, in seconds."""
@@ -118,7 +118,10 @@ def _has_read(connection: socket.socket) -> bool:
 
 
 def _refusal() -> bytes:
-    error = TooManyOpenFiles("The server has reached its limit of open files.")
+    error = LimitReached(
+        "The server has reached its limit of open files.",
+        hint="Shut down unused kernels, or restart the server with a higher `ulimit -n`.",
+    )
     body = json.dumps({"error": error_info(error)}).encode()
     head = (
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"

@@ -16,7 +16,7 @@ from tornado.web import HTTPError
 
 from tk_ai_extension.agent.threaded_imports import gc_paused
 from tk_ai_extension.model.callers import owner
-from tk_ai_extension.model.errors import ToolError, TooManyOpenFiles, is_out_of_files
+from tk_ai_extension.model.errors import LimitReached, ToolError, is_out_of_files
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.asgi import AsgiExchange
 from tk_ai_extension.server.components import CHATS, Managers, ServerComponents
@@ -347,7 +347,12 @@ class Services:
             value = await lazy.get()
         except Exception as error:
             if is_out_of_files(error):
-                raise TooManyOpenFiles(f"A part of the server cannot be loaded: {error}") from error
+                raise LimitReached(
+                    f"A part of the server cannot be loaded: {error}",
+                    hint=(
+                        "Shut down unused kernels, or restart the server with a higher `ulimit -n`."
+                    ),
+                ) from error
             raise
         self._check_open()
         return value

@@ -64,7 +64,7 @@ class ToolContext:
 
         Raises:
             PathRefused: The path is outside the root or hidden.
-            NotANotebook: The path does not end in ``.ipynb``.
+            InvalidArguments: The path does not end in ``.ipynb``.
         """
         workspace = self.workspace
         managed = workspace.notebooks.resolve(self.caller, notebook)

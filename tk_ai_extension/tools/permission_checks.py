@@ -51,7 +51,7 @@ async def concerned_notebook(context: ToolContext, arguments: BaseModel) -> str 
     Raises:
         ExecutionNotFound: The caller has no such execution.
         PathRefused: The path is outside the root or hidden.
-        NotANotebook: The path does not end in ``.ipynb``.
+        InvalidArguments: The path does not end in ``.ipynb``.
     """
     workspace, caller = context.workspace, context.caller
     execution_id: str | None = getattr(arguments, "execution_id", None)
@@ -69,7 +69,7 @@ async def path_of_kernel(
 
     Raises:
         PathRefused: The path is outside the root or hidden.
-        NotANotebook: The path does not end in ``.ipynb``.
+        InvalidArguments: The path does not end in ``.ipynb``.
     """
     workspace = context.workspace
     if kernel_id is None:

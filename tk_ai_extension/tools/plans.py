@@ -82,7 +82,7 @@ class Edit:
         """What each operation does to the snapshot, after those before it; without outputs.
 
         Raises:
-            Conflict, CellNotFound, InvalidArguments, UnsupportedFormat: An operation cannot be applied.
+            Conflict, CellNotFound, InvalidArguments, InvalidNotebook: An operation cannot be applied.
         """
         transaction = EditTransaction(self.snapshot, self._content)
         # Outputs are compared when the edit is applied: the snapshot has none.

@@ -22,8 +22,8 @@ from tk_ai_extension.model.errors import (
     ApprovalOutdated,
     InternalError,
     InvalidArguments,
+    LimitReached,
     ToolError,
-    TooManyOpenFiles,
     UnknownTool,
     is_out_of_files,
 )
@@ -292,7 +292,12 @@ class Registry:
         except Exception as error:
             if is_out_of_files(error):
                 logger.warning("Tool %s: %s", name, error)
-                raise TooManyOpenFiles(f"{name} could not open a file: {error}") from error
+                raise LimitReached(
+                    f"{name} could not open a file: {error}",
+                    hint=(
+                        "Shut down unused kernels, or restart the server with a higher `ulimit -n`."
+                    ),
+                ) from error
             logger.exception("Tool %s failed", name)
             raise InternalError(f"{name} failed: {type(error).__name__}: {error}") from error
         result.notices += notes + context.workspace.notices.take(context.caller)

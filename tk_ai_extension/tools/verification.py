@@ -75,7 +75,7 @@ async def plan_verification(
 
     Raises:
         InvalidArguments: It has no code to run.
-        NotebookRequired, NotebookNotFound, InvalidNotebook.
+        InvalidArguments, NotebookNotFound, InvalidNotebook.
     """
     workspace = context.workspace
     path = workspace.path(context.caller, notebook, tool="verify_notebook")

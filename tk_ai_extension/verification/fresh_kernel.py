@@ -26,7 +26,7 @@ async def start_fresh(kernels: Kernels, name: str | None, path: str) -> str:
         path: The notebook's path.
 
     Raises:
-        KernelspecNotFound, KernelStartFailed, SandboxUnavailable.
+        InvalidArguments, KernelStartFailed, KernelUnsupported.
     """
     folder = path.rpartition("/")[0]
     place = f"{folder}/{NO_NOTEBOOK}{secrets.token_hex(6)}".lstrip("/")
@@ -74,7 +74,7 @@ async def verify_alone(
         on_cell: Called with the report of each cell.
 
     Raises:
-        KernelspecNotFound, KernelStartFailed.
+        InvalidArguments, KernelStartFailed.
         InvalidArguments: A sanitizer took too long.
     """
     snapshot = verification.snapshot

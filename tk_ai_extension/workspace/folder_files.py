@@ -11,10 +11,10 @@ from typing import Literal
 
 from tk_ai_extension.model.errors import (
     FileMissing,
+    LimitReached,
     NotReadable,
     PathRefused,
     ToolError,
-    TooManyOpenFiles,
     is_out_of_files,
 )
 from tk_ai_extension.notebooks.atomic_file import open_regular
@@ -116,7 +116,10 @@ def _entry(folder: str, entry: os.DirEntry[str]) -> FileEntry:
 
 def _refusal(path: str, error: OSError) -> ToolError:
     if is_out_of_files(error):
-        return TooManyOpenFiles(f"`{path}` cannot be opened: {error.strerror}.")
+        return LimitReached(
+            f"`{path}` cannot be opened: {error.strerror}.",
+            hint="Shut down unused kernels, or restart the server with a higher `ulimit -n`.",
+        )
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return FileMissing(f"`{path}` does not exist.")
     if isinstance(error, IsADirectoryError):

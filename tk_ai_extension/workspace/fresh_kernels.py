@@ -36,7 +36,7 @@ class FreshKernels:
 
         Raises:
             LimitReached: Too many fresh kernels of the user are running.
-            KernelspecNotFound, KernelStartFailed, SandboxUnavailable.
+            InvalidArguments, KernelStartFailed, KernelUnsupported.
         """
         if self._counts[user] >= self._max:
             raise LimitReached(
@@ -58,7 +58,7 @@ class FreshKernels:
         An exception in the block stops the kernel.
 
         Raises:
-            LimitReached, KernelspecNotFound, KernelStartFailed, SandboxUnavailable: As `start`.
+            LimitReached, InvalidArguments, KernelStartFailed, KernelUnsupported: As `start`.
         """
         kernel_id = await self.start(user, name, path)
         try:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from tk_ai_extension.model.errors import NotANotebook, PathRefused
+from tk_ai_extension.model.errors import InvalidArguments, PathRefused
 from tk_ai_extension.model.paths import has_link
 
 MAX_PATH = 4096
@@ -92,11 +92,14 @@ def notebook_path(
 
     Raises:
         PathRefused: See `contain`.
-        NotANotebook: The path does not end in ``.ipynb``.
+        InvalidArguments: The path does not end in ``.ipynb``.
     """
     contained = contain(root, path, allow_hidden=allow_hidden, linked=linked)
     if not contained.endswith(".ipynb") or PurePosixPath(contained).name == ".ipynb":
-        raise NotANotebook(f"{_shown(path)} does not end in .ipynb.")
+        raise InvalidArguments(
+            f"{_shown(path)} does not end in .ipynb.",
+            hint="Use a path that ends in .ipynb. For other text files, call read_file.",
+        )
     return contained
 
 

@@ -18,10 +18,10 @@ from tk_ai_extension.kernels.base import NO_NOTEBOOK, KernelEvent, Kernels, Sess
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import (
+    InvalidArguments,
     KernelBusy,
     KernelDied,
     KernelNotFound,
-    KernelspecNotFound,
     KernelStartFailed,
     LimitReached,
     SaveFailed,
@@ -151,7 +151,7 @@ class PythonSessions:
 
         Raises:
             LimitReached: All session kernels of the user are in use.
-            KernelspecNotFound: No Python kernel is installed.
+            InvalidArguments: No Python kernel is installed.
             KernelStartFailed: The kernel did not start.
         """
         bound = {session for session in self if await self._is_bound(session.kernel_id)}
@@ -181,7 +181,7 @@ class PythonSessions:
 
         Raises:
             LimitReached: Too many of the user's calls have their own kernel.
-            KernelspecNotFound: No Python kernel is installed.
+            InvalidArguments: No Python kernel is installed.
             KernelStartFailed: The kernel did not start.
         """
         if sum(each.key.user == user for each in self._single) >= self._max_single:
@@ -304,7 +304,7 @@ class PythonSessions:
             if spec.language == "python":
                 return spec.name
         known = ", ".join(spec.name for spec in specs) or "none"
-        raise KernelspecNotFound(
+        raise InvalidArguments(
             f"No Python kernel is installed (installed: {known}).",
             hint="Run `pip install ipykernel`.",
         )

@@ -13,9 +13,9 @@ from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import (
+    InvalidArguments,
     KernelNotFound,
     NotebookNotFound,
-    NotebookRequired,
 )
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
@@ -68,7 +68,7 @@ class Workspace:
     journal: Journal
     artifacts: Artifacts
     contain: Callable[[str], str]
-    """Returns the path of a notebook relative to the root; raises PathRefused or NotANotebook."""
+    """Returns the path of a notebook relative to the root; raises PathRefused or InvalidArguments."""
     by_path: Notebooks = field(default_factory=Notebooks)
     policy: PermissionPolicy = field(default_factory=PermissionPolicy)
     queue: FairQueue = field(default_factory=FairQueue)
@@ -118,16 +118,17 @@ class Workspace:
             tool: The tool's name, for the error message.
 
         Raises:
-            NotebookRequired: None is given, and the caller has no current notebook.
+            InvalidArguments: None is given, and the caller has no current notebook.
             PathRefused: The path is outside the root or hidden.
-            NotANotebook: The path does not end in ``.ipynb``.
+            InvalidArguments: The path does not end in ``.ipynb``.
         """
         managed = self.notebooks.resolve(caller, notebook)
         if managed is not None:
             return managed.path
         if notebook is None:
-            raise NotebookRequired(
-                f"No notebook connected. Use use_notebook first, or give `notebook` to {tool}."
+            raise InvalidArguments(
+                f"No notebook connected. Use use_notebook first, or give `notebook` to {tool}.",
+                hint="Call use_notebook first, or pass `notebook` in the call.",
             )
         return self.contain(notebook)
 
@@ -167,7 +168,7 @@ class Workspace:
 
         Raises:
             KernelNotFound: No kernel ``kernel_id`` is running.
-            KernelspecNotFound: The kernelspec is not installed.
+            InvalidArguments: The kernelspec is not installed.
             KernelStartFailed: The kernel did not start.
             NotebookNotFound: The notebook was deleted while its kernel started.
         """
@@ -222,7 +223,7 @@ class Workspace:
 
         Raises:
             KernelNotFound: No kernel of that id is running, or the notebook has no kernel.
-            NotebookRequired: Neither is given, and the caller has no current notebook.
+            InvalidArguments: Neither is given, and the caller has no current notebook.
         """
         if kernel_id is not None:
             if kernel_id not in self.kernels.ids():

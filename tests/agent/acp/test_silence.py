@@ -67,7 +67,7 @@ async def rest(started: StartedTurn) -> list[Event]:
 def silent(events: list[Event]) -> None:
     """The turn has failed, and its only call has one result."""
     (error,) = of_kind(events, "error")
-    assert error["error"]["code"] == "model_silent"
+    assert error["error"]["code"] == "model_failed"
     assert events[-1].data["end"] == "failed"
     assert len(of_kind(events, "tool_call")) == 1
     assert len(of_kind(events, "tool_result")) == 1

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
-from tk_ai_extension.model.agent_errors import ModelBusy, ModelFailed, ModelUnauthorized
+from tk_ai_extension.model.agent_errors import ModelFailed, ModelUnauthorized
 from tk_ai_extension.model.errors import ToolError
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,10 @@ def failure(error: BaseException | None, title: str, redact: Callable[[str], str
     if status is not None and status[1] in ("401", "403"):
         return ModelUnauthorized(f"The provider of {title} refused the key: {said}.", hint=_LOGIN)
     if status is not None and status[1] in ("429", "503", "529"):
-        return ModelBusy(f"The provider of {title} is busy: {said}.")
+        return ModelFailed(
+            f"The provider of {title} is busy: {said}.",
+            hint="Wait a moment, then send the message again. Completed changes are kept.",
+        )
     return ModelFailed(f"{title} failed: {said}.")
 
 

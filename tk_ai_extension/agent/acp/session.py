@@ -39,8 +39,8 @@ from tk_ai_extension.agent.backend import (
 )
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
+    AgentUnavailable,
     CallStopped,
-    CannotCompact,
     InvalidTurnCredential,
 )
 from tk_ai_extension.model.background import BackgroundTasks
@@ -179,7 +179,9 @@ class AcpSession:
         if not self.alive:
             raise await self.died()
         if self._compact is None:
-            raise CannotCompact(Sentence("compact_unsupported", agent=self._title))
+            raise AgentUnavailable(
+                Sentence("compact_unsupported", agent=self._title), hint="Start another chat."
+            )
         self._prompt_with([{"type": "text", "text": f"/{self._compact}"}], credential)
         self._emit(Working(COMPACTING))
 

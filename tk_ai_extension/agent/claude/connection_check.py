@@ -17,14 +17,8 @@ from tk_ai_extension.agent.claude.messages_api import Endpoint, error_of, json_o
 from tk_ai_extension.agent.claude.sources import ADDRESS, OAUTH, host_of
 from tk_ai_extension.model.agent_errors import (
     InvalidConnection,
-    KeyRefused,
-    ModelBusy,
     ModelFailed,
-    NoCredit,
     NoModel,
-    ProviderTimeout,
-    ProviderUnreachable,
-    WrongAddress,
 )
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
@@ -88,22 +82,19 @@ def check(attempt: Attempt) -> Checked:
     """Test a connection. Blocks.
 
     Raises:
-        KeyRefused: The secret was refused in each way of sending it.
-        NoCredit: The account has no credit.
+        InvalidConnection: The secret was refused in each way of sending it, the account has no credit,
+            there is no Messages API at the address, the host cannot be reached or did not answer in
+            time, or it lists no models and the user named none.
         NoModel: The provider has no such model.
-        WrongAddress: There is no Messages API.
-        ProviderUnreachable: The host cannot be reached.
-        ProviderTimeout: It did not answer in time.
-        InvalidConnection: It lists no models, and the user named none.
-        ModelBusy: It is busy.
+        ModelFailed: It is busy.
         ModelFailed: It failed.
     """
     names = attempt.names if attempt.secret else ("",)
     for name in names:
         try:
             return _check(attempt, name)
-        except KeyRefused:
-            if name == names[-1]:
+        except InvalidConnection as error:
+            if name == names[-1] or error.details.get("field") != "secret":
                 raise
     raise AssertionError("No way to send the secret.")
 
@@ -187,10 +178,19 @@ def _error(attempt: Attempt, status: int, answer: Json, model: str = "") -> Tool
     host = attempt.host
     kind, text = error_of(answer)
     if status == 402 or kind == "billing_error" or "credit balance" in text:
-        return NoCredit(Sentence("credit_missing", host=host))
+        return InvalidConnection(
+            Sentence("credit_missing", host=host),
+            hint="Add credit in the provider's billing settings, then try again.",
+        )
     match status:
         case 401 | 403:
-            return KeyRefused(Sentence("key_refused", host=host, status=status), field="secret")
+            return InvalidConnection(
+                Sentence("key_refused", host=host, status=status),
+                field="secret",
+                hint=(
+                    "Copy the whole key or token again, and check that it belongs to this provider."
+                ),
+            )
         case 404 if kind == "not_found_error" and model:
             return NoModel(
                 Sentence("test_model_missing", host=host, model=model),
@@ -198,28 +198,37 @@ def _error(attempt: Attempt, status: int, answer: Json, model: str = "") -> Tool
                 field="model",
             )
         case 429 | 503 | 529:
-            return ModelBusy(Sentence("test_busy", host=host, status=status))
+            return ModelFailed(
+                Sentence("test_busy", host=host, status=status),
+                hint="Wait a moment, then send the message again. Completed changes are kept.",
+            )
         case 400 | 413 | 422:
             return ModelFailed(Sentence("test_failed", host=host, status=status))
         case _ if status >= 500:
             return ModelFailed(Sentence("test_failed", host=host, status=status))
         case _:
             # A redirect, a missing route, or a page instead of an answer.
-            return WrongAddress(
-                Sentence("wrong_address", host=host, status=status), field="base_url"
+            return InvalidConnection(
+                Sentence("wrong_address", host=host, status=status),
+                field="base_url",
+                hint="Enter the endpoint's base URL, without /v1.",
             )
 
 
-def _timeout(attempt: Attempt) -> ProviderTimeout:
+def _timeout(attempt: Attempt) -> InvalidConnection:
     seconds = f"{attempt.timeout:g}"
-    return ProviderTimeout(
-        Sentence("provider_timeout", host=attempt.host, seconds=seconds), field="base_url"
+    return InvalidConnection(
+        Sentence("provider_timeout", host=attempt.host, seconds=seconds),
+        field="base_url",
+        hint="Try again. If it happens again, check the address and the network.",
     )
 
 
-def _unreachable(attempt: Attempt, why: str) -> ProviderUnreachable:
-    return ProviderUnreachable(
-        Sentence("provider_unreachable", host=attempt.host, why=why), field="base_url"
+def _unreachable(attempt: Attempt, why: str) -> InvalidConnection:
+    return InvalidConnection(
+        Sentence("provider_unreachable", host=attempt.host, why=why),
+        field="base_url",
+        hint="Check the address and the network of the server, and its HTTPS_PROXY.",
     )
 
 

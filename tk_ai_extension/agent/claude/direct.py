@@ -16,7 +16,7 @@ from tk_ai_extension.agent.claude.providers import CLAUDE_MODELS, Provider
 from tk_ai_extension.agent.claude.translator import provider_error
 from tk_ai_extension.agent.code_assistant import CodeAnswer
 from tk_ai_extension.agent.code_prompts import Prompt
-from tk_ai_extension.model.agent_errors import ModelFailed, ModelSilent, NoDirectModel
+from tk_ai_extension.model.agent_errors import ModelFailed, NoModel
 from tk_ai_extension.model.sentences import Sentence
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class _Connection:
         """Send a request and return its JSON.
 
         Raises:
-            ModelBusy, ModelFailed, ModelSilent, ModelUnauthorized.
+            ModelFailed, ModelUnauthorized.
         """
         if self._http.is_closed:
             raise provider_error(None, "its settings have changed", Sentence("code_again_hint"))
@@ -83,7 +83,7 @@ class _Connection:
                 response = await self._http.request(method, path, json=body)
         except (TimeoutError, httpx2.TimeoutException):
             seconds = f"{timeout:.0f}"
-            raise ModelSilent(Sentence("model_silent", seconds=seconds), hint=again) from None
+            raise ModelFailed(Sentence("model_silent", seconds=seconds), hint=again) from None
         except httpx2.HTTPError as error:
             said = self.redact(str(error) or type(error).__name__)
             raise provider_error(None, said, again) from error
@@ -115,13 +115,19 @@ class DirectModels:
             fast: Whether the answer is wanted while a person types.
 
         Raises:
-            FolderNotTrusted, NoModel, NoDirectModel, ModelFailed.
+            FolderNotTrusted, NoModel, ModelFailed.
         """
         provider = (await self._provider()).require_ready()
         if provider.name == "tour":
             return None
         if provider.name not in DIRECT:
-            raise NoDirectModel(Sentence("model_indirect", provider=provider.label))
+            raise NoModel(
+                Sentence("model_indirect", provider=provider.label),
+                hint=(
+                    "Set ANTHROPIC_API_KEY, or ANTHROPIC_BASE_URL and "
+                    "ANTHROPIC_MODEL, in the environment of the server."
+                ),
+            )
         connection = await self._connected(provider)
         name = FAST if fast and FAST in provider.models else provider.model
         return DirectModel(connection, await self._id_of(name, provider, connection))
@@ -177,7 +183,7 @@ class DirectModel:
         """Return the model's answer; cancelling it closes the request.
 
         Raises:
-            ModelBusy, ModelFailed, ModelSilent, ModelUnauthorized.
+            ModelFailed, ModelUnauthorized.
         """
         body = {
             "model": self._model,

@@ -22,7 +22,8 @@ from tk_ai_extension.agent.claude.trusted_folders import (
 )
 from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo, NewConnection
 from tk_ai_extension.kernels.sandbox.lookup import has_sandbox
-from tk_ai_extension.model.agent_errors import ConnectForbidden, NoModel
+from tk_ai_extension.model.agent_errors import NoModel
+from tk_ai_extension.model.errors import PermissionDenied
 from tk_ai_extension.model.sentences import Sentence
 
 
@@ -112,7 +113,7 @@ class ClaudeModels:
         if self._settings.connect:
             return
         contact = self._settings.contact
-        raise ConnectForbidden(
+        raise PermissionDenied(
             Sentence("connect_forbidden"),
             hint=Sentence("connect_contact_hint", contact=contact) if contact else None,
         )

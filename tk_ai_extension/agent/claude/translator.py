@@ -18,7 +18,7 @@ from tk_ai_extension.agent.events import (
     Used,
 )
 from tk_ai_extension.agent.tool_server import SERVER
-from tk_ai_extension.model.agent_errors import ModelBusy, ModelFailed, ModelUnauthorized, NoModel
+from tk_ai_extension.model.agent_errors import ModelFailed, ModelUnauthorized, NoModel
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.sentences import Sentence, sentence_info
@@ -310,7 +310,7 @@ def provider_error(status: int | None, said: str, hint: str | None = None) -> To
     if status in (401, 403):
         return ModelUnauthorized(Sentence("model_refused", status=status, why=said))
     if status in (429, 503, 529):
-        return ModelBusy(Sentence("model_busy", status=status, why=said), hint=hint)
+        return ModelFailed(Sentence("model_busy", status=status, why=said), hint=hint)
     if status:
         return ModelFailed(Sentence("model_failed_status", status=status, why=said), hint=hint)
     return ModelFailed(Sentence("model_failed", why=said), hint=hint)

@@ -18,7 +18,6 @@ from tk_ai_extension.cli.terminal import UnreadableFile, harmless
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import (
     InvalidArguments,
-    NotebookRequired,
     OpenElsewhere,
     ToolError,
 )
@@ -210,14 +209,14 @@ async def _notebooks(session: Session, given: list[str]) -> list[str]:
     """Return the paths of the notebooks that the arguments name, each once.
 
     Raises:
-        NotebookRequired: None is named, and there is no current one.
+        InvalidArguments: None is named, and there is no current one.
         FileMissing: A folder does not exist.
         InvalidArguments: The folders have no notebook.
     """
     workspace = session.context.workspace
     if not given:
         if workspace.notebooks.current(session.caller) is None:
-            raise NotebookRequired(
+            raise InvalidArguments(
                 "No notebook is named, and none is open.",
                 hint="Name notebooks or folders: `nb verify .` verifies all notebooks here.",
             )

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import psutil
 
-from tk_ai_extension.model.errors import SandboxUnavailable
+from tk_ai_extension.model.errors import KernelUnsupported
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 """The system's programs and libraries, read-only."""
@@ -307,7 +307,7 @@ def find_sandbox(project: Path | None = None) -> Sandbox:
         project: A folder from which no program is run, because sandboxed code can write there.
 
     Raises:
-        SandboxUnavailable: neither works; the details give the reason for each.
+        KernelUnsupported: neither works; the details give the reason for each.
     """
     findings: list[Diagnosis] = []
     for sandbox, finding in sandboxes(project):
@@ -315,9 +315,14 @@ def find_sandbox(project: Path | None = None) -> Sandbox:
             return sandbox
         findings.append(finding)
     reasons = " ".join(f"{finding.name}: {finding.detail}" for finding in findings)
-    raise SandboxUnavailable(
+    raise KernelUnsupported(
         f"No sandbox works on this machine, so nothing was run. {reasons}",
         findings=[{"name": finding.name, "detail": finding.detail} for finding in findings],
+        hint=(
+            "Install bubblewrap or podman (`apt install bubblewrap`), allow user "
+            "namespaces, or start the kernel without a sandbox. `nb doctor` shows "
+            "what this machine supports."
+        ),
     )
 
 

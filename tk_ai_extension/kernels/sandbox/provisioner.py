@@ -28,7 +28,7 @@ from tk_ai_extension.kernels.sandbox.programs import (
     find_sandbox,
     program_environment,
 )
-from tk_ai_extension.model.errors import SandboxUnavailable
+from tk_ai_extension.model.errors import KernelUnsupported
 
 if TYPE_CHECKING:
     from jupyter_client.manager import KernelManager
@@ -67,12 +67,12 @@ class Confinement:
             hidden: Folders in the project that they must not see; others are ignored.
 
         Raises:
-            SandboxUnavailable: no sandbox works here, the project contains the home folder, or this
+            KernelUnsupported: no sandbox works here, the project contains the home folder, or this
                 process imports modules from it.
         """
         project = project.resolve()
         if Path.home().resolve().is_relative_to(project):
-            raise SandboxUnavailable(
+            raise KernelUnsupported(
                 f"A sandbox for {project} would expose your whole home folder.",
                 hint="Move the notebook into a folder of its own, and open it there.",
             )
@@ -87,7 +87,7 @@ def fixed_folders(project: Path) -> tuple[Path, ...]:
     They contain virtual environments, or modules that this process, and others of its kind, import.
 
     Raises:
-        SandboxUnavailable: that code could add modules to what this process imports.
+        KernelUnsupported: that code could add modules to what this process imports.
     """
     known = (OWN_PACKAGE, *map(Path, (sys.prefix, sys.base_prefix, *sys.path)))
     fixed: set[Path] = set()
@@ -95,7 +95,7 @@ def fixed_folders(project: Path) -> tuple[Path, ...]:
         if path.is_relative_to(project):
             top = project.joinpath(*path.relative_to(project).parts[:1])
             if top == project or top.is_symlink() or not top.is_dir():
-                raise SandboxUnavailable(
+                raise KernelUnsupported(
                     f"nb itself imports modules from {path}, where code in a sandbox could put some.",
                     hint="Install nb in an environment without this project in editable mode, and "
                     "without its folder in PYTHONPATH.",
@@ -222,14 +222,14 @@ class ConfiningKernelManager(AsyncMappingKernelManager):
         In addition to Jupyter's arguments, ``confinement`` is the `Confinement` of a sandboxed kernel.
 
         Raises:
-            SandboxUnavailable: the kernelspec names a provisioner, which cannot run in a sandbox.
+            KernelUnsupported: the kernelspec names a provisioner, which cannot run in a sandbox.
         """
         confinement: Confinement | None = kwargs.pop("confinement", None)
         manager, name, kernel_id = cast("Any", super()).pre_start_kernel(kernel_name, kwargs)
         if confinement is None:
             return manager, name, kernel_id
         if "kernel_provisioner" in manager.kernel_spec.metadata:
-            raise SandboxUnavailable(
+            raise KernelUnsupported(
                 f"The kernelspec `{name}` has its own provisioner, which starts kernels outside "
                 "the sandbox.",
                 hint="Choose another kernelspec; list_kernels shows the installed ones.",

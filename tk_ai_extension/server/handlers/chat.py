@@ -11,8 +11,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from tk_ai_extension.model.agent_errors import ConnectForbidden
-from tk_ai_extension.model.errors import InvalidArguments, ToolError
+from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ToolError
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.connection import OwnerHandler
 from tk_ai_extension.server.handlers.handler import TkAIHandler
@@ -342,13 +341,21 @@ class TrustHandler(OwnerHandler):
     @operation("execute", "trust_folder")
     async def post(self, body: TrustRequest) -> ModelsInfo:
         """Trust the keys in the root folder's file: ``{"trusted": true}``."""
-        self.check_owner(ConnectForbidden(Sentence("connect_owner")))
+        self.check_owner(
+            PermissionDenied(
+                Sentence("connect_owner"), hint="Ask your administrator to connect a model."
+            )
+        )
         return await (await self.services.chat_models()).trust(trusted=body.trusted)
 
     @operation("execute", "distrust_folder")
     async def delete(self) -> ModelsInfo:
         """Stop trusting the keys in the root folder's file."""
-        self.check_owner(ConnectForbidden(Sentence("connect_owner")))
+        self.check_owner(
+            PermissionDenied(
+                Sentence("connect_owner"), hint="Ask your administrator to connect a model."
+            )
+        )
         return await (await self.services.chat_models()).trust(trusted=False)
 
 

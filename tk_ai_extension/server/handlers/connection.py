@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.mcp import TURN
-from tk_ai_extension.model.agent_errors import ConnectForbidden, ServersForbidden
-from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.errors import PermissionDenied, ToolError
 from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.handler import RouteError, TkAIHandler, is_own_origin
 from tk_ai_extension.server.handlers.operations import operation
@@ -64,7 +63,11 @@ class ConnectionHandler(OwnerHandler):
 
         The key is sent to the connection's own address only, and no response contains it.
         """
-        self.check_owner(ConnectForbidden(Sentence("connect_owner")))
+        self.check_owner(
+            PermissionDenied(
+                Sentence("connect_owner"), hint="Ask your administrator to connect a model."
+            )
+        )
         from tk_ai_extension.agent.models import NewConnection
 
         new = NewConnection(
@@ -75,7 +78,11 @@ class ConnectionHandler(OwnerHandler):
     @operation("execute", "disconnect_model")
     async def delete(self) -> ConnectionInfo:
         """Delete the stored connection and its key."""
-        self.check_owner(ConnectForbidden(Sentence("connect_owner")))
+        self.check_owner(
+            PermissionDenied(
+                Sentence("connect_owner"), hint="Ask your administrator to connect a model."
+            )
+        )
         return await (await self.services.chat_models()).disconnect()
 
 
@@ -108,7 +115,9 @@ class ChatServersHandler(OwnerHandler):
     @operation("execute", "switch_chat_server")
     async def post(self, body: ServerSwitch) -> ChatSetupInfo:
         """Switch an MCP server on or off for all chats of the user, from their next message on."""
-        self.check_owner(ServersForbidden(Sentence("servers_owner")))
+        self.check_owner(
+            PermissionDenied(Sentence("servers_owner"), hint="Ask your administrator.")
+        )
         chats, user = await self.services.chats(), username(self)
         await chats.setup.servers.switch(user, body.name, enabled=body.enabled)
         return await chats.setup.info(self.services.workspace, user)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
-from tk_ai_extension.model.errors import InvalidArguments, NotANotebook
+from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Insert, Operation, Replace
 from tk_ai_extension.tools.cell_changes import changed_cell, plan_edit
 from tk_ai_extension.tools.context import ToolContext
@@ -140,7 +140,7 @@ def _path(context: ToolContext, notebook_path: str) -> str:
 
     Raises:
         InvalidArguments: The path is not absolute.
-        NotANotebook: The path does not end in ``.ipynb``.
+        InvalidArguments: The path does not end in ``.ipynb``.
         PathRefused: The path is outside the root or hidden.
     """
     if not notebook_path.startswith("/"):
@@ -149,7 +149,7 @@ def _path(context: ToolContext, notebook_path: str) -> str:
             hint="Use an absolute path, which begins with a slash.",
         )
     if not notebook_path.endswith(".ipynb"):
-        raise NotANotebook(
+        raise InvalidArguments(
             f"{notebook_path!r} does not end in .ipynb.",
             hint="NotebookEdit edits notebooks only. Use a file tool for other files.",
         )

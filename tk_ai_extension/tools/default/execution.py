@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.errors import InvalidArguments, NotebookRequired
+from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.staleness import states
 from tk_ai_extension.tools.addressing import insertion, select
@@ -145,10 +145,11 @@ async def _document(context: ToolContext, notebook: str | None, tool: str) -> No
     """Return the named or current notebook.
 
     Raises:
-        NotebookRequired: No notebook is named, and the caller has no current one.
+        InvalidArguments: No notebook is named, and the caller has no current one.
     """
     if notebook is None and context.workspace.notebooks.current(context.caller) is None:
-        raise NotebookRequired(
-            f"No notebook connected. Use use_notebook first, or give `notebook` to {tool}."
+        raise InvalidArguments(
+            f"No notebook connected. Use use_notebook first, or give `notebook` to {tool}.",
+            hint="Call use_notebook first, or pass `notebook` in the call.",
         )
     return await context.workspace.open(context.caller, notebook, tool=tool)

@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.errors import (
+    InvalidArguments,
+    InvalidNotebook,
     KernelNotFound,
-    KernelspecNotFound,
     NotebookNotFound,
     ToolError,
-    UnsupportedFormat,
 )
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import CellKind, Notebook
@@ -152,7 +152,7 @@ async def _creation(
     """Return the plan of a notebook for a kernelspec, by default the server's default one.
 
     Raises:
-        KernelspecNotFound: No kernelspec of that name is installed.
+        InvalidArguments: No kernelspec of that name is installed.
     """
     specs = {spec.name: spec for spec in await context.workspace.kernels.kernelspecs()}
     if kernel_name is not None and kernel_name not in specs:
@@ -170,9 +170,9 @@ async def _creation(
     return CreationPlan(path, cells, kernelspec)
 
 
-def _no_kernelspec(name: str, known: list[str]) -> KernelspecNotFound:
+def _no_kernelspec(name: str, known: list[str]) -> InvalidArguments:
     installed = f"Installed kernelspecs: {', '.join(known)}."
-    return KernelspecNotFound(
+    return InvalidArguments(
         f"No kernelspec `{name}`.",
         hint=installed if known else "No kernel is installed. For Python: `pip install ipykernel`.",
     )
@@ -237,7 +237,7 @@ async def use_notebook(
     document = await workspace.store.open(path)
     snapshot = await workspace.read(document)
     if snapshot.nbformat[0] != 4:
-        raise UnsupportedFormat(
+        raise InvalidNotebook(
             f"{path} has nbformat {snapshot.nbformat[0]}, which cannot be run or edited.",
             hint="Read it with read_notebook, or convert it: `jupyter nbconvert --to notebook`.",
         )

@@ -18,7 +18,7 @@ from tk_ai_extension.model.errors import (
     InvalidArguments,
     KernelBusy,
     KernelDied,
-    LanguageUnsupported,
+    KernelUnsupported,
     ToolError,
     VariableNotFound,
 )
@@ -54,7 +54,7 @@ async def query_kernel(
 
     Raises:
         KernelNotFound: The notebook has no running kernel.
-        LanguageUnsupported: The kernel is not a Python kernel.
+        KernelUnsupported: The kernel is not a Python kernel.
         KernelBusy: The kernel is running code, or did not answer: it was interrupted, by this query's
             timeout or by somebody, or the connection was lost.
         KernelDied: The kernel died or was restarted.
@@ -97,12 +97,13 @@ async def _check_idle(workspace: Workspace, kernel_id: str, tool: str) -> None:
     """Check that a kernel can answer a query at once.
 
     Raises:
-        KernelNotFound, LanguageUnsupported, KernelBusy.
+        KernelNotFound, KernelUnsupported, KernelBusy.
     """
     info = await workspace.kernels.info(kernel_id)
     if info.language != "python":
-        raise LanguageUnsupported(
-            f"{tool} needs a Python kernel; this one runs {info.language or 'another language'}."
+        raise KernelUnsupported(
+            f"{tool} needs a Python kernel; this one runs {info.language or 'another language'}.",
+            hint="This tool needs a Python kernel. For other languages, use execute_ipython.",
         )
     if info.state in {"busy", "stopped"} or workspace.executions.active(kernel_id=kernel_id):
         raise KernelBusy("The kernel is running code.")

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from tk_ai_extension.model import celltext
 from tk_ai_extension.model.cells import Snapshot
-from tk_ai_extension.model.errors import Conflict, InvalidArguments, UnsupportedFormat
+from tk_ai_extension.model.errors import Conflict, InvalidArguments, InvalidNotebook
 from tk_ai_extension.model.merging import merge
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.cell_changes import CellsChanged, apply_edit, cells_changed, plan_edit
@@ -56,8 +56,9 @@ async def write_notebook(
     document = await workspace.store.open(path)
     current = await document.read()
     if current.nbformat[0] < 4:
-        raise UnsupportedFormat(
-            f"{path} has nbformat {current.nbformat[0]}, which cannot be written."
+        raise InvalidNotebook(
+            f"{path} has nbformat {current.nbformat[0]}, which cannot be written.",
+            hint="Convert it first: jupyter nbconvert --to notebook --nbformat 4 FILE.",
         )
     read = _base(context, current, base or parsed.revision, new=not current.cells)
     try:
