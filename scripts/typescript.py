@@ -1,18 +1,16 @@
-"""TypeScript of what the server sends: types, made of the models of its routes, and its sentences.
+"""TypeScript of what the server sends: types, made of the models of its routes.
 
     python scripts/typescript.py
 
 writes `src/api/models.ts`, and `changeModels.ts`, `codeModels.ts`, `connectionModels.ts`,
-`contextModels.ts`, `setupModels.ts`, `sentenceTable.ts` beside it; `tests/test_frontend.py` fails
+`contextModels.ts`, `setupModels.ts` beside it; `tests/test_frontend.py` fails
 where they are not what this makes.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,12 +18,8 @@ from pydantic import TypeAdapter
 
 from tk_ai_extension.agent.chat_setup import ChatSetupInfo
 from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
-from tk_ai_extension.model import agent_errors
 from tk_ai_extension.model.callers import Mode
-from tk_ai_extension.model.error_info import hint_code
-from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.proposals import StepKind
-from tk_ai_extension.model.sentences import SENTENCES
 from tk_ai_extension.server import models
 from tk_ai_extension.server.openapi import definitions
 from tk_ai_extension.tools.execution_results import CellRun
@@ -39,7 +33,6 @@ CODE_TARGET = API / "codeModels.ts"
 CONTEXT_TARGET = API / "contextModels.ts"
 CONNECTION_TARGET = API / "connectionModels.ts"
 SETUP_TARGET = API / "setupModels.ts"
-SENTENCES_TARGET = API / "sentenceTable.ts"
 
 SENT: tuple[Any, ...] = (
     models.EventHead,
@@ -235,62 +228,6 @@ def _composed(schema: dict[str, Any], names: dict[str, str]) -> str:
             return "unknown"
 
 
-SENTENCES_HEAD = """\
-/* Written by scripts/typescript.py, from the server's sentences and the hints of its errors. */
-
-import type { TranslationBundle } from '@jupyterlab/translation';
-
-/** Makes a sentence, of what stands in it by name and of a count that it has one form or another for. */
-export type Make = (
-  trans: TranslationBundle,
-  part: (name: string) => string,
-  count: number
-) => string;
-
-// prettier-ignore
-export const SENTENCES: Readonly<Record<string, Make>> = {
-"""
-
-
-def generate_sentences() -> str:
-    """The module of the server's sentences."""
-    # Errors of agents are errors, once their module is there.
-    assert issubclass(agent_errors.NoModel, ToolError)
-    found = {**SENTENCES, **dict(_hints(ToolError))}
-    lines = [f"  {code}: {_sentence(english)}" for code, english in sorted(found.items())]
-    return SENTENCES_HEAD + ",\n".join(lines) + "\n};\n"
-
-
-def _hints(error: type[ToolError]) -> Iterator[tuple[str, str]]:
-    """The hints of a class of errors and of those below it, by their codes."""
-    yield hint_code(error), error.default_hint
-    for each in error.__subclasses__():
-        # Without those of tests, and of commands, which print their hints themselves.
-        package = each.__module__.split(".")
-        if package[0] == "tk_ai_extension" and package[1] != "cli":
-            yield from _hints(each)
-
-
-def _sentence(english: str | tuple[str, str]) -> str:
-    """A function that makes a sentence."""
-    forms = (english,) if isinstance(english, str) else english
-    names = list(dict.fromkeys(re.findall(r"{(\w+)}", forms[-1])))
-    if len(forms) > 1:
-        # The count is the first thing that stands in one of several forms.
-        names = ["count", *(name for name in names if name != "count")]
-    texts = [_quoted(re.sub(r"{(\w+)}", lambda m: f"%{names.index(m[1]) + 1}", f)) for f in forms]
-    parts = [f"part('{name}')" for name in names if len(forms) == 1 or name != "count"]
-    if len(forms) > 1:
-        given = f"(trans, {'part' if parts else '_'}, count)"
-        return f"{given} => trans._n({', '.join([*texts, 'count', *parts])})"
-    given = "(trans, part)" if parts else "trans"
-    return f"{given} => trans.__({', '.join([*texts, *parts])})"
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False) if "'" in text else f"'{text}'"
-
-
 if __name__ == "__main__":
     TARGET.write_text(generate(), encoding="utf-8")
     CHANGES_TARGET.write_text(generate_changes(), encoding="utf-8")
@@ -298,4 +235,3 @@ if __name__ == "__main__":
     CONTEXT_TARGET.write_text(generate_context(), encoding="utf-8")
     CODE_TARGET.write_text(generate_code(), encoding="utf-8")
     SETUP_TARGET.write_text(generate_setup(), encoding="utf-8")
-    SENTENCES_TARGET.write_text(generate_sentences(), encoding="utf-8")

@@ -25,7 +25,6 @@ LATER = {
     "history": 3_000,
     "notebook": 4_000,
     "self-test": 5_000,
-    "sentences": 8_000,
     "setup": 4_500,
     "turn": 6_500,
 }
@@ -86,8 +85,7 @@ def test_a_person_is_never_shown_an_index() -> None:
         f"{path.name}: {match[0]}"
         for path in (ROOT / "src").rglob("*.ts*")
         # Keys and hints of the server's are for agents, too, which know cells by their indexes.
-        if ".spec." not in path.name
-        and path.name not in ("keys.ts", "position.ts", "sentenceTable.ts")
+        if ".spec." not in path.name and path.name not in ("keys.ts", "position.ts")
         for match in shown.finditer(path.read_text(encoding="utf-8"))
     ]
     assert found == []
@@ -172,12 +170,6 @@ def test_the_types_of_what_the_server_sends_are_those_of_its_models() -> None:
     assert typescript.SETUP_TARGET.read_text(encoding="utf-8") == typescript.generate_setup()
     connection = typescript.CONNECTION_TARGET.read_text(encoding="utf-8")
     assert connection == typescript.generate_connection()
-
-
-def test_the_sentences_that_the_front_end_translates_are_the_servers() -> None:
-    assert (
-        typescript.SENTENCES_TARGET.read_text(encoding="utf-8") == typescript.generate_sentences()
-    )
 
 
 def test_no_key_of_a_settings_schema_occurs_twice() -> None:

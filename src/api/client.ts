@@ -69,6 +69,11 @@ export class ApiError extends Error {
   }
 }
 
+/** Return what happened and what to do, as one text. */
+export function problemText({ message, hint }: ErrorInfo): string {
+  return [message, hint].join(' ').trim();
+}
+
 /** Error code: the server could not be reached. */
 export const UNREACHABLE = 'unreachable';
 

@@ -118,10 +118,6 @@ export interface ErrorInfo {
   /** Whether the same request can succeed later. */
   retryable: boolean;
   details?: Readonly<Record<string, unknown>>;
-  /** The message by its code; None where it has none. */
-  sentence?: SentenceInfo | null;
-  /** The hint by its code; None where it has none. */
-  hint_sentence?: SentenceInfo | null;
 }
 /** Fields of every event of a chat. */
 export interface EventHead {
@@ -132,7 +128,7 @@ export interface EventHead {
   turn: string;
   time: number;
 }
-/** The turn failed; `error` is `error_info`. */
+/** The turn failed; `error` is `ToolError.as_dict`. */
 export interface FailedEvent extends EventHead {
   kind: 'error';
   error: ErrorInfo;
@@ -168,16 +164,13 @@ export interface ModelsInfo {
   untrusted: string | null;
   ignored: readonly string[];
   hint: string;
-  /** The hint by its code; None where it has none. */
-  hint_sentence?: SentenceInfo | null;
   /** Display names of the further agents in `models`, by their names there. */
   agents?: Readonly<Record<string, string>>;
 }
-/** A notice for the person; its code is in `sentence`, if it has one. */
+/** A notice for the person. */
 export interface NoticedEvent extends EventHead {
   kind: 'notice';
   text: string;
-  sentence: SentenceInfo | null;
 }
 /** A call needs the person's approval; `POST /api/tk-ai/permissions/{id}` answers. */
 export interface PermissionAskedEvent extends Omit<EventHead, 'id'> {
@@ -284,8 +277,6 @@ export interface Proposal {
   kernel: KernelReference | null;
   /** The number of characters that were left out to shorten the steps. */
   omitted: number;
-  /** The title by its code; None where it has none. */
-  sentence: SentenceInfo | null;
 }
 /** One step of a proposal. */
 export interface ProposalStep {
@@ -301,8 +292,8 @@ export interface ProposalStep {
   runs: boolean;
   /** The diff or the code. If the step runs code, all of the code. */
   lines: readonly Line[];
-  /** The title by its code; None where it has none. */
-  sentence: SentenceInfo | null;
+  /** The type of an inserted cell; None for another step. */
+  cell_type: 'code' | 'markdown' | 'raw' | null;
 }
 /** The chat was restored to before this turn: it and all later turns are replaced. */
 export interface RestoredEvent extends EventHead {
@@ -347,13 +338,6 @@ export interface SentEvent extends EventHead {
   replaces: string | null;
   /** The id that the sender chose for the message; None for none. */
   message: string | null;
-}
-/** A sentence for an interface that translates it. */
-export interface SentenceInfo {
-  /** Stable; names the sentence. */
-  code: string;
-  /** What stands in it: texts, numbers, or a sentence within it. */
-  parameters: Readonly<Record<string, unknown>>;
 }
 /** The queued message of this turn was given to the running turn, which answers it. */
 export interface SteeredEvent extends EventHead {
@@ -417,8 +401,6 @@ export interface ToolAnsweredEvent extends EventHead {
   images: readonly Picture[];
   /** Duration, including the time that a person took to approve it. */
   seconds: number;
-  /** Of each of the answer's notices its code, where it has one. */
-  notices: readonly (SentenceInfo | null)[];
 }
 /** Claude calls a tool. */
 export interface ToolCalledEvent extends EventHead {
@@ -430,12 +412,11 @@ export interface ToolCalledEvent extends EventHead {
   /** The arguments, unchanged. */
   arguments: Readonly<Record<string, unknown>>;
 }
-/** Progress of a running call, one line; its code is in `sentence`, if it has one. */
+/** Progress of a running call, one line. */
 export interface ToolProgressedEvent extends EventHead {
   kind: 'tool_progress';
   call: string;
   message: string;
-  sentence: SentenceInfo | null;
 }
 /** Usage of the turn: its tokens and their cost, and the model's context after it. */
 export interface UsedEvent extends EventHead {

@@ -1,14 +1,9 @@
 import { Notification } from '@jupyterlab/apputils';
-import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { ApiError } from './client';
-import { sayProblem } from './sentences';
+import { ApiError, problemText } from './client';
 
 /** Await an action of the person, and notify them of an error. Return whether it succeeded. */
-export async function notifyOnError(
-  work: Promise<unknown>,
-  trans: TranslationBundle
-): Promise<boolean> {
+export async function notifyOnError(work: Promise<unknown>): Promise<boolean> {
   try {
     await work;
     return true;
@@ -16,7 +11,7 @@ export async function notifyOnError(
     if (!(error instanceof ApiError)) {
       throw error;
     }
-    Notification.error(sayProblem(error.problem, trans).join(' ').trim(), { autoClose: 10_000 });
+    Notification.error(problemText(error.problem), { autoClose: 10_000 });
     return false;
   }
 }

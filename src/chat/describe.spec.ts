@@ -16,7 +16,7 @@ const trans = {
 
 describe('the cell of a call', () => {
   const running: ICall = { ...ENDED_CALL, status: 'running' };
-  const result = { ok: true, text: '', images: [], seconds: 0, notices: [] };
+  const result = { ok: true, text: '', images: [], seconds: 0 };
 
   it.each<[string, Partial<ICall>]>([
     ['Ran cell 1', { arguments: { index: 0 } }],
@@ -36,7 +36,7 @@ describe('a call in words', () => {
   const question = { kind: 'permission', call: 'k', permission: 'p', effect: 'EXECUTE' };
   const settled = { kind: 'permission_settled', call: 'k' };
   const answered = (code: string | null): object => ({
-    ...{ kind: 'tool_result', call: 'k', ok: false, text: '', images: [], seconds: 0, notices: [] },
+    ...{ kind: 'tool_result', call: 'k', ok: false, text: '', images: [], seconds: 0 },
     structured: code === null ? {} : { error: { code } }
   });
   const done = (end: End): object => ({ kind: 'done', end, text: '' });

@@ -2,7 +2,6 @@
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { say } from '../api/sentences';
 import { numberOf } from '../common/position';
 import { errorCode } from '../state/reduce';
 import type { ICall, ITurn } from '../state/chat';
@@ -120,7 +119,7 @@ export function doing(turn: ITurn, trans: TranslationBundle): string {
   }
   if (item?.kind === 'call' && item.status === 'running') {
     const { progress } = item;
-    return progress ? say(progress.text, progress.sentence, trans) : describe(item, trans);
+    return progress ? progress.text : describe(item, trans);
   }
   return item?.kind === 'text' ? trans.__('Writing…') : trans.__('Thinking…');
 }

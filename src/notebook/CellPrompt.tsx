@@ -11,9 +11,8 @@ import type { Widget } from '@lumino/widgets';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'react';
 import type { JSX, KeyboardEvent } from 'react';
 
-import { ApiError, requestJson } from '../api/client';
+import { ApiError, requestJson, problemText } from '../api/client';
 import type { EditedCell } from '../api/codeModels';
-import { sayProblem } from '../api/sentences';
 import { fitted, readOnly, showMerge } from '../common/mergeView';
 import type { putInto } from './cells';
 import { writeSource } from './cellSource';
@@ -276,7 +275,7 @@ export function PromptView({
       }
     } catch (error) {
       if (!controller.signal.aborted) {
-        setProblem(said(error, trans));
+        setProblem(said(error));
       }
     }
     setAsking(null);
@@ -419,9 +418,9 @@ function showProposal(
   return view.destroy;
 }
 
-function said(error: unknown, trans: TranslationBundle): string {
+function said(error: unknown): string {
   if (!(error instanceof ApiError)) {
     throw error;
   }
-  return sayProblem(error.problem, trans).join(' ').trim();
+  return problemText(error.problem);
 }

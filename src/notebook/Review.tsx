@@ -4,8 +4,7 @@ import { closeIcon, ReactWidget } from '@jupyterlab/ui-components';
 import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
-import { ApiError } from '../api/client';
-import { sayProblem } from '../api/sentences';
+import { ApiError, problemText } from '../api/client';
 import { leftNote } from '../changes/pending';
 import { diffLines } from '../common/diff';
 import { type Draw, Lines, plainNote } from '../common/Lines';
@@ -81,7 +80,7 @@ function ReviewView({
       if (!(error instanceof ApiError)) {
         throw error;
       }
-      setMessage(sayProblem(error.problem, trans).join(' ').trim());
+      setMessage(problemText(error.problem));
     }
     setBusy(false);
   };

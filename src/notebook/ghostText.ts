@@ -14,7 +14,6 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { ApiError, requestJson } from '../api/client';
 import type { CompletedCode } from '../api/codeModels';
-import { sayProblem } from '../api/sentences';
 import { codeContext } from './codeApi';
 
 /** Milliseconds without requests while typing, after an error that may pass. */
@@ -110,7 +109,7 @@ export class GhostText {
       return;
     }
     if (isAsked || problem.code !== this._reported) {
-      const [message, hint] = sayProblem(problem, this._trans);
+      const { message, hint } = problem;
       Notification.warning(this._trans.__('No completion: %1 %2', message, hint), {
         autoClose: 10_000
       });

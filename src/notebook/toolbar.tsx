@@ -148,7 +148,7 @@ export class ReviewItem extends ReactWidget {
         Notification.warning(leftNote(left, this._trans));
       }
     };
-    await notifyOnError(undo(), this._trans);
+    await notifyOnError(undo());
   }
 }
 

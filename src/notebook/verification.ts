@@ -5,11 +5,9 @@ import type { ServerConnection } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 
-import { ApiError, requestJson } from '../api/client';
-import type { SentenceInfo } from '../api/events';
+import { ApiError, requestJson, problemText } from '../api/client';
 import { notifyOnError } from '../api/notifyOnError';
 import { backOff } from '../api/retry';
-import { say, sayProblem } from '../api/sentences';
 import { numberOf } from '../common/position';
 import { goTo } from './cells';
 import { cellOf } from './keys';
@@ -20,7 +18,6 @@ export interface ICellProblem {
   index: number;
   status: 'differs' | 'failed';
   message: string;
-  sentence?: SentenceInfo;
   diff?: string;
 }
 
@@ -35,7 +32,7 @@ export interface IVerified {
     problems: ICellProblem[];
     /** The number of further cells that fail or differ. */
     left_out: number;
-    hidden_state: { cell: string; index: number; message: string; sentence?: SentenceInfo }[];
+    hidden_state: { cell: string; index: number; message: string }[];
   };
 }
 
@@ -70,7 +67,7 @@ export async function verify(
       callback: (event: MouseEvent): void => {
         // It stays until the kernel has ended.
         event.preventDefault();
-        void notifyOnError(call('interrupt_kernel', { execution_id }), trans);
+        void notifyOnError(call('interrupt_kernel', { execution_id }));
       }
     };
     while (found.verification.status === 'running') {
@@ -86,10 +83,9 @@ export async function verify(
     notify(panel, name, found.verification, trans);
   } catch (error) {
     Notification.dismiss(shown);
-    Notification.error(
-      error instanceof ApiError ? sayProblem(error.problem, trans).join(' ').trim() : String(error),
-      { autoClose: false }
-    );
+    Notification.error(error instanceof ApiError ? problemText(error.problem) : String(error), {
+      autoClose: false
+    });
   }
 }
 
@@ -184,9 +180,9 @@ function show(
       body.node.append(lines);
     }
   };
-  for (const { cell, index, status: state, message, sentence, diff } of problems) {
+  for (const { cell, index, status: state, message, diff } of problems) {
     const position = numberOf(index);
-    const what = say(message, sentence, trans);
+    const what = message;
     add(
       cell,
       state === 'failed'
@@ -204,8 +200,8 @@ function show(
     );
     body.node.append(more);
   }
-  for (const { cell, message, sentence } of hidden_state) {
-    add(cell, say(message, sentence, trans));
+  for (const { cell, message } of hidden_state) {
+    add(cell, message);
   }
   const result = dialog.launch();
 }

@@ -4,7 +4,6 @@ import { memo, useEffect, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { Answer, ErrorInfo, PermissionInfo } from '../api/events';
-import { sayProblem } from '../api/sentences';
 import { shortName } from '../common/visible';
 import { type Labels, QuestionCard, useCommonLabels, useTitle } from './Question';
 import { useSelector, useServices } from './services';
@@ -58,7 +57,7 @@ export const AgentRequest = memo(function AgentRequest({ request }: IAgentReques
     >
       {problem === null ? null : (
         <div className="tk-Question-problem" role="alert">
-          {sayProblem(problem, trans)[0]}
+          {problem.message}
         </div>
       )}
     </QuestionCard>

@@ -2,7 +2,6 @@ import { checkIcon, closeIcon, ellipsesIcon, stopIcon } from '@jupyterlab/ui-com
 import { type JSX, memo, Suspense } from 'react';
 
 import type { Picture } from '../api/events';
-import { say } from '../api/sentences';
 import { describe, duration } from '../chat/describe';
 import type { CallStatus, ICall } from '../state/chat';
 import { tally } from '../common/diff';
@@ -24,9 +23,7 @@ export const CallCard = memo(function CallCard({ call }: { call: ICall }): JSX.E
           <>
             <span className="tk-Call-title">{describe(call, trans)}</span>
             {call.progress && call.status === 'running' ? (
-              <span className="tk-Call-progress">
-                {say(call.progress.text, call.progress.sentence, trans)}
-              </span>
+              <span className="tk-Call-progress">{call.progress.text}</span>
             ) : null}
             {call.changes.length > 0 && (
               <span className="tk-Call-tally">

@@ -5,7 +5,7 @@ import { touchedCell } from './CallDetails';
 it('knows which cell a call ran, also where it changed none', () => {
   const answered = (structured: Record<string, unknown>): ICall => ({
     ...ENDED_CALL,
-    result: { ok: true, text: '', structured, images: [], seconds: 0, notices: [] }
+    result: { ok: true, text: '', structured, images: [], seconds: 0 }
   });
   expect(touchedCell(ENDED_CALL)).toBeNull();
   const runs = [{ cell: 'x' }, { cell: 'y' }];

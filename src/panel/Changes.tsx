@@ -2,7 +2,6 @@ import { useEffect, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { CellChangedEvent, NetChange } from '../api/events';
-import { sayProblem } from '../api/sentences';
 import { leftIn, leftNote, undoOf } from '../changes/pending';
 import { type ICellReview, reviewOf } from '../changes/turnReview';
 import type { ITurn } from '../state/chat';
@@ -104,7 +103,7 @@ export function Changes({ turn, chat }: IChangesProps): JSX.Element | null {
       : [undone.length === 0 ? trans.__('Kept') : trans._n('%1 kept', '%1 kept', kept.length)]),
     ...(undone.length === 0 ? [] : [trans._n('%1 undone', '%1 undone', undone.length)])
   ];
-  const message = failed && problem ? sayProblem(problem, trans)[1] : note;
+  const message = failed && problem ? problem.hint : note;
   const shown = cells.length - undone.length;
   return (
     <div className="tk-Changes" role="group" aria-label={trans.__('Changes')} tabIndex={-1}>

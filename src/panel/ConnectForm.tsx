@@ -13,7 +13,6 @@ import {
 import { ApiError } from '../api/client';
 import type { ConnectionInfo, StoredConnection } from '../api/connectionModels';
 import type { ErrorInfo } from '../api/events';
-import { say } from '../api/sentences';
 import type { ConnectionApi, INewConnection, Provider } from './connectApi';
 
 interface IProps {
@@ -93,7 +92,7 @@ export function Connect({ api, trans, onChange }: IProps): JSX.Element {
   if (info === null) {
     return (
       <div className="tk-Connect">
-        {problem === null ? trans.__('Loading…') : <Failure problem={problem} trans={trans} />}
+        {problem === null ? trans.__('Loading…') : <Failure problem={problem} />}
       </div>
     );
   }
@@ -103,10 +102,10 @@ export function Connect({ api, trans, onChange }: IProps): JSX.Element {
       <div ref={status} role="status" tabIndex={-1}>
         {done !== null && <strong>{done.text} </strong>}
         {trans.__('Chats use: %1.', models.label)} {sourceOf(info, trans)}{' '}
-        {!models.ready && say(models.hint, models.hint_sentence, trans)}
+        {!models.ready && models.hint}
       </div>
       {stored !== null && <Stored stored={stored} trans={trans} />}
-      {problem !== null && <Failure problem={problem} trans={trans} />}
+      {problem !== null && <Failure problem={problem} />}
       {!info.allowed && (
         <p style={PLAIN}>
           {info.contact === ''
@@ -220,7 +219,7 @@ function ConnectForm({ stored, trans, connect }: IFormProps): JSX.Element {
           trans={trans}
         />
       ))}
-      {problem !== null && <Failure id={`${id}-problem`} problem={problem} trans={trans} />}
+      {problem !== null && <Failure id={`${id}-problem`} problem={problem} />}
       <div style={ROW}>
         <Button primary type="submit" aria-disabled={busy}>
           {busy ? trans.__('Testing…') : trans.__('Connect')}
@@ -304,14 +303,13 @@ function Field({ id, field, value, keeps, problem, trans }: IFieldProps): JSX.El
 interface IFailureProps {
   id?: string;
   problem: ErrorInfo;
-  trans: TranslationBundle;
 }
 
-function Failure({ id, problem, trans }: IFailureProps): JSX.Element {
+function Failure({ id, problem }: IFailureProps): JSX.Element {
   return (
     <div id={id} className="tk-Problem" style={{ margin: 0 }} role="alert">
-      <div className="tk-Problem-message">{say(problem.message, problem.sentence, trans)}</div>
-      <div className="tk-Problem-hint">{say(problem.hint, problem.hint_sentence, trans)}</div>
+      <div className="tk-Problem-message">{problem.message}</div>
+      <div className="tk-Problem-hint">{problem.hint}</div>
     </div>
   );
 }

@@ -30,7 +30,7 @@ export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.El
           onDone={name => {
             setRenaming(null);
             if (name !== null) {
-              void notifyOnError(chats.rename(id, name), trans);
+              void notifyOnError(chats.rename(id, name));
             }
           }}
         />

@@ -95,7 +95,7 @@ function Entry({ chat, isCurrent, onRemoved }: IEntryProps): JSX.Element {
       ),
       buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Delete') })]
     });
-    if (answer.button.accept && (await notifyOnError(chats.remove(chat.id), trans))) {
+    if (answer.button.accept && (await notifyOnError(chats.remove(chat.id)))) {
       onRemoved(chat.id);
     }
   };
@@ -103,7 +103,7 @@ function Entry({ chat, isCurrent, onRemoved }: IEntryProps): JSX.Element {
     const kind = format === 'markdown' ? 'md' : 'ipynb';
     const exported = chats.api.export(chat.id, format);
     const saved = exported.then(file => saveAs(file, `${chat.title || 'chat'}.${kind}`));
-    await notifyOnError(saved, trans);
+    await notifyOnError(saved);
   };
   if (renaming) {
     return (
@@ -113,7 +113,7 @@ function Entry({ chat, isCurrent, onRemoved }: IEntryProps): JSX.Element {
           onDone={title => {
             setRenaming(false);
             if (title !== null) {
-              void notifyOnError(chats.rename(chat.id, title), trans);
+              void notifyOnError(chats.rename(chat.id, title));
             }
           }}
         />

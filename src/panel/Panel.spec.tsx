@@ -20,8 +20,7 @@ describe('the cards', () => {
     await stage.happens({
       kind: 'tool_progress',
       call: 'k',
-      message: '2 of 3',
-      sentence: null
+      message: '2 of 3'
     });
     expect(screen.getAllByText('2 of 3').length).toBeGreaterThan(0);
     await stage.happens(CHANGE, { ...RESULT, seconds: 1.5 }, DONE);
@@ -44,7 +43,7 @@ describe('the cards', () => {
       { kind: 'thinking', block: 0, start: 0, text: 'Hm' },
       { kind: 'text', block: 1, start: 0, text: 'I look ' },
       { kind: 'text', block: 1, start: 7, text: 'at it.' },
-      { kind: 'notice', text: 'The kernel was started.', sentence: null },
+      { kind: 'notice', text: 'The kernel was started.' },
       DONE
     );
     expect(screen.getByText('I look at it.')).toBeTruthy();

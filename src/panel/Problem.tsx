@@ -3,7 +3,6 @@ import type { JSX } from 'react';
 import type { ErrorInfo } from '../api/events';
 import { UNREACHABLE } from '../api/client';
 import { notifyOnError } from '../api/notifyOnError';
-import { sayProblem } from '../api/sentences';
 import { Button } from './Button';
 import { useServices } from './services';
 
@@ -20,9 +19,9 @@ const MODELS = new Set(['no_model', 'model_unauthorized']);
 /** An error with its hint, and buttons for the next step. */
 export function Problem({ problem, onRetry, onContinue, onDismiss }: IProps): JSX.Element {
   const { chats, commands, trans } = useServices();
-  const [message, hint] = sayProblem(problem, trans);
+  const { message, hint } = problem;
   const trust = async (): Promise<void> => {
-    if (await notifyOnError(chats.api.trustFolder(), trans)) {
+    if (await notifyOnError(chats.api.trustFolder())) {
       await chats.refresh();
       (onRetry ?? onDismiss)?.();
     }

@@ -2,7 +2,6 @@ import type { JSX } from 'react';
 import { useMemo } from 'react';
 
 import type { Proposal, ProposalStep } from '../api/events';
-import { say } from '../api/sentences';
 import { stepLines } from '../common/diff';
 import { visible } from '../common/visible';
 import { CodeLines } from './CodeLines';
@@ -18,9 +17,7 @@ export function ProposalView({ proposal }: { proposal: Proposal }): JSX.Element 
   return (
     <>
       {proposal.steps.length === 0 && (
-        <div className="tk-Step-title">
-          {visible(say(proposal.title, proposal.sentence, trans))}
-        </div>
+        <div className="tk-Step-title">{visible(proposal.title)}</div>
       )}
       {proposal.steps.map((step, place) => (
         <Step key={place} step={step} notebook={proposal.notebook} />
@@ -53,7 +50,7 @@ function Step({ step, notebook }: IStepProps): JSX.Element {
       {step.title !== '' && (
         <div className="tk-Step-title">
           {step.runs && <span className="tk-Step-runs">{trans.__('Runs')}</span>}
-          {visible(say(step.title, step.sentence, trans))}
+          {visible(step.title)}
         </div>
       )}
       {lines.length > 0 && (
@@ -71,7 +68,6 @@ function Step({ step, notebook }: IStepProps): JSX.Element {
 }
 
 /** Return the type of the cell that a step changes; empty for none. */
-function typeOf({ runs, cell, kind, sentence }: ProposalStep): string {
-  const inserted = kind === 'insert' ? sentence?.parameters['type'] : undefined;
-  return runs ? 'code' : (cell?.type ?? (typeof inserted === 'string' ? inserted : ''));
+function typeOf({ runs, cell, cell_type }: ProposalStep): string {
+  return runs ? 'code' : (cell?.type ?? cell_type ?? '');
 }

@@ -1,9 +1,8 @@
 import { useState } from 'react';
 import type { JSX } from 'react';
 
-import { ApiError } from '../api/client';
+import { ApiError, problemText } from '../api/client';
 import type { CellRun } from '../api/events';
-import { say, sayProblem } from '../api/sentences';
 import type { IResult } from '../state/chat';
 import { runsOf, textOf } from '../chat/runs';
 import { cellName } from '../common/position';
@@ -34,7 +33,7 @@ export function Results({ result, changed }: IProps): JSX.Element {
         result.ok &&
         noticesOf(result).map((notice, place) => (
           <div key={place} className="tk-Notice">
-            {say(notice, result.notices?.[place], trans)}
+            {notice}
           </div>
         ))}
       {runs.length === 0 && !(changed && result.ok) && result.text !== '' && (
@@ -100,7 +99,7 @@ function CutText(props: {
       setNote(
         problem.code === 'artifact_not_found'
           ? trans.__('The full output is no longer stored.')
-          : sayProblem(problem, trans).join(' ').trim()
+          : problemText(problem)
       );
     }
   };

@@ -12,7 +12,6 @@ import {
 
 import { ApiError } from '../api/client';
 import type { ErrorInfo } from '../api/events';
-import { say } from '../api/sentences';
 import type {
   ChatSetupInfo,
   InstructionsInfo,
@@ -70,8 +69,8 @@ export function SetupView({ api, titleOf, onOpen, trans }: IProps): JSX.Element 
     <div style={COLUMN}>
       {problem !== null && (
         <div className="tk-Problem" style={PLAIN} role="alert">
-          <div className="tk-Problem-message">{say(problem.message, problem.sentence, trans)}</div>
-          <div className="tk-Problem-hint">{say(problem.hint, problem.hint_sentence, trans)}</div>
+          <div className="tk-Problem-message">{problem.message}</div>
+          <div className="tk-Problem-hint">{problem.hint}</div>
         </div>
       )}
       {setup === null ? (

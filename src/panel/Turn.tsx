@@ -2,7 +2,6 @@ import { copyIcon, editIcon, undoIcon } from '@jupyterlab/ui-components';
 import { memo, Suspense, useState } from 'react';
 import type { JSX } from 'react';
 
-import { say } from '../api/sentences';
 import { doing } from '../chat/describe';
 import { nameOfPath } from '../common/deleted';
 import { type Item, isUnsent, type ITurn, waits } from '../state/chat';
@@ -134,7 +133,7 @@ function Part({ item, open }: IPartProps): JSX.Element {
         </details>
       );
     case 'notice':
-      return <div className="tk-Notice">{say(item.text, item.sentence, trans)}</div>;
+      return <div className="tk-Notice">{item.text}</div>;
     case 'call':
       return <CallCard call={item} />;
     case 'said':

@@ -4,7 +4,6 @@ import type { JSX } from 'react';
 
 import { ApiError } from '../api/client';
 import type { TablePreview, VariablePreview as Preview } from '../api/contextModels';
-import { sayProblem } from '../api/sentences';
 import { useServices } from './services';
 import { previewVariable } from './variables';
 
@@ -26,7 +25,7 @@ export function VariablePreview({ name, notebook }: IVariablePreviewProps): JSX.
     const settings = context.contents.serverSettings;
     const said = await previewVariable(settings, notebook, name).catch((error: unknown) => {
       if (error instanceof ApiError) {
-        return sayProblem(error.problem, trans)[0];
+        return error.problem.message;
       }
       throw error;
     });

@@ -14,7 +14,6 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Token } from '@lumino/coreutils';
 
-import { loadSentences } from '../api/sentences';
 import { IReviews } from '../changes/reviews';
 import { IChats } from '../chat/service';
 import { BrowserStorage } from '../common/storage';
@@ -63,7 +62,6 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
   ): Promise<IPanelServices> => {
     const language = translator ?? nullTranslator;
     const trans = language.load('tk-ai-extension');
-    await loadSentences(language.languageCode);
     const { baseUrl } = app.serviceManager.serverSettings;
     const memory = new PanelStorage(
       new BrowserStorage(baseUrl),

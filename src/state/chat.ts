@@ -10,7 +10,6 @@ import type {
   PermissionAskedEvent,
   Picture,
   Proposal,
-  SentenceInfo,
   TakenBack,
   TodoItem,
   UsedEvent
@@ -33,7 +32,6 @@ export interface IText {
 /** A message of the server in English, with its code and parameters if it has a code. */
 export interface IServerText {
   text: string;
-  sentence: SentenceInfo | null;
 }
 
 export interface INotice extends IServerText {
@@ -54,7 +52,6 @@ export interface IResult {
   text: string;
   structured: Json;
   /** Codes of the notices in the result; undefined in chats of an older version. */
-  notices: readonly (SentenceInfo | null)[] | undefined;
   images: readonly Picture[];
   seconds: number;
 }

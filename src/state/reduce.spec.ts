@@ -42,8 +42,7 @@ const STORY = story(
     text: 'done',
     structured: {},
     images: [],
-    seconds: 1,
-    notices: []
+    seconds: 1
   },
   { kind: 'text', block: 2, start: 0, text: 'There.' },
   {

@@ -101,7 +101,7 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
     case 'tool_progress':
       return withCall(turn, event.call, call => ({
         ...call,
-        progress: { text: event.message, sentence: event.sentence }
+        progress: { text: event.message }
       }));
     case 'permission':
       return withCall(turn, event.call, call => ({
@@ -134,7 +134,6 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
           ok: event.ok,
           text: event.text,
           structured: event.structured,
-          notices: event.notices,
           images: event.images,
           seconds: event.seconds
         }
@@ -152,7 +151,7 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
     case 'notice':
       return {
         ...turn,
-        items: [...turn.items, { kind: 'notice', text: event.text, sentence: event.sentence }]
+        items: [...turn.items, { kind: 'notice', text: event.text }]
       };
     case 'usage':
       return { ...turn, usage: event };

@@ -99,13 +99,12 @@ export const DONE = { kind: 'done', end: 'done', text: '' } as const;
 /** A proposal to insert a cell and to run it. */
 export const PROPOSAL: Proposal = {
   title: 'Insert a code cell',
-  sentence: null,
   steps: [
     {
       kind: 'insert',
       title: 'Insert and run a code cell at the end',
-      sentence: null,
       cell: null,
+      cell_type: 'code',
       to: 1,
       runs: true,
       lines: [{ mark: '+', text: 'x = 1' }]

@@ -16,11 +16,7 @@ from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import LimitReached, PermissionDenied, PermissionRequired
 from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.outputs import StreamBuffer, summarise
-from tk_ai_extension.model.sentences import Sentence
-from tk_ai_extension.tools.verification_results import summarize
-from tk_ai_extension.verification.comparing import Difference
-from tk_ai_extension.verification.hidden_state import Finding
-from tk_ai_extension.verification.report import CellReport, NotebookReport
+from tk_ai_extension.verification.report import CellReport
 from tk_ai_extension.verification.verifying import Verification
 from tk_ai_extension.workspace import runs
 from tk_ai_extension.workspace.journal import Journal
@@ -69,28 +65,6 @@ async def test_the_number_of_kernels_is_limited(harness, monkeypatch):
     with pytest.raises(LimitReached):
         await harness.call("verify_notebook", notebook="n.ipynb")
     assert harness.workspace.kernels.ids() == []
-
-
-@pytest.mark.proves("verify:run")
-@pytest.mark.parametrize("interface", ["rest", "mcp"])
-async def test_what_it_found_is_sent_with_codes_to_front_ends_only(interface):
-    changed, gone = (Sentence(code, what="stdout") for code in ("output_differs", "output_missing"))
-    cell = CellReport("cella", 0, "differs", differences=(_text(changed), _text(gone)))
-    order = Sentence("hidden_order", cell=2, run=1, above=1, run_above=2)
-    finished = NotebookReport("n.ipynb", cells=(cell,), findings=(Finding("order", "b", 1, order),))
-    run: Any = SimpleNamespace(done=True, cancelled=False, steps=[1], current=1)
-    context: Any = SimpleNamespace(caller=replace(ALICE, interface=interface))
-    report: Any = SimpleNamespace(finished=finished)
-    found = await summarize(context, run, report)
-    (problem,), (hidden,) = found.problems, found.hidden_state
-    assert problem.message == "stdout differs; stdout is missing"
-    assert hidden.message == "Cell 2 [1] ran before cell 1 [2]."
-    codes = [each.sentence and each.sentence["code"] for each in (problem, hidden)]
-    assert codes == (["differences_two", "hidden_order"] if interface == "rest" else [None, None])
-
-
-def _text(message: Sentence) -> Difference:
-    return Difference("text", "stdout", message)
 
 
 @pytest.mark.proves("verify:run")

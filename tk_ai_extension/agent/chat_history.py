@@ -20,7 +20,6 @@ from tk_ai_extension.agent.transcripts import Chat
 from tk_ai_extension.agent.turns import Turn
 from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.model.sentences import Sentence
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +69,7 @@ class ChatHistory:
         if self._session is not None and self._services.owner_of(self._session) is not backend:
             # The history is another agent's.
             self._session = None
-            _notify(turn, "forgotten")
+            turn.notify(_forgotten(turn))
         history = await self._found(turn)
         if history.session is not None:
             config = replace(config, history=history, cost=await self._cost())
@@ -80,7 +79,7 @@ class ChatHistory:
         if history.session is not None:
             # Its data stay until the chat is deleted.
             self._session = None
-            _notify(turn, "forgotten")
+            turn.notify(_forgotten(turn))
         return agent
 
     async def remember(self, turn: Turn, checkpoint: Checkpoint) -> None:
@@ -147,7 +146,7 @@ class ChatHistory:
             history = History(self._session, position)
         if await transcripts.answered(self._chat_id, kept):
             # Written by a version without positions, or the agent ended during these turns.
-            _notify(turn, "forgotten" if found is None else "forgotten_partly")
+            turn.notify(_forgotten(turn) if found is None else _forgotten_partly(turn))
         return history
 
     async def _cost(self) -> float | None:
@@ -158,5 +157,9 @@ class ChatHistory:
         return None if usage is None else usage.get("session_cost_usd", usage["cost_usd"])
 
 
-def _notify(turn: Turn, name: str) -> None:
-    turn.notify(Sentence(name, agent=turn.caller.name))
+def _forgotten(turn: Turn) -> str:
+    return f"{turn.caller.name} has lost the earlier messages of this chat."
+
+
+def _forgotten_partly(turn: Turn) -> str:
+    return f"{turn.caller.name} has lost a message before this one, whose answer ended early."

@@ -9,7 +9,6 @@ from tk_ai_extension.agent.events import Done, Failed
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.transcripts import Chat, Transcripts
 from tk_ai_extension.model.agent_errors import AgentDied, ChatElsewhere
-from tk_ai_extension.model.sentences import Sentence
 
 
 class ChatLogs:
@@ -64,5 +63,5 @@ class ChatLogs:
             # What ended here looks like it until it is stored.
             return
         for turn in await self._transcripts.unended(chat_id):
-            log.add(turn, Failed.of(AgentDied(Sentence("server_stopped_turn"))))
+            log.add(turn, Failed.of(AgentDied("The server stopped during this turn.")))
             log.add(turn, Done("failed"))

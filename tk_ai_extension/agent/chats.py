@@ -32,7 +32,6 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 from tk_ai_extension.model.paths import is_deleted
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.workspace.database import storable
 from tk_ai_extension.workspace.undo_entries import TakenBack
@@ -118,7 +117,7 @@ class Chats:
             plan = await self._transcripts.plan(chat.id)
             if plan is None or plan.turn != answer.plan:
                 raise PermissionNotFound(
-                    Sentence("plan_missing"),
+                    "This chat has no pending plan of that turn.",
                     hint="It was answered, or another message was sent since. Ask for a new plan.",
                 )
             chat = await self.get(user, chat_id)
@@ -209,7 +208,7 @@ class Chats:
         if (live := self._live.get(chat.id)) is not None and live.busy:
             return await live.stop(turn)
         if chat.id in await self._transcripts.elsewhere():
-            raise ChatElsewhere(Sentence("chat_elsewhere"))
+            raise ChatElsewhere("Another server of this folder is running a turn in this chat.")
         return False
 
     async def rename(self, user: str, chat_id: str, title: str) -> None:
@@ -452,7 +451,7 @@ class Chats:
     def _check_open(self) -> None:
         """Check that the server is not stopping. Raises AgentUnavailable."""
         if self._closing is not None:
-            raise AgentUnavailable(Sentence("stopping"), hint=Sentence("stopping_hint"))
+            raise AgentUnavailable("The server is stopping.", hint="Start it again.")
 
     async def _current(self, chat: Chat) -> ChatSession:
         """Return the session of a chat that this server owns, creating it if needed."""
@@ -508,7 +507,12 @@ class Chats:
         idle = next((session for session in self._live.values() if not session.busy), None)
         if idle is None:
             raise LimitReached(
-                Sentence("chats_many", count=len(self._live)), hint=Sentence("chats_many_hint")
+                (
+                    f"{len(self._live)} chat is running."
+                    if len(self._live) == 1
+                    else f"{len(self._live)} chats are running."
+                ),
+                hint="Wait until one ends, or stop one.",
             )
         self._detach(idle)
 

@@ -29,7 +29,6 @@ from tk_ai_extension.agent.code_requests import (
 from tk_ai_extension.agent.variable_names import VariableNames
 from tk_ai_extension.model.agent_errors import CompletionReplaced, ModelFailed
 from tk_ai_extension.model.errors import LimitReached
-from tk_ai_extension.model.sentences import Sentence
 
 COMPLETION_TIMEOUT: Final = 15.0
 """Timeout of the model for a completion, in seconds."""
@@ -152,7 +151,11 @@ class CodeAssistant:
             former.cancel()
         if sum(user == key[0] for user, *_ in self._running) >= MAX_RUNNING:
             _discard(work)
-            raise LimitReached(Sentence("code_many", count=MAX_RUNNING))
+            raise LimitReached(
+                f"{MAX_RUNNING} request for code is running."
+                if MAX_RUNNING == 1
+                else f"{MAX_RUNNING} requests for code are running."
+            )
         task = self._running[key] = asyncio.ensure_future(work)
         if self._is_closed:
             task.cancel()
@@ -163,7 +166,7 @@ class CodeAssistant:
             is_replaced = self._running.get(key) is not task
             if not is_replaced or (caller is not None and caller.cancelling()):
                 raise
-            raise CompletionReplaced(Sentence("code_replaced")) from None
+            raise CompletionReplaced("A newer request replaced this one.") from None
         finally:
             task.cancel()
             if self._running.get(key) is task:
@@ -189,10 +192,15 @@ class CodeAssistant:
         prompt = edit_prompt(request, variables)
         answer = await model.answer(prompt, EDIT_TIMEOUT)
         if answer.is_cut:
-            raise ModelFailed(Sentence("code_cut"), hint=Sentence("code_cut_hint"))
+            raise ModelFailed(
+                "The new source is too long for one answer of the model.",
+                hint="Split the cell, or ask in the chat.",
+            )
         source = source_of(answer.text, request.source)
         if source is None:
-            raise ModelFailed(Sentence("code_unreadable"), hint=Sentence("code_again_hint"))
+            raise ModelFailed(
+                "The model did not answer with the source of a cell.", hint="Try again."
+            )
         return {"source": source, "scripted": False, "usage": answer.usage}
 
     async def _variables(self, request: CodeContext, within: float) -> str:

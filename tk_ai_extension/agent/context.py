@@ -38,7 +38,6 @@ from tk_ai_extension.model.errors import (
     VariableNotFound,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.output_presentation import present
 from tk_ai_extension.tools.registry import Registry
@@ -109,7 +108,7 @@ class ProjectInstructions:
 
     name: str = ""
     text: str = ""
-    unread: Sequence[Sentence] = ()
+    unread: Sequence[str] = ()
 
 
 def instructions(agent: str, project: ProjectInstructions) -> str:
@@ -123,14 +122,14 @@ def instructions(agent: str, project: ProjectInstructions) -> str:
 
 async def find_instructions(workspace: Workspace) -> ProjectInstructions:
     """Return the project's instructions. A file that cannot be read is reported, and not needed."""
-    unread: list[Sentence] = []
+    unread: list[str] = []
     for name in PROJECT_FILES:
         try:
             return ProjectInstructions(name, await workspace.files.read_text(name), unread)
         except FileMissing:
             continue
         except ToolError as error:
-            unread.append(Sentence("instructions_unread", file=name, why=error.message))
+            unread.append(f"The project's {name} was not read: {error.message}")
     return ProjectInstructions(unread=unread)
 
 
@@ -144,7 +143,7 @@ class MessageContent:
     """
 
     blocks: Sequence[ContentBlock]
-    notices: Sequence[Sentence]
+    notices: Sequence[str]
 
 
 async def content(
@@ -191,7 +190,7 @@ class _ContextReader:
     """
 
     def __init__(self, registry: Registry, context: ToolContext) -> None:
-        self.notices: list[Sentence] = []
+        self.notices: list[str] = []
         self._registry = registry
         self._context = context
         # Why the kernel gave no variable; it is not asked for the others.
@@ -268,7 +267,7 @@ class _ContextReader:
         else:
             what, chosen = f"Attached output {number} of cell {name}", stored[number : number + 1]
         if not chosen:
-            self.notices.append(Sentence("attached_output_gone"))
+            self.notices.append("An attached output is gone: the cell has other outputs now.")
             return f"{what}: the cell has {len(stored)} outputs now.", ()
         presented = await present(self._context, chosen, budget=CELL)
         return f"{what}:\n{presented.text}", presented.images
@@ -278,7 +277,7 @@ class _ContextReader:
         name, stored = await self._outputs(cell)
         errors = [output for output in stored if output.get("output_type") == "error"]
         if not errors:
-            self.notices.append(Sentence("attached_error_gone"))
+            self.notices.append("An attached error is gone: the cell has none now.")
             return f"Attached error of cell {name}: the cell has no error now.", ()
         presented = await present(self._context, errors[-1:], budget=CELL)
         return f"Attached error of cell {name}:\n{presented.text}", ()
@@ -351,15 +350,15 @@ class _ContextReader:
         return _cut(result.full_text(), budget)
 
 
-def _unread(label: str, error: ToolError) -> Sentence:
+def _unread(label: str, error: ToolError) -> str:
     """Return the notice of an attachment that cannot be read."""
     match error:
         case VariableNotFound():
-            return Sentence("attached_variable_gone", name=label)
+            return f"The variable {label} does not exist any more."
         case KernelBusy():
-            return Sentence("attached_kernel_busy", name=label)
+            return f"The kernel is busy, so the variable {label} was not included."
         case _:
-            return Sentence("attached_unread", what=label, why=error.message)
+            return f"{label} was not included: {error.message}"
 
 
 def _cut(text: str, budget: int) -> str:

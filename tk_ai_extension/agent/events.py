@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import ClassVar, Literal
 
-from tk_ai_extension.model.error_info import error_info
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.sentences import SentenceInfo
 from tk_ai_extension.workspace.undo_entries import TakenBack
 
 End = Literal["done", "stopped", "failed"]
@@ -114,13 +112,12 @@ class ToolCalled:
 
 @dataclass(frozen=True, slots=True)
 class ToolProgressed:
-    """Progress of a running call, one line; its code is in ``sentence``, if it has one."""
+    """Progress of a running call, one line."""
 
     kind: ClassVar[str] = "tool_progress"
 
     call: str
     message: str
-    sentence: SentenceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +132,6 @@ class ToolAnswered:
         structured: The structured result, or ``{"error": …}``.
         images: Images, ``{"data": base64, "mime": …}``.
         seconds: Duration, including the time that a person took to approve it.
-        notices: Of each of the answer's notices its code, where it has one.
     """
 
     kind: ClassVar[str] = "tool_result"
@@ -147,7 +143,6 @@ class ToolAnswered:
     structured: Json
     images: list[Json] = field(default_factory=list[Json])
     seconds: float = 0.0
-    notices: list[SentenceInfo | None] = field(default_factory=list[SentenceInfo | None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,17 +348,16 @@ class Retried:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """A notice for the person; its code is in ``sentence``, if it has one."""
+    """A notice for the person."""
 
     kind: ClassVar[str] = "notice"
 
     text: str
-    sentence: SentenceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The turn failed; ``error`` is `error_info`."""
+    """The turn failed; ``error`` is `ToolError.as_dict`."""
 
     kind: ClassVar[str] = "error"
 
@@ -372,7 +366,7 @@ class Failed:
     @classmethod
     def of(cls, error: ToolError) -> Failed:
         """Return the event that an error ends a turn with."""
-        return cls(error_info(error))
+        return cls(error.as_dict())
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from tk_ai_extension.model.agent_errors import ServerFailed
 from tk_ai_extension.model.encoding import encodable, encodable_text
 from tk_ai_extension.model.errors import PermissionDenied, PermissionRequired, UnknownTool
 from tk_ai_extension.model.private_files import make_private
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.permission_checks import argument_proposal
 from tk_ai_extension.tools.results import Image, Result
@@ -246,7 +245,7 @@ class ExternalTools:
         self, tool: ExternalTool, arguments: Mapping[str, Any], context: ToolContext
     ) -> None:
         workspace, caller = context.workspace, context.caller
-        title = Sentence("call_server_tool", tool=tool.tool.name, server=tool.server.config.name)
+        title = f"Call {tool.tool.name} of the MCP server {tool.server.config.name}"
         proposal = replace(argument_proposal(title, arguments), reference=tool.reference)
         try:
             await workspace.policy.check(

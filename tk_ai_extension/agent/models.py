@@ -11,8 +11,6 @@ from typing import Literal, NotRequired, Protocol
 
 from typing_extensions import TypedDict
 
-from tk_ai_extension.model.sentences import SentenceInfo
-
 
 class ModelsInfo(TypedDict):
     """Models that answer in chats.
@@ -23,7 +21,6 @@ class ModelsInfo(TypedDict):
         source: Source of the credentials: settings, environment, user, stored (the connection of the
             panel) or project.
         untrusted: A folder whose file of keys is ignored until the folder is trusted.
-        hint_sentence: The hint by its code; None where it has none.
         agents: Display names of the further agents in ``models``, by their names there.
     """
 
@@ -39,7 +36,6 @@ class ModelsInfo(TypedDict):
     untrusted: str | None
     ignored: list[str]
     hint: str
-    hint_sentence: NotRequired[SentenceInfo | None]
     agents: NotRequired[dict[str, str]]
 
 

@@ -22,7 +22,6 @@ from typing_extensions import TypedDict
 
 from tk_ai_extension.agent.requests import MAX_MESSAGE
 from tk_ai_extension.model.errors import LimitReached
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.atomic_file import open_regular
 
 MAX_FILE = 64_000
@@ -111,7 +110,10 @@ class Prompt:
         if arguments and not has_place:
             parts.append(f"\n\nARGUMENTS: {arguments}")
         if length > MAX_MESSAGE or sum(map(len, parts)) > MAX_MESSAGE:
-            raise LimitReached(Sentence("prompt_large", name=self.info["name"], size=MAX_MESSAGE))
+            raise LimitReached(
+                f"With the prompt /{self.info['name']} the message has more than "
+                f"{MAX_MESSAGE} characters."
+            )
         return "".join(parts).strip()
 
 

@@ -17,7 +17,6 @@ import mcp_types as types
 from tk_ai_extension._version import __version__
 from tk_ai_extension.agent.user_servers import ServerConfig
 from tk_ai_extension.model.agent_errors import ServerFailed
-from tk_ai_extension.model.sentences import Sentence
 
 if TYPE_CHECKING:
     import httpx2
@@ -98,16 +97,18 @@ class ServerConnection:
         from mcp.shared.exceptions import MCPError
 
         if self._session is None or not self.alive:
-            ended = Sentence("server_ended", server=self.config.name)
-            raise ServerFailed(ended, hint=Sentence("server_ended_hint"))
+            ended = f"The connection to the MCP server {self.config.name} has ended."
+            raise ServerFailed(
+                ended, hint="Go on without it. The next message connects to it again."
+            )
         try:
             return await self._session.call_tool(tool, dict(arguments))
         except MCPError as error:
             why = self._shown(error.error.message)
         except (OSError, RuntimeError, ValueError) as error:
             why = self._shown(str(error) or type(error).__name__)
-        hint = None if self.alive else Sentence("server_ended_hint")
-        raise ServerFailed(Sentence("server_failed", server=self.config.name, why=why), hint=hint)
+        hint = None if self.alive else "Go on without it. The next message connects to it again."
+        raise ServerFailed(f"The MCP server {self.config.name} failed: {why}.", hint=hint)
 
     async def close(self) -> None:
         """End the server. It takes no longer than the grace period."""

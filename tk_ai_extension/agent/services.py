@@ -17,7 +17,6 @@ from tk_ai_extension.model.agent_errors import NoModel
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import PermissionDenied, ToolError
 from tk_ai_extension.model.paths import is_deleted
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.notebook import Notebook, deleted_error
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
@@ -215,7 +214,7 @@ class ChatServices:
         model = asked or (usual if usual in provider.models else provider.model)
         if model not in provider.models:
             raise NoModel(
-                Sentence("model_missing", model=model[:80]),
-                hint=Sentence("model_missing_hint", models=", ".join(provider.models)),
+                f"Unknown model `{model[:80]}`.",
+                hint=f"Choose one of: {', '.join(provider.models)}.",
             )
         return model

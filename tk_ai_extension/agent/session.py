@@ -50,7 +50,6 @@ from tk_ai_extension.model.agent_errors import AgentDied, CallStopped, InvalidTu
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InternalError, LimitReached, PermissionNotFound, ToolError
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.undo_entries import TakenBack
 
 logger = logging.getLogger(__name__)
@@ -131,11 +130,15 @@ class ChatSession:
         """
         if answer is not None and answer.plan != self._plan:
             raise PermissionNotFound(
-                Sentence("plan_missing"),
+                "This chat has no pending plan of that turn.",
                 hint="It was answered, or another message was sent since. Ask for a new plan.",
             )
         if len(self._waiting) >= MAX_TURNS:
-            raise LimitReached(Sentence("messages_many", count=MAX_TURNS))
+            raise LimitReached(
+                f"{MAX_TURNS} message of this chat is queued already."
+                if MAX_TURNS == 1
+                else f"{MAX_TURNS} messages of this chat are queued already."
+            )
         turn_id = secrets.token_hex(6)
         caller = Caller(
             user=self.user,
@@ -170,9 +173,7 @@ class ChatSession:
         self._waiting.put(turn)
         return turn_id
 
-    async def stop(
-        self, only: str | None = None, why: str = Sentence("call_stopped_by_user")
-    ) -> bool:
+    async def stop(self, only: str | None = None, why: str = "The user stopped this.") -> bool:
         """Stop the running and queued turns; return whether there were any.
 
         Args:
@@ -278,9 +279,7 @@ class ChatSession:
                 turn.publish(Failed.of(error))
             except Exception as error:
                 logger.exception("A turn of a chat failed")
-                failed = InternalError(
-                    Sentence("chat_failed", why=f"{type(error).__name__}: {error}")
-                )
+                failed = InternalError(f"The chat failed: {type(error).__name__}: {error}")
                 turn.publish(Failed.of(failed))
                 await self._close_agent()
             finally:
@@ -394,7 +393,7 @@ class ChatSession:
                     services.setup.start_servers(servers), "The start of a chat's MCP servers"
                 )
             for server, why in self._external.failures:
-                turn.notify(Sentence("server_not_started", server=server, why=why))
+                turn.notify(f"The MCP server {server} did not start: {why}.")
             project = await find_instructions(services.workspace)
             for notice in project.unread:
                 turn.notify(notice)

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from tk_ai_extension.agent.backend import STOP_TIMEOUT
 from tk_ai_extension.agent.turns import Turn
 from tk_ai_extension.model.agent_errors import AgentDied, CallStopped, ModelFailed
-from tk_ai_extension.model.sentences import Sentence
 
 T = TypeVar("T")
 
@@ -73,10 +72,10 @@ class SilenceLimit:
             if self._turn.stopped is not None:
                 # It may have been interrupted before it received the turn, and continue.
                 name = self._turn.caller.name
-                raise AgentDied(Sentence("agent_not_stopped", agent=name)) from None
+                raise AgentDied(f"{name} did not stop in time.") from None
             seconds = self._seconds + self.more
             raise ModelFailed(
-                Sentence("model_silent", seconds=f"{seconds:.0f}"),
+                f"The model sent nothing for {seconds:.0f} s.",
                 hint="Send the message again, or increase TkAIExtensionApp.chat_silence.",
             ) from None
         finally:

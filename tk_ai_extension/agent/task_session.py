@@ -8,7 +8,6 @@ from collections.abc import Coroutine, Sequence
 from tk_ai_extension.agent.backend import AgentEvent, ContentBlock, TurnEnded
 from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.model.errors import InternalError
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 
@@ -33,9 +32,7 @@ class TaskSession:
     async def compact(self, *, model: str, credential: TurnCredential) -> None:
         """Refuse: there is no history to compact."""
         del model, credential
-        raise AgentUnavailable(
-            Sentence("compact_unsupported", agent="This agent"), hint="Start another chat."
-        )
+        raise AgentUnavailable("This agent cannot compact a chat.", hint="Start another chat.")
 
     async def receive(self) -> AgentEvent:
         """Return the next event."""

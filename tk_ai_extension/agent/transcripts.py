@@ -23,7 +23,6 @@ from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.leases import ServerLease
 from tk_ai_extension.model.paths import DELETED
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.database import Database, storable
 
 MAX_CHATS = 500
@@ -204,7 +203,7 @@ class Transcripts:
         """
         if await self.size(chat_id) > MAX_CHAT:
             raise LimitReached(
-                Sentence("chat_large", size=MAX_CHAT // 1_000_000), hint=Sentence("chat_large_hint")
+                f"This chat has more than {MAX_CHAT // 1000000} MB.", hint="Start another chat."
             )
 
     async def get(self, user: str, chat_id: str) -> Chat:
@@ -288,7 +287,7 @@ class Transcripts:
                     (server, chat.id),
                 )
             elif row[0] != server:
-                raise ChatElsewhere(Sentence("chat_elsewhere"))
+                raise ChatElsewhere("Another server of this folder is running a turn in this chat.")
             return _chat(db, chat.user, chat.id)
 
         return await self._database.run(take)
@@ -498,7 +497,7 @@ def _chat(db: sqlite3.Connection, user: str, chat_id: str) -> Chat:
         (chat_id, user),
     ).fetchone()
     if row is None:
-        raise ChatNotFound(Sentence("chat_missing", chat=chat_id[:80]))
+        raise ChatNotFound(f"You have no chat `{chat_id[:80]}`.")
     return Chat(*row)
 
 

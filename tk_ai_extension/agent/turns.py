@@ -38,7 +38,6 @@ from tk_ai_extension.model.diffs import DiffBudget, line_diff
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Change
-from tk_ai_extension.model.sentences import Sentence, sentence_info
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.results import Result
@@ -128,7 +127,7 @@ class Turn:
     over: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     on_change: Callable[[], None] = lambda: None
-    why_stopped: str = Sentence("call_stopped_turn_over")
+    why_stopped: str = "The turn ended before this call did."
     _known: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     _answered: set[str] = field(default_factory=set[str])
     # The tools of the calls that have no result yet.
@@ -152,9 +151,9 @@ class Turn:
             and not message.replaces
         )
 
-    def notify(self, said: Sentence) -> None:
+    def notify(self, said: str) -> None:
         """Publish an information for the person."""
-        self.publish(Noticed(said, sentence_info(said)))
+        self.publish(Noticed(said))
 
     def begin(self) -> TurnCredential:
         """Issue the credential of its calls, valid until the turn is stopped or settled."""
@@ -335,7 +334,7 @@ class Turn:
         self._answered.add(call)
 
         async def progress(message: str) -> None:
-            self.publish(ToolProgressed(call, message, sentence_info(message)))
+            self.publish(ToolProgressed(call, message))
 
         context = ToolContext(self.workspace, self.caller, progress, approver)
         result: Result | None = None
@@ -419,7 +418,6 @@ class Turn:
                 structured=structured,
                 images=[{"data": image.data, "mime": image.mime} for image in images],
                 seconds=round(time.monotonic() - began, 3),
-                notices=[] if result is None else [sentence_info(each) for each in result.notices],
             )
         )
 

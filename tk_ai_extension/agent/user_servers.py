@@ -24,7 +24,6 @@ from typing_extensions import TypedDict
 from tk_ai_extension.agent.environment import secret_parts
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ReadOnly
 from tk_ai_extension.model.private_files import make_private, write_private
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.model.single_writer import single_writer
 
 FILE = "mcp.json"
@@ -204,7 +203,9 @@ class UserServers:
             ReadOnly: The decision cannot be saved.
         """
         if not self.allowed or self.folder is None or user not in self.owners:
-            raise PermissionDenied(Sentence("servers_forbidden"), hint="Ask your administrator.")
+            raise PermissionDenied(
+                "MCP servers of your own are switched off here.", hint="Ask your administrator."
+            )
         await asyncio.to_thread(self._switch, self.folder, name, enabled)
 
     def started(self, server: ServerConfig, problem: str, tools: list[ServerTool]) -> None:
@@ -235,7 +236,7 @@ class UserServers:
         with single_writer(file):
             read = self._read(folder)
             if name not in {each.name for each in read.servers}:
-                raise InvalidArguments(Sentence("server_missing", server=name[:80]))
+                raise InvalidArguments(f"There is no MCP server `{name[:80]}`.")
             names = read.switched_off - {name} if enabled else read.switched_off | {name}
             try:
                 make_private(folder)

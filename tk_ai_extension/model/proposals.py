@@ -13,7 +13,6 @@ from typing import Any, Literal
 from tk_ai_extension.model.cells import CellType
 from tk_ai_extension.model.diffs import DiffBudget, unified
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.sentences import SentenceInfo, sentence_info, sentence_of
 
 Mark = Literal[" ", "+", "-", "@"]
 """A line that is unchanged, added or removed; ``@`` separates two hunks of a diff."""
@@ -103,8 +102,8 @@ class ProposalStep:
     Attributes:
         kind: The effect.
         title: One sentence for a person, who counts cells from 1.
-        sentence: The title by its code; None where it has none.
         cell: The cell; None for a new one.
+        cell_type: The type of an inserted cell; None for another step.
         to: The index that a cell is inserted at or moved to, from 0.
         runs: Whether the lines marked with a space or ``+`` are run.
         lines: The diff or the code. If the step runs code, all of the code.
@@ -119,11 +118,7 @@ class ProposalStep:
     runs: bool = False
     lines: tuple[Line, ...] = ()
     identity: tuple[str | int | bool | None, ...] | None = field(default=None, metadata=INTERNAL)
-    sentence: SentenceInfo | None = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        """Say by which code the title is translated."""
-        object.__setattr__(self, "sentence", sentence_info(self.title))
+    cell_type: CellType | None = None
 
     @property
     def code(self) -> str:
@@ -135,11 +130,12 @@ class ProposalStep:
         """Return the step from the JSON of `as_dict`, without the hash of its cell."""
         return cls(
             value["kind"],
-            sentence_of(value["title"], value.get("sentence")),
+            value["title"],
             value["cell"] and CellReference(**value["cell"]),
             value["to"],
             value["runs"],
             tuple(Line(line["mark"], line["text"]) for line in value["lines"]),
+            cell_type=value["cell_type"],
         )
 
     def as_dict(self) -> Json:
@@ -147,8 +143,8 @@ class ProposalStep:
         return {
             "kind": self.kind,
             "title": one_line(self.title),
-            "sentence": self.sentence and self.sentence.as_dict(),
             "cell": self.cell and self.cell.as_dict(),
+            "cell_type": self.cell_type,
             "to": self.to,
             "runs": self.runs,
             "lines": [{"mark": line.mark, "text": line.text} for line in self.lines],
@@ -166,7 +162,6 @@ class Proposal:
 
     Attributes:
         title: One sentence for a person.
-        sentence: The title by its code; None where it has none.
         steps: The steps, in order.
         notebook: The path of the notebook that the call concerns; None for none or several.
         kernel: The kernel that runs the code; None if nothing runs.
@@ -181,18 +176,13 @@ class Proposal:
     kernel: KernelReference | None = None
     omitted: int = 0
     reference: str = field(default="", metadata=INTERNAL)
-    sentence: SentenceInfo | None = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        """Say by which code the title is translated."""
-        object.__setattr__(self, "sentence", sentence_info(self.title))
 
     @classmethod
     def from_dict(cls, value: Json) -> Proposal:
         """Return the proposal from the JSON of `as_dict`, without internal fields."""
         steps = tuple(ProposalStep.from_dict(step) for step in value["steps"])
         kernel = value["kernel"] and KernelReference(**value["kernel"])
-        title = sentence_of(value["title"], value.get("sentence"))
+        title = value["title"]
         return cls(title, steps, value["notebook"], kernel, value["omitted"])
 
     @property
@@ -206,7 +196,6 @@ class Proposal:
             "notebook": self.notebook,
             "kernel": self.kernel and self.kernel.as_dict(),
             "title": one_line(self.title),
-            "sentence": self.sentence and self.sentence.as_dict(),
             "steps": [step.as_dict() for step in self.steps],
             "omitted": self.omitted,
         }

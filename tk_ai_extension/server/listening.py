@@ -11,7 +11,6 @@ from typing import Any
 
 from tornado.ioloop import IOLoop
 
-from tk_ai_extension.model.error_info import error_info
 from tk_ai_extension.model.errors import LimitReached, is_out_of_files
 
 GRACE_PERIOD = 0.5
@@ -122,7 +121,7 @@ def _refusal() -> bytes:
         "The server has reached its limit of open files.",
         hint="Shut down unused kernels, or restart the server with a higher `ulimit -n`.",
     )
-    body = json.dumps({"error": error_info(error)}).encode()
+    body = json.dumps({"error": error.as_dict()}).encode()
     head = (
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"

@@ -25,7 +25,6 @@ from tk_ai_extension.agent.requests import Attachment, ChatRequest, ConnectReque
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
-from tk_ai_extension.model.sentences import SentenceInfo
 from tk_ai_extension.server.permission_models import (
     Answered,
     PermissionAnswer,
@@ -140,8 +139,6 @@ class ErrorInfo(TypedDict):
     Attributes:
         code: Stable code of the kind of error.
         retryable: Whether the same request can succeed later.
-        sentence: The message by its code; None where it has none.
-        hint_sentence: The hint by its code; None where it has none.
     """
 
     code: str
@@ -149,8 +146,6 @@ class ErrorInfo(TypedDict):
     hint: str
     retryable: bool
     details: NotRequired[Json]
-    sentence: NotRequired[SentenceInfo | None]
-    hint_sentence: NotRequired[SentenceInfo | None]
 
 
 ErrorAnswer = TypedDict("ErrorAnswer", {"error": ErrorInfo})

@@ -31,7 +31,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.model.encoding import encodable_text
-from tk_ai_extension.model.error_info import error_info
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, ToolError
 
 logger = logging.getLogger(__name__)
@@ -210,7 +209,7 @@ class PageChannel:
                 await self._send_feed(kind, value, after, say)
             await say(over=True)
         except ToolError as error:
-            await say(error=error_info(error), status=error.status)
+            await say(error=error.as_dict(), status=error.status)
         except Exception:
             logger.exception("A page cannot follow %s %s", kind, value)
             await say(

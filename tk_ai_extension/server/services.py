@@ -17,7 +17,6 @@ from tornado.web import HTTPError
 from tk_ai_extension.agent.threaded_imports import gc_paused
 from tk_ai_extension.model.callers import owner
 from tk_ai_extension.model.errors import LimitReached, ToolError, is_out_of_files
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.asgi import AsgiExchange
 from tk_ai_extension.server.components import CHATS, Managers, ServerComponents
 from tk_ai_extension.server.lazy import Lazy
@@ -40,6 +39,14 @@ T = TypeVar("T")
 
 SETTLING = 1.0
 """Delay before background imports, in seconds: after the start, and again before MCP."""
+
+
+class RouteError(HTTPError):
+    """A refused request, with a message for the client."""
+
+    def __init__(self, status: int, message: str) -> None:
+        # As an argument: tornado makes a text of the format.
+        super().__init__(status, "%s", message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +366,7 @@ class Services:
 
     def _check_open(self) -> None:
         if self._closing:
-            raise HTTPError(503, "%s", Sentence("stopping"))
+            raise RouteError(503, "The server is stopping.")
 
     async def _prepare(self) -> None:
         await asyncio.sleep(SETTLING)

@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field, PrivateAttr
 from tk_ai_extension.model.executions import StatusEvent
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.output_presentation import Allowance, present
 from tk_ai_extension.tools.results import Image, Result
@@ -157,21 +156,15 @@ async def _wait(context: ToolContext, run: Run, wait: float) -> None:
 def _progress(run: Run, elapsed: float) -> str:
     step = run.current
     # Progress is for people, who count cells from 1.
-    what = (
-        Sentence("running_code")
-        if step.index is None
-        else Sentence("running_cell", position=step.index + 1)
-    )
+    what = "code" if step.index is None else f"cell {step.index + 1}"
     if len(run.steps) > 1:
         number, total = run.steps.index(step) + 1, len(run.steps)
-        what = Sentence("running_part", what=what, number=number, total=total)
+        what = f"{what} {number}/{total}"
     last = next((line for line in reversed(_last_lines(step.outputs)) if line.strip()), "")
     seconds = f"{elapsed:.0f}"
     if last:
-        return Sentence(
-            "running_prints", what=what, status=step.status, seconds=seconds, line=last[:200]
-        )
-    return Sentence("running", what=what, status=step.status, seconds=seconds)
+        return f"{what} {step.status}, {seconds} s: {last[:200]}"
+    return f"{what} {step.status}, {seconds} s"
 
 
 def _last_lines(outputs: OutputBuffer) -> list[str]:

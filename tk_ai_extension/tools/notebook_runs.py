@@ -12,7 +12,6 @@ from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import ApprovalOutdated, Conflict, InvalidArguments
 from tk_ai_extension.model.operations import Operation, SetOutputs, expecting
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.execution_results import ExecutionResult, follow
@@ -65,15 +64,22 @@ class NotebookRunPlan:
         steps: list[ProposalStep] = []
         cells = runnable(self.snapshot)
         if self.output is not None:
-            said = "replace_notebook" if self.replaces else "create"
-            title = Sentence(said, path=self.output, count=len(self.snapshot.cells))
+            count = len(self.snapshot.cells)
+            cells_text = f"{count} cell" if count == 1 else f"{count} cells"
+            title = f"Create {self.output} with {cells_text}"
+            if self.replaces:
+                title = f"Replace {self.output} by a notebook with {cells_text}"
             steps.append(ProposalStep("create", title))
         if self.parameters:
-            title = Sentence("insert_new", type="code")
+            title = "Insert a code cell"
             lines = marked("+", self.parameters)
             steps.append(ProposalStep("insert", title, runs=True, lines=lines))
         return Proposal(
-            Sentence("run_in_new_kernel", count=len(cells)),
+            (
+                f"Run {len(cells)} cell in a new kernel"
+                if len(cells) == 1
+                else f"Run {len(cells)} cells in a new kernel"
+            ),
             (*steps, *(cell_step(self.snapshot, cell) for cell in cells)),
             notebook=self.path,
             kernel=KernelReference(None, self.kernel_name or self.snapshot.kernel_name),

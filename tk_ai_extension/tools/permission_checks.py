@@ -12,7 +12,6 @@ from pydantic import BaseModel
 
 from tk_ai_extension.model.errors import PermissionDenied, PermissionRequired, ToolError
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.plans import Plan
 from tk_ai_extension.workspace.permission_requests import Effect
@@ -171,9 +170,7 @@ class PermissionCheck:
 
     def by_arguments(self, notebook: str | None, kernel: KernelReference | None) -> Proposal:
         """Return a proposal that shows the arguments in full."""
-        return argument_proposal(
-            Sentence("call_tool", tool=self._tool), self._arguments, notebook, kernel
-        )
+        return argument_proposal(f"Call {self._tool}", self._arguments, notebook, kernel)
 
     def _decision(self, notebook: str | None) -> PermissionDecision:
         policy = self._context.workspace.policy
@@ -188,7 +185,7 @@ class PermissionCheck:
 
 
 def argument_proposal(
-    title: Sentence,
+    title: str,
     arguments: Mapping[str, Any],
     notebook: str | None = None,
     kernel: KernelReference | None = None,
@@ -206,11 +203,7 @@ def argument_proposal(
     for name, value in arguments.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         if "\n" in text:
-            long.append(
-                ProposalStep(
-                    "arguments", Sentence("with_argument", name=name), lines=marked(" ", text)
-                )
-            )
+            long.append(ProposalStep("arguments", f"Argument {name}", lines=marked(" ", text)))
         else:
             short.append(f"{name}: {text}")
     lines = marked(" ", "\n".join(short)) if short else ()

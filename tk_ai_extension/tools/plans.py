@@ -16,9 +16,8 @@ A plan of your own needs one method:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Literal, Protocol
 
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
@@ -40,7 +39,6 @@ from tk_ai_extension.model.proposals import (
     diff_lines,
     marked,
 )
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.transactions import EditTransaction
 from tk_ai_extension.workspace import editing
@@ -110,11 +108,11 @@ class Edit:
             for each, change in zip(self.operations, self.changes, strict=True)
         )
         runs = any(step.runs for step in steps)
-        title: str = Sentence("nothing_to_change")
+        title: str = "Nothing to change"
         if len(steps) == 1:
             title = steps[0].title
         elif steps:
-            title = Sentence("changes_and_run" if runs else "changes", count=len(steps))
+            title = f"{len(steps)} changes{', and run the changed code' if runs else ''}"
         return Proposal(title, steps, notebook=self.snapshot.path)
 
 
@@ -135,13 +133,25 @@ class CreationPlan:
     def proposal(self) -> Proposal:
         """Return all cells."""
         count = len(self.cells)
-        title = Sentence("create", path=self.path, count=count)
+        title = (
+            f"Create {self.path} with {count} cell"
+            if count == 1
+            else f"Create {self.path} with {count} cells"
+        )
         if self.kernelspec:
             kernel = self.kernelspec["name"]
-            title = Sentence("create_for_kernel", path=self.path, kernel=kernel, count=count)
+            title = (
+                f"Create {self.path} for {kernel} with {count} cell"
+                if count == 1
+                else f"Create {self.path} for {kernel} with {count} cells"
+            )
         cells = (
             ProposalStep(
-                "insert", Sentence("insert_new", type=kind), to=index, lines=marked("+", source)
+                "insert",
+                f"Insert a {kind} cell",
+                to=index,
+                lines=marked("+", source),
+                cell_type=kind,
             )
             for index, (kind, source) in enumerate(self.cells)
         )
@@ -178,10 +188,10 @@ class RunPlan:
         path = self.document.path
         if self.snapshot is None:
             lines = marked(" ", self.code)
-            code = ProposalStep("code", Sentence("run_code"), runs=True, lines=lines)
-            return Proposal(Sentence("run_code_in_kernel"), (*steps, code), notebook=path)
+            code = ProposalStep("code", "Run code", runs=True, lines=lines)
+            return Proposal("Run code in the notebook's kernel", (*steps, code), notebook=path)
         runs = [cell_step(self.snapshot, cell) for cell in self.cells]
-        title = runs[0].title if len(runs) == 1 else Sentence("run_cells", count=len(runs))
+        title = runs[0].title if len(runs) == 1 else f"Run {len(runs)} cells"
         return Proposal(title, (*steps, *runs), notebook=path)
 
 
@@ -189,7 +199,7 @@ def cell_step(snapshot: Snapshot, cell: Cell) -> ProposalStep:
     """Return the step that runs a cell, with all of its code."""
     return ProposalStep(
         "run",
-        Sentence("run_cell", cell=_name(cell)),
+        f"Run {_name(cell)}",
         cell=_reference(snapshot, cell),
         runs=True,
         lines=marked(" ", cell.source),
@@ -220,21 +230,19 @@ class KernelChange:
     def proposal(self) -> Proposal:
         """Return the kernel and the change."""
         # A notebook has one kernel. Without a notebook, only the id identifies the kernel.
-        kernel = Sentence("kernel_of_notebook")
+        kernel = "the kernel"
         if not self.path:
-            kernel = Sentence("kernel_of_id", id=self.kernel_id[:8])
-        codes = {
-            "restart": "restart_kernel",
-            "interrupt": "interrupt_kernel",
-            "shut down": "shut_down_kernel",
-        }
-        code = codes[self.verb] if self.execution_id is None else "interrupt_run"
-        what = Sentence(code, kernel=kernel)
+            kernel = f"the kernel {self.kernel_id[:8]}"
+        what = f"{self.verb.capitalize()} {kernel}. Its variables are lost"
+        if self.verb == "interrupt":
+            what = (
+                f"Interrupt {kernel if self.execution_id is None else f'an execution in {kernel}'}"
+            )
         step = ProposalStep("kernel", what, identity=(self.verb, self.kernel_id, self.execution_id))
         return Proposal(what, (step,), self.path, KernelReference(self.kernel_id))
 
 
-RESTART = ProposalStep("kernel", Sentence("restart_first"))
+RESTART = ProposalStep("kernel", "Restart the kernel first. Its variables are lost")
 """The step that restarts a notebook's kernel before code runs in it."""
 
 
@@ -257,29 +265,26 @@ def _operation(
             position, identity = _position(snapshot, operation, change.index)
             return ProposalStep(
                 "insert",
-                Sentence("insert_and_run" if runs else "insert", type=content.type, place=position),
+                f"Insert {'and run ' if runs else ''}a {content.type} cell {position}",
                 to=change.index,
                 runs=runs,
                 lines=marked("+", content.source),
                 identity=(content.type, *identity),
+                cell_type=content.type,
             )
         case Replace(key, source, new_type, keep_outputs):
             assert before is not None
             assert after is not None
             cell = snapshot.by_key[key]
             runs = run and after.type == "code"
-            how: list[Sentence] = []
-            if after.type != before.type:
-                how.append(Sentence("change_type", type=after.type))
+            how = f", now {after.type}" if after.type != before.type else ""
             if keep_outputs:
-                how.append(Sentence("change_outputs_kept"))
+                how += ", outputs kept"
             if before.source == source:
-                how.append(Sentence("change_same_source"))
+                how += ": same source"
             return ProposalStep(
                 "change",
-                Sentence(
-                    "change_and_run" if runs else "change", cell=_name(cell), how=_joined(how)
-                ),
+                f"Change {'and run ' if runs else ''}{_name(cell)}{how}",
                 cell=_reference(snapshot, cell),
                 runs=runs,
                 lines=diff_lines(before.source, source, whole=runs, budget=budget),
@@ -290,7 +295,7 @@ def _operation(
             cell = snapshot.by_key[key]
             return ProposalStep(
                 "delete",
-                Sentence("delete", cell=_name(cell)),
+                f"Delete {_name(cell)}",
                 cell=_reference(snapshot, cell),
                 lines=marked("-", before.source),
                 identity=(),
@@ -299,16 +304,20 @@ def _operation(
             cell = snapshot.by_key[key]
             return ProposalStep(
                 "move",
-                Sentence("move", cell=_name(cell), position=change.index + 1),
+                f"Move {_name(cell)} to position {change.index + 1}",
                 cell=_reference(snapshot, cell),
                 to=change.index,
                 identity=(to,),
             )
         case SetOutputs(key, outputs):
             cell = snapshot.by_key[key]
-            title = Sentence("clear_outputs", cell=_name(cell))
+            title = f"Clear the outputs of {_name(cell)}"
             if outputs:
-                title = Sentence("restore_outputs", count=len(outputs), cell=_name(cell))
+                title = (
+                    f"Restore {len(outputs)} output of {_name(cell)}"
+                    if len(outputs) == 1
+                    else f"Restore {len(outputs)} outputs of {_name(cell)}"
+                )
             return ProposalStep(
                 "outputs",
                 title,
@@ -321,14 +330,9 @@ def _reference(snapshot: Snapshot, cell: Cell) -> CellReference:
     return CellReference(cell.key, cell.index, cell.type, snapshot.address(cell), cell.hash)
 
 
-def _name(cell: Cell) -> Sentence:
+def _name(cell: Cell) -> str:
     """Return a cell's name for a person, who counts cells from 1 and does not see ids."""
-    return Sentence("cell", type=cell.type, position=cell.index + 1)
-
-
-def _joined(parts: Sequence[Sentence]) -> str:
-    """Return the parts as one sentence."""
-    return reduce(lambda first, more: Sentence("change_two", first=first, second=more), parts, "")
+    return f"{cell.type} cell {cell.index + 1}"
 
 
 def _position(
@@ -338,9 +342,9 @@ def _position(
     key = insert.after or insert.before
     if key is None:
         if insert.index in (None, -1):
-            return Sentence("place_end"), ("end",)
-        return Sentence("place_at", position=index + 1), ("at", insert.index)
+            return "at the end", ("end",)
+        return f"as cell {index + 1}", ("at", insert.index)
     side = "after" if insert.after is not None else "before"
     cell = snapshot.by_key.get(key)
-    name = f"@{key}" if cell is None else Sentence("cell_position", position=cell.index + 1)
-    return Sentence(f"place_{side}", cell=name), (side, key)
+    name = f"@{key}" if cell is None else f"cell {cell.index + 1}"
+    return f"{side} {name}", (side, key)

@@ -10,7 +10,6 @@ from pydantic import Field
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.proposals import KernelReference, Proposal
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.execution_results import ExecutionResult, follow
@@ -55,7 +54,11 @@ class VerificationPlan:
         """Return all of the code, and the kernelspec of the new kernel."""
         name = self.kernel_name or self.snapshot.kernel_name
         return Proposal(
-            Sentence("run_fresh", count=len(self.cells)),
+            (
+                f"Run {len(self.cells)} cell in a new kernel, without changing the notebook"
+                if len(self.cells) == 1
+                else f"Run {len(self.cells)} cells in a new kernel, without changing the notebook"
+            ),
             tuple(cell_step(self.snapshot, cell) for cell in self.cells),
             notebook=self.snapshot.path,
             kernel=KernelReference(None, name),

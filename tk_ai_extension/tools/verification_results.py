@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Literal
 
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.sentences import sentence_info
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.verification.report import CellReport, NotebookReport
 from tk_ai_extension.workspace.runs import Run
@@ -33,8 +30,6 @@ class CellProblem(BaseModel):
     index: int
     status: Literal["differs", "failed"]
     message: str
-    sentence: Json | None = None
-    """Code and parameters of the message, for a front end that translates it."""
     diff: str = ""
     """The beginning of a unified diff, or of the traceback."""
 
@@ -46,8 +41,6 @@ class HiddenState(BaseModel):
     cell: str
     index: int
     message: str
-    sentence: Json | None = None
-    """Code and parameters of the message, for a front end that translates it."""
 
 
 class VerificationSummary(BaseModel):
@@ -74,9 +67,7 @@ async def summarize(context: ToolContext, run: Run, report: VerificationRun) -> 
         text = f"Cell {number} of {total} code cells is {run.current.status}."
         return VerificationSummary(status="running", text=text, total=total, number=number)
     finished = report.finished
-    # Agents read the English text only.
-    said = _sentence if context.caller.interface == "rest" else _no_sentence
-    summary, whole = await asyncio.to_thread(_rendered, finished, said)
+    summary, whole = await asyncio.to_thread(_rendered, finished)
     summary.total, summary.number = total, number
     if run.cancelled:
         summary.status = "interrupted"
@@ -85,9 +76,7 @@ async def summarize(context: ToolContext, run: Run, report: VerificationRun) -> 
     return summary
 
 
-def _rendered(
-    finished: NotebookReport, said: Callable[[str], Json | None]
-) -> tuple[VerificationSummary, str | None]:
+def _rendered(finished: NotebookReport) -> tuple[VerificationSummary, str | None]:
     """Return the summary of a report, and the whole report as text if the summary's is shorter."""
     bad = [cell for cell in finished.cells if cell.is_bad]
     lines = [finished.summary]
@@ -99,7 +88,7 @@ def _rendered(
         text="\n".join(lines),
         total=0,
         number=0,
-        problems=[_problem(cell, said) for cell in bad[:MAX_PROBLEMS]],
+        problems=[_problem(cell) for cell in bad[:MAX_PROBLEMS]],
         left_out=max(len(bad) - MAX_PROBLEMS, 0),
         hidden_state=[
             HiddenState(
@@ -107,7 +96,6 @@ def _rendered(
                 cell=each.cell,
                 index=each.index,
                 message=each.message,
-                sentence=said(each.message),
             )
             for each in finished.findings
         ],
@@ -128,16 +116,7 @@ def _position(run: Run) -> int:
     return run.steps.index(run.current) + 1 if run.steps else 0
 
 
-def _sentence(message: str) -> Json | None:
-    info = sentence_info(message)
-    return None if info is None else info.as_dict()
-
-
-def _no_sentence(_message: str) -> None:
-    return None
-
-
-def _problem(cell: CellReport, said: Callable[[str], Json | None]) -> CellProblem:
+def _problem(cell: CellReport) -> CellProblem:
     message = cell.problem
     shown = [line.removeprefix("  ") for line in cell.as_lines(LINES) if line.startswith("  ")]
     return CellProblem(
@@ -145,7 +124,6 @@ def _problem(cell: CellReport, said: Callable[[str], Json | None]) -> CellProble
         index=cell.index,
         status="failed" if cell.status == "failed" else "differs",
         message=message,
-        sentence=said(message),
         diff="\n".join(shown[: 2 * LINES]),
     )
 

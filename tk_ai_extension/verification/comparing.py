@@ -14,10 +14,8 @@ from tk_ai_extension.model.digest import cut, sanitise
 from tk_ai_extension.model.htmltext import html_text
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import bundle_of, stream_text, traceback_of
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.verification.rules import Rules
 from tk_ai_extension.verification.values import (
-    as_diff,
     image_difference,
     json_differences,
     table_differences,
@@ -69,7 +67,7 @@ class Difference:
 
     kind: Kind
     what: str
-    message: Sentence
+    message: str
     diff: tuple[str, ...] = ()
     left_out: int = 0
     count: int = 1
@@ -80,7 +78,7 @@ class _Found(NamedTuple):
 
     kind: Kind
     what: str
-    message: Sentence
+    message: str
     stored: str = ""
     new: str = ""
 
@@ -131,7 +129,14 @@ def compare_outputs(
         found.append(each.rendered(room))
         room -= sum(len(line) + 1 for line in found[-1].diff)
     if more := sum(1 for _ in differing):
-        found.append(Difference("more", "", Sentence("outputs_more", count=more), count=more))
+        found.append(
+            Difference(
+                "more",
+                "",
+                (f"{more} more output differs" if more == 1 else f"{more} more outputs differ"),
+                count=more,
+            )
+        )
     return tuple(found)
 
 
@@ -169,15 +174,15 @@ def _texts(what: str, stored: str, new: str, rules: Rules) -> Iterator[_Found]:
     if not before or not after:
         yield _alone(what, before or None, after or None)
         return
-    yield _Found("text", what, Sentence("output_differs", what=what[:MAX_NAME]), before, after)
+    yield _Found("text", what, f"{what[:MAX_NAME]} differs", before, after)
 
 
 def _alone(what: str, stored: str | None, new: str | None) -> _Found:
     """Return the difference of an output that only one side has."""
     what = what[:MAX_NAME]
     if stored is None:
-        return _Found("new", what, Sentence("output_new", what=what), "", new or "")
-    return _Found("missing", what, Sentence("output_missing", what=what), stored, "")
+        return _Found("new", what, f"{what} is new", "", new or "")
+    return _Found("missing", what, f"{what} is missing", stored, "")
 
 
 def _outputs(stored: Json | None, new: Json | None, rules: Rules) -> Iterator[_Found]:
@@ -224,13 +229,13 @@ def _as_text(output: Json) -> str:
 def _errors(stored: Json, new: Json, rules: Rules) -> Iterator[_Found]:
     lines = [_without_places(rules.text(error_line(each))) for each in (stored, new)]
     if lines[0] != lines[1]:
-        yield _Found("error", "error", Sentence("exception_differs"), lines[0], lines[1])
+        yield _Found("error", "error", "the exception differs", lines[0], lines[1])
         return
     frames = [_FRAME.findall(sanitise("\n".join(traceback_of(each)))) for each in (stored, new)]
     # Older versions of IPython name the frames in other ways: these are not compared.
     if frames[0] and frames[1] and frames[0] != frames[1]:
         texts = ["\n".join(f"line {line}" for line in each) for each in frames]
-        yield _Found("error", "error", Sentence("exception_elsewhere"), texts[0], texts[1])
+        yield _Found("error", "error", "the exception has another place", texts[0], texts[1])
 
 
 def _without_places(text: str) -> str:
@@ -276,7 +281,7 @@ def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[_Found]:
     if mime in IMAGES:
         pair = ["".join(_joined(each).split()) for each in (stored, new)]
         if (how := image_difference(pair[0], pair[1], rules)) is not None:
-            yield _Found("image", what, Sentence("output_detail", what=what, detail=how))
+            yield _Found("image", what, f"{what}: {how}")
         return
     if mime == "application/json" or mime.endswith("+json"):
         # A display's JSON has generated ids, as its HTML has.
@@ -284,9 +289,9 @@ def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[_Found]:
         differences = json_differences(stored, new, rules, markup=markup)
         found = list(islice(differences, MAX_LISTED + 1))
         if found:
-            lines = [line for each in found[:MAX_LISTED] for line in as_diff(each)]
+            lines = [line for each in found[:MAX_LISTED] for line in each.lines]
             lines += ["..."] * (len(found) > MAX_LISTED)
-            message = Sentence("output_detail", what=what, detail=found[0])
+            message = f"{what}: {found[0].message}"
             yield _Found("data", what, message, "", "\n".join(lines))
         return
     texts = _joined(stored), _joined(new)
@@ -298,7 +303,7 @@ def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[_Found]:
     if mime in _SOURCES:
         before, after = (_without_line_ends(each) for each in (before, after))
     if before != after:
-        yield _Found("text", what, Sentence("output_differs", what=what), before, after)
+        yield _Found("text", what, f"{what} differs", before, after)
 
 
 def _is_table(*values: Any) -> bool:
@@ -312,11 +317,7 @@ def _tables(stored: str, new: str, rules: Rules) -> Iterator[_Found]:
     found = table_differences(rows[0], rows[1], rules)
     if found:
         what, more = "text/html", len(found) - 1
-        message = (
-            Sentence("output_details", what=what, detail=found[0], more=more)
-            if more
-            else Sentence("output_detail", what=what, detail=found[0])
-        )
+        message = f"{what}: {found[0]} and {more} more" if more else f"{what}: {found[0]}"
         yield _Found("table", "text/html", message, "\n".join(rows[0]), "\n".join(rows[1]))
 
 

@@ -10,7 +10,6 @@ from typing import Final, Literal
 
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.names import Names, names_of
-from tk_ai_extension.model.sentences import Sentence
 
 FindingKind = Literal["order", "gap", "undefined", "later"]
 
@@ -73,7 +72,7 @@ class Finding:
     kind: FindingKind
     cell: str
     index: int
-    message: Sentence
+    message: str
     names: tuple[str, ...] = ()
 
 
@@ -99,26 +98,23 @@ def _order(cells: Sequence[Cell]) -> Iterable[Finding]:
                 "order",
                 cell.key,
                 cell.index,
-                Sentence(
-                    "hidden_order",
-                    cell=cell.index + 1,
-                    run=count,
-                    above=before.index + 1,
-                    run_above=last,
-                ),
+                f"Cell {cell.index + 1} [{count}] ran before cell {before.index + 1} [{last}].",
             )
         elif count > last + 1:
             missing, number = count - last - 1, cell.index + 1
             message = (
-                Sentence("hidden_gap_first", cell=number, run=count, count=missing)
+                (
+                    f"Cell {number} [{count}]: {missing} run is not in the notebook, before it."
+                    if missing == 1
+                    else f"Cell {number} [{count}]: {missing} runs are not in the notebook, before it."
+                )
                 if before is None
-                else Sentence(
-                    "hidden_gap",
-                    cell=number,
-                    run=count,
-                    count=missing,
-                    above=before.index + 1,
-                    run_above=last,
+                else (
+                    f"Cell {number} [{count}]: {missing} run is not in the notebook, after cell "
+                    f"{before.index + 1} [{last}]."
+                    if missing == 1
+                    else f"Cell {number} [{count}]: {missing} runs are not in the notebook, after cell "
+                    f"{before.index + 1} [{last}]."
                 )
             )
             yield Finding("gap", cell.key, cell.index, message)
@@ -155,7 +151,7 @@ def _names(cells: Sequence[Cell]) -> Iterable[Finding]:
                 "undefined",
                 cell.key,
                 cell.index,
-                Sentence("hidden_undefined", cell=number, names=_listed(nowhere)),
+                f"Cell {number} uses {_listed(nowhere)}, which no cell defines.",
                 nowhere,
             )
         if later:
@@ -165,7 +161,7 @@ def _names(cells: Sequence[Cell]) -> Iterable[Finding]:
                 "later",
                 cell.key,
                 cell.index,
-                Sentence("hidden_later", cell=number, names=_listed(later), places=where),
+                f"Cell {number} uses {_listed(later)}, which only cell {where} below defines.",
                 later,
             )
         known |= names.defines | set(later) | set(nowhere)
@@ -174,7 +170,7 @@ def _names(cells: Sequence[Cell]) -> Iterable[Finding]:
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(f"`{name}`" for name in names[:5])
     more = len(names) - 5
-    return Sentence("names_more", names=shown, more=more) if more > 0 else shown
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _defines_nothing(source: str) -> bool:

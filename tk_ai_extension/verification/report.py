@@ -10,7 +10,6 @@ from typing import Any, Literal
 from xml.sax.saxutils import escape, quoteattr
 
 from tk_ai_extension.model.digest import cut
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.verification.comparing import Difference
 from tk_ai_extension.verification.hidden_state import Finding
 
@@ -80,7 +79,9 @@ class CellReport:
             return self.message
         named = [each.message for each in self.differences[:NAMED]]
         if more := sum(each.count for each in self.differences[NAMED:]):
-            named.append(Sentence("outputs_more", count=more))
+            named.append(
+                f"{more} more output differs" if more == 1 else f"{more} more outputs differ"
+            )
         return reduce(_two, named)
 
     def as_lines(self, limit: int | None = DIFF_LINES) -> Iterator[str]:
@@ -254,7 +255,7 @@ def _text(text: str) -> str:
 
 
 def _two(first: str, second: str) -> str:
-    return Sentence("differences_two", first=first, second=second)
+    return f"{first}; {second}"
 
 
 def _shortened(lines: Sequence[str], limit: int | None, left_out: int = 0) -> Iterator[str]:

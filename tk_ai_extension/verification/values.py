@@ -11,10 +11,9 @@ import warnings
 from collections.abc import Iterator
 from functools import partial
 from itertools import zip_longest
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from tk_ai_extension.model.digest import cut
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.verification.rules import Rules
 
 MAX_DEPTH = 200
@@ -91,6 +90,13 @@ def same_text_cell(stored: str, new: str, rules: Rules) -> bool:
     )
 
 
+class JsonDifference(NamedTuple):
+    """A value that differs: one sentence with its place, and the two values as lines of a diff."""
+
+    message: str
+    lines: tuple[str, ...]
+
+
 def json_differences(
     stored: Any,
     new: Any,
@@ -99,29 +105,37 @@ def json_differences(
     depth: int = 0,
     *,
     markup: bool = False,
-) -> Iterator[Sentence]:
-    """Yield a sentence for each value of two JSON values that differs, with its place.
+) -> Iterator[JsonDifference]:
+    """Yield each value of two JSON values that differs.
 
     With ``markup``, generated ids in strings are ignored (`Rules.text`).
 
-    >>> list(json_differences({"a": [1, 2.0]}, {"a": [1, 2.5], "b": 0}, Rules()))
+    >>> [each.message for each in json_differences({"a": [1, 2.0]}, {"a": [1, 2.5], "b": 0}, Rules())]
     ['$.a[1]: 2.0 is now 2.5', '$.b: new']
+    >>> next(json_differences({"a": 1}, {"a": 2}, Rules())).lines
+    ('-$.a: 1', '+$.a: 2')
     """
     if depth > MAX_DEPTH:
         if stored != new:
-            yield Sentence("value_differs", place=place)
+            yield JsonDifference(f"{place}: differs", (f"-{place}", f"+{place}"))
     elif isinstance(stored, dict) and isinstance(new, dict):
         before, after = cast("dict[str, Any]", stored), cast("dict[str, Any]", new)
         yield from _members(before, after, rules, place, depth + 1, markup=markup)
     elif isinstance(stored, list) and isinstance(new, list):
         ours, theirs = cast("list[Any]", stored), cast("list[Any]", new)
         if len(ours) != len(theirs):
-            yield Sentence("items_changed", place=place, stored=len(ours), new=len(theirs))
+            yield JsonDifference(
+                f"{place}: {len(ours)} items are now {len(theirs)}",
+                (f"-len({place}): {len(ours)}", f"+len({place}): {len(theirs)}"),
+            )
         for index, (one, other) in enumerate(zip(ours, theirs, strict=False)):
             inside = f"{place}[{index}]"
             yield from json_differences(one, other, rules, inside, depth + 1, markup=markup)
     elif not _same_scalar(stored, new, rules, markup=markup):
-        yield Sentence("value_changed", place=place, stored=_short(stored), new=_short(new))
+        before, after = _short(stored), _short(new)
+        yield JsonDifference(
+            f"{place}: {before} is now {after}", (f"-{place}: {before}", f"+{place}: {after}")
+        )
 
 
 def _members(
@@ -132,30 +146,17 @@ def _members(
     depth: int,
     *,
     markup: bool,
-) -> Iterator[Sentence]:
+) -> Iterator[JsonDifference]:
     for key in (*stored, *(key for key in new if key not in stored)):
         inside = f"{place}.{cut(key, MAX_VALUE)}"
         if key in _MASKED:
             continue
         if key not in new:
-            yield Sentence("value_missing", place=inside)
+            yield JsonDifference(f"{inside}: missing", (f"-{inside}",))
         elif key not in stored:
-            yield Sentence("value_new", place=inside)
+            yield JsonDifference(f"{inside}: new", (f"+{inside}",))
         else:
             yield from json_differences(stored[key], new[key], rules, inside, depth, markup=markup)
-
-
-def as_diff(difference: Sentence) -> Iterator[str]:
-    """Yield a difference of `json_differences` as lines of a diff, in no language.
-
-    >>> list(as_diff(next(json_differences({"a": 1}, {"a": 2}, Rules()))))
-    ['-$.a: 1', '+$.a: 2']
-    """
-    shown = difference.parameters
-    place = f"len({shown['place']})" if difference.code == "items_changed" else str(shown["place"])
-    for sign, side, absent in (("-", "stored", "value_new"), ("+", "new", "value_missing")):
-        if difference.code != absent:
-            yield f"{sign}{place}: {shown[side]}" if side in shown else f"{sign}{place}"
 
 
 def _same_scalar(stored: Any, new: Any, rules: Rules, *, markup: bool) -> bool:
@@ -173,7 +174,7 @@ def _short(value: Any) -> str:
     return cut(repr(value), MAX_VALUE)
 
 
-def table_differences(stored: list[str], new: list[str], rules: Rules) -> list[Sentence]:
+def table_differences(stored: list[str], new: list[str], rules: Rules) -> list[str]:
     """Return a sentence for each cell of two tables that differs.
 
     Args:
@@ -181,27 +182,17 @@ def table_differences(stored: list[str], new: list[str], rules: Rules) -> list[S
         new: The rows of the new table.
         rules: The tolerance of numbers.
     """
-    found: list[Sentence] = []
+    found: list[str] = []
     for row, (before, after) in enumerate(zip_longest(stored, new), 1):
         if before is None or after is None:
-            found.append(
-                Sentence("row_new", row=row) if before is None else Sentence("row_missing", row=row)
-            )
+            found.append(f"row {row} is new" if before is None else f"row {row} is missing")
             continue
         cells = _cells(before), _cells(after)
         if len(cells[0]) != len(cells[1]):
-            found.append(
-                Sentence("row_cells_changed", row=row, stored=len(cells[0]), new=len(cells[1]))
-            )
+            found.append(f"row {row}: {len(cells[0])} cells are now {len(cells[1])}")
             continue
         found += [
-            Sentence(
-                "table_cell_changed",
-                row=row,
-                column=column,
-                stored=_short(one),
-                new=_short(other),
-            )
+            f"row {row}, column {column}: {_short(one)} is now {_short(other)}"
             for column, (one, other) in enumerate(zip(*cells, strict=True), 1)
             if not same_text_cell(one, other, rules)
         ]
@@ -212,16 +203,16 @@ def _cells(row: str) -> list[str]:
     return [cell.strip() for cell in row.split("|")]
 
 
-def image_difference(stored: str, new: str, rules: Rules) -> Sentence | None:
+def image_difference(stored: str, new: str, rules: Rules) -> str | None:
     """Return how two images in base64 differ; None if they are the same within the tolerance."""
     if stored == new:
         return None
     first, second = _decoded(stored), _decoded(new)
     for each in (first, second):
-        if isinstance(each, Sentence):
+        if isinstance(each, str):
             return each
     if first.size != second.size:
-        return Sentence("image_resized", stored=_size(first), new=_size(second))
+        return f"{_size(first)} pixels are now {_size(second)}"
     from PIL import Image, ImageChops  # Imported late: most notebooks need no decoding.
 
     largest: Any = None
@@ -232,9 +223,8 @@ def image_difference(stored: str, new: str, rules: Rules) -> Sentence | None:
     share = sum(counts[VISIBLE:]) / (first.size[0] * first.size[1])
     if share <= rules.image:
         return None
-    return Sentence(
-        "image_changed", share=f"{share:.1%}" if share >= 0.001 else f"{100 * share:.2g}%"
-    )
+    shown = f"{share:.1%}" if share >= 0.001 else f"{100 * share:.2g}%"
+    return f"{shown} of the pixels differ"
 
 
 def _size(image: Any) -> str:
@@ -250,11 +240,11 @@ def _decoded(data: str) -> Any:
             warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
             with PIL.Image.open(io.BytesIO(base64.b64decode(data))) as picture:
                 if getattr(picture, "is_animated", False):
-                    return Sentence("image_animated")
+                    return "the images differ, and one of them is animated"
                 if picture.size[0] * picture.size[1] > MAX_PIXELS:
-                    return Sentence("image_large")
+                    return "the images differ, and one of them is too large to compare its pixels"
                 return picture.convert("RGBA")
     except (PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning):
-        return Sentence("image_large")
+        return "the images differ, and one of them is too large to compare its pixels"
     except (binascii.Error, ValueError, OSError, SyntaxError):
-        return Sentence("image_broken")
+        return "the images differ, and one of them cannot be decoded"

@@ -22,7 +22,6 @@ from tk_ai_extension.model.errors import (
     PermissionRequired,
 )
 from tk_ai_extension.model.proposals import Proposal
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
 from tk_ai_extension.workspace.permission_requests import (
     Answer,
@@ -292,7 +291,7 @@ class PermissionPolicy:
         self._expire()
         request = self._pending.get(permission_id)
         if request is None or request.caller.user != user:
-            raise PermissionNotFound(Sentence("answered_already", request=permission_id))
+            raise PermissionNotFound(f"You have no pending request `{permission_id}`.")
         reply = Reply(answer, message)
         self._settle(request, reply)
         asking = self._asking.get(permission_id)

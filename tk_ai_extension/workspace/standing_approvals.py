@@ -11,7 +11,6 @@ from typing_extensions import TypedDict
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import PermissionNotFound
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.workspace.permission_requests import ApprovalScope, Effect
 
@@ -165,7 +164,7 @@ class StandingApprovals:
             if key.user == user and given.id == approval_id:
                 del self._given[key]
                 return
-        raise PermissionNotFound(Sentence("approval_missing", approval=approval_id[:80]))
+        raise PermissionNotFound(f"You have no standing approval `{approval_id[:80]}`.")
 
     def forget(self, caller: Caller) -> None:
         """Remove the approvals for a caller whose session has ended."""

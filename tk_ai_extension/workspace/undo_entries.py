@@ -14,7 +14,6 @@ from tk_ai_extension.model.errors import CellNotFound, NothingToUndo, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.large_notebooks import run_off_loop_if_large
 from tk_ai_extension.model.operations import Change
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.workspace import editing, file_edits
@@ -94,7 +93,7 @@ async def undo_entries(
         if entry.changes:
             by_path[entry.path].append(entry)
     if not by_path and raises:
-        raise NothingToUndo(Sentence("nothing_to_undo"))
+        raise NothingToUndo("There is no change that can be undone.")
     taken: list[TakenBack] = []
     for path, of_path in by_path.items():
         try:

@@ -17,7 +17,6 @@ from tk_ai_extension.model.errors import (
     KernelNotFound,
     NotebookNotFound,
 )
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
 from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
 from tk_ai_extension.notebooks.staleness import Incarnation, Incarnations
@@ -210,11 +209,14 @@ class Workspace:
         if gone in self.kernels.ids():  # For example, it went with the notebook to another name.
             notebook.kernel_id = new
             concerned = {each.caller for each in self.notebooks.connections(notebook)}
-            code = "kernel_elsewhere"
+            what = "has a new kernel. Its former one belongs to another notebook."
+            notice = f"{notebook.path} {what}"
         else:
-            concerned, code = self.notebooks.replace_kernel(gone, new), "kernel_replaced"
+            concerned = self.notebooks.replace_kernel(gone, new)
+            what = "had died and was replaced. Its variables are lost."
+            notice = f"The kernel of {notebook.path} {what}"
         for caller in concerned:
-            self.notices.add(caller, Sentence(code, path=notebook.path))
+            self.notices.add(caller, notice)
 
     async def kernel_id(
         self, caller: Caller, notebook: str | None, kernel_id: str | None, *, tool: str
@@ -303,14 +305,14 @@ class Workspace:
             self.incarnations.end(event.kernel_id)
             self.displays.forget_kernel(event.kernel_id)
             happened = {
-                "restarted": "kernel_restarted",
-                "died": "kernel_died",
-                "shutdown": "kernel_shut_down",
+                "restarted": "was restarted",
+                "died": "died",
+                "shutdown": "was shut down",
             }[event.kind]
             for managed in self.notebooks.with_kernel(event.kernel_id):
                 self.notices.add(
                     managed.caller,
-                    Sentence(happened, path=managed.path),
+                    f"The kernel of {managed.path} {happened}. Its variables are lost.",
                 )
             if event.kind == "shutdown":
                 # The callers were notified: the next kernel does not replace a dead one.

@@ -45,7 +45,6 @@ from tk_ai_extension.model.agent_errors import (
 )
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 if TYPE_CHECKING:
@@ -180,7 +179,7 @@ class AcpSession:
             raise await self.died()
         if self._compact is None:
             raise AgentUnavailable(
-                Sentence("compact_unsupported", agent=self._title), hint="Start another chat."
+                f"{self._title} cannot compact a chat.", hint="Start another chat."
             )
         self._prompt_with([{"type": "text", "text": f"/{self._compact}"}], credential)
         self._emit(Working(COMPACTING))

@@ -39,7 +39,6 @@ from tk_ai_extension.agent.tool_server import SERVER, build_tool_server
 from tk_ai_extension.agent.work_folder import make_work_folder
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 if TYPE_CHECKING:
@@ -127,12 +126,14 @@ class ClaudeBackend:
             with anyio.fail_after(START):
                 await client.connect()
         except TimeoutError:
-            raise AgentUnavailable(Sentence("agent_silent", seconds=f"{START:.0f}")) from None
+            raise AgentUnavailable(
+                f"Claude's process did not answer within {START:.0f} s."
+            ) from None
         except sdk.CLINotFoundError as error:
-            raise AgentUnavailable(Sentence("agent_missing", why=str(error))) from error
+            raise AgentUnavailable(f"Claude's program was not found: {error!s}.") from error
         except Exception as error:
             # The SDK has no exception class for a request that the process refuses.
-            said = Sentence("agent_ended_starting", why=provider.redact(str(error)))
+            said = f"Claude's process ended while starting: {provider.redact(str(error))}."
             if await asyncio.to_thread(_is_missing, self._config.folder, config.history):
                 raise HistoryMissing(said) from error
             raise AgentDied(said) from error
@@ -179,7 +180,7 @@ class ClaudeSession:
         self._translator = Translator(meter, redact)
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         self._reading = asyncio.create_task(self._read(), name="tk-ai messages of Claude")
-        self._ended = Sentence("agent_ended")
+        self._ended = "Claude's process has ended."
         self._unresponsive = False
 
     @property
@@ -221,7 +222,7 @@ class ClaudeSession:
         except Exception as error:
             # As in `interrupt`.
             said = self._redact(str(error))
-            raise AgentDied(Sentence("agent_ended_why", why=said)) from error
+            raise AgentDied(f"Claude's process has ended: {said}.") from error
 
     async def steer(self, content: Sequence[ContentBlock]) -> bool:
         """Add a message to the running turn."""
@@ -235,7 +236,7 @@ class ClaudeSession:
             # As in `interrupt`.
             self._translator.steered.discard(message_id)
             said = self._redact(str(error))
-            raise AgentDied(Sentence("agent_ended_why", why=said)) from error
+            raise AgentDied(f"Claude's process has ended: {said}.") from error
         return True
 
     async def receive(self) -> AgentEvent:
@@ -256,7 +257,7 @@ class ClaudeSession:
             self._unresponsive = True
             # The SDK has no exception class for a request that the process refuses.
             said = self._redact(str(error))
-            raise AgentDied(Sentence("agent_not_interrupted", why=said)) from error
+            raise AgentDied(f"Claude did not respond to the interrupt: {said}.") from error
 
     async def close(self) -> None:
         """End the process."""
@@ -278,10 +279,10 @@ class ClaudeSession:
                 for event in self._translator.translate(message):
                     self._events.put_nowait(event)
         except sdk.ClaudeSDKError as error:
-            self._ended = Sentence("agent_ended_why", why=self._redact(str(error)))
+            self._ended = f"Claude's process has ended: {self._redact(str(error))}."
             logger.warning("%s", self._ended)
         except Exception:
-            self._ended = Sentence("agent_ended_unread")
+            self._ended = "Claude's process has ended: one of its messages could not be read."
             logger.exception("A message of Claude's process could not be read")
         finally:
             self._events.put_nowait(None)
@@ -420,5 +421,5 @@ def _cli(package: Path) -> str:
     bundled = package / "_bundled" / "claude"
     found = str(bundled) if bundled.is_file() else shutil.which("claude")
     if found is None:
-        raise AgentUnavailable(Sentence("agent_unsupported"))
+        raise AgentUnavailable("The installed claude-agent-sdk has no `claude` for this platform.")
     return found

@@ -22,7 +22,6 @@ from tk_ai_extension.model.agent_errors import (
 )
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.sentences import Sentence
 
 if TYPE_CHECKING:
     import httpx2
@@ -104,8 +103,8 @@ def _check(attempt: Attempt, name: str) -> Checked:
     model = attempt.model or _cheapest(models) or (SMALL if name == OAUTH else "")
     if not model:
         raise InvalidConnection(
-            Sentence("test_model_needed", host=attempt.host),
-            hint=Sentence("test_model_needed_hint"),
+            f"{attempt.host} does not list its models.",
+            hint="Enter the name of a model.",
             field="model",
         )
     body = {
@@ -179,13 +178,13 @@ def _error(attempt: Attempt, status: int, answer: Json, model: str = "") -> Tool
     kind, text = error_of(answer)
     if status == 402 or kind == "billing_error" or "credit balance" in text:
         return InvalidConnection(
-            Sentence("credit_missing", host=host),
+            f"{host} accepts the key, but the account has no credit.",
             hint="Add credit in the provider's billing settings, then try again.",
         )
     match status:
         case 401 | 403:
             return InvalidConnection(
-                Sentence("key_refused", host=host, status=status),
+                f"{host} refused the key ({status}).",
                 field="secret",
                 hint=(
                     "Copy the whole key or token again, and check that it belongs to this provider."
@@ -193,23 +192,23 @@ def _error(attempt: Attempt, status: int, answer: Json, model: str = "") -> Tool
             )
         case 404 if kind == "not_found_error" and model:
             return NoModel(
-                Sentence("test_model_missing", host=host, model=model),
-                hint=Sentence("test_model_needed_hint"),
+                f"{host} has no model `{model}`.",
+                hint="Enter the name of a model.",
                 field="model",
             )
         case 429 | 503 | 529:
             return ModelFailed(
-                Sentence("test_busy", host=host, status=status),
+                f"{host} is busy ({status}).",
                 hint="Wait a moment, then send the message again. Completed changes are kept.",
             )
         case 400 | 413 | 422:
-            return ModelFailed(Sentence("test_failed", host=host, status=status))
+            return ModelFailed(f"{host} answered with an error ({status}).")
         case _ if status >= 500:
-            return ModelFailed(Sentence("test_failed", host=host, status=status))
+            return ModelFailed(f"{host} answered with an error ({status}).")
         case _:
             # A redirect, a missing route, or a page instead of an answer.
             return InvalidConnection(
-                Sentence("wrong_address", host=host, status=status),
+                f"There is no Messages API at {host} ({status}).",
                 field="base_url",
                 hint="Enter the endpoint's base URL, without /v1.",
             )
@@ -218,7 +217,7 @@ def _error(attempt: Attempt, status: int, answer: Json, model: str = "") -> Tool
 def _timeout(attempt: Attempt) -> InvalidConnection:
     seconds = f"{attempt.timeout:g}"
     return InvalidConnection(
-        Sentence("provider_timeout", host=attempt.host, seconds=seconds),
+        f"{attempt.host} did not answer within {seconds} s.",
         field="base_url",
         hint="Try again. If it happens again, check the address and the network.",
     )
@@ -226,7 +225,7 @@ def _timeout(attempt: Attempt) -> InvalidConnection:
 
 def _unreachable(attempt: Attempt, why: str) -> InvalidConnection:
     return InvalidConnection(
-        Sentence("provider_unreachable", host=attempt.host, why=why),
+        f"{attempt.host} cannot be reached: {why}.",
         field="base_url",
         hint="Check the address and the network of the server, and its HTTPS_PROXY.",
     )

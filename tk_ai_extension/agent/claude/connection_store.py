@@ -24,7 +24,6 @@ from tk_ai_extension.agent.claude.secrets_file import OTHERS_READ, OTHERS_WRITE,
 from tk_ai_extension.agent.claude.sources import ADDRESS, CREDENTIALS, STORABLE
 from tk_ai_extension.model.errors import ReadOnly
 from tk_ai_extension.model.private_files import make_private, write_private
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.model.single_writer import single_writer
 
 logger = logging.getLogger(__name__)
@@ -223,7 +222,9 @@ class ConnectionStore:
         except OSError as error:
             raise self._unsaved(error) from error
         if os.name != "nt" and (found.st_uid != os.geteuid() or found.st_mode & OTHERS_WRITE):
-            raise ReadOnly(Sentence("connection_folder", folder=str(folder)))
+            raise ReadOnly(
+                f"{folder!s} is not private: others can write it, or it is another user's."
+            )
 
     def _write(self, text: str) -> None:
         try:
@@ -233,7 +234,7 @@ class ConnectionStore:
 
     def _unsaved(self, error: OSError) -> ReadOnly:
         why = error.strerror or type(error).__name__
-        return ReadOnly(Sentence("connection_unsaved", file=str(self.file), why=why))
+        return ReadOnly(f"The connection cannot be saved in {self.file!s}: {why}.")
 
     def _free_entry(self) -> str:
         """Return the entry of the keyring that the present file does not name."""
@@ -251,7 +252,7 @@ class ConnectionStore:
                 # Who can write the file cannot send the secret to another address.
                 if found is not None and found["address"] == address:
                     return str(found["secret"])
-        raise SecretsFileError(Sentence("keys_unreadable", file=str(self.file), why="keyring"))
+        raise SecretsFileError(f"{self.file!s} cannot be read: keyring.")
 
     def _to_keyring(self, name: str, secret: str, address: str) -> bool:
         backend = self.keyring()

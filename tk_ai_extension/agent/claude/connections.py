@@ -26,7 +26,6 @@ from tk_ai_extension.agent.claude.sources import (
 )
 from tk_ai_extension.agent.models import NewConnection, StoredConnection
 from tk_ai_extension.model.agent_errors import InvalidConnection
-from tk_ai_extension.model.sentences import Sentence
 
 BEDROCK_KEY = "AWS_BEARER_TOKEN_BEDROCK"
 
@@ -182,9 +181,11 @@ def _secret(new: NewConnection, stored: Connection | None, address: str) -> str:
     if new.provider in ("compatible", "bedrock"):
         return ""
     raise InvalidConnection(
-        Sentence("key_needed"), hint=Sentence("key_needed_hint"), field="secret"
+        "The stored key was entered for another address.",
+        hint="Enter the key for this address.",
+        field="secret",
     )
 
 
 def _invalid(field: str) -> NoReturn:
-    raise InvalidConnection(Sentence("connection_field", field=field), field=field)
+    raise InvalidConnection(f"The field {field} is missing or invalid.", field=field)

@@ -17,7 +17,6 @@ from tk_ai_extension.agent.claude.translator import provider_error
 from tk_ai_extension.agent.code_assistant import CodeAnswer
 from tk_ai_extension.agent.code_prompts import Prompt
 from tk_ai_extension.model.agent_errors import ModelFailed, NoModel
-from tk_ai_extension.model.sentences import Sentence
 
 if TYPE_CHECKING:
     import httpx2
@@ -63,7 +62,7 @@ class _Connection:
             ModelFailed, ModelUnauthorized.
         """
         if self._http.is_closed:
-            raise provider_error(None, "its settings have changed", Sentence("code_again_hint"))
+            raise provider_error(None, "its settings have changed", "Try again.")
         self._requests += 1
         try:
             return await self._request(method, path, timeout, body)
@@ -77,13 +76,13 @@ class _Connection:
     ) -> dict[str, Any]:
         import httpx2
 
-        again = Sentence("code_again_hint")
+        again = "Try again."
         try:
             async with asyncio.timeout(timeout):
                 response = await self._http.request(method, path, json=body)
         except (TimeoutError, httpx2.TimeoutException):
             seconds = f"{timeout:.0f}"
-            raise ModelFailed(Sentence("model_silent", seconds=seconds), hint=again) from None
+            raise ModelFailed(f"The model sent nothing for {seconds} s.", hint=again) from None
         except httpx2.HTTPError as error:
             said = self.redact(str(error) or type(error).__name__)
             raise provider_error(None, said, again) from error
@@ -122,7 +121,7 @@ class DirectModels:
             return None
         if provider.name not in DIRECT:
             raise NoModel(
-                Sentence("model_indirect", provider=provider.label),
+                f"{provider.label} cannot complete code or edit a cell in place.",
                 hint=(
                     "Set ANTHROPIC_API_KEY, or ANTHROPIC_BASE_URL and "
                     "ANTHROPIC_MODEL, in the environment of the server."

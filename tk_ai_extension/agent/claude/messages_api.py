@@ -21,7 +21,6 @@ from tk_ai_extension.agent.threaded_imports import gc_paused
 from tk_ai_extension.model.agent_errors import ModelFailed
 from tk_ai_extension.model.encoding import loads
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.sentences import Sentence
 
 if TYPE_CHECKING:
     import httpx2
@@ -111,7 +110,10 @@ class Endpoint:
             )
         except (ValueError, ImportError, httpx2.InvalidURL):
             # Not chained: the address may hold a password.
-            raise ModelFailed(Sentence("proxy_invalid"), hint=Sentence("proxy_hint")) from None
+            raise ModelFailed(
+                "The proxy's address is not valid, or this kind of proxy is not supported.",
+                hint="Check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY.",
+            ) from None
 
     def _certificates(self) -> ssl.SSLContext:
         context = ssl.create_default_context()
@@ -122,8 +124,8 @@ class Endpoint:
             except OSError as error:
                 why = "no certificates" if isinstance(error, ssl.SSLError) else error.strerror
                 raise ModelFailed(
-                    Sentence("certificates_unreadable", file=file or folder, why=str(why)),
-                    hint=Sentence("certificates_hint"),
+                    f"The certificates in {file or folder} cannot be read: {why!s}.",
+                    hint="Check SSL_CERT_FILE and SSL_CERT_DIR.",
                 ) from None
         if self.extra_file:
             # As Node.js does, without a file that cannot be read.

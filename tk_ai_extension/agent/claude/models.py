@@ -24,7 +24,6 @@ from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo, NewConnecti
 from tk_ai_extension.kernels.sandbox.lookup import has_sandbox
 from tk_ai_extension.model.agent_errors import NoModel
 from tk_ai_extension.model.errors import PermissionDenied
-from tk_ai_extension.model.sentences import Sentence
 
 
 class ClaudeModels:
@@ -114,8 +113,8 @@ class ClaudeModels:
             return
         contact = self._settings.contact
         raise PermissionDenied(
-            Sentence("connect_forbidden"),
-            hint=Sentence("connect_contact_hint", contact=contact) if contact else None,
+            "Connecting a model in the panel is switched off here.",
+            hint=f"Ask {contact} to connect a model." if contact else None,
         )
 
     def _connection(self) -> ConnectionInfo:
@@ -151,8 +150,11 @@ class ClaudeModels:
             return
         if self._is_sandboxed():
             raise NoModel(
-                Sentence("model_sandboxed"),
-                hint=Sentence("model_sandboxed_hint", file=str(self._user_file)),
+                (
+                    "Kernels of this folder run in a sandbox and could have written its file of "
+                    "keys."
+                ),
+                hint=f"Put the key in the environment, or in {self._user_file!s}.",
             )
         self._trusted.trust(self._root)
 
@@ -204,5 +206,5 @@ class ClaudeModels:
     def _read_project(self, file: Path) -> dict[str, str]:
         root = self._root.resolve()
         if file.is_relative_to(self._root) and not file.parent.resolve().is_relative_to(root):
-            raise SecretsFileError(Sentence("keys_linked", file=str(file)))
+            raise SecretsFileError(f"{file!s} is ignored: it is reached by a symbolic link.")
         return secrets_file.read(file)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from tk_ai_extension.agent.claude.sources import (
@@ -28,7 +28,6 @@ from tk_ai_extension.agent.claude.sources import (
 from tk_ai_extension.agent.environment import NETWORK, matches, redacted, secrets_of
 from tk_ai_extension.agent.models import ModelsInfo
 from tk_ai_extension.model.agent_errors import FolderNotTrusted, NoModel
-from tk_ai_extension.model.sentences import Sentence, sentence_info
 
 LABELS: Mapping[ProviderName, str] = {
     "anthropic": "Claude, through Anthropic's API",
@@ -128,17 +127,18 @@ class Provider:
         if self.problem is not None:
             return self.problem
         if self.untrusted is not None:
-            return Sentence("folder_untrusted_hint", folder=self.untrusted)
+            return (
+                "Read it, then trust the folder: in the panel, or by `nb chat "
+                f"--trust-folder` in {self.untrusted}."
+            )
         if self.missing:
-            return Sentence("model_unset_hint", names=" and ".join(self.missing))
+            return f"Set {' and '.join(self.missing)}, in the server's environment."
         if self.name == "tour":
-            return Sentence("tour_hint")
-        return Sentence("model_ready")
-
-    @property
-    def _hint_sentence(self) -> Any:
-        info = sentence_info(self.hint)
-        return info and info.as_dict()
+            return (
+                "Connect a model in the panel, or set ANTHROPIC_API_KEY in the server's "
+                "environment."
+            )
+        return "Ready."
 
     def require_ready(self) -> Self:
         """Return the provider if it is ready.
@@ -149,12 +149,14 @@ class Provider:
         """
         if self.untrusted is not None:
             raise FolderNotTrusted(
-                Sentence("folder_untrusted"), hint=self.hint, folder=self.untrusted
+                "This folder has a file with a key. Trust the folder to use it.",
+                hint=self.hint,
+                folder=self.untrusted,
             )
         if self.problem is not None:
-            raise NoModel(self.problem, hint=Sentence("keys_hint"))
+            raise NoModel(self.problem, hint="Correct this, then try again.")
         if not self.ready:
-            raise NoModel(Sentence("model_not_ready", provider=self.label), hint=self.hint)
+            raise NoModel(f"{self.label} is not configured yet.", hint=self.hint)
         return self
 
     def health(self) -> ModelsInfo:
@@ -172,7 +174,6 @@ class Provider:
             "missing": list(self.missing),
             "ignored": list(self.ignored),
             "hint": self.hint,
-            "hint_sentence": self._hint_sentence,
         }
 
     def redact(self, text: str) -> str:
@@ -253,9 +254,9 @@ def beside_proxies(environment: Mapping[str, str]) -> dict[str, str]:
 def _wrong_address(url: str) -> str | None:
     """Describe the problem with an address, without the address; None if there is none."""
     if url and not host_of(url):
-        return Sentence("address_invalid")
+        return "ANTHROPIC_BASE_URL is not an address such as http://localhost:11434."
     if url.rstrip("/").endswith("/v1"):
-        return Sentence("address_with_v1")
+        return "ANTHROPIC_BASE_URL ends in /v1: remove it, it is added to every request."
     return None
 
 

@@ -14,8 +14,6 @@ import re
 import stat
 from pathlib import Path
 
-from tk_ai_extension.model.sentences import Sentence
-
 OTHERS_WRITE = 0o022
 """The bits of a mode that let others write a file."""
 OTHERS_READ = 0o077
@@ -40,7 +38,7 @@ _ESCAPED = {"n": "\n", '"': '"', "\\": "\\", "$": "$", "`": "`"}
 class SecretsFileError(ValueError):
     """The file of secrets cannot be read; the message has the line and no value."""
 
-    def __init__(self, message: Sentence) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
 
@@ -64,7 +62,11 @@ def parse(text: str, name: str = ".secrets.env") -> dict[str, str]:
             continue
         match = _LINE.fullmatch(line)
         if match is None:
-            raise SecretsFileError(Sentence("keys_line", line=number, file=name))
+            raise SecretsFileError(
+                f"The file of keys {name} cannot be used: line {number} is not NAME=value, "
+                "NAME='value' or NAME=\"value\". A value that begins with `$` needs single "
+                "quotes."
+            )
         values[match["name"]] = _value(match)
     return values
 
@@ -88,7 +90,9 @@ def read(path: Path, *, refused_bits: int = OTHERS_WRITE) -> dict[str, str]:
         return {}
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise SecretsFileError(Sentence("keys_linked", file=str(path))) from error
+            raise SecretsFileError(
+                f"{path!s} is ignored: it is reached by a symbolic link."
+            ) from error
         raise _unreadable(path, error) from error
     try:
         _check(path, os.fstat(descriptor), refused_bits)
@@ -98,31 +102,33 @@ def read(path: Path, *, refused_bits: int = OTHERS_WRITE) -> dict[str, str]:
     finally:
         os.close(descriptor)
     if len(data) > MAX_BYTES:
-        raise SecretsFileError(Sentence("keys_large", file=str(path), size=MAX_BYTES))
+        raise SecretsFileError(f"{path!s} has more than {MAX_BYTES} bytes.")
     try:
         text = data.decode()
     except UnicodeDecodeError:
         # Not chained: that error would hold the file's bytes.
-        raise SecretsFileError(Sentence("keys_encoding", file=str(path))) from None
+        raise SecretsFileError(f"{path!s} is not UTF-8 text.") from None
     return parse(text, str(path))
 
 
 def _unreadable(path: Path, error: OSError) -> SecretsFileError:
     why = error.strerror or str(error)
-    return SecretsFileError(Sentence("keys_unreadable", file=str(path), why=why))
+    return SecretsFileError(f"{path!s} cannot be read: {why}.")
 
 
 def _check(path: Path, found: os.stat_result, refused_bits: int) -> None:
     """Check that a file belongs to this user and is private."""
     if not stat.S_ISREG(found.st_mode):
-        raise SecretsFileError(Sentence("keys_irregular", file=str(path)))
+        raise SecretsFileError(f"{path!s} cannot be read: it is not a regular file.")
     if os.name == "nt":
         return
     if found.st_uid != os.geteuid():
-        raise SecretsFileError(Sentence("keys_owner", file=str(path)))
+        raise SecretsFileError(f"{path!s} is ignored: it belongs to another user.")
     if found.st_mode & refused_bits:
-        code = "keys_readable" if refused_bits == OTHERS_READ else "keys_writable"
-        raise SecretsFileError(Sentence(code, file=str(path)))
+        action = "read" if refused_bits == OTHERS_READ else "write"
+        raise SecretsFileError(
+            f"{path} is not used: others can {action} it. Run `chmod 600` on it."
+        )
 
 
 def _read(descriptor: int) -> bytes:

@@ -21,7 +21,6 @@ from tk_ai_extension.agent.tool_server import SERVER
 from tk_ai_extension.model.agent_errors import ModelFailed, ModelUnauthorized, NoModel
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.sentences import Sentence, sentence_info
 
 if TYPE_CHECKING:
     from claude_agent_sdk import Message, ResultMessage, ToolResultBlock
@@ -206,8 +205,8 @@ class Translator:
             case sdk.SystemMessage(subtype="compact_boundary", data=data):
                 self._compacted = True
                 self._context.compacted(data)
-                said = Sentence("compacted", agent="Claude")
-                yield Noticed(said, sentence_info(said))
+                said = "Claude has replaced the earlier messages by a summary."
+                yield Noticed(said)
             case sdk.SystemMessage():
                 yield from _system(message.subtype, message.data)
             case _:
@@ -218,7 +217,7 @@ class Translator:
         if self._compacted or not self._compacts:
             return None
         said = self._redact(self._said.removeprefix("Error: ")).rstrip(".")[:500]
-        return ModelFailed(Sentence("compact_failed", why=said or "no summary"))
+        return ModelFailed(f"The chat could not be compacted: {said or 'no summary'}.")
 
     def _streamed(self, event: Mapping[str, Any]) -> Iterator[AgentEvent]:
         match event.get("type"):
@@ -295,7 +294,7 @@ def failure(result: ResultMessage, redact: Callable[[str], str]) -> ToolError | 
     said = (result.result or "; ".join(result.errors or ()) or result.subtype).strip()
     said = redact(said.removeprefix("API Error: ")).rstrip(".")[:500]
     if status is None and ("not logged in" in said.lower() or "/login" in said.lower()):
-        return NoModel(Sentence("model_none"))
+        return NoModel("No model is connected: there is no key.")
     return provider_error(status, said)
 
 
@@ -308,12 +307,12 @@ def provider_error(status: int | None, said: str, hint: str | None = None) -> To
         hint: What to do, if it is something other than to send a message again.
     """
     if status in (401, 403):
-        return ModelUnauthorized(Sentence("model_refused", status=status, why=said))
+        return ModelUnauthorized(f"The provider refused the key ({status}): {said}.")
     if status in (429, 503, 529):
-        return ModelFailed(Sentence("model_busy", status=status, why=said), hint=hint)
+        return ModelFailed(f"The provider is busy ({status}): {said}.", hint=hint)
     if status:
-        return ModelFailed(Sentence("model_failed_status", status=status, why=said), hint=hint)
-    return ModelFailed(Sentence("model_failed", why=said), hint=hint)
+        return ModelFailed(f"The model could not answer ({status}): {said}.", hint=hint)
+    return ModelFailed(f"The model could not answer: {said}.", hint=hint)
 
 
 def _used(result: ResultMessage, cost: float | None, context: ContextMeter) -> Used:

@@ -10,7 +10,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation, query
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
@@ -60,7 +59,7 @@ class ChangesHandler(StreamingHandler):
         before = self.get_query_argument("before", None)
         if before is not None and _NUMBER.fullmatch(before) is None:
             raise InvalidArguments(
-                Sentence("connection_field", field="before"), hint=Sentence("events_after_hint")
+                "The field before is missing or invalid.", hint="Omit it for the first page."
             )
         entries = await workspace.journal.standing(
             path, MAX_CHANGES + 1, user, before=None if before is None else int(before)
@@ -102,7 +101,7 @@ class ChangesUndoHandler(TkAIHandler):
         entries = await workspace.journal.standing(path, len(wanted), caller.user, entries=wanted)
         if any(entry.user != caller.user for entry in entries):
             raise PermissionDenied(
-                Sentence("changes_of_another"), hint=Sentence("changes_of_another_hint")
+                "Some of these changes are another user's.", hint="Undo your own changes only."
             )
         chosen = [
             entry if (cells := wanted[entry.id]) is None else entry.only(cells) for entry in entries
@@ -113,7 +112,7 @@ class ChangesUndoHandler(TkAIHandler):
 
 async def _notebook(handler: TkAIHandler, named: str | None) -> str:
     if not named:
-        raise InvalidArguments(Sentence("notebook_missing"), hint=Sentence("notebook_missing_hint"))
+        raise InvalidArguments("`notebook` is missing.", hint="Give the notebook's path.")
     await handler.services.ready()
     return handler.services.workspace.contain(named)
 

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ToolError
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.connection import OwnerHandler
 from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import last_event_id, operation, query
@@ -168,7 +167,9 @@ class ChatHandler(TkAIHandler):
         chat = await chats.get(user, chat_id)
         given = self.get_query_argument("after", "0")
         if _NUMBER.fullmatch(given) is None:
-            raise InvalidArguments(Sentence("events_after"), hint=Sentence("events_after_hint"))
+            raise InvalidArguments(
+                "`after` is not an event number.", hint="Omit it for the first page."
+            )
         events, more = await chats.page(user, chat_id, int(given))
         return {
             "chat": _described(chat, busy=await chats.busy(chat)),
@@ -310,7 +311,7 @@ class ChatExportHandler(TkAIHandler):
         kind = self.get_query_argument("format", "markdown")
         if kind not in ("markdown", "notebook"):
             raise InvalidArguments(
-                Sentence("format_unknown", format=kind[:50]), hint=Sentence("format_unknown_hint")
+                f"Unknown format `{kind[:50]}`.", hint="Use markdown or notebook."
             )
         events = await chats.events(user, chat_id)
         text = await asyncio.to_thread(
@@ -343,7 +344,8 @@ class TrustHandler(OwnerHandler):
         """Trust the keys in the root folder's file: ``{"trusted": true}``."""
         self.check_owner(
             PermissionDenied(
-                Sentence("connect_owner"), hint="Ask your administrator to connect a model."
+                "Only the user who runs this server can connect a model.",
+                hint="Ask your administrator to connect a model.",
             )
         )
         return await (await self.services.chat_models()).trust(trusted=body.trusted)
@@ -353,7 +355,8 @@ class TrustHandler(OwnerHandler):
         """Stop trusting the keys in the root folder's file."""
         self.check_owner(
             PermissionDenied(
-                Sentence("connect_owner"), hint="Ask your administrator to connect a model."
+                "Only the user who runs this server can connect a model.",
+                hint="Ask your administrator to connect a model.",
             )
         )
         return await (await self.services.chat_models()).trust(trusted=False)

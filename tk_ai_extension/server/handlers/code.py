@@ -7,7 +7,6 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.handler import RouteError, TkAIHandler
 from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation
 from tk_ai_extension.server.users import username
@@ -40,7 +39,7 @@ class CodeHandler(TkAIHandler):
         if not await self.while_connected(working):
             return None
         if working.cancelled():
-            raise RouteError(503, Sentence("stopping"))
+            raise RouteError(503, "The server is stopping.")
         return working.result()
 
 
@@ -81,9 +80,7 @@ class VariableHandler(TkAIHandler):
         """
         notebook = self.get_query_argument("notebook", None)
         if not notebook:
-            raise InvalidArguments(
-                Sentence("notebook_missing"), hint=Sentence("notebook_missing_hint")
-            )
+            raise InvalidArguments("`notebook` is missing.", hint="Give the notebook's path.")
         await self.services.tools()
         # Imported with the tools, in their thread.
         from tk_ai_extension.tools.context import ToolContext

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from tk_ai_extension.mcp import TURN
 from tk_ai_extension.model.errors import PermissionDenied, ToolError
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.handler import RouteError, TkAIHandler, is_own_origin
 from tk_ai_extension.server.handlers.operations import operation
 from tk_ai_extension.server.users import owner_name, username
@@ -32,7 +31,13 @@ class OwnerHandler(TkAIHandler):
             ToolError: The refusal.
         """
         if not is_own_origin(self):
-            raise RouteError(403, Sentence("origin_refused", origin=str(self.get_origin())))
+            raise RouteError(
+                403,
+                (
+                    f"Pages of this origin may not call the server ({self.get_origin()!s}); "
+                    "TkAIExtensionApp.allowed_origins lists others that may."
+                ),
+            )
         if TURN in self.request.headers or not self.is_owner():
             raise refusal
 
@@ -65,7 +70,8 @@ class ConnectionHandler(OwnerHandler):
         """
         self.check_owner(
             PermissionDenied(
-                Sentence("connect_owner"), hint="Ask your administrator to connect a model."
+                "Only the user who runs this server can connect a model.",
+                hint="Ask your administrator to connect a model.",
             )
         )
         from tk_ai_extension.agent.models import NewConnection
@@ -80,7 +86,8 @@ class ConnectionHandler(OwnerHandler):
         """Delete the stored connection and its key."""
         self.check_owner(
             PermissionDenied(
-                Sentence("connect_owner"), hint="Ask your administrator to connect a model."
+                "Only the user who runs this server can connect a model.",
+                hint="Ask your administrator to connect a model.",
             )
         )
         return await (await self.services.chat_models()).disconnect()
@@ -116,7 +123,10 @@ class ChatServersHandler(OwnerHandler):
     async def post(self, body: ServerSwitch) -> ChatSetupInfo:
         """Switch an MCP server on or off for all chats of the user, from their next message on."""
         self.check_owner(
-            PermissionDenied(Sentence("servers_owner"), hint="Ask your administrator.")
+            PermissionDenied(
+                "Only the user who runs this server can change its MCP servers.",
+                hint="Ask your administrator.",
+            )
         )
         chats, user = await self.services.chats(), username(self)
         await chats.setup.servers.switch(user, body.name, enabled=body.enabled)

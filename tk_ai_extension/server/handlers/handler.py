@@ -16,10 +16,9 @@ from tornado.web import HTTPError, RequestHandler, authenticated, stream_request
 from tk_ai_extension.mcp import TURN
 from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.model.encoding import dumps, loads
-from tk_ai_extension.model.error_info import error_info, sentences_of
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.server.services import RouteError
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
@@ -32,32 +31,27 @@ SETTINGS_KEY = "tk_ai_extension"
 """Key of the `Services` in the web application's settings."""
 
 ROUTE_ERRORS: dict[int, tuple[str, str]] = {
-    400: ("bad_request", Sentence("bad_request_hint")),
-    401: ("unauthenticated", Sentence("unauthenticated_hint")),
-    403: ("forbidden", Sentence("forbidden_hint")),
-    404: ("not_found", Sentence("not_found_hint")),
-    405: ("method_not_allowed", Sentence("method_not_allowed_hint")),
-    406: ("not_acceptable", Sentence("not_acceptable_hint")),
-    413: ("too_large", Sentence("too_large_hint")),
-    415: ("unsupported_media_type", Sentence("unsupported_media_type_hint")),
-    426: ("upgrade_required", Sentence("upgrade_required_hint")),
-    503: ("unavailable", Sentence("unavailable_hint")),
+    400: ("bad_request", "Check the request."),
+    401: ("unauthenticated", "Send the server's token: `Authorization: token TOKEN`."),
+    403: ("forbidden", "Use an allowed origin and a user with the permission."),
+    404: ("not_found", "See openapi.json for the routes."),
+    405: ("method_not_allowed", "See openapi.json for the routes and their methods."),
+    406: ("not_acceptable", "Accept a media type of the route in openapi.json."),
+    413: ("too_large", "Send less, or raise TkAIExtensionApp.max_body."),
+    415: ("unsupported_media_type", "Send JSON, with `Content-Type: application/json`."),
+    426: (
+        "upgrade_required",
+        "Use a client that can upgrade a connection: `nb` or a page of JupyterLab.",
+    ),
+    503: ("unavailable", "Try again when the server has started."),
 }
 """Code and hint by HTTP status, for requests that are refused before they reach a tool."""
-
-
-class RouteError(HTTPError):
-    """A refused request, with a message that has a code."""
-
-    def __init__(self, status: int, message: Sentence) -> None:
-        # As an argument: tornado makes a text of the format.
-        super().__init__(status, "%s", message)
 
 
 class _StalePage(HTTPError):
     """The XSRF token is missing or from a previous server process, for example behind a JupyterHub."""
 
-    hint = Sentence("page_stale_hint")
+    hint = "Reload the page: its login is older than the server. Programs must send a token."
 
 
 class _StaleLogin(RouteError, _StalePage):
@@ -102,27 +96,24 @@ def refusal(status: int, error: BaseException | None) -> Json:
 
     Args:
         status: The HTTP status.
-        error: What was raised; also by Jupyter, whose messages are in English only.
+        error: What was raised; also by Jupyter.
     """
-    server_error = ("internal_error", Sentence("internal_error_hint"))
+    server_error = ("internal_error", "See the server's log.")
     code, hint = ROUTE_ERRORS.get(status, server_error if status >= 500 else ROUTE_ERRORS[400])
     if isinstance(error, _StalePage):
         hint = error.hint
-    message: str = Sentence("request_failed", status=status)
+    message = f"The request failed with status {status}."
     if isinstance(error, HTTPError):
-        said = [each for each in error.args if isinstance(each, Sentence)]
         why = error.get_message()
-        if said:
-            message = said[0]
+        if isinstance(error, RouteError):
+            message = why
         elif why:
-            message = Sentence("request_failed_why", status=status, why=why)
-    sentences = sentences_of(message, hint)
+            message = f"The request failed with status {status}: {why}."
     return {
         "code": code,
         "message": message,
         "hint": hint,
         "retryable": status == 503,
-        **sentences,
     }
 
 
@@ -141,7 +132,7 @@ class TypedErrorHandler(JupyterHandler):
             self.set_header("WWW-Authenticate", 'Bearer realm="Jupyter Server"')
         if isinstance(error, ToolError):
             self.set_status(error.status)
-            found = error_info(error)
+            found = error.as_dict()
         else:
             found = refusal(status_code, error)
         self.write_json(self.error_body(found))
@@ -247,7 +238,9 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
             RouteError: 403, the request has the credential of a turn.
         """
         if TURN in self.request.headers:
-            raise RouteError(403, Sentence("person_required"))
+            raise RouteError(
+                403, "Only a person can answer this. An agent cannot answer during its turn."
+            )
 
     async def prepare(self) -> None:  # pyrefly: ignore[bad-override]
         """Check the request."""
@@ -256,7 +249,13 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
         await super().prepare()
         if not self._origin_allowed():
             self.clear_header("Access-Control-Allow-Origin")
-            raise RouteError(403, Sentence("origin_refused", origin=str(self.get_origin())))
+            raise RouteError(
+                403,
+                (
+                    f"Pages of this origin may not call the server ({self.get_origin()!s}); "
+                    "TkAIExtensionApp.allowed_origins lists others that may."
+                ),
+            )
         self._set_cors_headers()
         if self.current_user is None and not self._is_preflight():
             raise self._unauthenticated()
@@ -298,7 +297,7 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
         if self.request.method not in self.methods():
             raise RouteError(
                 405,
-                Sentence("method_missing", method=str(self.request.method), path=self.request.path),
+                f"There is no {self.request.method!s} at {self.request.path}.",
             )
 
     def data_received(self, chunk: bytes) -> None:
@@ -329,9 +328,9 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
         try:
             found = loads(body)
         except (ValueError, RecursionError) as error:
-            raise InvalidArguments(Sentence("body_invalid", why=str(error))) from None
+            raise InvalidArguments(f"The body is not JSON: {error!s}.") from None
         if not isinstance(found, dict):
-            raise InvalidArguments(Sentence("body_no_object"))
+            raise InvalidArguments("The body is not a JSON object.")
         return cast("Json", found)
 
     def send(self, piece: str | bytes) -> None:
@@ -372,20 +371,22 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
         if not has_body and (not kind or self.request.method in ("GET", "HEAD", "OPTIONS")):
             return
         if kind != "application/json":
-            raise RouteError(415, Sentence("body_not_json"))
+            raise RouteError(415, "The body must be JSON.")
         if int(self.request.headers.get("Content-Length", "0")) > self.services.settings.max_body:
             raise self._too_large()
 
     def _unauthenticated(self) -> HTTPError:
         sent = "Authorization" in self.request.headers or "token" in self.request.query_arguments
-        said = Sentence("token_refused" if sent else "token_missing")
+        said = (
+            "The server does not accept this token." if sent else "A token or a login is required."
+        )
         # JupyterHub takes the login of a page whose XSRF token is stale for none.
         is_page = not sent and self.get_cookie("_xsrf") is not None
         return _StaleLogin(401, said) if is_page else RouteError(401, said)
 
     def _too_large(self) -> HTTPError:
         bound = self.services.settings.max_body
-        return RouteError(413, Sentence("body_large", size=f"{bound:,}"))
+        return RouteError(413, f"The body is larger than {bound:,} bytes.")
 
     def _is_preflight(self) -> bool:
         return self.request.method == "OPTIONS" and "Origin" in self.request.headers
@@ -430,4 +431,4 @@ class NotFoundHandler(TkAIHandler):
 
     def check_method(self) -> None:
         """Answer 404 for all methods."""
-        raise RouteError(404, Sentence("route_missing", path=self.request.path))
+        raise RouteError(404, f"There is nothing at {self.request.path}.")

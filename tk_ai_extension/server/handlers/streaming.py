@@ -10,7 +10,6 @@ from typing import Any
 from tornado.iostream import StreamClosedError
 
 from tk_ai_extension.model.errors import LimitReached
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.asgi import send_at_once
 from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.users import username
@@ -77,7 +76,8 @@ class StreamingHandler(TkAIHandler):
         users, user = self.services.streaming_users, username(self)
         if users[user] >= MAX_STREAMS:
             raise LimitReached(
-                Sentence("streams_many", count=MAX_STREAMS), hint=Sentence("streams_many_hint")
+                f"You have {MAX_STREAMS} event streams open.",
+                hint="Close some of them, or send the request without `Accept: text/event-stream`.",
             )
         users[user] += 1
         try:

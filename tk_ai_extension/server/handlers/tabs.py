@@ -12,7 +12,6 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, NotebookNotFound
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.tabs.protocol import MAX_NAME
 from tk_ai_extension.server.handlers.handler import (
     RESOURCE,
@@ -110,17 +109,23 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         """
         user = self.current_user
         if user is None:
-            raise RouteError(403, Sentence("token_missing"))
+            raise RouteError(403, "A token or a login is required.")
         if not is_origin_allowed(self, self.services.settings.allowed_origins):
-            raise RouteError(403, Sentence("origin_refused", origin=str(self.get_origin())))
+            raise RouteError(
+                403,
+                (
+                    f"Pages of this origin may not call the server ({self.get_origin()!s}); "
+                    "TkAIExtensionApp.allowed_origins lists others that may."
+                ),
+            )
         if not await self._may("read"):
-            raise RouteError(403, Sentence("read_denied"))
+            raise RouteError(403, "You are not allowed to read.")
         self._may_write = await self._may("write")
         if not 8 <= len(self.get_query_argument("client", "")) <= MAX_NAME:
-            raise RouteError(400, Sentence("page_name_invalid"))
+            raise RouteError(400, "The parameter `client`, the page's name, is missing or invalid.")
         # Tornado answers these without a code.
         if not self._is_upgrade():
-            raise RouteError(426, Sentence("upgrade_missing", protocol="websocket"))
+            raise RouteError(426, "This route requires the header `Upgrade: websocket`.")
         await super().get(*args, **kwargs)
 
     def _is_upgrade(self) -> bool:
@@ -232,15 +237,13 @@ class DisconnectedTabsHandler(TkAIHandler):
     async def _discard(self) -> str:
         named = self.get_query_argument("notebook", "")
         if not named:
-            raise InvalidArguments(
-                Sentence("notebook_missing"), hint=Sentence("notebook_missing_hint")
-            )
+            raise InvalidArguments("`notebook` is missing.", hint="Give the notebook's path.")
         await self.services.ready()
         path = self.services.workspace.contain(named)
         if not cast("Tabs", self.settings[TABS_KEY]).discard(username(self), path):
             raise NotebookNotFound(
-                Sentence("disconnected_tab_missing", path=path),
-                hint=Sentence("disconnected_tab_missing_hint"),
+                f"You have no disconnected tab with unsaved changes of {path}.",
+                hint="GET this route lists your disconnected tabs.",
             )
         return path
 

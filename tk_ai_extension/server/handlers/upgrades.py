@@ -33,7 +33,6 @@ from tk_ai_extension.cli.websocket import (
 )
 from tk_ai_extension.cli.wire import LONGEST_LINE
 from tk_ai_extension.model.callers import Caller, checked_key
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.server.handlers.handler import RouteError, TkAIHandler, allowed
 from tk_ai_extension.server.users import username
 
@@ -207,7 +206,7 @@ class UpgradeHandler(TkAIHandler):
             and headers.get("Sec-WebSocket-Protocol") == PROTOCOL
         )
         if protocol != PROTOCOL and not is_websocket:
-            raise RouteError(426, Sentence("upgrade_missing", protocol=PROTOCOL))
+            raise RouteError(426, f"This route requires the header `Upgrade: {PROTOCOL}`.")
         self.update_api_activity()
         task = asyncio.current_task()
         assert task is not None

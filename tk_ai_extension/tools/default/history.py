@@ -13,7 +13,6 @@ from tk_ai_extension.model.diffs import DiffBudget
 from tk_ai_extension.model.errors import Conflict, NothingToUndo
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.proposals import Proposal, ProposalStep
-from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.cell_changes import ChangedCell, changed_cell
 from tk_ai_extension.tools.context import ToolContext
@@ -60,11 +59,12 @@ class _UndoEdit(Edit):
     def proposal(self) -> Proposal:
         """Return the entries and the cells that change."""
         entries = tuple(
-            ProposalStep("undo", Sentence("undo_change", entry=entry.id, summary=entry.summary))
-            for entry in self.entries
+            ProposalStep("undo", f"Undo {entry.id}: {entry.summary}") for entry in self.entries
         )
         edit = super().proposal()
-        title = Sentence("undo", count=len(entries))
+        title = (
+            f"Undo {len(entries)} change" if len(entries) == 1 else f"Undo {len(entries)} changes"
+        )
         return replace(edit, title=title, steps=(*entries, *edit.steps))
 
 
