@@ -12,7 +12,7 @@ NOTEBOOK = "plan.ipynb"
 BAD_CALLS: list[tuple[str, dict[str, Any], int, str]] = [
     ("list_cells", {"notebook": 7}, 400, "invalid_arguments"),
     ("list_cells", {"notebook": NOTEBOOK, "surprise": 1}, 400, "invalid_arguments"),
-    ("list_cells", {}, 409, "invalid_arguments"),
+    ("list_cells", {}, 400, "invalid_arguments"),
     ("list_cells", {"notebook": "missing.ipynb"}, 404, "notebook_not_found"),
     ("list_cells", {"notebook": "../out.ipynb"}, 403, "path_refused"),
     ("list_cells", {"notebook": "/etc/passwd.ipynb"}, 403, "path_refused"),

@@ -37,7 +37,7 @@ async function problemOf(asked: Promise<unknown>): Promise<string> {
 
 describe('an error', () => {
   it.each([
-    ['no_direct_model', 409, false, true],
+    ['no_model', 409, false, true],
     ['kernel_busy', 409, true, false],
     ['chat_not_found', 404, false, true],
     ['agent_unavailable', 501, false, true],

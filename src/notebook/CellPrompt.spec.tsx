@@ -195,7 +195,7 @@ describe('a prompt in a cell', () => {
   it('shows an error with what to do, and the prompt can be sent again', async () => {
     const { asked, write } = stage('x');
     write('Add one');
-    const problem = { code: 'model_busy', message: 'Busy.', hint: 'Try again.', retryable: true };
+    const problem = { code: 'model_failed', message: 'Busy.', hint: 'Try again.', retryable: true };
     await asked[0]?.fail(new ApiError(problem));
     expect(screen.getByRole('alert').textContent).toBe('Busy. Try again.');
     press('Enter');

@@ -192,7 +192,7 @@ describe('an error of a completion', () => {
     const { type, ask, sent, asked } = stage();
     type('a');
     const first = ask();
-    (await sent(1)).answer(failure('model_busy', true), 503);
+    (await sent(1)).answer(failure('model_failed', true), 503);
     await first;
     expect(warned).toEqual(['No completion: It failed. Wait.']);
     expect(await ask()).toBeUndefined();
@@ -200,7 +200,7 @@ describe('an error of a completion', () => {
     const now = Date.now();
     jest.spyOn(Date, 'now').mockReturnValue(now + PAUSE + 1);
     const second = ask();
-    (await sent(2)).answer(failure('model_busy', true), 503);
+    (await sent(2)).answer(failure('model_failed', true), 503);
     await second;
     expect(warned).toHaveLength(1);
   });
@@ -210,7 +210,7 @@ describe('an error of a completion', () => {
     type('a');
     for (const count of [1, 2]) {
       const shown = ask(Invoke);
-      (await sent(count)).answer(failure('no_direct_model', false), 409);
+      (await sent(count)).answer(failure('no_model', false), 409);
       await shown;
     }
     expect(warned).toHaveLength(2);
@@ -228,7 +228,7 @@ describe('an error of a completion', () => {
     ['a login that has expired', 403, { message: 'Forbidden' }, true],
     ['a proxy', 429, {}, true],
     ['a full disk', 507, failure('disk_full', false), true],
-    ['no model for code', 409, failure('no_direct_model', false), false]
+    ['no model for code', 409, failure('no_model', false), false]
   ])('of %s pauses requests for a while if it may pass', async (_, status, body, passes) => {
     const { type, ask, sent, asked } = stage();
     type('a');

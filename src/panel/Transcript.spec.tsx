@@ -373,7 +373,7 @@ describe('what a turn changed', () => {
 describe('an error', () => {
   it.each([
     ['model_unauthorized', ['Connect a model', 'Retry']],
-    ['model_busy', ['Retry']],
+    ['model_failed', ['Retry']],
     ['model_failed', ['Retry']],
     ['no_model', ['Connect a model', 'Retry']],
     ['folder_not_trusted', ['Trust this folder', 'Retry']]
@@ -390,7 +390,7 @@ describe('an error', () => {
   it('sends the message again', async () => {
     const stage = new Stage();
     await stage.say('Hello');
-    await stage.happens(problem('model_busy'), FAILED);
+    await stage.happens(problem('model_failed'), FAILED);
     fireEvent.click(button('Retry'));
     await stage.settle();
     expect(stage.sent[1]).toMatchObject({ message: 'Hello', notebook: 'a.ipynb' });
@@ -400,7 +400,7 @@ describe('an error', () => {
   it('continues the turn', async () => {
     const stage = new Stage();
     await stage.say('Look.');
-    await stage.happens(written('First a look.'), problem('model_busy'), FAILED);
+    await stage.happens(written('First a look.'), problem('model_failed'), FAILED);
     fireEvent.click(button('Continue'));
     await stage.settle();
     expect(stage.sent[1]).toMatchObject({ message: 'Continue.', notebook: 'a.ipynb' });

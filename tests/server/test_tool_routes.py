@@ -94,7 +94,7 @@ async def test_calls_of_one_key_belong_together(call: Call, notebook: str) -> No
     status, cells = await call("list_cells", caller="a")
     assert (status, len(cells["cells"])) == (200, 2)
     status, refused = await call("list_cells", caller="b")
-    assert (status, refused["error"]["code"]) == (409, "invalid_arguments")
+    assert (status, refused["error"]["code"]) == (400, "invalid_arguments")
 
 
 @pytest.mark.proves("rest:call", "threat:path", "doc:errors")

@@ -91,7 +91,7 @@ async def test_users_with_the_same_key_have_notebooks_of_their_own(
     await ada.call("use_notebook", notebook=notebook)
     assert (await ada.call("list_cells"))[0] == 200
     status, error = await bob.call("list_cells")
-    assert (status, error["error"]["code"]) == (409, "invalid_arguments")
+    assert (status, error["error"]["code"]) == (400, "invalid_arguments")
     assert (await bob.call("list_managed_notebooks"))[1]["notebooks"] == []
 
 
