@@ -37,8 +37,7 @@ from tk_ai_extension.kernels.sandbox.provisioner import (
     SandboxedProvisioner,
 )
 from tk_ai_extension.kernels.service import JupyterKernels
-from tk_ai_extension.kernels.sharing.kernelspec import install_shared_kernelspec
-from tk_ai_extension.kernels.sharing.share import Share
+from tk_ai_extension.kernels.sharing.share import Share, install_shared_kernelspec
 from tk_ai_extension.model.errors import KernelUnsupported
 
 pytestmark = [

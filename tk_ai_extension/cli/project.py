@@ -40,7 +40,7 @@ OWN_FILES = (
 
 A command that finds no `HOST_LOCK` starts a server, unless the `LAUNCH_LOCK` that it holds was removed.
 """
-WRITTEN = (*OWN_FILES, KERNELS, SETTINGS, "project.new", "shared", "external", "relay.log")
+WRITTEN = (*OWN_FILES, KERNELS, SETTINGS, "project.new", "shared", "relay.log")
 """Existing files and folders that `nb` writes to: none may be a symbolic link."""
 PEER = struct.Struct("3i")  # pid, uid, gid (unix(7))
 

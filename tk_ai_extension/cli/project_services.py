@@ -28,7 +28,7 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.workspace.state_folder import default_data_folder, state_folder
 
 if TYPE_CHECKING:
-    from tk_ai_extension.kernels.sharing.kernelspec import InstalledShare
+    from tk_ai_extension.kernels.sharing.share import InstalledShare
 
 
 class LabMissing(ToolError):
@@ -231,7 +231,7 @@ class ProjectServices:
             KernelNotFound: it has no kernel, or one that cannot be shared.
             DiskFull, ReadOnly, SaveFailed: the kernelspec cannot be written.
         """
-        from tk_ai_extension.kernels.sharing.kernelspec import unshare_kernel
+        from tk_ai_extension.kernels.sharing.share import unshare_kernel
 
         async with self._deciding:
             if kernel_id is None:
@@ -254,7 +254,7 @@ class ProjectServices:
         async with self._deciding:
             if self.settings.now.shared is None:
                 return False
-            from tk_ai_extension.kernels.sharing.kernelspec import unshare_kernel
+            from tk_ai_extension.kernels.sharing.share import unshare_kernel
 
             with translate_write_errors("the kernelspec of the shared kernel"):
                 await asyncio.to_thread(unshare_kernel, self._folder)
@@ -268,8 +268,7 @@ class ProjectServices:
                 await self._share(kernels, kernel_id)
 
     async def _share(self, kernels: Kernels, kernel_id: str) -> InstalledShare:
-        from tk_ai_extension.kernels.sharing.kernelspec import share_kernel
-        from tk_ai_extension.kernels.sharing.share import NoConnection
+        from tk_ai_extension.kernels.sharing.share import NoConnection, share_kernel
 
         language = (await kernels.info(kernel_id)).language or "python"
         file = self._folder / KERNELS / f"kernel-{kernel_id}.json"

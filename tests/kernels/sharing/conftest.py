@@ -16,8 +16,7 @@ import pytest_asyncio
 from jupyter_client.manager import AsyncKernelManager
 
 from tests.kernels.guests import DEADLINE, connect, write_connection
-from tk_ai_extension.kernels.sharing.kernelspec import install_shared_kernelspec
-from tk_ai_extension.kernels.sharing.share import Share
+from tk_ai_extension.kernels.sharing.share import Share, install_shared_kernelspec
 
 
 @dataclass
@@ -103,12 +102,13 @@ Launch = Callable[..., Relayed]
 
 
 @pytest.fixture
-def launch(owner: Owner, tmp_path: Path) -> Iterator[Launch]:
+def launch(owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Launch]:
     """Launches a relay to the owner's kernel."""
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     launched: list[Relayed] = []
 
     def start(*arguments: str, cwd: Path = tmp_path, by: Sequence[str] = ()) -> Relayed:
-        installed = install_shared_kernelspec(owner.share, prefix=str(tmp_path / "prefix"))
+        installed = install_shared_kernelspec(owner.share)
         spec = json.loads((installed.folder / "kernel.json").read_text(encoding="utf-8"))
         file = tmp_path / f"kernel-v3{len(launched)}.json"
         info = write_connection(file)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,29 +15,13 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
 from tests.kernels.guests import DEADLINE, connect, run, until
-from tests.kernels.sharing.conftest import Owner, start_kernel
+from tests.kernels.sharing.conftest import Owner
 from tests.support.faults import RUN_FOREVER, run_until
-from tk_ai_extension.kernels.sharing.kernelspec import InstalledShare, install_shared_kernelspec
+from tk_ai_extension.kernels.sharing.share import InstalledShare, install_shared_kernelspec
 
 pytestmark = [pytest.mark.proves("nb:serve")]
 
 transports = pytest.mark.parametrize("owner", ["tcp", "ipc"], indirect=True)
-
-
-CONSOLE = """
-import sys
-from jupyter_client.manager import KernelManager
-
-manager = KernelManager(kernel_name=sys.argv[1], connection_file="console.json")
-manager.start_kernel()
-client = manager.client()
-client.start_channels()
-client.wait_for_ready(timeout=60)
-client.execute_interactive("print(X)", timeout=60)
-client.stop_channels()
-manager.shutdown_kernel()
-"""
-"""A program that blocks, as a console does."""
 
 
 @pytest.fixture
@@ -107,44 +90,6 @@ async def test_a_guests_interrupt_reaches_the_kernel(owner: Owner, guest: Any) -
     await until(listener, "running")
     await guest.interrupt_kernel()
     assert "KeyboardInterrupt" in await running
-
-
-@pytest.mark.parametrize("owner", ["ipc"], indirect=True)
-async def test_a_guest_leaves_the_sockets_of_the_kernel(owner: Owner, guest: Any) -> None:
-    await owner.client()  # it listens
-    sockets = sorted(owner.folder.glob("*-ipc-*"))
-    assert len(sockets) == 5
-    await guest.shutdown_kernel()
-    assert sorted(owner.folder.glob("*-ipc-*")) == sockets
-    assert await run(await owner.client(), "print('reached')") == "reached"
-
-
-async def test_a_guests_restart_attaches_to_the_kernel_that_is_shared_then(
-    owner: Owner, guest: Any
-) -> None:
-    before, owner.manager = owner.manager, await start_kernel(owner.folder, "two")
-    owner.share.publish(Path(owner.manager.connection_file))
-    await run(await owner.client(), "X = 'of the new one'")
-    await guest.restart_kernel()
-    client = await connect(guest.get_connection_info())
-    assert await run(client, "print(X)") == "of the new one"
-    client.stop_channels()
-    assert await before.is_alive()
-    await before.shutdown_kernel(now=True)
-
-
-async def test_a_program_without_an_event_loop_attaches(
-    owner: Owner, installed: InstalledShare, tmp_path: Path
-) -> None:
-    await run(await owner.client(), "X = 42")
-
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", CONSOLE, installed.name, cwd=tmp_path, stdout=subprocess.PIPE
-    )
-    printed, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
-    assert printed == b"42\n"
-    assert process.returncode == 0
-    assert await owner.manager.is_alive()
 
 
 async def test_a_guests_log_says_that_no_kernel_is_shared(

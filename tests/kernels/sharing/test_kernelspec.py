@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 
-from tk_ai_extension.kernels.sharing.kernelspec import (
+from tk_ai_extension.kernels.sharing.share import (
+    DISPLAY_NAME,
+    NoConnection,
+    Share,
     install_shared_kernelspec,
-    remove_shared_kernelspec,
     share_kernel,
-    shared_kernelspecs,
     unshare_kernel,
 )
-from tk_ai_extension.kernels.sharing.share import NoConnection, Share
 
 pytestmark = [pytest.mark.proves("nb:serve")]
 
@@ -37,6 +37,10 @@ def _kernel(project: Path) -> Path:
     return file
 
 
+def _installed() -> list[str]:
+    return [name for name in KernelSpecManager().find_kernel_specs() if name.startswith("nb-")]
+
+
 def _share(project: Path) -> Share:
     file = _kernel(project)
     share = Share(file.parent)
@@ -55,43 +59,11 @@ def test_it_is_what_people_choose_by_name(tmp_path: Path) -> None:
     assert "{connection_file}" in spec.argv
 
 
-def test_installing_it_again_changes_nothing(tmp_path: Path) -> None:
-    share = _share(tmp_path / "analysis")
-    assert install_shared_kernelspec(share) == install_shared_kernelspec(share)
-    assert len(shared_kernelspecs()) == 1
-
-
-def test_one_of_an_older_version_is_replaced_or_removed(tmp_path: Path) -> None:
-    share = _share(tmp_path / "analysis")
-    installed = install_shared_kernelspec(share)
-    older = {
-        "argv": ["python", "-m", "tk_ai_extension.kernels.sharing", "-f", "{connection_file}"],
-        "display_name": installed.display_name,
-        "language": "python",
-        "metadata": {
-            "kernel_provisioner": {
-                "provisioner_name": "nb-shared",
-                "config": {"share": str(share.path)},
-            }
-        },
-    }
-    file = installed.folder / "kernel.json"
-    file.write_text(json.dumps(older), encoding="utf-8")
-    assert install_shared_kernelspec(share) == installed
-    assert "kernel_provisioner" not in KernelSpecManager().get_kernel_spec(installed.name).metadata
-    file.write_text(json.dumps(older), encoding="utf-8")
-    assert remove_shared_kernelspec(share)
-    assert not installed.folder.exists()
-
-
 def test_two_projects_have_one_each_and_people_can_distinguish_them(tmp_path: Path) -> None:
     one, other = _share(tmp_path / "one"), _share(tmp_path / "other")
-    names = [install_shared_kernelspec(share).display_name for share in (one, other)]
-    assert names == ["Python (nb shared kernel)", "Python (nb shared kernel): other"]
-    assert {installed.share for installed in shared_kernelspecs()} == {one, other}
-    assert remove_shared_kernelspec(one)
-    assert not remove_shared_kernelspec(one)
-    assert [installed.share for installed in shared_kernelspecs()] == [other]
+    names = [install_shared_kernelspec(share).display_name for share in (one, other, one)]
+    assert names == [DISPLAY_NAME, f"{DISPLAY_NAME}: other", DISPLAY_NAME]
+    assert len(_installed()) == 2
 
 
 def test_a_project_that_shares_no_more_leaves_its_name_to_others(tmp_path: Path) -> None:
@@ -110,7 +82,7 @@ def test_unsharing_removes_its_own_files_and_no_more(tmp_path: Path) -> None:
     assert unshare_kernel(kernel.parent)
     assert list(kernel.parent.iterdir()) == [kernel]
     assert not installed.folder.exists()
-    assert [found.share.folder for found in shared_kernelspecs()] == [other.parent]
+    assert len(_installed()) == 1
     assert not unshare_kernel(kernel.parent)
 
 
@@ -119,14 +91,11 @@ def test_another_kernel_takes_the_place_of_the_one_before(tmp_path: Path) -> Non
     share_kernel(kernel.parent, kernel)
     second = kernel.with_name("kernel-2.json")
     second.write_bytes(kernel.read_bytes().replace(b'"k"', b'"k2"'))
-    installed = share_kernel(kernel.parent, second)
-    assert installed.share.read().key == b"k2"
-    # A Jupyter Server reads a file of one name only once.
-    listed = (kernel.parent / "external").iterdir()
-    assert [link.readlink() for link in listed] == [second]
+    share_kernel(kernel.parent, second)
+    assert Share(kernel.parent).read().info["key"] == "k2"
 
 
 def test_a_path_without_a_connection_file_is_not_shared(tmp_path: Path) -> None:
     with pytest.raises(NoConnection, match="no connection file"):
         share_kernel(tmp_path, tmp_path / "kernel-1.json")
-    assert shared_kernelspecs() == []
+    assert _installed() == []

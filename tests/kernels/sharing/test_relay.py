@@ -16,13 +16,10 @@ import zmq.asyncio
 from jupyter_client.connect import write_connection_file
 from jupyter_client.session import Session
 
-from tests.kernels.guests import DEADLINE, run, until, write_connection
+from tests.kernels.guests import DEADLINE, run, until
 from tests.kernels.sharing.conftest import Launch, Owner, start_kernel
-from tests.stopped_processes import stop_process
 from tests.support.faults import RUN_FOREVER, ignore_interrupts
-from tk_ai_extension.kernels.service import READY_TIMEOUT
-from tk_ai_extension.kernels.sharing.relay import GRACE, PROMPT_INTERVAL, Relay
-from tk_ai_extension.kernels.sharing.share import Connection, Share
+from tk_ai_extension.kernels.sharing.relay import PROMPT_INTERVAL
 
 pytestmark = [pytest.mark.proves("nb:serve")]
 
@@ -47,15 +44,6 @@ async def test_each_of_several_clients_gets_its_own_replies(owner: Owner, launch
     assert answers == ["0", "11", "22"]
 
 
-async def test_relays_of_several_programs_do_not_disturb_each_other(
-    owner: Owner, launch: Launch
-) -> None:
-    one, other = launch(), launch()
-    clients = [await one.client(), await other.client()]
-    answers = await asyncio.gather(*(run(client, "print(6 * 7)") for client in clients))
-    assert answers == ["42", "42"]
-
-
 @pytest.mark.proves("nb:serve")
 async def test_a_message_with_a_wrong_key_does_nothing(owner: Owner, launch: Launch) -> None:
     relayed = launch()
@@ -73,7 +61,7 @@ async def test_a_message_with_a_wrong_key_does_nothing(owner: Owner, launch: Lau
     assert reply["parent_header"]["msg_id"] == control["header"]["msg_id"]
     assert relayed.process.poll() is None
     assert await run(await owner.client(), "print('touched' in globals())") == "False"
-    assert "its signature is wrong" in owner.log
+    assert "Invalid Signature" in owner.log
 
 
 async def test_an_interrupt_of_a_guest_reaches_the_kernel(owner: Owner, launch: Launch) -> None:
@@ -89,24 +77,6 @@ async def test_an_interrupt_of_a_guest_reaches_the_kernel(owner: Owner, launch: 
     relayed.process.send_signal(signal.SIGINT)
     assert "KeyboardInterrupt" in await running
     assert relayed.process.poll() is None
-
-
-async def test_a_prompt_for_input_reaches_the_client_whose_code_asks(
-    owner: Owner, launch: Launch
-) -> None:
-    relayed = launch()
-    asks, other = await relayed.client(), await relayed.client()
-    prompts: list[str] = []
-
-    def answer(message: dict[str, Any]) -> None:
-        prompts.append(message["content"]["prompt"])
-        asks.input("blue")
-
-    await asks.execute_interactive(
-        "colour = input('Which? ')", allow_stdin=True, stdin_hook=answer, timeout=DEADLINE
-    )
-    assert prompts == ["Which? "]
-    assert await run(other, "print(colour)") == "blue"
 
 
 async def test_a_prompt_waits_for_a_client_that_connects_for_prompts_later(
@@ -193,10 +163,6 @@ async def test_the_relay_ends_when_the_kernel_dies(
     assert reason in owner.log
 
 
-def test_a_relay_waits_for_a_kernel_as_long_as_a_server_does() -> None:
-    assert GRACE == READY_TIMEOUT
-
-
 async def test_the_relay_ends_at_once_when_nothing_is_shared_any_more(
     owner: Owner, launch: Launch
 ) -> None:
@@ -206,16 +172,6 @@ async def test_the_relay_ends_at_once_when_nothing_is_shared_any_more(
     await owner.manager.shutdown_kernel(now=True)
     assert await relayed.ended() == 0
     assert "no longer shared" in owner.log
-
-
-async def test_the_relay_says_at_once_that_no_kernel_is_shared(
-    owner: Owner, launch: Launch
-) -> None:
-    owner.share.withdraw()
-    relayed = launch()
-    assert await relayed.ended() == 1
-    assert relayed.process.stderr is not None
-    assert relayed.process.stderr.read().startswith(b"No kernel is shared at ")
 
 
 async def test_a_connection_file_without_a_key_is_not_served(
@@ -274,21 +230,6 @@ async def test_the_heartbeat_is_answered(owner: Owner, launch: Launch) -> None:
         assert await asyncio.wait_for(heart.recv(), DEADLINE) == b"ping"
 
 
-async def test_the_log_is_for_its_owner_alone(owner: Owner, launch: Launch) -> None:
-    await launch().client()
-    assert (owner.folder / "relay.log").stat().st_mode & 0o777 == 0o600
-    assert "Relaying to " in owner.log
-
-
-def test_a_share_leads_to_no_file_that_is_no_connection_file(tmp_path: Path) -> None:
-    share = Share(tmp_path)
-    share.withdraw()
-    (tmp_path / "state.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(Exception, match="not a connection file"):
-        share.publish(tmp_path / "state.json")
-    assert share.is_withdrawn()
-
-
 @pytest.mark.proves("threat:exhaustion")
 async def test_a_relay_that_has_nothing_to_do_does_nothing(owner: Owner, launch: Launch) -> None:
     relayed = launch()
@@ -299,44 +240,3 @@ async def test_a_relay_that_has_nothing_to_do_does_nothing(owner: Owner, launch:
     now = process.cpu_times()
     assert (now.user + now.system) - (times.user + times.system) < 0.3
     assert len(owner.log) - log < 1000
-
-
-@pytest.mark.proves("threat:exhaustion")
-async def test_the_queue_for_a_kernel_that_does_not_answer_is_bounded(
-    owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tk_ai_extension.kernels.sharing.relay.MAX_QUEUED_BYTES", 20_000)
-    info = write_connection(tmp_path / "front.json")
-    relay = Relay(Connection.read(tmp_path / "front.json"), owner.share)
-    stop_process(owner.manager.provisioner.process.pid)
-    relay.open()
-    relaying = asyncio.ensure_future(relay.run())
-    context = zmq.asyncio.Context()
-    try:
-        session: Any = Session(key=info["key"], signature_scheme="hmac-sha256")
-        socket = context.socket(zmq.DEALER)
-        socket.connect(f"tcp://{info['ip']}:{info['shell_port']}")
-        requests = [
-            session.send(socket, "execute_request", {"code": "#" * 5000, "silent": False})
-            for _ in range(10)
-        ]
-        answered: set[str] = set()
-        async with asyncio.timeout(DEADLINE):
-            while len(answered) < 7:
-                _, parts = session.feed_identities(await socket.recv_multipart())
-                reply = session.deserialize(parts)
-                assert reply["content"]["status"] == "error", reply["content"]
-                assert "too many requests" in reply["content"]["evalue"]
-                answered.add(reply["parent_header"]["msg_id"])
-        # Those that came first are held: the kernel answers them.
-        os.kill(owner.manager.provisioner.process.pid, signal.SIGCONT)
-        async with asyncio.timeout(DEADLINE):
-            for request in requests[:3]:
-                _, parts = session.feed_identities(await socket.recv_multipart())
-                reply = session.deserialize(parts)
-                assert reply["content"]["status"] == "ok"
-                assert reply["parent_header"]["msg_id"] == request["header"]["msg_id"]
-    finally:
-        relay.stop("The test is over.")
-        await relaying
-        context.destroy(linger=0)

@@ -15,11 +15,10 @@ from tk_ai_extension.cli.commands.answers import SharingStopped, Stopped
 from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.context import CommandContext
 from tk_ai_extension.cli.parsing import WrongCall, add_notebook
-from tk_ai_extension.cli.project import FOLDER
+from tk_ai_extension.cli.project import FOLDER, KERNELS
 from tk_ai_extension.cli.project_services import LabMissing, ProjectServices
 from tk_ai_extension.cli.session import Session, as_json
 from tk_ai_extension.kernels.base import Kernels
-from tk_ai_extension.kernels.sharing.share import EXTERNAL
 from tk_ai_extension.model.errors import KernelNotFound, ToolError
 from tk_ai_extension.tools.default.kernels import KernelEntry, RunningKernels, kernel_text
 from tk_ai_extension.tools.default.notebooks import NotebookUsed
@@ -97,7 +96,7 @@ async def _serve(session: Session, args: argparse.Namespace) -> int:
         notebook=path,
         kernelspec=installed.name,
         display_name=installed.display_name,
-        connection_dir=os.path.join(context.root, FOLDER, EXTERNAL),
+        connection_dir=os.path.join(context.root, FOLDER, KERNELS),
     )
     return session.finish(shared)
 

@@ -1,1 +1,1 @@
-"""Sharing a project's kernel with JupyterLab, VS Code, consoles and nbclient."""
+"""Sharing a project's kernel with VS Code, JupyterLab, consoles and nbclient."""

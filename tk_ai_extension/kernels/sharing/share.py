@@ -1,25 +1,32 @@
-"""A shared kernel's stable path, independent of its current connection file."""
+"""A shared kernel: a stable path for its connection file, and the kernelspec that people choose."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 from uuid import uuid4
 
+from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.session import Session
 
-Channel = Literal["shell", "iopub", "stdin", "hb", "control"]
-CHANNELS: tuple[Channel, ...] = get_args(Channel)
-
 SHARES = "shared"
-"""The folder in ``.nb`` for shares."""
+"""The folder in ``.nb`` for the link to the connection file."""
 
-EXTERNAL = "external"
-"""The folder in ``.nb`` for a Jupyter Server's `ServerApp.external_connection_dir`."""
+LOG = "relay.log"
+"""The name of the relays' log, in ``.nb``."""
+
+DISPLAY_NAME = "Python (nb shared kernel)"
+
+PREFIX = "nb-shared-"
+"""Prefix of the kernelspecs' names; a hash of the share's path follows."""
 
 
 class NoConnection(Exception):
@@ -28,18 +35,9 @@ class NoConnection(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The content of a kernel's connection file.
+    """The content of a kernel's connection file, with a key."""
 
-    Attributes:
-        ports: The port of each channel; with the transport ``ipc`` the suffix of its socket's name.
-        key: Signs the messages; never empty.
-    """
-
-    transport: str
-    ip: str
-    ports: Mapping[Channel, int]
-    key: bytes
-    signature_scheme: str = "hmac-sha256"
+    info: Mapping[str, Any]
 
     @classmethod
     def read(cls, path: Path) -> Connection:
@@ -55,85 +53,65 @@ class Connection:
             raise NoConnection(f"There is no connection file at {path}.") from None
         except (OSError, ValueError) as problem:
             raise NoConnection(f"The connection file {path} cannot be read: {problem}.") from None
-        try:
-            found = cls(
-                transport=str(info["transport"]),
-                ip=str(info["ip"]),
-                ports={channel: int(info[f"{channel}_port"]) for channel in CHANNELS},
-                key=str(info["key"]).encode(),
-                signature_scheme=str(info["signature_scheme"]),
-            )
-        except (KeyError, TypeError, ValueError) as problem:
-            raise NoConnection(f"{path} is not a connection file: {problem!r}.") from None
-        if not found.key:
+        needed = {"transport", "ip", "key", "signature_scheme", "shell_port", "iopub_port"}
+        needed |= {"stdin_port", "control_port", "hb_port"}
+        if not isinstance(info, dict) or not needed <= info.keys():
+            raise NoConnection(f"{path} is not a connection file.")
+        if not info["key"]:
             raise NoConnection(
                 f"The connection file {path} has no key, so its kernel cannot be shared."
             )
-        return found
+        return cls(info)
 
-    def address(self, channel: Channel) -> str:
+    def address(self, channel: str) -> str:
         """Return the ZeroMQ address of a channel's socket."""
-        between = ":" if self.transport == "tcp" else "-"
-        return f"{self.transport}://{self.ip}{between}{self.ports[channel]}"
+        between = ":" if self.info["transport"] == "tcp" else "-"
+        return (
+            f"{self.info['transport']}://{self.info['ip']}{between}{self.info[f'{channel}_port']}"
+        )
 
     def session(self) -> Session:
         """Return a new session that signs with this kernel's key."""
-        return Session(key=self.key, signature_scheme=self.signature_scheme)
+        key, scheme = str(self.info["key"]).encode(), self.info["signature_scheme"]
+        return Session(key=key, signature_scheme=scheme)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A shared kernel, under a path that stays the same when the kernel is replaced.
+    """A project's shared kernel, under a path that stays the same when the kernel is replaced.
 
-    The path is a symbolic link to the kernel's connection file, so that changes by the owner take
-    effect at once. No link means that the share was withdrawn; a dead link means that the kernel is
-    gone and may be restarted.
-
-    A second link, with the file's own name, is for a Jupyter Server with
-    ``--ServerApp.allow_external_kernels=True --ServerApp.external_connection_dir=.nb/external``, which
-    reads a file of a given name only once.
+    The path is a symbolic link to the kernel's connection file. No link means that the kernel is no
+    longer shared; a dead link means that it is gone and may be restarted.
 
     Attributes:
         folder: The project's ``.nb``; absolute.
-        name: Distinguishes several shared kernels of a project.
     """
 
     folder: Path
-    name: str = "kernel"
 
     @property
     def path(self) -> Path:
-        """The stable link, such as ``.nb/shared/kernel.json``."""
-        return self.folder / SHARES / f"{self.name}.json"
-
-    @classmethod
-    def at(cls, path: Path) -> Share:
-        """Return the share with this `path`."""
-        return cls(path.absolute().parent.parent, path.stem)
+        """The stable link."""
+        return self.folder / SHARES / "kernel.json"
 
     def publish(self, connection_file: Path) -> None:
         """Share the kernel of a connection file, replacing the previously shared one.
+
+        Clients switch to it when the previous one ends.
 
         Raises:
             NoConnection: the file is not a connection file, or has no key.
             OSError: ``.nb`` cannot be written.
         """
         Connection.read(connection_file)
-        target = connection_file.absolute()
-        listed = self.folder / EXTERNAL / target.name
-        for link in (self.path, listed):
-            link.parent.mkdir(mode=0o700, exist_ok=True)
-        self._take_from_list(unless=target)
-        for link in (self.path, listed):
-            # Atomic: readers find the old kernel or the new one. Made elsewhere, because a server
-            # would list a temporary link in this folder.
-            aside = self.folder / f".{uuid4().hex}"
-            aside.symlink_to(target)
-            aside.replace(link)
+        self.path.parent.mkdir(mode=0o700, exist_ok=True)
+        # Atomic: readers find the old kernel or the new one.
+        aside = self.folder / f".{uuid4().hex}"
+        aside.symlink_to(connection_file.absolute())
+        aside.replace(self.path)
 
     def withdraw(self) -> None:
         """Stop sharing: new clients are refused, connected ones stay until the kernel ends."""
-        self._take_from_list()
         self.path.unlink(missing_ok=True)
 
     def is_withdrawn(self) -> bool:
@@ -150,8 +128,92 @@ class Share:
             raise NoConnection(f"No kernel is shared at {self.path}.")
         return Connection.read(self.path)
 
-    def _take_from_list(self, unless: Path | None = None) -> None:
-        if not self.is_withdrawn():
-            before = self.path.readlink()
-            if before != unless:
-                (self.folder / EXTERNAL / before.name).unlink(missing_ok=True)
+
+class InstalledShare(NamedTuple):
+    """An installed kernelspec for a shared kernel: its name, what people select, and its folder."""
+
+    name: str
+    display_name: str
+    folder: Path
+
+
+def share_kernel(
+    folder: Path, connection_file: Path, *, language: str = "python"
+) -> InstalledShare:
+    """Share a project's kernel, replacing the previously shared one; return the kernelspec to select.
+
+    Args:
+        folder: The project's ``.nb``.
+        connection_file: The kernel's connection file.
+        language: The kernel's language.
+
+    Raises:
+        NoConnection: the file is not a connection file, or has no key.
+        OSError: ``.nb`` or the user's folder of kernelspecs cannot be written.
+    """
+    share = Share(folder.absolute())
+    share.publish(connection_file)
+    return install_shared_kernelspec(share, language=language)
+
+
+def unshare_kernel(folder: Path) -> bool:
+    """Stop sharing a project's kernel and remove the files of the share.
+
+    Call it before the kernel is shut down: relays then end at once, with status 0.
+
+    Returns:
+        Whether a kernel was shared.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    share = Share(folder.absolute())
+    was_shared = not share.is_withdrawn()
+    share.withdraw()
+    with contextlib.suppress(KeyError):
+        KernelSpecManager().remove_kernel_spec(_name(share))
+    with contextlib.suppress(FileNotFoundError):
+        share.path.parent.rmdir()
+    (share.folder / LOG).unlink(missing_ok=True)
+    return was_shared
+
+
+def install_shared_kernelspec(share: Share, *, language: str = "python") -> InstalledShare:
+    """Install the kernelspec through which other programs use a shared kernel.
+
+    Programs launch its argv, the relay, with this interpreter, so they do not need this package in
+    their own environments. It is named `DISPLAY_NAME`, followed by the folder's name if another project
+    uses that name.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    specs, name = KernelSpecManager(), _name(share)
+    taken = False
+    for other in specs.find_kernel_specs():
+        if other.startswith(PREFIX) and other != name:
+            # Truncated, or another program's: it takes no name.
+            with contextlib.suppress(Exception):
+                spec = specs.get_kernel_spec(other)
+                is_shared = os.path.lexists(spec.argv[spec.argv.index("--share") + 1])
+                taken = taken or (spec.display_name == DISPLAY_NAME and is_shared)
+    display_name = f"{DISPLAY_NAME}: {share.folder.parent.name}" if taken else DISPLAY_NAME
+    made = {
+        # -P: a file in the notebook's folder must not shadow a module.
+        "argv": [
+            *(sys.executable, "-P", "-m", "tk_ai_extension.kernels.sharing"),
+            *("--share", str(share.path), "-f", "{connection_file}"),
+        ],
+        "display_name": display_name,
+        "language": language,
+        # A signal would reach only the relay.
+        "interrupt_mode": "message",
+    }
+    with TemporaryDirectory() as folder:
+        Path(folder, "kernel.json").write_text(json.dumps(made, indent=1), encoding="utf-8")
+        installed = specs.install_kernel_spec(folder, name, user=True)
+    return InstalledShare(name, display_name, Path(installed))
+
+
+def _name(share: Share) -> str:
+    return PREFIX + hashlib.sha256(str(share.path).encode()).hexdigest()[:12]
