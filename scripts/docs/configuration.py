@@ -11,6 +11,7 @@ from traitlets import TraitType
 from traitlets.config import Configurable
 
 from scripts.docs.markdown import code, docstrings, page, sentence, table
+from tk_ai_extension.server.settings import ExtensionSettings
 
 BOUNDS = (
     ("workspace.executions", "MAX_ACTIVE"),
@@ -49,9 +50,9 @@ BOUNDS = (
 
 
 def traits(app: type[Configurable]) -> Mapping[str, TraitType[Any, Any]]:
-    """The settings that the app itself defines, in the order of their definitions."""
-    own = app.class_own_traits(config=True)
-    return {name: own[name] for name in vars(app) if name in own}
+    """The settings of the extension, in the order of their definitions."""
+    own = app.class_traits(config=True)
+    return {name: own[name] for name in vars(ExtensionSettings) if name in own}
 
 
 def configuration_page(app: type[Configurable]) -> str:

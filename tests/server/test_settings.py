@@ -10,17 +10,14 @@ from traitlets.config import Config
 
 from tests.server.conftest import Ask, Call
 from tk_ai_extension.server.app import TkAIExtensionApp
-
-
-def _own() -> dict[str, Any]:
-    inherited = set(TkAIExtensionApp.__mro__[1].class_traits(config=True))
-    traits = TkAIExtensionApp.class_traits(config=True)
-    return {name: trait for name, trait in traits.items() if name not in inherited}
+from tk_ai_extension.server.settings import ExtensionSettings
 
 
 def test_every_setting_says_what_it_is_for() -> None:
-    assert len(_own()) > 15
-    for name, trait in _own().items():
+    settings = ExtensionSettings.class_own_traits(config=True)
+    assert len(settings) > 15
+    assert TkAIExtensionApp.class_traits(config=True).keys() >= settings.keys()
+    for name, trait in settings.items():
         assert len(trait.help) > 20, name
 
 

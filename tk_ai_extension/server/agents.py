@@ -17,7 +17,7 @@ from tk_ai_extension.model.agent_variables import FOR_CHATS
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo, NewConnection
-    from tk_ai_extension.server.app import TkAIExtensionApp
+    from tk_ai_extension.server.settings import ExtensionSettings
 
 
 named_models: ContextVar[Mapping[str, str]] = ContextVar("models of a command", default={})  # noqa: B039
@@ -86,7 +86,7 @@ class AgentModels:
         return {**info, "models": [*info["models"], *names], "agents": agents}
 
 
-def find_models(app: TkAIExtensionApp, root: Path) -> AgentModels:
+def find_models(app: ExtensionSettings, root: Path) -> AgentModels:
     """Return the source of models, as configured by the app's traits."""
     settings = ProviderSettings(
         provider=cast("Any", app.chat_provider),

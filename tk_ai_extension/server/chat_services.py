@@ -25,7 +25,7 @@ from tk_ai_extension.server.users import owner_name
 from tk_ai_extension.tools.registry import Registry
 
 if TYPE_CHECKING:
-    from tk_ai_extension.server.app import TkAIExtensionApp
+    from tk_ai_extension.server.settings import ExtensionSettings
 
 
 class ClaudeOrTour:
@@ -54,7 +54,11 @@ class ClaudeOrTour:
 
 
 def build_chats(
-    app: TkAIExtensionApp, managers: Managers, components: ServerComponents, registry: Registry
+    app: ExtensionSettings,
+    managers: Managers,
+    components: ServerComponents,
+    registry: Registry,
+    owner: str,
 ) -> Chats:
     """Build the chats, as configured by the app's traits."""
     root = root_of(managers.contents)
@@ -66,7 +70,7 @@ def build_chats(
         retries=app.chat_retries,
         request_timeout=app.chat_request_timeout,
     )
-    owners = frozenset({owner_name(managers.server.identity_provider, app.services.owner)})
+    owners = frozenset({owner_name(managers.server.identity_provider, owner)})
     services = ChatServices(
         workspace=components.workspace,
         registry=registry,

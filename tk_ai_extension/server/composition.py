@@ -35,7 +35,7 @@ from tk_ai_extension.workspace.workspace import Limits, Workspace
 
 if TYPE_CHECKING:
     from tk_ai_extension.cli.project_services import ProjectServices
-    from tk_ai_extension.server.app import TkAIExtensionApp
+    from tk_ai_extension.server.settings import ExtensionSettings
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,10 @@ APPROVE = "with `nb approve {id}` in the project's folder"
 
 
 def build_components(
-    app: TkAIExtensionApp, managers: Managers, tabs: TabChannel
+    app: ExtensionSettings,
+    managers: Managers,
+    tabs: TabChannel,
+    project: ProjectServices | None,
 ) -> ServerComponents:
     """Build the components, as configured by the app's traits."""
     root = root_of(managers.contents)
@@ -54,7 +57,6 @@ def build_components(
     contain_notebook = partial(notebook_path, root, allow_hidden=hidden, linked=linked)
     settings = managers.server.web_app.settings
     on_files = is_on_files(managers.contents)
-    project: ProjectServices | None = app.project
     stack = find_execution_stack(managers.server.extension_manager)
     if on_files:
         replace_on_save(managers.contents, partial(tracks_inodes, settings))
