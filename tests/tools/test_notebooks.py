@@ -61,7 +61,7 @@ async def test_a_wrong_kernel_name_or_id_starts_nothing(harness):
     harness.write("n.ipynb", "a = 1")
     with pytest.raises(InvalidArguments) as raised:
         await harness.call("use_notebook", notebook="n.ipynb", kernel_name="cobol")
-    assert "python3" in raised.value.hint
+    assert "python3" in raised.value.message
     with pytest.raises(KernelNotFound):
         await harness.call("use_notebook", notebook="n.ipynb", kernel_id="nobody's")
     with pytest.raises(InvalidArguments):
@@ -71,6 +71,14 @@ async def test_a_wrong_kernel_name_or_id_starts_nothing(harness):
         await harness.call("use_notebook", notebook="cobol.ipynb")
     assert harness.app.kernel_manager.list_kernel_ids() == []
     assert not (harness.root / "x.ipynb").exists()
+
+
+async def test_the_kernel_named_python_is_the_native_one(harness):
+    used = await harness.call(
+        "use_notebook", notebook="n.ipynb", mode="create", kernel_name="python"
+    )
+    assert used.kernel_name == "python3"
+    assert harness.on_disk("n.ipynb").metadata.kernelspec.name == "python3"
 
 
 @pytest.mark.proves("ext:notebook-manager", "ext:unuse")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
+from jupyter_client.kernelspec import NATIVE_KERNEL_NAME
+
+from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.executions import ExecutionEvent, ExecutionRequest
 from tk_ai_extension.model.json_values import Json
-
-if TYPE_CHECKING:
-    pass
 
 NO_NOTEBOOK = "."
 """Prefix of the name of a path that a kernel is started for if it belongs to no notebook.
@@ -82,6 +82,22 @@ def kernelspecs_of(found: Mapping[str, Any], default: str) -> list[Kernelspec]:
         for name, entry in found.items()
     ]
     return sorted(specs, key=lambda spec: (not spec.default, spec.name))
+
+
+def find_kernelspec(specs: Sequence[Kernelspec], name: str) -> Kernelspec:
+    """Return the kernelspec of this name; ``python`` is also the native one, as in jupyter_client.
+
+    Raises:
+        InvalidArguments: No kernelspec of that name is installed.
+    """
+    by_name = {spec.name: spec for spec in specs}
+    spec = by_name.get(name) or (by_name.get(NATIVE_KERNEL_NAME) if name == "python" else None)
+    if spec is None:
+        raise InvalidArguments(
+            f"No kernelspec `{name}` is installed. Installed: {', '.join(by_name) or 'none'}.",
+            hint="Call list_kernels to see the installed ones.",
+        )
+    return spec
 
 
 @dataclass(frozen=True, slots=True)

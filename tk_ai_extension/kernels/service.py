@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import zmq
 import zmq.asyncio
-from jupyter_client.kernelspec import NATIVE_KERNEL_NAME, KernelSpecManager
+from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
 
@@ -24,6 +24,7 @@ from tk_ai_extension.kernels.base import (
     KernelInfo,
     Kernelspec,
     KernelState,
+    find_kernelspec,
     kernelspecs_of,
 )
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
@@ -45,7 +46,6 @@ from tk_ai_extension.kernels.process import (
 from tk_ai_extension.kernels.stack import StackQueue
 from tk_ai_extension.model.background import BackgroundTasks, outcome
 from tk_ai_extension.model.errors import (
-    InvalidArguments,
     KernelBusy,
     KernelDied,
     KernelNotFound,
@@ -140,15 +140,8 @@ class KernelService(ABC, Generic[Tracked]):
         Raises:
             InvalidArguments, KernelStartFailed, KernelUnsupported, GatewayUnavailable.
         """
-        names = [spec.name for spec in await self.kernelspecs()]
-        name = kernel_name or self._manager.default_kernel_name
-        if name == "python" and name not in names:
-            name = NATIVE_KERNEL_NAME  # as `KernelManager` resolves it
-        if name not in names:
-            raise InvalidArguments(
-                f"No kernelspec `{name}` is installed. Installed: {', '.join(names) or 'none'}.",
-                hint="Call list_kernels to see the installed ones.",
-            )
+        wanted = kernel_name or self._manager.default_kernel_name
+        name = find_kernelspec(await self.kernelspecs(), wanted).name
         for attempt in range(START_ATTEMPTS):
             launch = self._launch(name, path)
             kernel_id = await self._starts.complete(launch, "The start of a kernel", self._discard)

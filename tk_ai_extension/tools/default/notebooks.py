@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from tk_ai_extension.kernels.base import find_kernelspec
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     InvalidNotebook,
@@ -154,12 +155,11 @@ async def _creation(
     Raises:
         InvalidArguments: No kernelspec of that name is installed.
     """
-    specs = {spec.name: spec for spec in await context.workspace.kernels.kernelspecs()}
-    if kernel_name is not None and kernel_name not in specs:
-        raise _no_kernelspec(kernel_name, list(specs))
-    spec = (
-        specs[kernel_name] if kernel_name else next((s for s in specs.values() if s.default), None)
-    )
+    specs = await context.workspace.kernels.kernelspecs()
+    if kernel_name is not None:
+        spec = find_kernelspec(specs, kernel_name)
+    else:
+        spec = next((spec for spec in specs if spec.default), None)
     kernelspec = None
     if spec is not None:
         kernelspec = {
@@ -168,14 +168,6 @@ async def _creation(
             "language": spec.language,
         }
     return CreationPlan(path, cells, kernelspec)
-
-
-def _no_kernelspec(name: str, known: list[str]) -> InvalidArguments:
-    installed = f"Installed kernelspecs: {', '.join(known)}."
-    return InvalidArguments(
-        f"No kernelspec `{name}`.",
-        hint=installed if known else "No kernel is installed. For Python: `pip install ipykernel`.",
-    )
 
 
 class NotebookUsed(Result):
@@ -217,9 +209,9 @@ async def use_notebook(
     workspace, caller = context.workspace, context.caller
     managed = workspace.notebooks.resolve(caller, notebook)
     path = managed.path if managed else workspace.contain(notebook)
-    specs = [spec.name for spec in await workspace.kernels.kernelspecs()]
-    if kernel_name is not None and kernel_name not in specs:
-        raise _no_kernelspec(kernel_name, specs)
+    specs = await workspace.kernels.kernelspecs()
+    if kernel_name is not None:
+        kernel_name = find_kernelspec(specs, kernel_name).name
     if kernel_id is not None and kernel_id not in workspace.kernels.ids():
         raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
     workspace.notebooks.checked_name(caller, name, path)
@@ -232,7 +224,10 @@ async def use_notebook(
         creation = await _creation(context, path, kernel_name)
         if creation.kernelspec is None:
             # Fail before the notebook is created: no kernel could run it.
-            raise _no_kernelspec("python3", specs)
+            raise InvalidArguments(
+                "The server's default kernelspec is not installed.",
+                hint="Pass kernel_name (see list_kernels). For Python: `pip install ipykernel`.",
+            )
         await _create(context, creation, "use_notebook")
     document = await workspace.store.open(path)
     snapshot = await workspace.read(document)
