@@ -1,6 +1,6 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
-import { Connection, SILENCE } from './connection';
+import { Connection, LATE, SILENCE } from './connection';
 
 /** A WebSocket that the test controls. */
 class Socket {
@@ -79,6 +79,23 @@ describe('the connection of a page', () => {
     first.onclose();
     expect(received).toEqual(['opened', 'lost', 'opened']);
     expect(connection.isOpen).toBe(true);
+  });
+
+  it('is dropped with all that came late, whatever the clock of the server', () => {
+    const server = Date.now() - 3_600_000;
+    last().receive({ listed: 1, sent: server });
+    jest.setSystemTime(Date.now() + LATE);
+    last().receive({ id: 1, sent: server });
+    expect(received.at(-1)).toBe(`{"id":1,"sent":${server}}`);
+    // The page is stopped, and gets what was sent meanwhile before it gets the end of the connection.
+    jest.setSystemTime(Date.now() + 1);
+    last().receive({ id: 2, sent: server });
+    last().receive({ id: 3, sent: Date.now() - 3_600_000 });
+    expect(received.slice(2)).toEqual([received[2], 'lost']);
+    jest.advanceTimersByTime(1000);
+    last().open();
+    last().receive({ id: 4, sent: server });
+    expect(received.at(-1)).toBe(`{"id":4,"sent":${server}}`);
   });
 
   it('is lost when the browser goes offline, and opened when it is online', () => {

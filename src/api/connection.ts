@@ -12,6 +12,12 @@ const HEARTBEAT = 15_000;
 /** Milliseconds without a message, or to open, after which a connection counts as lost: two heartbeats. */
 export const SILENCE = 2.5 * HEARTBEAT;
 
+/**
+ * Milliseconds on the way after which a request is late: its page was stopped, or its network was. The
+ * server gives a request up after 20 seconds, and may have done the same elsewhere by then.
+ */
+export const LATE = 15_000;
+
 /** The WebSocket of this page to the server. It reconnects with backoff. */
 export class Connection {
   constructor(
@@ -44,6 +50,8 @@ export class Connection {
     const query = appendToken && token ? { client: this._client, token } : { client: this._client };
     const address = URLExt.join(wsUrl, ROUTE) + URLExt.objectToQueryString(query);
     const socket = (this._socket = new this._settings.WebSocket(address));
+    // The difference of both clocks, and the shortest time on the way.
+    let lag = Infinity;
     this._watch();
     socket.onopen = () => {
       if (this._socket === socket) {
@@ -55,7 +63,14 @@ export class Connection {
     socket.onmessage = event => {
       if (this._socket === socket) {
         this._watch();
-        this.received.emit(JSON.parse(String(event.data)) as object);
+        const message = JSON.parse(String(event.data)) as { sent?: number };
+        const since = message.sent === undefined ? lag : Date.now() - message.sent;
+        lag = Math.min(lag, since);
+        if (since - lag > LATE) {
+          this._drop();
+        } else {
+          this.received.emit(message);
+        }
       }
     };
     socket.onclose = () => this._onLost(socket);

@@ -94,7 +94,7 @@ class OpenTab:
         number = self.page.number()
         if method in ("apply", "outputs"):
             self.changed_by = number
-        question = {"id": number, "tab": self.name, "method": method, **arguments}
+        question = {"id": number, "tab": self.name, "method": method, "sent": _now(), **arguments}
         return await self.page.ask(number, question, SAVE if method == "save" else ANSWER)
 
 
@@ -296,7 +296,7 @@ class Tabs:
         elif isinstance(message.get("tabs"), list):
             received = message.get("received")
             self._list(page, ListedTab.parse(cast("list[Any]", message["tabs"])), received)
-            return {"listed": message.get("list")}
+            return {"listed": message.get("list"), "sent": _now()}
         elif isinstance(message.get("changed"), str):
             if (tab := page.tabs.get(message["changed"])) is not None:
                 tab.reported_dirty = tab.reported_dirty or message.get("dirty") is True
@@ -489,6 +489,11 @@ class Tabs:
         except TimeoutError:
             return False
         return True
+
+
+def _now() -> int:
+    """Return the time in milliseconds, by which a page recognises what comes late."""
+    return round(time.time() * 1000)
 
 
 def _age(since: float) -> str:
