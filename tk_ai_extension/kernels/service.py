@@ -438,7 +438,22 @@ class JupyterKernels(KernelService[LocalKernel]):
             launched: Any = getattr(self._manager.get_kernel(kernel_id), "_launch_args", {})
             if launched.pop("stderr", None) is not None:
                 tail.hand_over()
+        if confinement is None and await self._discard_unconfined(kernel_id, path):
+            return await self._launch(name, path)
         return kernel_id
+
+    async def _discard_unconfined(self, kernel_id: str, path: str | None) -> bool:
+        """Discard a kernel if a sandbox was switched on while it started; return whether it was."""
+        if self._confine is None:
+            return False
+        try:
+            if await self._confine(path) is None:
+                return False
+        except BaseException:
+            await self._discard(kernel_id)
+            raise
+        await self._discard(kernel_id)
+        return True
 
     def _is_local(self, name: str) -> bool:
         """Return whether a kernelspec's kernels are child processes of this one."""
