@@ -32,7 +32,6 @@ BOUNDS = (
     ("server.handlers.streaming", "STALLED"),
     ("server.tabs", "KEEP_LOST"),
     ("server.tabs", "MAX_LOST"),
-    ("mcp.subscriptions", "MAX_SUBSCRIPTIONS"),
     ("agent.requests", "MAX_MESSAGE"),
     ("agent.requests", "MAX_ATTACHMENTS"),
     ("agent.context", "PROJECT"),

@@ -1,11 +1,8 @@
-"""Notebooks, cells, outputs and artifacts as resources; prompts about them; completion of both."""
+"""Notebooks, cells, outputs and artifacts as resources; prompts about them."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import json
-from functools import partial
 from getpass import getuser
 from pathlib import Path
 from typing import Any
@@ -13,14 +10,12 @@ from typing import Any
 import mcp_types as types
 import nbformat
 import pytest
-from mcp.client.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
 
 from tests.cases import Cases
-from tests.mcp.conftest import LEGACY, MODERN, Connect
+from tests.mcp.conftest import MODERN, Connect
 from tests.mcp.probes.tools import PIXEL
 
-DEADLINE = 30
 PLAN = "notebook://my%20plans/plan.ipynb"
 
 
@@ -49,12 +44,6 @@ def plan(jp_root_dir: Path) -> Path:
 
 async def _read(client: Any, uri: str) -> list[Any]:
     return (await client.read_resource(uri)).contents
-
-
-async def _subscribe(client: Any, uri: str) -> None:
-    """Subscribes as sessions do; the client's own method warns that the newest protocol does not."""
-    request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
-    await client.session.send_request(request, types.EmptyResult)
 
 
 @pytest.mark.proves("mcp:resources")
@@ -129,117 +118,6 @@ async def test_a_missing_resource_is_an_error_of_the_protocol(
                     assert failure.value.code in expected
 
 
-@pytest.mark.parametrize("era", [LEGACY], indirect=True)
-async def test_a_session_that_subscribed_is_notified_of_a_change(
-    connect: Connect, plan: Path
-) -> None:
-    uris: asyncio.Queue[str] = asyncio.Queue()
-
-    async def listen(message: Any) -> None:
-        if isinstance(message, types.ResourceUpdatedNotification):
-            await uris.put(message.params.uri)
-
-    async with asyncio.timeout(DEADLINE), connect(message_handler=listen) as client:
-        await _subscribe(client, PLAN)
-        await client.call_tool(
-            "insert_cell", {"notebook": "my plans/plan.ipynb", "source": "x = 1"}
-        )
-        assert await uris.get() == PLAN
-        params = types.UnsubscribeRequestParams(uri=PLAN)
-        await client.session.send_request(
-            types.UnsubscribeRequest(params=params), types.EmptyResult
-        )
-        empty = "notebook://empty.ipynb"
-        await _subscribe(client, empty)
-        await client.call_tool("insert_cell", {"notebook": "empty.ipynb", "source": "z = 1"})
-        # A change may be notified twice: what was on its way before has arrived by then.
-        while await uris.get() != empty:
-            pass
-        await client.call_tool(
-            "insert_cell", {"notebook": "my plans/plan.ipynb", "source": "y = 1"}
-        )
-        # The first may still be of the change before; the second is not.
-        for source in ("z = 2", "z = 3"):
-            await client.call_tool("insert_cell", {"notebook": "empty.ipynb", "source": source})
-            assert await uris.get() == empty
-
-
-@pytest.mark.proves("rest:call")
-@pytest.mark.parametrize("era", [LEGACY], indirect=True)
-async def test_a_subscription_that_is_refused_is_refused_again(
-    connect: Connect, plan: Path
-) -> None:
-    async with connect() as client:
-        for _ in range(2):
-            with pytest.raises(MCPError):
-                await _subscribe(client, "notebook://../outside.ipynb")
-        await _subscribe(client, PLAN)
-
-
-@pytest.mark.parametrize("era", [MODERN], indirect=True)
-async def test_a_stream_that_listens_is_notified_of_a_change(connect: Connect, plan: Path) -> None:
-    async with (
-        asyncio.timeout(DEADLINE),
-        connect() as client,
-        client.listen(resource_subscriptions=[PLAN]) as stream,
-    ):
-        await client.call_tool(
-            "insert_cell", {"notebook": "my plans/plan.ipynb", "source": "x = 1"}
-        )
-        event = await anext(aiter(stream))
-    assert isinstance(event, ResourceUpdated)
-    assert event.uri == PLAN
-
-
-@pytest.mark.parametrize("era", [LEGACY], indirect=True)
-async def test_a_save_by_a_person_in_jupyter_is_notified_too(
-    connect: Connect, plan: Path, jp_fetch: Any
-) -> None:
-    notified = asyncio.Event()
-
-    async def listen(message: Any) -> None:
-        if isinstance(message, types.ResourceUpdatedNotification):
-            notified.set()
-
-    async with asyncio.timeout(DEADLINE), connect(message_handler=listen) as client:
-        await _subscribe(client, "notebook://empty.ipynb")
-        changed = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")])
-        body = json.dumps({"type": "notebook", "format": "json", "content": changed})
-        await jp_fetch("api", "contents", "empty.ipynb", method="PUT", body=body)
-        await notified.wait()
-
-
-@pytest.mark.parametrize("era", [LEGACY], indirect=True)
-async def test_a_file_that_another_program_changes_is_notified(
-    connect: Connect, plan: Path
-) -> None:
-    updated: asyncio.Queue[str] = asyncio.Queue()
-
-    async def listen(message: Any) -> None:
-        if isinstance(message, types.ResourceUpdatedNotification):
-            await updated.put(message.params.uri)
-
-    empty, uri = plan.parent.parent / "empty.ipynb", "notebook://empty.ipynb"
-    changed = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")])
-    async with asyncio.timeout(DEADLINE), connect(message_handler=listen) as client:
-        for each in (uri, PLAN):
-            await _subscribe(client, each)
-        for change, expected in (
-            (partial(nbformat.write, changed, plan), {PLAN}),  # in place, as many programs write
-            (partial(plan.replace, empty), {uri, PLAN}),  # as careful programs write
-            (empty.unlink, {uri}),
-            (partial(nbformat.write, changed, empty), {uri}),
-        ):
-            # A change may be notified twice, once more after an interval.
-            while not updated.empty():
-                updated.get_nowait()
-            change()
-            missing = set(expected)
-            while missing:
-                missing.discard(await updated.get())
-        assert "1" in str(await _read(client, uri))
-
-
 @pytest.mark.proves("mcp:resources")
 async def test_prompts_for_the_common_jobs_bring_the_notebook(connect: Connect, plan: Path) -> None:
     async with connect() as client:
@@ -275,24 +153,3 @@ async def test_a_prompt_about_nothing_is_an_error_of_the_protocol(
             ):
                 with cases.case(name, arguments), pytest.raises(MCPError):
                     await client.get_prompt(name, arguments)
-
-
-async def test_notebooks_and_cells_are_completed(connect: Connect, plan: Path) -> None:
-    prompt = types.PromptReference(name="explain")
-    template = types.ResourceTemplateReference(uri="notebook://{+path}/cells/{id}")
-    artifact = types.ResourceTemplateReference(uri="artifact://{id}")
-    async with connect() as client:
-
-        async def values(
-            ref: Any, name: str, typed: str, given: dict[str, str] | None = None
-        ) -> Any:
-            argument = {"name": name, "value": typed}
-            return (await client.complete(ref, argument, given)).completion.values
-
-        assert await values(prompt, "notebook", "em") == ["empty.ipynb"]
-        assert await values(prompt, "notebook", "PLAN") == ["my plans/plan.ipynb"]
-        assert set(await values(template, "path", "")) == {"my plans/plan.ipynb", "empty.ipynb"}
-        given = {"notebook": "my plans/plan.ipynb"}
-        assert await values(prompt, "cell", "", given) == ["aaaa", "bbbb"]
-        assert await values(template, "id", "b", {"path": "my plans/plan.ipynb"}) == ["bbbb"]
-        assert await values(artifact, "id", "a") == []

@@ -94,9 +94,6 @@ class OpenedInPage:
     def is_open(self, path: str) -> bool:
         return self._store.is_open(path)
 
-    def subscribe(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
-        return self._store.subscribe(path, changed)
-
     async def close(self) -> None:
         await self._store.close()
 

@@ -30,9 +30,9 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.model.operations import Delete, Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append, StreamEdit
+from tk_ai_extension.notebooks.base import CONTENTS_EVENTS
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.stored import TextDocument
-from tk_ai_extension.notebooks.subscriptions import CONTENTS_EVENTS
 from tk_ai_extension.workspace.paths import notebook_path
 
 
@@ -258,7 +258,6 @@ async def test_a_running_cell_follows_a_notebook_that_is_renamed(
         tmp_path,
         partial(notebook_path, tmp_path),
         contents_manager=manager,
-        event_logger=manager.event_logger,
     )
     manager.event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=listen)
     (tmp_path / "old" / "n.ipynb").write_bytes(written(PLAIN))

@@ -46,7 +46,6 @@ async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Docum
         root,
         partial(notebook_path, root),
         contents_manager=manager,
-        event_logger=manager.event_logger,
     )
 
     async def settle(path: str) -> None:

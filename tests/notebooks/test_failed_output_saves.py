@@ -35,7 +35,6 @@ class RandomRuns:
             "n.ipynb",
             [],
             self.save,
-            changed=lambda: None,
             refresh=loop_turns,
             on_idle=lambda: None,
         )

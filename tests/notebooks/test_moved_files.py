@@ -159,7 +159,6 @@ async def test_a_contents_managers_notebook_is_followed(tmp_path: Path, late: bo
         tmp_path,
         partial(notebook_path, tmp_path),
         contents_manager=manager,
-        event_logger=manager.event_logger,
     )
 
     async def follow(old: str, new: str = "") -> None:

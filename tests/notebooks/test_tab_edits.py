@@ -214,7 +214,7 @@ class Run:
 
     async def outcome(self, operation: Operation) -> str:
         """The journal's state of the edit, once nothing goes on any more."""
-        tabs = TabRegistry(self._tab, ignore, ignore, self.warnings.append)
+        tabs = TabRegistry(self._tab, ignore, self.warnings.append)
         document = TabDocument(await self._store.open(self._tab.path), tabs)
         try:
             applied = await document.apply([operation])
@@ -287,7 +287,7 @@ def with_deviations(limit: int) -> Iterator[Script]:
 async def test_an_edit_is_recorded_as_done_if_and_only_if_the_notebook_has_it(
     kind: str, deviations: int, seeds: int, tmp_path: Path
 ) -> None:
-    store = NotebookFiles(tmp_path, None, ignore)
+    store = NotebookFiles(tmp_path, None)
     tried = 0
     for script in with_deviations(deviations):
         await check(kind, store, tmp_path / "n.ipynb", script)

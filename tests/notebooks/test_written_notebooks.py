@@ -163,9 +163,7 @@ async def test_outputs_are_saved_in_time_while_a_tab_does_not_answer() -> None:
         saved.append(len(runs))
 
     run = RunningOutputs(Cell(0, "aaaa1111", "code", "a", "aaaa1111"), 1)
-    saver = OutputSaver(
-        PATH, [run], save, changed=lambda: None, refresh=refresh, on_idle=lambda: None
-    )
+    saver = OutputSaver(PATH, [run], save, refresh=refresh, on_idle=lambda: None)
     saver.acquire()
     for _ in range(2):
         async with asyncio.timeout(DEADLINE):

@@ -332,7 +332,7 @@ async def test_lost_pages_take_no_place_are_bounded_and_expire(
             await moved.wait()
             moved.clear()
 
-    channel.subscribe(opened, opened)
+    channel.subscribe(opened)
     async with asyncio.timeout(DEADLINE):
         for number in range(40):
             connection = FakeConnection()

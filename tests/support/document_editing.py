@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from tests.support.document_bench import (
-    DEADLINE,
     DocumentBench,
     code,
     display,
@@ -312,20 +309,3 @@ class EditingConformance:
         with pytest.raises(FileMissing):
             await bench.store.create("no/folder.ipynb", empty_notebook())
         assert not list(bench.root.glob(".~*"))
-
-    async def test_listeners_receive_our_changes_and_those_of_others(
-        self, bench: DocumentBench
-    ) -> None:
-        document = await bench.open(notebook(code("a", "aaaa1111")))
-        notified = asyncio.Event()
-        stop = bench.store.subscribe(document.path, notified.set)
-        await document.apply([Replace("aaaa1111", "b")])
-        await asyncio.wait_for(notified.wait(), DEADLINE)
-        if bench.backend == "tab":  # There is no event for a file that another program writes.
-            notified.clear()
-            await bench.person.type(document.path, 0, "c")
-            await asyncio.wait_for(notified.wait(), DEADLINE)
-        stop()
-        notified.clear()
-        await document.apply([Replace("aaaa1111", "c")])
-        assert not notified.is_set()

@@ -14,9 +14,8 @@ from starlette.types import Receive, Scope, Send
 from tk_ai_extension.mcp.admission import Admission, user_of
 from tk_ai_extension.mcp.callers import http_caller, http_gone
 from tk_ai_extension.mcp.calls import RunningCalls
-from tk_ai_extension.mcp.notebook_list import NotebookList
 from tk_ai_extension.mcp.sdk import Context
-from tk_ai_extension.mcp.server import BuiltServer, build_server
+from tk_ai_extension.mcp.server import build_server
 from tk_ai_extension.mcp.single_response import SingleResponse
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
@@ -56,26 +55,22 @@ class McpHttp:
         self._registry = registry
         self.running = RunningCalls()
         """The calls of all clients."""
-        self.notebooks = NotebookList(workspace.files)
-        self._built = build_server(
+        server = build_server(
             workspace,
             registry_of=registry_of,
             default_registry=self.default_registry,
             caller_of=partial(http_caller, workspace.turns),
             gone_of=http_gone,
             running=self.running,
-            notebooks=self.notebooks,
         )
         self._manager = StreamableHTTPSessionManager(
-            self._built.server,
+            server,
             session_idle_timeout=session_timeout,
             # `Admission` keeps the limit, since it knows the idle sessions.
             max_sessions=None,
             max_request_body_size=max_body,
         )
         self._admission = Admission(self._manager.asgi_app, max_sessions)
-        self.others: set[BuiltServer] = set()
-        """Servers of clients that do not use HTTP; they are closed with this one."""
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -92,10 +87,7 @@ class McpHttp:
 
     async def close(self) -> None:
         """Close all sessions and calls."""
-        for built in (self._built, *self.others):
-            await built.close()
         await self.running.close()
-        await self.notebooks.close()
         self._stop.set()
         if self._task is not None:
             await self._task

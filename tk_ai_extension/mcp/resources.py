@@ -11,7 +11,6 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from tk_ai_extension.mcp.callers import CallerOf
-from tk_ai_extension.mcp.notebook_list import MAX_NOTEBOOKS, NotebookList
 from tk_ai_extension.mcp.sdk import Context, is_modern
 from tk_ai_extension.mcp.uris import (
     ARTIFACT_TEMPLATE,
@@ -30,8 +29,11 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import json_size, stream_text
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.workspace.files import Walk
 from tk_ai_extension.workspace.workspace import Workspace
 
+MAX_NOTEBOOKS = 2_000
+"""Maximum number of listed notebooks; unlisted ones can be read as well."""
 PAGE = 200
 """Resources per page of the list."""
 MAX_SIZE = 3_000_000
@@ -47,7 +49,6 @@ class Resources:
 
     Args:
         workspace: Where the notebooks are.
-        notebooks: The list of them.
         registry: Returns the registry with ``list_notebooks``, ``read_notebook`` and ``read_cell``.
         caller_of: Returns the caller.
     """
@@ -55,12 +56,10 @@ class Resources:
     def __init__(
         self,
         workspace: Workspace,
-        notebooks: NotebookList,
         registry: Callable[[], Registry],
         caller_of: CallerOf,
     ) -> None:
         self._workspace = workspace
-        self._notebooks = notebooks
         self._registry = registry
         self._caller_of = caller_of
 
@@ -68,7 +67,7 @@ class Resources:
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         """List a page of the notebooks below the root."""
-        notebooks = await self.notebooks(context)
+        notebooks = await self._notebooks(context)
         offset = _offset(params)
         page = notebooks[offset : offset + PAGE]
         end = offset + len(page)
@@ -137,30 +136,20 @@ class Resources:
             raise protocol_error(context, error) from None
         return contents
 
-    async def notebooks(self, context: Context, *, recent: bool = False) -> Sequence[str]:
-        """Return the paths of the notebooks below the root, the caller's managed ones first.
-
-        Args:
-            context: The request's context.
-            recent: Whether a list of the last second is enough.
-        """
+    async def _notebooks(self, context: Context) -> Sequence[str]:
+        """Return the paths of the notebooks below the root, the caller's managed ones first."""
+        found = {
+            each.path: None for each in self._workspace.notebooks.list(self._caller_of(context))
+        }
         try:
-            caller = self._caller_of(context)
-            managed = [managed.path for managed in self._workspace.notebooks.list(caller)]
-            paths = dict.fromkeys((*managed, *await self._notebooks.get(recent=recent)))
+            async for entry in Walk(self._workspace.files, "", recursive=True):
+                if entry.kind == "notebook":
+                    found[entry.path] = None
+                if len(found) >= MAX_NOTEBOOKS:
+                    break
         except ToolError as error:
             raise protocol_error(context, error) from None
-        return list(paths)[:MAX_NOTEBOOKS]
-
-    async def cells(self, context: Context, notebook: str | None) -> Sequence[str]:
-        """Return the short ids of a notebook's cells, in order."""
-        try:
-            caller = self._caller_of(context)
-            document = await self._workspace.open(caller, notebook, tool="completion")
-            snapshot = await document.read()
-        except ToolError as error:
-            raise protocol_error(context, error) from None
-        return [snapshot.short_keys[cell.key] for cell in snapshot.cells]
+        return list(found)
 
     async def _contents(self, context: Context, place: Place) -> Contents:
         match place:

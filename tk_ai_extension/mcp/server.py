@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import mcp_types as types
@@ -16,14 +15,11 @@ from tk_ai_extension.mcp import MODE
 from tk_ai_extension.mcp.approvals import ElicitingApprover
 from tk_ai_extension.mcp.callers import CallerOf, GoneOf, Sessions, in_mode, turn_of
 from tk_ai_extension.mcp.calls import Calls, Outcome, RunningCalls
-from tk_ai_extension.mcp.completion import Completion
 from tk_ai_extension.mcp.descriptions import INSTRUCTIONS, describe, error_content, result_content
-from tk_ai_extension.mcp.notebook_list import NotebookList
 from tk_ai_extension.mcp.notifications import ClientLog, ProgressReporter
 from tk_ai_extension.mcp.prompts import Prompts
 from tk_ai_extension.mcp.resources import Resources, one_page
 from tk_ai_extension.mcp.sdk import Context
-from tk_ai_extension.mcp.subscriptions import Subscriptions
 from tk_ai_extension.model.errors import PermissionRequired, ToolError, UnknownTool
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
@@ -107,20 +103,6 @@ class Tools:
         return result_content(result)
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltServer:
-    """An MCP server for a transport of the SDK.
-
-    Attributes:
-        server: The SDK's server.
-        close: Ends streams while their clients can still receive responses; called before the
-            transport is closed.
-    """
-
-    server: Server[Any]
-    close: Callable[[], Awaitable[None]]
-
-
 def build_server(
     workspace: Workspace,
     *,
@@ -129,8 +111,7 @@ def build_server(
     caller_of: CallerOf,
     gone_of: GoneOf,
     running: RunningCalls,
-    notebooks: NotebookList,
-) -> BuiltServer:
+) -> Server[Any]:
     """Build an MCP server over a workspace.
 
     Args:
@@ -140,11 +121,9 @@ def build_server(
         caller_of: Returns the caller of a request.
         gone_of: Returns the event that is set when the client of a request disconnects.
         running: Where its calls run, and are ended.
-        notebooks: The list of notebooks, which all servers of a workspace share.
     """
     calls, log = Calls(running), ClientLog()
-    resources = Resources(workspace, notebooks, default_registry, caller_of)
-    subscriptions = Subscriptions(workspace)
+    resources = Resources(workspace, default_registry, caller_of)
     tools = Tools(
         workspace,
         registry_of=registry_of,
@@ -164,14 +143,10 @@ def build_server(
         on_list_resources=resources.list,
         on_list_resource_templates=resources.templates,
         on_read_resource=resources.read,
-        on_subscribe_resource=subscriptions.subscribe,
-        on_unsubscribe_resource=subscriptions.unsubscribe,
-        on_subscriptions_listen=subscriptions.listen,
         on_list_prompts=prompts.list,
         on_get_prompt=prompts.get,
-        on_completion=Completion(resources).complete,
     )
     # Registered by name: the constructor's argument warns that the newest protocol lacks this method.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, log.set_level)
     server.middleware += [calls.observe, Sessions(workspace, caller_of).observe]
-    return BuiltServer(server, subscriptions.close)
+    return server

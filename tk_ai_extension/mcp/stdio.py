@@ -62,20 +62,15 @@ async def serve_stdio(
         return Caller(caller.user, caller.key, "mcp", caller.mode, client_name(context))
 
     gone = asyncio.Event()
-    built = build_server(
+    server = build_server(
         mcp.workspace,
         registry_of=lambda _context: registry,
         default_registry=mcp.default_registry,
         caller_of=caller_of,
         gone_of=lambda _context: gone,
         running=mcp.running,
-        notebooks=mcp.notebooks,
     )
-    mcp.others.add(built)
-    try:
-        await serve_server(built.server, lines, gone)
-    finally:
-        mcp.others.discard(built)
+    await serve_server(server, lines, gone)
 
 
 async def serve_server(

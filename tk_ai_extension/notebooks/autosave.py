@@ -116,7 +116,6 @@ class OutputSaver:
         path: The notebook's path, for messages.
         runs: The cells that are running or not saved yet.
         save: Saves them.
-        changed: Called after each save.
         refresh: Has tabs that opened the notebook during a save read its file.
         on_idle: Called when no cell runs and everything is saved or given up.
 
@@ -130,14 +129,12 @@ class OutputSaver:
         runs: list[RunningOutputs],
         save: Save,
         *,
-        changed: Callable[[], None],
         refresh: Callable[[], Coroutine[Any, Any, None]],
         on_idle: Callable[[], None],
     ) -> None:
         self.runs = runs
         self._path = path
         self._save = save
-        self._changed = changed
         self._refresh = refresh
         self._on_idle = on_idle
         self._users = 0
@@ -222,7 +219,6 @@ class OutputSaver:
                 raise
             finally:
                 self.runs[:] = [run for run in self.runs if run not in gone]
-                self._changed()
                 self._check_idle()
         return bool(runs)
 

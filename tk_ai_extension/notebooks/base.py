@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -21,6 +21,9 @@ from tk_ai_extension.model.outputs import OutputChange
 
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _REFUSED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
+
+CONTENTS_EVENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
+"""The schema of the events that Jupyter's contents managers emit."""
 
 SAVE_INTERVAL = 2.0
 """Seconds within which the outputs of a running cell are on disk.
@@ -92,13 +95,12 @@ class NotebookDocument(Protocol):
     >>> from tk_ai_extension.notebooks.files import NotebookFiles
     >>> async def add_cell(folder: str) -> list[str]:
     ...     nbformat.write(nbformat.v4.new_notebook(), pathlib.Path(folder, "a.ipynb"))
-    ...     store = NotebookFiles(pathlib.Path(folder), None, changed=print)
+    ...     store = NotebookFiles(pathlib.Path(folder), None)
     ...     document = await store.open("a.ipynb")
     ...     await document.apply([Insert(CellContent("code", "1 + 1"))])
     ...     return [cell.source for cell in (await document.read()).cells]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     asyncio.run(add_cell(folder))
-    a.ipynb
     ['1 + 1']
 
     No method blocks the event loop for long. Writes through two documents of one path in a server are
@@ -208,10 +210,6 @@ class NotebookStore(Protocol):
 
     def is_open(self, path: str) -> bool:
         """Return whether people have a notebook open, under any of its names."""
-        ...
-
-    def subscribe(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call ``changed`` whenever the notebook changes; return a function that unsubscribes."""
         ...
 
     async def close(self) -> None:

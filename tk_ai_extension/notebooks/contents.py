@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from inspect import signature
@@ -116,12 +115,10 @@ class ContentsNotebooks:
 
     Args:
         manager: Jupyter's contents manager.
-        changed: Called with a notebook's path after each change by this server.
     """
 
-    def __init__(self, manager: Any, changed: Callable[[str], None]) -> None:
+    def __init__(self, manager: Any) -> None:
         self._manager = manager
-        self._changed = changed
         self._kept: WeakValueDictionary[str, ManagedNotebook] = WeakValueDictionary()
 
     async def open(self, path: str) -> TextDocument:
@@ -140,7 +137,7 @@ class ContentsNotebooks:
         kept = self._kept.get(path)
         if kept is None:
             kept = self._kept[path] = ManagedNotebook(self._manager, path)
-        return TextDocument(path, kept, self._changed)
+        return TextDocument(path, kept)
 
     async def exists(self, path: str) -> bool:
         """Return whether a file or folder exists at a path."""
@@ -159,7 +156,6 @@ class ContentsNotebooks:
         model: Json = {"type": "notebook", "format": "json", "content": notebook}
         with manager_errors(path):
             await ensure_async(self._manager.save(model, path))
-        self._changed(path)
 
     def renamed(self, old: str, new: str) -> None:
         """Move the state of notebooks after a rename of a notebook or a folder."""

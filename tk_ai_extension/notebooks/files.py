@@ -263,7 +263,6 @@ class NotebookFiles:
     Args:
         root: The folder.
         hooks: The contents manager's save hooks, or None.
-        changed: Called with a notebook's path after each change by this server.
         linked: Folders outside the root that links may lead to.
     """
 
@@ -271,13 +270,11 @@ class NotebookFiles:
         self,
         root: Path,
         hooks: SaveHooks | None,
-        changed: Callable[[str], None],
         linked: Sequence[Path] = (),
     ) -> None:
         self._root = root
         self._bases = [Path(os.path.realpath(folder)) for folder in (root, *linked)]
         self._hooks = hooks
-        self._changed = changed
         self._folders: WeakValueDictionary[Path, Folder] = WeakValueDictionary()
         # Two objects for one file would not serialize writes: while a document uses one, it is found
         # here by its folder and name. Recent ones are kept as a cache of their content.
@@ -299,7 +296,7 @@ class NotebookFiles:
                 known = self._find_running(path)
                 if known is None:
                     raise
-                return TextDocument(path, known, self._changed)
+                return TextDocument(path, known)
         if not stat.S_ISREG(mode):
             raise InvalidArguments(
                 f"{path} is not a file.",
@@ -310,7 +307,7 @@ class NotebookFiles:
             known = NotebookFile(folder, file.name, self._hooks, self._moved_on_disk)
         self._place(known, folder, file.name)
         self._cache(known)
-        return TextDocument(path, known, self._changed)
+        return TextDocument(path, known)
 
     def _folder(self, path: Path) -> Folder:
         """Return a folder without links on its path.
@@ -388,7 +385,6 @@ class NotebookFiles:
         await asyncio.to_thread(write)
         if self._hooks is not None:
             await self._hooks.saved(path, target)
-        self._changed(path)
 
     def renamed(self, old: str, new: str) -> None:
         """Move the state of files after a person's rename of a notebook or a folder."""

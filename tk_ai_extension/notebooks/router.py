@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import Conflict
 from tk_ai_extension.model.json_values import Json
@@ -14,8 +13,6 @@ from tk_ai_extension.model.paths import aliases
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.files import NotebookFiles
 from tk_ai_extension.notebooks.session import NotebookSession, SessionDocument
-from tk_ai_extension.notebooks.subscriptions import ChangeSubscriptions
-from tk_ai_extension.notebooks.watching import FileWatcher
 
 if TYPE_CHECKING:
     from jupyter_server.services.contents.manager import ContentsManager
@@ -36,7 +33,6 @@ class NotebookRouter:
             PathRefused and InvalidArguments.
         linked: Folders outside the root that links may lead to.
         contents_manager: Jupyter's contents manager; None without a server.
-        event_logger: Jupyter's event logger.
         tabs: The channel to open tabs.
         warn: Called with warnings for callers, such as that a file was recovered.
     """
@@ -48,26 +44,19 @@ class NotebookRouter:
         *,
         linked: Sequence[Path] = (),
         contents_manager: ContentsManager | None = None,
-        event_logger: Any = None,
         tabs: TabChannel | None = None,
         warn: Callable[[str], None] | None = None,
     ) -> None:
         self._root = root
         self._contain = contain
         self._active: set[NotebookSession] = set()
-        self._subscriptions = ChangeSubscriptions(event_logger)
-        self._store = _make_store(root, linked, contents_manager, self._subscriptions.notify)
-        self._watcher: FileWatcher | None = None
-        if isinstance(self._store, NotebookFiles):
-            self._watcher = FileWatcher(root, self._subscriptions.notify)
+        self._store = _make_store(root, linked, contents_manager)
         self._channel = tabs
         self._tabs: TabRegistry | None = None
         if tabs is not None:
             from tk_ai_extension.notebooks.tabs.registry import TabRegistry
 
-            self._tabs = TabRegistry(
-                tabs, self._subscriptions.notify, self._on_moved, warn or _log.warning
-            )
+            self._tabs = TabRegistry(tabs, self._on_moved, warn or _log.warning)
 
     @property
     def backend(self) -> str:
@@ -162,20 +151,8 @@ class NotebookRouter:
         """See `NotebookStore.is_open`."""
         return bool(self._open_names(self._contain(path)))
 
-    def subscribe(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
-        """See `NotebookStore.subscribe`."""
-        path = self.contain(path)
-        with ExitStack() as stack:
-            stack.callback(self._subscriptions.add(path, changed))
-            if self._watcher is not None:
-                stack.callback(self._watcher.watch(path))
-            return stack.pop_all().close
-
     async def close(self) -> None:
         """See `NotebookStore.close`."""
-        self._subscriptions.close()
-        if self._watcher is not None:
-            await self._watcher.close()
         for session in tuple(self._active):
             await session.close()
         if self._tabs is not None:
@@ -187,15 +164,14 @@ def _make_store(
     root: Path,
     linked: Sequence[Path],
     contents_manager: ContentsManager | None,
-    changed: Callable[[str], None],
 ) -> NotebookFiles | ContentsNotebooks:
     """Return the store of notebooks that are not open: files, or a contents manager."""
     if contents_manager is None:
-        return NotebookFiles(root, None, changed, linked)
+        return NotebookFiles(root, None, linked)
     # Imported late: these need Jupyter Server, which a plain folder does not.
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
     from tk_ai_extension.notebooks.save_hooks import SaveHooks, is_on_files
 
     if is_on_files(contents_manager):
-        return NotebookFiles(root, SaveHooks(contents_manager), changed, linked)
-    return ContentsNotebooks(contents_manager, changed)
+        return NotebookFiles(root, SaveHooks(contents_manager), linked)
+    return ContentsNotebooks(contents_manager)

@@ -177,20 +177,7 @@ class SessionDocument(ABC):
 
 
 class StoredDocument(SessionDocument):
-    """A stored notebook, used while it is not open in a tab: a file, or a contents manager's.
-
-    Args:
-        session: The notebook's session.
-        changed: Called with the path after each change.
-    """
-
-    def __init__(self, session: NotebookSession, changed: Callable[[str], None]) -> None:
-        super().__init__(session)
-        self._notify = changed
-
-    def changed(self) -> None:
-        """Notify the subscribers of a change."""
-        self._notify(self.path)
+    """A stored notebook, used while it is not open in a tab: a file, or a contents manager's."""
 
     async def refresh_tabs(self) -> None:
         """Have tabs that opened the notebook while it was written read it again: call this afterwards."""
@@ -307,7 +294,6 @@ class NotebookSession:
                 document.path,
                 self.runs,
                 document.save_outputs,
-                changed=document.changed,
                 refresh=document.refresh_tabs,
                 on_idle=on_idle,
             )

@@ -100,11 +100,10 @@ class TextDocument(StoredDocument):
     Args:
         path: The notebook's path, relative to the root.
         text: The server's state of it.
-        changed: Called with the path after each change.
     """
 
-    def __init__(self, path: str, text: NotebookText, changed: Callable[[str], None]) -> None:
-        super().__init__(text.session, changed)
+    def __init__(self, path: str, text: NotebookText) -> None:
+        super().__init__(text.session)
         self._path = path
         self._text = text
         text.names.setdefault(path, path)
@@ -164,7 +163,6 @@ class TextDocument(StoredDocument):
             relocate_runs(edit, running, notebook.cells)
         snapshot = self.session.shown(notebook.snapshot(self.path))
         if edit.steps:
-            self.changed()
             await self.refresh_tabs()
         return Applied(snapshot, await run_off_loop_if_large(len(snapshot.cells), edit.changes))
 

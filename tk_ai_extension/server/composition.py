@@ -66,7 +66,6 @@ def build_components(
         contain_notebook,
         linked=linked,
         contents_manager=managers.contents,
-        event_logger=managers.server.event_logger,  # pyrefly: ignore[unknown-argument-type, unknown-attribute-access]
         tabs=tabs,
         warn=notices.add_for_anybody,
     )

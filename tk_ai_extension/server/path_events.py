@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.notebooks.subscriptions import CONTENTS_EVENTS
+from tk_ai_extension.notebooks.base import CONTENTS_EVENTS
 
 if TYPE_CHECKING:
     from jupyter_events import EventLogger

@@ -196,7 +196,6 @@ class Tabs:
         self._count = itertools.count(1)
         self._change = asyncio.Event()
         self._opened: list[Callable[[str], None]] = []
-        self._changed: list[Callable[[str], None]] = []
         self._grace: dict[tuple[str, str], asyncio.TimerHandle] = {}
         self._expiry: dict[tuple[str, str], asyncio.TimerHandle] = {}
         self._renames: dict[str, asyncio.TimerHandle] = {}
@@ -300,7 +299,6 @@ class Tabs:
         elif isinstance(message.get("changed"), str):
             if (tab := page.tabs.get(message["changed"])) is not None:
                 tab.reported_dirty = tab.reported_dirty or message.get("dirty") is True
-                self._notify(self._changed, {tab.path})
         else:
             raise InvalidArguments("This is not a message of a page.")
         return None
@@ -457,10 +455,9 @@ class Tabs:
         tab.named.set()
         self._place(tab, tab.listed)
 
-    def subscribe(self, opened: Callable[[str], None], changed: Callable[[str], None]) -> None:
+    def subscribe(self, opened: Callable[[str], None]) -> None:
         """See `TabChannel.subscribe`."""
         self._opened.append(opened)
-        self._changed.append(changed)
 
     def _place(self, tab: OpenTab, path: str) -> None:
         tab.path = path

@@ -63,7 +63,7 @@ class NotebookItem(pytest.Item):
 async def _verify(path: Path, config: pytest.Config) -> NotebookReport:
     manager: Any = AsyncMultiKernelManager()
     kernels = JupyterKernels(manager, root=path.parent)
-    files = NotebookFiles(path.parent, None, _nothing)
+    files = NotebookFiles(path.parent, None)
     try:
         document = await files.open(path.name)
         snapshot = await document.read()
@@ -94,7 +94,3 @@ def rules_of(config: pytest.Config) -> Rules:
         ignore_times=option.nb_verify_ignore_times,
         lax=option.nb_verify_lax,
     )
-
-
-def _nothing(_text: str) -> None:
-    return None

@@ -221,7 +221,6 @@ class TabDocument(SessionDocument):
                 raise refusal(error, self.path) from error
             # Nothing shows the notebook with the edit.
             raise edit.unknown() from error
-        self._kept.changed()
         return Applied(after, planned.changes()) if await edit.save() else None
 
     def _relocate_runs(self, plan: TabPatch, placed: Mapping[int, Cell], count: int) -> None:

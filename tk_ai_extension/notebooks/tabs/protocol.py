@@ -179,11 +179,6 @@ class TabChannel(Protocol):
         """Note the rename of a notebook or a folder."""
         ...
 
-    def subscribe(self, opened: Callable[[str], None], changed: Callable[[str], None]) -> None:
-        """Subscribe to tabs; the callbacks get a notebook's path.
-
-        Args:
-            opened: Called when another tab, or none, may hold the notebook.
-            changed: Called after edits in a tab.
-        """
+    def subscribe(self, opened: Callable[[str], None]) -> None:
+        """Call a function with a notebook's path when another tab, or none, may hold it."""
         ...

@@ -36,7 +36,6 @@ class TabRegistry:
 
     Args:
         channel: The connections to the tabs.
-        changed: Called with a notebook's path when it changes in a tab.
         opened: Called with a notebook's path when another tab, or none, may hold it.
         warn: Called with warnings for callers.
     """
@@ -44,19 +43,17 @@ class TabRegistry:
     def __init__(
         self,
         channel: TabChannel,
-        changed: Callable[[str], None],
         opened: Callable[[str], None],
         warn: Callable[[str], None],
     ) -> None:
         self.channel = channel
         self.warn = warn
-        self._changed = changed
         self._opened = opened
         self._replicas: dict[str, TabReplica] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._due: dict[str, Schedule] = {}
         self._tasks = BackgroundTasks(_log)
-        channel.subscribe(self._on_opened, changed)
+        channel.subscribe(self._on_opened)
 
     # --- replicas
 
@@ -144,7 +141,6 @@ class TabRegistry:
     def _on_opened(self, path: str) -> None:
         self._opened(path)
         self.forget_lost()
-        self._changed(path)
 
     # --- tasks
 
