@@ -27,7 +27,7 @@ BOUNDS = (
     ("workspace.patterns", "MAX_PATTERN"),
     ("workspace.patterns", "SECONDS"),
     ("workspace.python_sessions", "MAX_SESSIONS"),
-    ("server.files", "MAX_BYTES"),
+    ("workspace.files", "MAX_BYTES"),
     ("server.handlers.streaming", "MAX_STREAMS"),
     ("server.handlers.streaming", "STALLED"),
     ("server.tabs", "KEEP_LOST"),

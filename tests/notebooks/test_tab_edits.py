@@ -199,7 +199,7 @@ class ScriptedTab:
     def renamed(self, old: str, new: str) -> None:
         """Nobody renames it."""
 
-    def subscribe(self, opened: Callable[[str], None], changed: Callable[[str], None]) -> None:
+    def subscribe(self, opened: Callable[[str], None]) -> None:
         """Nothing is opened."""
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from tk_ai_extension.model.errors import Conflict, FileMissing, NotReadable, PathRefused
 from tk_ai_extension.workspace import files as workspace_files
-from tk_ai_extension.workspace.files import FileEntry, Walk
-from tk_ai_extension.workspace.folder_files import FolderFiles
+from tk_ai_extension.workspace.files import FileEntry, FolderFiles, Walk
 
 
 @pytest.fixture

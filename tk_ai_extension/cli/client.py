@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import sys
@@ -292,34 +291,11 @@ def _writes(path: str, argv: list[str]) -> bool:
 def write_file(path: str, text: str) -> None:
     """Write a text file as UTF-8.
 
-    An existing file is replaced at once, and keeps its permissions. It is overwritten where it cannot be
-    replaced: its folder cannot be written, or it has another hard link or owner or is a mount point.
-
     Raises:
-        OSError: It cannot be written; a file that could be replaced is as before.
+        OSError: It cannot be written.
     """
-    from pathlib import Path
-
-    from tk_ai_extension.notebooks.atomic_file import Folder, is_replaceable, write_all
-
-    data = text.encode("utf-8", "surrogateescape")
-
-    def overwrite() -> None:
-        with open(path, "wb") as file:
-            file.write(data)
-
-    target = Path(os.path.realpath(path))
-    is_link = path.startswith(("/dev/", "/proc/"))  # such as /dev/stdout
-    if is_link or not target.is_file() or not is_replaceable(target):
-        overwrite()
-        return
-    try:
-        with Folder(target.parent).overwriting(target.name) as descriptor:
-            write_all(descriptor, data)
-    except OSError as error:
-        if error.errno != errno.EBUSY:
-            raise
-        overwrite()
+    with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        file.write(text)
 
 
 def read_file(path: str) -> str:

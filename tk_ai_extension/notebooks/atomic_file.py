@@ -4,33 +4,24 @@ Others (the author of a repository, code in a kernel) can put a link, a FIFO or 
 a link in the place of a folder, at any time. A `Folder` is therefore the folder's descriptor: the files in
 it are opened, compared and replaced relative to it, wherever its path leads by then. Windows has no such
 descriptors, and paths are used there.
-
-A file is replaced by a temporary one beside it, which is synced to disk first: every reader gets the old or
-the new content, even after a crash.
 """
 
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import stat
-import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+from typing import Literal
 from weakref import finalize
 
 from tk_ai_extension.model import file_locks
-from tk_ai_extension.model.errors import FileMissing, NotebookExists
+from tk_ai_extension.model.errors import FileMissing, NotebookExists, PathRefused
 from tk_ai_extension.notebooks.base import FileChanged, save_error
-
-_log = logging.getLogger(__name__)
-
-RACY = 25_000_000
-"""Nanoseconds within which two writes may result in the same modification time."""
 
 MAX_BYTES = 1 << 30
 """Maximum bytes of a file that is read: a sparse file of any size costs nothing to create."""
@@ -52,19 +43,9 @@ class FileVersion:
     ctime_ns: int
 
     @classmethod
-    def of(cls, status: os.stat_result) -> FileVersion:
+    def of(cls, s: os.stat_result) -> FileVersion:
         """Return the version in a stat result."""
-        return cls(
-            status.st_dev,
-            status.st_ino,
-            status.st_size,
-            status.st_mtime_ns,
-            status.st_ctime_ns,
-        )
-
-    def is_racy(self, now_ns: int) -> bool:
-        """Return whether another write at ``now_ns`` could result in the same version."""
-        return now_ns - max(self.mtime_ns, self.ctime_ns) < RACY
+        return cls(s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns)
 
 
 class Folder:
@@ -106,32 +87,35 @@ class Folder:
         """Return the status of a file, which may be a link."""
         return os.stat(self._at(name), dir_fd=self._fd, follow_symlinks=False)
 
-    def descriptor(self, name: str, access: int = os.O_RDONLY) -> int:
-        """Open a regular file and return its descriptor.
+    def exists(self, name: str) -> bool:
+        """Return whether a file, a folder or a link has a name."""
+        try:
+            self.stat(name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def open(self, name: str) -> FileIO:
+        """Open a regular file for reading.
 
         Raises:
             OSError: It cannot be opened, is a link (ELOOP), a folder, or not a regular file (EINVAL).
         """
-        return _checked(os.open(self._at(name), access | _REGULAR, dir_fd=self._fd), name)
+        return _regular(os.open(self._at(name), os.O_RDONLY | _REGULAR, dir_fd=self._fd), name)
 
-    def open(self, name: str) -> FileIO:
-        """Open a regular file for reading; see `descriptor`."""
-        return FileIO(self.descriptor(name), "rb")
-
-    def read(self, name: str) -> tuple[FileVersion, bytes]:
+    def read(self, name: str, max_bytes: int = MAX_BYTES) -> tuple[FileVersion, bytes]:
         """Return a consistent version and content of a file, retrying while it is written.
 
         Raises:
-            OSError: It cannot be opened, or is larger than `MAX_BYTES` (EFBIG).
+            OSError: It cannot be opened, or is larger than ``max_bytes`` (EFBIG).
         """
         for _ in range(_TRIES):
             with self.open(name) as file:
                 version = FileVersion.of(os.fstat(file.fileno()))
-                if version.size > MAX_BYTES:
+                if version.size > max_bytes:
                     raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
                 data = file.readall()
-                after = FileVersion.of(os.fstat(file.fileno()))
-                if after == version and len(data) == version.size:
+                if FileVersion.of(os.fstat(file.fileno())) == version:
                     break
         return version, data  # pyrefly: ignore[unbound-name]
 
@@ -142,82 +126,59 @@ class Folder:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
 
     def replace(
-        self, name: str, data: bytes, expected: FileVersion, content: bytes | None = None
-    ) -> tuple[FileVersion, bool]:
-        """Replace a file (compare-and-set); it keeps its mode, owner and extended attributes.
+        self, name: str, data: bytes, expected: FileVersion | Literal["new", "any"]
+    ) -> FileVersion:
+        """Write a file atomically: every reader gets the old or the new content, even after a crash.
 
         Args:
             name: The file's name.
             data: The new content.
-            expected: The version from which the new content was made.
-            content: The content of that version, to compare it too: a file that is overwritten twice in
-                one tick of the clock has the same version.
+            expected: The version that it must have (compare-and-set); ``new`` if there must be none,
+                ``any`` to replace whatever there is.
 
         Returns:
-            The new file's version, and whether another write could result in the same one.
+            The new version. The file keeps its mode, owner and extended attributes.
 
         Raises:
-            FileChanged: The file no longer has the version ``expected``; it was not changed.
-            OSError: Nothing was changed.
+            FileChanged: The file does not have the version ``expected``.
+            FileExistsError: There is a file, and it should be new.
+            OSError.
         """
-        self.check_writable(name)
-        with self._new_file(0o600) as new:
-            write_all(new.fd, data)
-            self._copy_attributes(name, new.fd)
-            # The next write gets the time of a tick of the system's clock, hardly this one.
-            now = time.time_ns()
-            if os.utime in os.supports_fd:
-                with suppress(OSError):
-                    os.utime(new.fd, ns=(now, now))
-            os.fsync(new.fd)
-            with self.lock():
-                if FileVersion.of(self.stat(name)) != expected:
-                    raise FileChanged
-                if content is not None and self.read(name)[1] != content:
-                    raise FileChanged
-                version = new.take_place_of(name)
-        return version, version.mtime_ns != now and version.is_racy(time.time_ns())
-
-    @contextmanager
-    def overwriting(self, name: str) -> Generator[int]:
-        """Yield a descriptor for a file's new content; the file is replaced at the end of the block.
-
-        If the block fails or the process dies, the file is unchanged. An existing file keeps its mode,
-        owner and extended attributes; a new one gets the default mode of the umask.
-
-        Raises:
-            OSError: Nothing was changed; EBUSY if the file is a mount point.
-        """
-        is_there = self.exists(name)
-        if is_there:
+        is_new = expected == "new" or (expected == "any" and not self.exists(name))
+        if not is_new:
             self.check_writable(name)
-        with self._new_file(0o600 if is_there else 0o666) as new:
-            yield new.fd
-            if is_there:
-                with suppress(FileNotFoundError):
-                    self._copy_attributes(name, new.fd)
-            os.fsync(new.fd)
-            with self.lock():
-                new.take_place_of(name)
-
-    def create(self, name: str, data: bytes) -> None:
-        """Create a file that must not exist yet; others see all of it or nothing.
-
-        Raises:
-            FileExistsError, OSError.
-        """
-        with self._new_file(0o666) as new:
-            write_all(new.fd, data)
-            os.fsync(new.fd)
-            new.take_name(name)
-
-    def exists(self, name: str) -> bool:
-        """Return whether a file, a folder or a link has a name."""
+        temporary = f".~tk-{os.urandom(8).hex()}"  # Dropbox and file browsers ignore such names.
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | _REGULAR
+        fd = os.open(self._at(temporary), flags, 0o666 if is_new else 0o600, dir_fd=self._fd)
         try:
-            self.stat(name)
-        except FileNotFoundError:
-            return False
-        return True
+            with FileIO(fd, "wb") as file:
+                view = memoryview(data)
+                while view:
+                    view = view[file.write(view) :]
+                if not is_new:
+                    self._copy_attributes(name, fd)
+                os.fsync(fd)
+                if os.name == "nt":  # An open file gets no other name there.
+                    file.close()
+                with self.lock():
+                    self._check(name, expected)
+                    old, new = self._at(temporary), self._at(name)
+                    os.replace(old, new, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+                    return FileVersion.of(self.stat(name) if file.closed else os.fstat(fd))
+        except BaseException:
+            with suppress(FileNotFoundError):
+                self.unlink(temporary)
+            raise
+
+    def _check(self, name: str, expected: FileVersion | Literal["new", "any"]) -> None:
+        if expected == "new" and self.exists(name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+        if isinstance(expected, FileVersion) and expected != FileVersion.of(self.stat(name)):
+            raise FileChanged
+
+    def unlink(self, name: str) -> None:
+        """Remove a file."""
+        os.unlink(self._at(name), dir_fd=self._fd)
 
     @contextmanager
     def lock(self) -> Generator[None]:
@@ -239,32 +200,6 @@ class Folder:
     def _at(self, name: str) -> str:
         return name if self._fd is not None else str(self.path / name)
 
-    @contextmanager
-    def _new_file(self, mode: int) -> Generator[_NewFile]:
-        name = f".~tk-{os.urandom(8).hex()}"  # Dropbox and file browsers ignore such names.
-        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | _REGULAR
-        new = _NewFile(self, name, os.open(self._at(name), flags, mode, dir_fd=self._fd))
-        try:
-            yield new
-        finally:
-            new.close()
-
-    def rename(self, old: str, new: str) -> None:
-        """Rename a file; a file with the new name is replaced."""
-        os.replace(self._at(old), self._at(new), src_dir_fd=self._fd, dst_dir_fd=self._fd)
-
-    def link(self, old: str, new: str) -> None:
-        """Give a file a second name."""
-        if self._fd is None:
-            os.link(self._at(old), self._at(new))
-        else:
-            fds = {"src_dir_fd": self._fd, "dst_dir_fd": self._fd}
-            os.link(old, new, follow_symlinks=False, **fds)
-
-    def unlink(self, name: str) -> None:
-        """Remove a file."""
-        os.unlink(self._at(name), dir_fd=self._fd)
-
     def _copy_attributes(self, name: str, fd: int) -> None:
         """Copy a file's mode, owner and extended attributes to a new one, as far as permitted."""
         if not hasattr(os, "fchown"):  # Windows
@@ -284,59 +219,17 @@ class Folder:
                         os.setxattr(fd, key, os.getxattr(file.fileno(), key))
 
 
-class _NewFile:
-    """A file with a temporary name; it is removed unless it takes a final one."""
+def folder_below(path: Path, bases: Sequence[Path]) -> Folder:
+    """Open a folder below one of the bases, without following a link on the way from there.
 
-    def __init__(self, folder: Folder, name: str, fd: int) -> None:
-        self.fd = fd
-        self._folder = folder
-        self._name: str | None = name
-
-    def take_place_of(self, target: str) -> FileVersion:
-        """Replace a file, whatever it is; return the new one's version."""
-        assert self._name is not None
-        self._close_on_windows()
-        self._folder.rename(self._name, target)
-        self._name = None
-        return FileVersion.of(self._folder.stat(target) if self.fd < 0 else os.fstat(self.fd))
-
-    def take_name(self, name: str) -> None:
-        """Take an unused name.
-
-        Raises:
-            FileExistsError.
-        """
-        assert self._name is not None
-        self._close_on_windows()
-        try:
-            with self._folder.lock():
-                self._folder.link(self._name, name)
-        except FileExistsError:
-            raise
-        except OSError:
-            # No hard links (vfat, SMB). If there is another reason, it is raised now.
-            if self._folder.exists(name):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
-            self.take_place_of(name)
-
-    def close(self) -> None:
-        """Close the file; remove the temporary name."""
-        self._close_content()
-        if self._name is not None:
-            try:
-                self._folder.unlink(self._name)
-            except OSError as error:
-                _log.warning("%s was not removed: %s", self._name, error)
-
-    def _close_on_windows(self) -> None:
-        """Close the file on Windows, where an open one gets no other name."""
-        if os.name == "nt":
-            self._close_content()
-
-    def _close_content(self) -> None:
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
+    Raises:
+        PathRefused: It is below none of them.
+        OSError: It does not exist, or has become a link.
+    """
+    base = next((base for base in bases if path.is_relative_to(base)), None)
+    if base is None:
+        raise PathRefused(f"{path.name} leads outside the root through a link.")
+    return Folder(path, base)
 
 
 def _open_folder(path: Path, base: Path | None) -> int:
@@ -358,71 +251,37 @@ def open_regular(file: Path) -> FileIO:
         file: The file; links are resolved before, so the last component must not be one.
 
     Raises:
-        OSError: It cannot be opened, is a link (ELOOP), a folder, or not a regular file (EINVAL).
+        OSError: See `Folder.open`.
     """
-    return FileIO(open_descriptor(file), "rb")
+    return _regular(os.open(file, os.O_RDONLY | _REGULAR), str(file))
 
 
-def open_descriptor(file: Path, access: int = os.O_RDONLY) -> int:
-    """Open a regular file, by default for reading, and return its descriptor; see `open_regular`."""
-    return _checked(os.open(file, access | _REGULAR, 0o666), str(file))
-
-
-def _checked(fd: int, name: str) -> int:
+def _regular(fd: int, name: str) -> FileIO:
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode):
-        return fd
+        return FileIO(fd, "rb")
     os.close(fd)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
     raise OSError(errno.EINVAL, "Not a regular file", name)
 
 
-def write_all(fd: int, data: bytes) -> None:
-    """Write all bytes to a descriptor, which may take several calls."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def is_replaceable(target: Path) -> bool:
-    """Return whether a file can be replaced without losing a second hard link or its owner."""
-    try:
-        status = target.stat()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
-    is_ours = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
-    return plain and is_ours and os.access(target.parent, os.W_OK)
-
-
 @contextmanager
-def typed_errors(path: str) -> Generator[None]:
+def typed_errors(path: str, *, new: bool = False) -> Generator[None]:
     """Convert OSErrors of writing to typed errors.
 
+    Args:
+        path: The path, for messages.
+        new: Whether the file may not exist: what is missing is its folder then.
+
     Raises:
-        FileChanged, DiskFull, ReadOnly, NotebookNotFound, SaveFailed.
+        DiskFull, ReadOnly, NotebookNotFound, SaveFailed; with ``new`` NotebookExists, FileMissing.
     """
     try:
         yield
     except OSError as error:
-        raise save_error(error, path) from error
-
-
-@contextmanager
-def creation_errors(path: str) -> Generator[None]:
-    """Convert OSErrors of creating a file, or writing one that may not exist, to typed errors.
-
-    Raises:
-        NotebookExists, FileMissing, and what `typed_errors` raises.
-    """
-    try:
-        yield
-    except FileExistsError:
-        raise NotebookExists(f"{path} already exists.") from None
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise FileMissing(f"The folder of {path} does not exist.") from error
-    except OSError as error:
+        if new and isinstance(error, FileExistsError):
+            raise NotebookExists(f"{path} already exists.") from None
+        if new and isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise FileMissing(f"The folder of {path} does not exist.") from error
         raise save_error(error, path) from error

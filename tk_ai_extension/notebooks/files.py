@@ -10,15 +10,13 @@ import asyncio
 import json
 import os
 import stat
-import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import disk_usage
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from weakref import WeakValueDictionary
 
 from tk_ai_extension.model.errors import (
@@ -34,13 +32,7 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import moved
-from tk_ai_extension.notebooks.atomic_file import (
-    FileVersion,
-    Folder,
-    creation_errors,
-    typed_errors,
-    write_all,
-)
+from tk_ai_extension.notebooks.atomic_file import FileVersion, Folder, folder_below, typed_errors
 from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.reading import StoredNotebook, read_notebook
 from tk_ai_extension.notebooks.stored import Make, NotebookText, TextDocument
@@ -54,29 +46,15 @@ MAX_KEPT = 128_000_000
 
 _TRIES = 5
 _WRITER_DELAYS = (0.05, 0.1, 0.2, 0.4)
-"""Seconds to wait between attempts to read a file while another program is writing it."""
+"""Seconds between attempts to read a file that a program such as JupyterLab is writing in place."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """The content of a file as it was read or written.
-
-    Attributes:
-        version: The file's version.
-        notebook: Its content.
-        is_racy: Whether another write could have resulted in the same version: the content is then
-            compared before it is used.
-    """
-
-    version: FileVersion
-    notebook: StoredNotebook
-    is_racy: bool
+_Known = tuple[FileVersion, StoredNotebook]
 
 
 class NotebookFile(NotebookText):
     """A notebook file.
 
-    Unedited parts stay byte-identical, unknown fields are kept, the format is not upgraded, and the
+    Unedited cells stay byte-identical, unknown fields are kept, the format is not upgraded, and the
     file is replaced atomically, so that a crash leaves the old or the new content. The contents
     manager's save hooks run.
 
@@ -84,103 +62,45 @@ class NotebookFile(NotebookText):
         folder: The file's folder.
         name: Its name there.
         hooks: The contents manager's save hooks, or None.
-        moved: Called with this and the new path when another program moved the file while cells run;
-            returns whether the new path is used.
     """
 
     kind = "file"
 
-    def __init__(
-        self,
-        folder: Folder,
-        name: str,
-        hooks: SaveHooks | None,
-        moved: Callable[[NotebookFile, Path], bool],
-    ) -> None:
+    def __init__(self, folder: Folder, name: str, hooks: SaveHooks | None) -> None:
         super().__init__()
         self.folder = folder
         self.name = name
         self._hooks = hooks
-        self._moved = moved
-        self._anchor: int | None = None
         self._reading = asyncio.Lock()
         self._known: _Known | None = None
 
     @property
-    def path(self) -> Path:
-        """The path of the file."""
-        return self.folder.path / self.name
-
-    @property
     def weight(self) -> int:
         """Bytes in memory."""
-        return self._known.notebook.size if self._known is not None else 0
-
-    # --- reading
+        return self._known[1].size if self._known is not None else 0
 
     async def load(self, path: str) -> StoredNotebook:
         """See `NotebookText.load`; costs a stat if nothing changed."""
-        return (await self._load(path)).notebook
+        return (await self._load(path))[1]
 
-    async def _load(self, path: str, *, settled: bool = True) -> _Known:
-        known = self._known
-        is_current = known is not None and known.version == self._version(path)
-        if known is not None and is_current and not (known.is_racy and settled):
-            return known
+    async def _load(self, path: str) -> _Known:
         async with self._reading:
-            return await self._read(path)
-
-    def _version(self, path: str) -> FileVersion:
-        with _read_errors(path):
-            if self._anchor is not None and not self.folder.is_in_place():
-                self.find_moved()
-            if not (self._is_there() or self.find_moved()):
-                raise FileNotFoundError(self.name)
-            return FileVersion.of(self.folder.stat(self.name))
-
-    def _is_there(self) -> bool:
-        """Return whether a file that is tracked is in its place, and no link; others are taken as found."""
-        try:
-            mode = self.folder.stat(self.name).st_mode
-        except FileNotFoundError:
-            return False
-        return self._anchor is None or stat.S_ISREG(mode)
-
-    async def _read(self, path: str) -> _Known:
-        for delay in (*_WRITER_DELAYS, None):
-            try:
+            for delay in (*_WRITER_DELAYS, None):
                 with _read_errors(path):
-                    known = await asyncio.to_thread(self._read_once, path)
-            except InvalidNotebook:
-                if delay is None or not self._is_being_written():
-                    raise
-                await asyncio.sleep(delay)
-            else:
-                self._remember(known)
-                return known
+                    status = self.folder.stat(self.name)
+                    if self._known is not None and self._known[0] == FileVersion.of(status):
+                        return self._known
+                    version, data = await asyncio.to_thread(self.folder.read, self.name)
+                try:
+                    notebook = await asyncio.to_thread(read_notebook, data, path)
+                except InvalidNotebook:
+                    if delay is None or time.time() - status.st_mtime > 1.0:
+                        raise
+                    await asyncio.sleep(delay)
+                else:
+                    self._known = version, notebook
+                    return self._known
         raise AssertionError
-
-    def _read_once(self, path: str) -> _Known:
-        now = time.time_ns()
-        version, data = self.folder.read(self.name)
-        is_racy, known = version.is_racy(now), self._known
-        if known is not None and known.version == version and known.notebook.data == data:
-            return replace(known, is_racy=is_racy)
-        return _Known(version, read_notebook(data, path), is_racy)
-
-    def _is_being_written(self) -> bool:
-        """Return whether a program that does not save atomically may be writing the file."""
-        try:
-            return time.time() - self.folder.stat(self.name).st_mtime < 1.0
-        except FileNotFoundError:
-            return True
-
-    def _remember(self, known: _Known) -> None:
-        before, self._known = self._known, known
-        if self._anchor is not None and (
-            before is None or before.version.inode != known.version.inode
-        ):
-            self.track()
 
     def check_writable(self, path: str) -> None:
         """See `NotebookText.check_writable`."""
@@ -190,71 +110,28 @@ class NotebookFile(NotebookText):
         if is_full:
             raise DiskFull(f"{path} cannot be saved: the disk is full.")
 
-    # --- tracking moves
-
-    def track(self) -> None:
-        """See `NotebookText.track`: keeps the file open."""
-        self.untrack()
-        with suppress(OSError):
-            self._anchor = self.folder.descriptor(self.name)
-
-    def untrack(self) -> None:
-        """See `NotebookText.untrack`."""
-        fd, self._anchor = self._anchor, None
-        if fd is not None:
-            os.close(fd)
-
-    def find_moved(self) -> bool:
-        """Switch to the new path of a file that another program moved; return whether it was found.
-
-        It is found only while it is tracked, and if the system reports the path of a descriptor.
-        """
-        if self._anchor is None or (place := _path_of(self._anchor)) is None:
-            return False
-        with suppress(OSError):
-            if place != self.path and os.path.samestat(place.lstat(), os.fstat(self._anchor)):
-                return self._moved(self, place)
-        return False
-
-    # --- writing
+    def _write(self, notebook: StoredNotebook, version: FileVersion) -> FileVersion:
+        return self.folder.replace(self.name, notebook.data, version)
 
     async def rewrite(self, path: str, make: Make) -> StoredNotebook:
         """See `NotebookText.rewrite`."""
         for _ in range(_TRIES):
-            known = await self._load(path, settled=False)
+            version, before = await self._load(path)
+            after = await asyncio.to_thread(make, before)
+            if after is before:
+                return before
+            if self._hooks is not None:
+                after = await self._hooks.pre_save(path, after)
             try:
                 with typed_errors(path):
-                    written = await self._write(path, known, make)
+                    version = await asyncio.to_thread(self._write, after, version)
             except FileChanged:
-                self._known = None
-            except NotebookNotFound:
-                if not self.find_moved():
-                    raise
-            else:
-                if written is not known:
-                    self._remember(written)
-                    if self._hooks is not None:
-                        await self._hooks.saved(path, self.path)
-                return written.notebook
+                continue
+            self._known = version, after
+            if self._hooks is not None:
+                await self._hooks.saved(path, self.folder.path / self.name)
+            return after
         raise SaveFailed(f"{path} cannot be saved: other programs keep writing it.")
-
-    async def _write(self, path: str, known: _Known, make: Make) -> _Known:
-        def write(notebook: StoredNotebook) -> _Known:
-            content = known.notebook.data if known.is_racy else None
-            version, is_racy = self.folder.replace(self.name, notebook.data, known.version, content)
-            return _Known(version, notebook, is_racy)
-
-        def make_and_write() -> _Known:
-            notebook = make(known.notebook)
-            return known if notebook is known.notebook else write(notebook)
-
-        if self._hooks is None or not self._hooks.before:
-            return await asyncio.to_thread(make_and_write)
-        notebook = await asyncio.to_thread(make, known.notebook)
-        if notebook is known.notebook:
-            return known
-        hooked = await self._hooks.pre_save(path, notebook)
-        return await asyncio.to_thread(write, hooked)
 
 
 class NotebookFiles:
@@ -289,14 +166,8 @@ class NotebookFiles:
         """
         file = Path(self.file_of(path))
         with _read_errors(path):
-            try:
-                folder = self._folder(file.parent)
-                mode = folder.stat(file.name).st_mode
-            except FileNotFoundError:
-                known = self._find_running(path)
-                if known is None:
-                    raise
-                return TextDocument(path, known)
+            folder = self._folder(file.parent)
+            mode = folder.stat(file.name).st_mode
         if not stat.S_ISREG(mode):
             raise InvalidArguments(
                 f"{path} is not a file.",
@@ -304,7 +175,7 @@ class NotebookFiles:
             )
         known = self._files.get((*folder.key, file.name))
         if known is None:
-            known = NotebookFile(folder, file.name, self._hooks, self._moved_on_disk)
+            known = NotebookFile(folder, file.name, self._hooks)
         self._place(known, folder, file.name)
         self._cache(known)
         return TextDocument(path, known)
@@ -319,19 +190,8 @@ class NotebookFiles:
         known = self._folders.get(path)
         if known is not None and known.is_in_place():
             return known
-        base = next((base for base in self._bases if path.is_relative_to(base)), None)
-        if base is None:
-            raise PathRefused(f"{path.name} leads outside the root through a link.")
-        known = self._folders[path] = Folder(path, base)
+        known = self._folders[path] = folder_below(path, self._bases)
         return known
-
-    def _find_running(self, path: str) -> NotebookFile | None:
-        """Return the moved notebook that was at a path before, if cells of it are running."""
-        for known in self._files.values():
-            if known.session.saver is not None and path in known.names:
-                known.find_moved()
-                return known
-        return None
 
     def file_of(self, path: str) -> str:
         """Return the file that a path leads to, which may not exist: a write replaces that file."""
@@ -348,7 +208,7 @@ class NotebookFiles:
             NotebookExists, FileMissing, ReadOnly, DiskFull, SaveFailed.
         """
         folder, _, name = path.rpartition("/")
-        await self._write(path, Path(self.file_of(folder), name), _formatted(notebook))
+        await self._write(path, Path(self.file_of(folder), name), _formatted(notebook), "new")
 
     async def write(self, path: str, notebook: Json) -> None:
         """Write a notebook as nbformat writes it; a file at the path is replaced.
@@ -356,7 +216,7 @@ class NotebookFiles:
         Raises:
             FileMissing, ReadOnly, DiskFull, SaveFailed.
         """
-        await self._write(path, Path(self.file_of(path)), _formatted(notebook), replaces=True)
+        await self._write(path, Path(self.file_of(path)), _formatted(notebook))
 
     async def copy(self, source: str, path: str) -> None:
         """Copy a notebook byte for byte; a file at the path is replaced.
@@ -367,20 +227,17 @@ class NotebookFiles:
         file = Path(self.file_of(source))
         with typed_errors(source):
             _, data = await asyncio.to_thread(self._folder(file.parent).read, file.name)
-        await self._write(path, Path(self.file_of(path)), data, replaces=True)
+        await self._write(path, Path(self.file_of(path)), data)
 
-    async def _write(self, path: str, target: Path, data: bytes, *, replaces: bool = False) -> None:
-        if self._hooks is not None and self._hooks.before:
+    async def _write(
+        self, path: str, target: Path, data: bytes, expected: Literal["new", "any"] = "any"
+    ) -> None:
+        if self._hooks is not None:
             data = (await self._hooks.pre_save(path, read_notebook(data, path))).data
 
         def write() -> None:
-            with creation_errors(path):
-                folder = self._folder(target.parent)
-                if not replaces:
-                    folder.create(target.name, data)
-                    return
-                with folder.overwriting(target.name) as fd:
-                    write_all(fd, data)
+            with typed_errors(path, new=True):
+                self._folder(target.parent).replace(target.name, data, expected)
 
         await asyncio.to_thread(write)
         if self._hooks is not None:
@@ -402,26 +259,6 @@ class NotebookFiles:
                 except (OSError, PathRefused):
                     # It has gone from there as well; another notebook may come to its former path.
                     self._files.pop((*known.folder.key, known.name), None)
-
-    def _moved_on_disk(self, known: NotebookFile, place: Path) -> bool:
-        """Accept a notebook's new path if it is below the root; return whether it was accepted."""
-        root = self._bases[0]
-        if place.suffix != ".ipynb" or not place.is_relative_to(root):
-            return False
-        path = place.relative_to(root)
-        if any(part.startswith(".") for part in path.parts):
-            return False
-        try:
-            folder = self._folder(place.parent)
-        except OSError:
-            return False
-        old = set(known.names.values())
-        known.names = dict.fromkeys(known.names, path.as_posix())
-        self._place(known, folder, place.name)
-        if self._hooks is not None:
-            for name in old:
-                self._hooks.moved(name, path.as_posix())
-        return True
 
     def _place(self, known: NotebookFile, folder: Folder, name: str) -> None:
         """Register the state of a file under its folder and name."""
@@ -471,15 +308,3 @@ def _read_errors(path: str) -> Generator[None]:
     except OSError as error:
         kind = LimitReached if is_out_of_files(error) else NotReadable
         raise kind(f"{path} cannot be read: {error.strerror or error}.") from error
-
-
-def _path_of(fd: int) -> Path | None:
-    """Return the present path of an open file; None if the system does not report it."""
-    try:
-        if sys.platform == "darwin":
-            import fcntl  # Not on Windows.
-
-            return Path(os.fsdecode(fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0")))
-        return Path(f"/proc/self/fd/{fd}").readlink()
-    except OSError:
-        return None

@@ -192,9 +192,6 @@ class StoredDocument(SessionDocument):
     async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
         """Save the outputs of cells that are running or have just ended; see `OutputSaver`."""
 
-    def on_idle(self) -> None:
-        """Called when no cell runs and everything is saved."""
-
     async def read(self) -> Snapshot:
         """See `NotebookDocument.read`; an unchanged file is not opened."""
         return await prepared(self.session.shown(await self.stored()))
@@ -288,7 +285,6 @@ class NotebookSession:
 
             def on_idle() -> None:
                 self.saver = None
-                document.on_idle()
 
             self.saver = OutputSaver(
                 document.path,

@@ -21,10 +21,8 @@ from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.reading import EncodedCell, Frame, StoredNotebook
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs, relocate_runs
 from tk_ai_extension.notebooks.session import (
-    Find,
     LoadedNotebook,
     NotebookSession,
-    RunningCell,
     StoredDocument,
 )
 from tk_ai_extension.notebooks.transactions import EditTransaction
@@ -86,12 +84,6 @@ class NotebookText(ABC):
         Raises:
             ReadOnly, DiskFull.
         """
-
-    def track(self) -> None:  # noqa: B027 - see above
-        """Follow the notebook while cells run, in case another program moves it."""
-
-    def untrack(self) -> None:  # noqa: B027 - see above
-        """Stop tracking: no cell runs and everything is saved."""
 
 
 class TextDocument(StoredDocument):
@@ -169,16 +161,6 @@ class TextDocument(StoredDocument):
     async def stored(self) -> Snapshot:
         """See `StoredDocument.stored`."""
         return (await self._text.load(self.path)).snapshot(self.path)
-
-    async def locate(self, find: Find) -> RunningCell:
-        """See `SessionDocument.locate`; the notebook is tracked in case others move it."""
-        located = await super().locate(find)
-        self._text.track()
-        return located
-
-    def on_idle(self) -> None:
-        """See `StoredDocument.on_idle`."""
-        self._text.untrack()
 
     async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
         """See `StoredDocument.save_outputs`."""

@@ -40,7 +40,6 @@ class ServerComponents:
 
     Attributes:
         backends: Names of the default notebook backend and executor.
-        missing_parts: By library, the features that the extension uses and it lacks.
         models: Finds the model for chats.
         state: The folder of the journal and the chats.
         project: Services of a project's own server; None in a person's.
@@ -48,7 +47,6 @@ class ServerComponents:
 
     workspace: Workspace
     backends: Mapping[str, str]
-    missing_parts: Mapping[str, list[str]]
     models: ModelSource
     state: Path
     project: ProjectServices | None = None

@@ -15,17 +15,13 @@ from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.notebooks.notebook import Notebooks
 from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.notebooks.save_hooks import (
-    is_on_files,
-    missing_parts,
-    replace_on_save,
-    tracks_inodes,
-)
+from tk_ai_extension.notebooks.save_hooks import SaveHooks, is_on_files
 from tk_ai_extension.notebooks.tabs.protocol import TabChannel
 from tk_ai_extension.server.agents import find_models
 from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.files import ContentsFiles
 from tk_ai_extension.workspace.artifacts import Artifacts
+from tk_ai_extension.workspace.files import Files, FolderFiles
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.notices import Notices
 from tk_ai_extension.workspace.paths import contain, folder_path, notebook_path
@@ -55,11 +51,7 @@ def build_components(
     hidden = bool(getattr(managers.contents, "allow_hidden", False))
     linked = [Path(folder) for folder in app.linked_folders]
     contain_notebook = partial(notebook_path, root, allow_hidden=hidden, linked=linked)
-    settings = managers.server.web_app.settings
-    on_files = is_on_files(managers.contents)
     stack = find_execution_stack(managers.server.extension_manager)
-    if on_files:
-        replace_on_save(managers.contents, partial(tracks_inodes, settings))
     notices = Notices()
     store = NotebookRouter(
         root or Path(),
@@ -69,6 +61,21 @@ def build_components(
         tabs=tabs,
         warn=notices.add_for_anybody,
     )
+    files: Files
+    if root is not None and is_on_files(managers.contents):
+        files = FolderFiles(
+            root,
+            allow_hidden=hidden,
+            linked=linked,
+            hooks=SaveHooks(managers.contents),
+            shown=managers.contents.should_list,
+        )
+    else:
+        files = ContentsFiles(
+            managers.contents,
+            partial(contain, root, allow_hidden=hidden, linked=linked),
+            partial(folder_path, root, allow_hidden=hidden, linked=linked),
+        )
     kernels = kernels_of(
         managers.kernels,
         managers.kernelspecs,
@@ -92,11 +99,7 @@ def build_components(
             lambda path: by_path.at(path).starting,
             None if project is None else partial(project.bound, kernels),
         ),
-        files=ContentsFiles(
-            managers.contents,
-            partial(contain, root, allow_hidden=hidden, linked=linked),
-            partial(folder_path, root, allow_hidden=hidden, linked=linked),
-        ),
+        files=files,
         journal=Journal(
             state / "journal.sqlite",
             keep_days=app.history_keep_days,
@@ -117,18 +120,8 @@ def build_components(
         ),
         limits=Limits(app.answer_budget, app.max_source, app.max_wait),
     )
-    found = {
-        "jupyter_server": missing_parts(managers.contents) if on_files else [],
-    }
-    for library, parts in found.items():
-        if parts:
-            logger.warning("This %s lacks %s: see missing_parts in health", library, parts)
-
-    missing = {library: parts for library, parts in found.items() if parts}
     backends = {"documents": store.backend, "executor": kernels.backend}
-    return ServerComponents(
-        workspace, backends, missing, find_models(app, root or Path()), state, project
-    )
+    return ServerComponents(workspace, backends, find_models(app, root or Path()), state, project)
 
 
 def state_of(data_dir: str, root: Path | None) -> Path:

@@ -156,7 +156,6 @@ class Health(TypedDict):
 
     Attributes:
         problems: The errors that a call would return.
-        missing_parts: By library, the features that the extension uses and it lacks.
     """
 
     status: Literal["ok", "degraded"]
@@ -165,7 +164,6 @@ class Health(TypedDict):
     features: list[str]
     toolsets: list[str]
     backends: dict[str, str]
-    missing_parts: dict[str, list[str]]
     chat: ModelsInfo
 
 

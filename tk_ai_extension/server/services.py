@@ -129,11 +129,6 @@ class Services:
         """Names of the notebook backend and the executor, for ``health``."""
         return self._components.backends
 
-    @property
-    def missing_parts(self) -> Mapping[str, list[str]]:
-        """By library, the features that the extension uses and it lacks, for ``health``."""
-        return self._components.missing_parts
-
     def working(self) -> int:
         """Return the number of running calls, executions and turns."""
         made = self._chats.made

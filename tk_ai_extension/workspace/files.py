@@ -1,22 +1,36 @@
-"""The protocol for listing, reading and writing files. A composition root provides the implementation."""
+"""Lists, reads and writes text files below the root, without hidden files."""
 
 from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import errno
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, Protocol
-from weakref import WeakValueDictionary
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from tk_ai_extension.model.errors import (
     Conflict,
+    FileMissing,
     InvalidArguments,
+    LimitReached,
     NotReadable,
     PathRefused,
     ToolError,
+    is_out_of_files,
 )
+from tk_ai_extension.notebooks.atomic_file import Folder, folder_below, typed_errors
+from tk_ai_extension.notebooks.base import FileChanged
+from tk_ai_extension.workspace.paths import contain, folder_path
+
+if TYPE_CHECKING:
+    from tk_ai_extension.notebooks.save_hooks import SaveHooks
+
+MAX_BYTES = 20_000_000
+"""Maximum bytes of a text file; read a larger one by code in a kernel."""
 
 MAX_DEPTH = 12
 """Maximum depth of folders in a `Walk`."""
@@ -97,28 +111,9 @@ class Files(Protocol):
             InvalidArguments: The new content is not valid Unicode.
             PathRefused: See `locate`, or the file is not writable.
             FileMissing: The folder does not exist.
-            ReadOnly, DiskFull, SaveFailed: It could not be written. Nothing was changed, or the message
-                says that the old content could not be restored.
+            ReadOnly, DiskFull, SaveFailed: It could not be written. Nothing was changed.
         """
         ...
-
-
-class WriteLocks:
-    """Locks of files, by which a comparison and the write after it are one step in this process."""
-
-    def __init__(self) -> None:
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    @asynccontextmanager
-    async def of(self, file: str) -> AsyncGenerator[None]:
-        """Hold the lock of a file.
-
-        Args:
-            file: The file that all of its names lead to.
-        """
-        lock = self._locks.setdefault(file, asyncio.Lock())
-        async with lock:
-            yield
 
 
 async def read_as_text(files: Files, path: str) -> str:
@@ -153,27 +148,191 @@ def changed_since(path: str) -> Conflict:
     return Conflict(f"`{path}` changed since it was read.", hint="Read it again.")
 
 
-def names_notebook(*names: str) -> bool:
-    """Return whether one of the names of a file is a notebook's."""
-    return any(name.lower().endswith(".ipynb") for name in names)
-
-
-def no_notebook(path: str, *names: str) -> str:
+def writable(path: str, file: str) -> str:
     """Return a path unless it is a notebook's.
 
     Args:
         path: The path below the root.
-        names: Further names of the same file, such as the target of a link.
+        file: The file that it leads to.
 
     Raises:
         PathRefused: It is a notebook's.
     """
-    if names_notebook(path, *names):
+    if names_notebook(path, file):
         raise PathRefused(
             f"`{path}` is a notebook. It is not written as a file.",
             hint="Use the tools insert_cell, overwrite_cell and delete_cell, or create_notebook.",
         )
     return path
+
+
+def names_notebook(*names: str) -> bool:
+    """Return whether one of the names of a file is a notebook's."""
+    return any(name.lower().endswith(".ipynb") for name in names)
+
+
+class FolderFiles:
+    """`Files` of a folder. No link is followed that appears after the check of a path.
+
+    Args:
+        root: The folder.
+        max_bytes: Maximum bytes of a file that can be read.
+        allow_hidden: Whether paths may have hidden components.
+        linked: Folders outside the root that links may lead to.
+        hooks: The contents manager's save hooks, or None.
+        shown: Returns whether a name is listed.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        max_bytes: int = MAX_BYTES,
+        *,
+        allow_hidden: bool = False,
+        linked: Sequence[Path] = (),
+        hooks: SaveHooks | None = None,
+        shown: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._root = root
+        self._max_bytes = max_bytes
+        self._allow_hidden = allow_hidden
+        self._linked = linked
+        self._bases = [Path(os.path.realpath(folder)) for folder in (root, *linked)]
+        self._hooks = hooks
+        self._shown = shown
+        self._writing = asyncio.Lock()
+
+    async def list(self, path: str) -> builtins.list[FileEntry]:
+        """See `Files.list`."""
+        folder = folder_path(self._root, path, allow_hidden=self._allow_hidden, linked=self._linked)
+        return await asyncio.to_thread(self._list, folder)
+
+    async def read_text(self, path: str) -> str:
+        """See `Files.read_text`."""
+        return await asyncio.to_thread(self._read, self._contained(path))
+
+    def locate(self, path: str) -> str:
+        """See `Files.locate`."""
+        path = self._contained(path)
+        return writable(path, str(self._file(path)))
+
+    def is_notebook(self, path: str) -> bool:
+        """See `Files.is_notebook`."""
+        path = self._contained(path)
+        return names_notebook(path, str(self._file(path)))
+
+    async def replace(self, path: str, before: str | None, after: str | None) -> None:
+        """See `Files.replace`; the contents manager's save hooks run."""
+        path = self.locate(path)
+        old = None if before is None else encoded(path, before)
+        new = None if after is None else encoded(path, after)
+        async with self._writing:
+            if self._hooks is not None and after is not None:
+                new = encoded(path, self._hooks.pre_save_text(path, after))
+            await asyncio.to_thread(self._replace, path, old, new)
+            if self._hooks is not None and after is not None:
+                await self._hooks.saved(path, self._file(path))
+
+    def _contained(self, path: str) -> str:
+        return contain(self._root, path, allow_hidden=self._allow_hidden, linked=self._linked)
+
+    def _file(self, path: str) -> Path:
+        return Path(os.path.realpath(self._root / path))
+
+    def _folder(self, file: Path) -> Folder:
+        return folder_below(file.parent, self._bases)
+
+    def _replace(self, path: str, before: bytes | None, after: bytes | None) -> None:
+        file = self._file(path)
+        with typed_errors(f"`{path}`", new=True):
+            folder = self._folder(file)
+            with suppress(FileExistsError, FileNotFoundError, FileChanged):
+                if _compare_and_set(folder, file.name, before, after):
+                    return
+        raise changed_since(path)
+
+    def _list(self, folder: str) -> builtins.list[FileEntry]:
+        try:
+            with os.scandir(self._root / folder) as entries:
+                found = [_entry(folder, entry) for entry in entries if self._is_shown(entry.name)]
+        except OSError as error:
+            raise _refusal(folder or "the root", error) from None
+        return sorted(filter(self._is_inside, found), key=lambda entry: entry.path)
+
+    def _is_shown(self, name: str) -> bool:
+        return name[0] != "." and (self._shown is None or self._shown(name))
+
+    def _is_inside(self, entry: FileEntry) -> bool:
+        try:
+            self._contained(entry.path)
+        except PathRefused:
+            return False
+        return True
+
+    def _read(self, path: str) -> str:
+        file = self._file(path)
+        try:
+            return self._folder(file).read(file.name, self._max_bytes)[1].decode("utf-8")
+        except UnicodeDecodeError:
+            raise NotReadable(f"`{path}` is not UTF-8 text.") from None
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                raise NotReadable(
+                    f"`{path}` has more than {self._max_bytes:,} bytes.",
+                    hint="Read it with code in a kernel.",
+                ) from None
+            raise _refusal(path, error) from None
+
+
+def _compare_and_set(folder: Folder, name: str, before: bytes | None, after: bytes | None) -> bool:
+    """Write or remove a file; return False if it has another content than ``before``.
+
+    Raises:
+        FileExistsError, FileNotFoundError, FileChanged: likewise.
+        OSError.
+    """
+    if before is None:
+        if after is None:
+            return not folder.exists(name)
+        folder.replace(name, after, "new")
+        return True
+    version, found = folder.read(name)
+    if found != before:
+        return False
+    if after is None:
+        folder.unlink(name)
+    else:
+        folder.replace(name, after, version)
+    return True
+
+
+def _entry(folder: str, entry: os.DirEntry[str]) -> FileEntry:
+    kind: Literal["file", "notebook", "directory"] = "file"
+    if entry.is_dir():
+        kind = "directory"
+    elif entry.name.endswith(".ipynb"):
+        kind = "notebook"
+    path = f"{folder}/{entry.name}" if folder else entry.name
+    try:
+        found = entry.stat()
+    except OSError:  # A broken link.
+        return FileEntry(path, kind)
+    return FileEntry(path, kind, None if kind == "directory" else found.st_size, found.st_mtime)
+
+
+def _refusal(path: str, error: OSError) -> ToolError:
+    if is_out_of_files(error):
+        return LimitReached(
+            f"`{path}` cannot be opened: {error.strerror}.",
+            hint="Shut down unused kernels, or restart the server with a higher `ulimit -n`.",
+        )
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return FileMissing(f"`{path}` does not exist.")
+    if isinstance(error, IsADirectoryError):
+        return NotReadable(f"`{path}` is a folder.")
+    if error.errno == errno.EINVAL:
+        return NotReadable(f"`{path}` is not a regular file.")
+    return PathRefused(f"`{path}` is not accessible.")
 
 
 class Walk:

@@ -59,7 +59,6 @@ class HealthHandler(TkAIHandler):
             "features": list(FEATURES),
             "toolsets": list(services.settings.toolsets),
             "backends": dict(services.backends),
-            "missing_parts": dict(services.missing_parts),
             "chat": await models.health(),
         }
 
