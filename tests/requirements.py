@@ -162,7 +162,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:tab-lost", "project", "a browser tab closed, reloaded or offline in the middle of a run: nothing lost", promise=1),
     # -- Promise 2: Nothing else changes --
     Requirement("doc:untouched-bytes", "project", "cells of a file that were not edited keep their bytes, as do unknown fields, the file's mode and its being a symlink; a tab promises no change beyond what Jupyter's own save makes", promise=2),
-    Requirement("doc:lenient", "project", "only the faults of doc:errors are refused, and the file stays as it is; any other violation of the schema is read with `warnings` and stays editable; nbformat 1 to 3 is readable, not writable (`invalid_notebook`); text that is no Unicode is replaced where it comes in", promise=2),
+    Requirement("doc:lenient", "project", "only the faults of doc:errors are refused, and the file stays as it is; any other violation of the schema is read and stays editable, with `warnings` where ids, sources, metadata or outputs are not what they must be; nbformat 1 to 3 is readable, not writable (`invalid_notebook`); text that is no Unicode is replaced where it comes in", promise=2),
     Requirement("doc:minor-version", "project", "an edit does not upgrade nbformat_minor; a cell in a notebook without ids is addressed as `cell-N`", promise=2),
     # -- Promise 3: Outputs belong to their code --
     Requirement("exec:own-source", "project", "under concurrent edits code runs once for each answer that says so, as its cell's source was at one moment, and a cell has no other cell's outputs", promise=3),

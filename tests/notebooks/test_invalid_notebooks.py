@@ -136,7 +136,7 @@ async def use(root: Path, data: bytes) -> None:
 
 
 @pytest.mark.proves("doc:errors", "doc:lenient")
-@settings(RANDOM, max_examples=60)
+@settings(RANDOM, max_examples=40)
 @given(place=st.sampled_from(sorted(places(WHOLE), key=str)), value=odd)
 @example(place=("nbformat",), value=float("nan"))
 @example(place=("nbformat",), value=float("inf"))
@@ -187,7 +187,7 @@ OLD = {
 
 
 @pytest.mark.proves("doc:errors", "doc:lenient")
-@settings(RANDOM, max_examples=150)
+@settings(RANDOM, max_examples=60)
 @given(place=st.sampled_from(sorted(places(OLD), key=str)), value=odd)
 @example(place=("nbformat",), value=1)
 @example(place=("nbformat",), value=2)

@@ -1,15 +1,14 @@
-"""In-place edits of JSON text: the spans of its values, and new values in the text's own layout.
+"""The spans of values in JSON text, and new values in the text's own layout.
 
-A notebook file belongs to its user: an edit may change only the text that it concerns. So a document is
-never decoded and encoded again. json's scanner walks the text, the spans of values are recorded, and an
-edit replaces the text of a span.
+A notebook file belongs to its user: an edit may change only the text that it concerns.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from json.decoder import JSONDecodeError
@@ -19,8 +18,8 @@ from typing import Any, cast
 _space = re.compile(r"[ \t\n\r]*").match
 _comma = re.compile(r"[ \t\n\r]*,[ \t\n\r]*").match
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MAYBE_ESCAPED_TEXT = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")
-"""An escaped non-ASCII character, if the number of backslashes before it is even."""
+_ESCAPED_TEXT = re.compile(r"(?<!\\)(?:\\\\)*\\u(?!00[0-7])[0-9a-fA-F]{4}")
+"""An escaped non-ASCII character: the number of backslashes before it is even."""
 _LOOKED_AT = 1 << 20
 """Characters from which it is determined whether a text escapes non-ASCII characters."""
 
@@ -153,7 +152,7 @@ class JsonForm:
     def of(cls, text: str, at: int, members: Sequence[Member]) -> JsonForm:
         """Return the layout of a text, determined from the object at ``at`` and its members."""
         sample = text if len(text) <= _LOOKED_AT else text[:_LOOKED_AT]
-        ensure_ascii = sample.isascii() and _escapes_text(sample)
+        ensure_ascii = sample.isascii() and _ESCAPED_TEXT.search(sample) is not None
         if not members:
             return cls(ensure_ascii=ensure_ascii)
         lead = text[at + 1 : members[0].at]
@@ -174,27 +173,28 @@ class JsonForm:
         """Return the separator of two values at a depth."""
         return self.comma if self.indent is None else "," + self.line(depth)
 
-    def dumps(self, value: Any, line: str | None) -> str:
-        """Return a value as text.
-
-        Keys are sorted as in nbformat. Lone surrogates are always escaped.
+    def dumps(self, value: Any, line: str | None, *, sort: bool = True) -> str:
+        """Return a value as text. Lone surrogates are always escaped.
 
         Args:
             value: The value.
             line: The start of its siblings' lines; None to keep it on one line.
+            sort: Whether to sort keys, as nbformat does.
         """
-        if line is None or self.indent is None:
+        text = None
+        if line is not None and self.indent is not None:
+            with suppress(RecursionError):  # Nested too deeply: on one line then.
+                text = self._on_lines(value, line, sort=sort)
+        if text is None:
             separators = (self.comma, self.colon)
             text = json.dumps(
-                value, ensure_ascii=self.ensure_ascii, sort_keys=True, separators=separators
+                value, ensure_ascii=self.ensure_ascii, sort_keys=sort, separators=separators
             )
-        else:
-            text = self._on_lines(value, line)
         if not self.ensure_ascii and not text.isascii():
             text = _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
         return text
 
-    def _on_lines(self, value: Any, line: str) -> str:
+    def _on_lines(self, value: Any, line: str, *, sort: bool) -> str:
         """Encode as json.dumps with an indent does, but join lists of strings in one step."""
         encode = encode_basestring_ascii if self.ensure_ascii else encode_basestring
         inner = f"{line}{self.indent}"
@@ -205,100 +205,36 @@ class JsonForm:
             if all(isinstance(item, str) for item in items):
                 texts = map(encode, items)
             else:
-                texts = (self._on_lines(item, inner) for item in items)
+                texts = (self._on_lines(item, inner, sort=sort) for item in items)
             return f"[{inner}{f',{inner}'.join(texts)}{line}]"
         if isinstance(value, dict) and value:
             members = cast("Mapping[str, Any]", value)
             texts = (
-                encode(key) + self.colon + self._on_lines(members[key], inner)
-                for key in sorted(members)
+                encode(key) + self.colon + self._on_lines(members[key], inner, sort=sort)
+                for key in (sorted(members) if sort else members)
             )
             return f"{{{inner}{f',{inner}'.join(texts)}{line}}}"
         return json.dumps(value)
 
-    def dumps_object(self, members: Mapping[str, Any], line: str | None) -> str:
-        """Return an object as text, its members in the given order; ``line`` as in `dumps`."""
+    def dumps_object(
+        self, members: Mapping[str, Any], line: str | None, unsorted: Collection[str] = ()
+    ) -> str:
+        """Return an object as text, its members in the given order.
+
+        Args:
+            members: The members.
+            line: As in `dumps`.
+            unsorted: Members within which the order of keys is kept, too.
+        """
         if not members:
             return "{}"
         on_lines = line is not None and self.indent is not None
         inner = f"{line}{self.indent}" if on_lines else ""
         values = (
-            json.dumps(key) + self.colon + self.dumps(value, inner if on_lines else None)
+            json.dumps(key)
+            + self.colon
+            + self.dumps(value, inner if on_lines else None, sort=key not in unsorted)
             for key, value in members.items()
         )
         separator = "," + inner if on_lines else self.comma
         return "{" + inner + separator.join(values) + (str(line) if on_lines else "") + "}"
-
-
-DROP: Any = object()
-"""As a member's new value: remove the member."""
-
-
-def edit_object(text: str, values: Mapping[str, Any], form: JsonForm) -> str:
-    """Return the text of an object with new values for some of its members.
-
-    Of a duplicate key the last member is edited, as it is the one that readers use; `DROP` removes all.
-    A new member goes to its place if the keys are sorted, else to the end.
-
-    Args:
-        text: The object's text, from brace to brace.
-        values: The new value of each changed member, or `DROP`.
-        form: The layout of the whole text.
-
-    >>> edit_object('{"a": 1, "c": 3}', {"b": 2, "c": DROP}, JsonForm(indent=None))
-    '{"a": 1, "b": 2}'
-    """
-    members, end = scan_object(text, 0)
-    first_lead = text[1 : members[0].at] if members else ""
-    later_leads = [text[a.end : b.at] for a, b in pairwise(members)]
-    line = "\n" + first_lead.rpartition("\n")[2] if "\n" in first_lead else None
-    usual_lead = later_leads[0] if later_leads else "," + first_lead if line else form.comma
-    if line is not None and form.newline == "\r\n":
-        line = "\r" + line
-    last = {member.key: member for member in members}
-
-    parts: list[tuple[str, str]] = []
-    keys: list[str] = []
-    for member, lead in zip(members, ["", *later_leads][: len(members)], strict=True):
-        body = text[member.at : member.end]
-        if member.key in values:
-            value = values[member.key]
-            if value is DROP:
-                continue
-            if member is last[member.key]:
-                body = text[member.at : member.start] + _in_place(text, member, value, form, line)
-        parts.append((lead, body))
-        keys.append(member.key)
-
-    in_order = all(a <= b for a, b in pairwise(keys))
-    for key in sorted(values):
-        if key in last or values[key] is DROP:
-            continue
-        at = sum(other < key for other in keys) if in_order else len(keys)
-        body = json.dumps(key) + form.colon + form.dumps(values[key], line)
-        parts.insert(at, ("", body))
-        keys.insert(at, key)
-
-    out = ["{"]
-    for position, (lead, body) in enumerate(parts):
-        out += [(lead or usual_lead) if position else first_lead, body]
-    out.append(text[members[-1].end : end - 1] if members else "")
-    return "".join([*out, "}"])
-
-
-def _in_place(text: str, member: Member, value: Any, form: JsonForm, line: str | None) -> str:
-    """Return the new value's text; an array or object on one line stays on one line."""
-    old = text[member.start : member.end]
-    stood_on_one_line = old[0] in "[{" and bool(member.value) and "\n" not in old
-    return form.dumps(value, None if stood_on_one_line else line)
-
-
-def _escapes_text(text: str) -> bool:
-    """Return whether a JSON text has an escaped non-ASCII character."""
-    for found in _MAYBE_ESCAPED_TEXT.finditer(text):
-        before = found.start()
-        while before and text[before - 1] == "\\":
-            before -= 1
-        if (found.start() - before) % 2 == 0:
-            return True
-    return False

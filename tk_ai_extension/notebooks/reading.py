@@ -5,6 +5,7 @@ An edit replaces the bytes of the cells that it concerns. All others are kept as
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,19 +29,18 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.jsonspans import (
-    DROP,
     JsonForm,
     Member,
-    edit_object,
     scan_object,
     skip,
 )
-from tk_ai_extension.notebooks.schema import cell_faults, notebook_faults
 from tk_ai_extension.notebooks.transactions import EditTransaction
 
 MAX_WARNINGS = 20
 CELL_DEPTH = 2
 """Nesting depth of a cell in a notebook: in an array in an object."""
+GONE: Any = object()
+"""As the new value of a cell's field: remove it."""
 _SHOWN = 100
 """Number of cells from which the form of the others is inferred."""
 _NO_OUTPUTS = OutputsSummary()
@@ -167,7 +167,7 @@ class StoredNotebook:
             old = cells[index]
             cells[index] = read_cell(body.stored, index, old.key, old.id)
             chunks[2 * index + 1] = body.data
-            faults[index] = tuple(cell_faults(body.stored, self.nbformat))
+            faults[index] = _cell_faults(body.stored)
         made = replace(self, cells=tuple(cells), chunks=tuple(chunks), cell_faults=tuple(faults))
         if made.cell_faults == self.cell_faults:
             vars(made)["warnings"] = self.warnings
@@ -186,7 +186,7 @@ class StoredNotebook:
                     body = bodies[step.slot]
                     cell_id = cellforms.id_of(body.stored, self.nbformat)
                     cells.insert(at, read_cell(body.stored, at, "", cell_id))
-                    faults.insert(at, tuple(cell_faults(body.stored, self.nbformat)))
+                    faults.insert(at, _cell_faults(body.stored))
                     chunks.insert(at, body.data)
                 case "delete":
                     del cells[at], faults[at]
@@ -211,18 +211,26 @@ class StoredNotebook:
         text = self.form.dumps_object(members, self.form.line(CELL_DEPTH) or None)
         return EncodedCell(text.encode("utf-8"), stored)
 
+    def updated(self, index: int, values: Json) -> EncodedCell:
+        """Return a cell with new values of some fields; `GONE` removes one.
+
+        The cell is written anew, in the form of the others; fields keep their order.
+        """
+        body = self.chunks[2 * index + 1]
+        old: Json = json.loads(body)
+        made = {name: value for name, value in {**old, **values}.items() if value is not GONE}
+        if sorted(old) == [*old]:
+            made = dict(sorted(made.items()))
+        line = self.form.line(CELL_DEPTH) or None
+        text = self.form.dumps_object(made, line, made.keys() - values.keys())
+        return EncodedCell(text.encode("utf-8"), encodable(made) if may_escape(body) else made)
+
     def _changed(self, index: int, after: CellContent) -> EncodedCell | None:
         """Return a cell with a new content; None if it is the same."""
-        body = self.chunks[2 * index + 1]
-        stored: Json = loads(body)
+        stored = self.cell_json(index)
         before = cellforms.content_of(stored, self.nbformat)
         values = _changed_fields(stored, before, after, as_lines=self.as_lines)
-        if not values:
-            return None
-        edited = edit_object(body.decode("utf-8"), values, self.form)
-        merged = {**stored, **values}
-        kept = {name: value for name, value in merged.items() if value is not DROP}
-        return EncodedCell(edited.encode("utf-8"), kept)
+        return self.updated(index, values) if values else None
 
 
 class Chunks:
@@ -273,58 +281,14 @@ def _changed_fields(
         values["source"] = after.source if text else cellforms.split(after.source)
     if after.type != before.type:
         values["cell_type"] = after.type
-        dropped = {"attachments"} if after.type == "code" else {"outputs", "execution_count"}
-        values |= {name: DROP for name in dropped if name in stored}
+        gone = {"attachments"} if after.type == "code" else {"outputs", "execution_count"}
+        values |= {name: GONE for name in gone if name in stored}
     if after.type == "code":
         if after.outputs != before.outputs or "outputs" not in stored:
             values["outputs"] = cellforms.stored_outputs(after.outputs, as_lines=as_lines)
         if after.execution_count != before.execution_count or "execution_count" not in stored:
             values["execution_count"] = after.execution_count
     return values
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A code cell without its outputs and count, for a cell that is rewritten repeatedly.
-
-    Attributes:
-        texts: The cell's text before, between and after the two values.
-        fields: The two fields, in their order in the text.
-        line: The start of the lines beside the outputs; None if they are on one line.
-        stored: The cell as JSON, without outputs and count.
-    """
-
-    texts: tuple[str, str, str]
-    fields: tuple[str, str]
-    line: str | None
-    stored: Json
-
-    @classmethod
-    def of(cls, body: bytes, form: JsonForm) -> Frame:
-        """Return the frame of the code cell with these bytes."""
-        empty: Json = {"outputs": [], "execution_count": None}
-        text = edit_object(body.decode("utf-8"), empty, form)
-        last = {member.key: member for member in scan_object(text, 0)[0]}
-        first, second = sorted((last[name] for name in empty), key=lambda member: member.at)
-        lines, newline, lead = text[: last["outputs"].at].rpartition("\n")
-        if not newline or lead.strip() or form.indent is None:
-            line = None
-        else:
-            line = ("\r\n" if lines.endswith("\r") else "\n") + lead
-        return cls(
-            texts=(text[: first.start], text[first.end : second.start], text[second.end :]),
-            fields=(first.key, second.key),
-            line=line,
-            stored=loads(text),
-        )
-
-    def body(self, outputs: list[Json], count: int | None, form: JsonForm) -> EncodedCell:
-        """Return the cell with these outputs (in stored form) and this count."""
-        values: Json = {"outputs": outputs, "execution_count": count}
-        first, second = (form.dumps(values[name], self.line) for name in self.fields)
-        before, between, after = self.texts
-        text = f"{before}{first}{between}{second}{after}"
-        return EncodedCell(text.encode("utf-8"), {**self.stored, **values})
 
 
 # --- reading
@@ -459,8 +423,8 @@ def _index(stored: list[Json], around: Json) -> StoredNotebook:
         metadata=cast("Json", metadata) if isinstance(metadata, dict) else {},
         nbformat=nbformat,
         before=b"",
-        faults=tuple(notebook_faults(around)),
-        cell_faults=tuple(tuple(cell_faults(cell, nbformat)) for cell in stored),
+        faults=tuple(_notebook_faults(around)),
+        cell_faults=tuple(map(_cell_faults, stored)),
         as_lines=_as_lines(stored[:_SHOWN]),
         key_order={cell["cell_type"]: tuple(cell) for cell in reversed(stored[:_SHOWN])},
     )
@@ -561,6 +525,29 @@ def summarise_stored(stored: Any) -> OutputsSummary:
         return _NO_OUTPUTS
     outputs = cast("list[Any]", stored)
     return summarise([cast("Json", output) for output in outputs if isinstance(output, dict)])
+
+
+def _notebook_faults(notebook: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems of a notebook apart from its cells."""
+    for name in ("nbformat", "nbformat_minor"):
+        if not isinstance(notebook.get(name), int):
+            yield f"`{name}` is missing or not a number"
+    if not isinstance(notebook.get("metadata"), dict):
+        yield "the notebook's `metadata` is missing or not an object"
+
+
+def _cell_faults(cell: Json) -> tuple[str, ...]:
+    """Return the problems of a cell that is an object with a valid type; fields are read without them."""
+    faults: list[str] = []
+    if cellforms.text_of(cell.get("source")) is None:
+        faults.append("`source` is missing or not text")
+    if not isinstance(cell.get("metadata"), dict):
+        faults.append("`metadata` is missing or not an object")
+    if cell["cell_type"] == "code":
+        outputs: Any = cell.get("outputs")
+        if not isinstance(outputs, list):
+            faults.append("`outputs` is missing or not an array")
+    return tuple(faults)
 
 
 def id_faults(ids: Sequence[str | None], nbformat: tuple[int, int]) -> Iterator[str]:

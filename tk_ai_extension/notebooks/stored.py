@@ -10,7 +10,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeVar
-from weakref import WeakKeyDictionary
 
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import NotReadable
@@ -18,7 +17,7 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.large_notebooks import run_off_loop_if_large
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.reading import EncodedCell, Frame, StoredNotebook
+from tk_ai_extension.notebooks.reading import EncodedCell, StoredNotebook
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs, relocate_runs
 from tk_ai_extension.notebooks.session import (
     LoadedNotebook,
@@ -41,7 +40,6 @@ class NotebookText(ABC):
     Attributes:
         kind: ``file`` or ``contents``.
         session: The notebook's session; its lock is held while the notebook is written.
-        frames: The frames of running cells, each with the cell that it belongs to.
         names: The paths under which it was opened, and their current names.
     """
 
@@ -49,7 +47,6 @@ class NotebookText(ABC):
 
     def __init__(self) -> None:
         self.session = NotebookSession()
-        self.frames: WeakKeyDictionary[RunningOutputs, tuple[Cell, Frame]] = WeakKeyDictionary()
         self.names: dict[str, str] = {}
 
     @abstractmethod
@@ -167,23 +164,14 @@ class TextDocument(StoredDocument):
 
         def make(notebook: StoredNotebook) -> StoredNotebook:
             snapshot = notebook.snapshot(self.path)
-            found = [(running, running.find(snapshot)) for running in runs]
-            return notebook.replaced(
-                {cell.index: self._body(notebook, cell, run) for run, cell in found if cell}
-            )
-
-        frames = self._text.frames
-        async with self.session.lock:
-            snapshot = (await self._text.rewrite(self.path, make)).snapshot(self.path)
+            bodies: dict[int, EncodedCell] = {}
             for running in runs:
-                if (cell := running.find(snapshot)) is not None and running in frames:
-                    frames[running] = (cell, frames[running][1])
+                if (cell := running.find(snapshot)) is None:
+                    continue
+                outputs = cellforms.stored_outputs(running.outputs(), as_lines=notebook.as_lines)
+                values: Json = {"outputs": outputs, "execution_count": running.execution_count}
+                bodies[cell.index] = notebook.updated(cell.index, values)
+            return notebook.replaced(bodies)
 
-    def _body(self, notebook: StoredNotebook, cell: Cell, running: RunningOutputs) -> EncodedCell:
-        """Return a running cell's text with its outputs so far."""
-        known = self._text.frames.get(running)
-        if known is None or known[0] is not cell:
-            known = (cell, Frame.of(notebook.chunks[2 * cell.index + 1], notebook.form))
-            self._text.frames[running] = known
-        stored = cellforms.stored_outputs(running.outputs(), as_lines=notebook.as_lines)
-        return known[1].body(stored, running.execution_count, notebook.form)
+        async with self.session.lock:
+            await self._text.rewrite(self.path, make)
