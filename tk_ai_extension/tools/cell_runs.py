@@ -10,6 +10,7 @@ from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.execution_results import ExecutionResult, follow
 from tk_ai_extension.tools.plans import Edit, RunPlan
+from tk_ai_extension.verification.verifying import may_fail
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.runs import Run, Step
 
@@ -84,6 +85,14 @@ def code_of(applied: editing.JournaledEdit) -> list[Cell]:
     return [cell for cell in applied.written if cell.type == "code"]
 
 
+def steps_of(cells: Sequence[Cell], *, allow_errors: bool = False) -> list[Step]:
+    """Return the steps that run cells; those that their tags or the caller allow to may fail."""
+    return [
+        Step(cell.key, cell.index, cell.source, may_fail=allow_errors or may_fail(cell))
+        for cell in cells
+    ]
+
+
 def start_cells(
     context: ToolContext,
     path: str,
@@ -99,7 +108,7 @@ def start_cells(
     return workspace.executions.start(
         context.caller,
         kernel_id,
-        [Step(cell.key, cell.index, cell.source) for cell in cells],
+        steps_of(cells),
         open_document=workspace.store.open,
         path=path,
         timeout=timeout,

@@ -8,22 +8,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from tk_ai_extension.model.background import run_to_completion
-from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import ApprovalOutdated, Conflict, InvalidArguments
 from tk_ai_extension.model.operations import Operation, SetOutputs, expecting
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
 from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.tools.cell_runs import steps_of
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.execution_results import ExecutionResult, follow
 from tk_ai_extension.tools.parameters import Wait
 from tk_ai_extension.tools.plans import cell_step
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.verification import CellTimeout
-from tk_ai_extension.verification.parameters import injection, source_of, unknown_parameters
-from tk_ai_extension.verification.verifying import tags_of
+from tk_ai_extension.verification.parameters import (
+    from_file,
+    injection,
+    source_of,
+    typed,
+    unknown_parameters,
+)
+from tk_ai_extension.verification.verifying import runnable
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.notebook_runs import NotebookRun, NotebookRunSupervisor
-from tk_ai_extension.workspace.runs import Step
+from tk_ai_extension.workspace.fresh_kernels import FreshKernelSupervisor
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class NotebookRunPlan:
     def proposal(self) -> Proposal:
         """Return all of the code, the file that is written, and the kernelspec of the new kernel."""
         steps: list[ProposalStep] = []
-        cells = runnable(self.snapshot)
+        cells = runnable(self.snapshot.cells)
         if self.output is not None:
             count = len(self.snapshot.cells)
             cells_text = f"{count} cell" if count == 1 else f"{count} cells"
@@ -86,12 +92,6 @@ class NotebookRunPlan:
         )
 
 
-def runnable(snapshot: Snapshot) -> list[Cell]:
-    """Return the code cells that run, in order."""
-    code = (cell for cell in snapshot.cells if cell.type == "code" and cell.source.strip())
-    return [cell for cell in code if "skip-execution" not in tags_of(cell)]
-
-
 async def run_plan(context: ToolContext, plan: NotebookRunPlan, tool: str) -> ExecutionResult:
     """Write the copy and the parameters, and run all cells in a fresh kernel."""
     workspace = context.workspace
@@ -102,21 +102,16 @@ async def run_plan(context: ToolContext, plan: NotebookRunPlan, tool: str) -> Ex
     ) as kernel_id:
         with _reserved(context, plan):
             snapshot = await _prepared(context, plan, tool)
-            cells = runnable(snapshot)
-            may_fail = {cell.key for cell in cells if "raises-exception" in tags_of(cell)}
-            report = NotebookRun(None if plan.allow_errors else may_fail)
             run = workspace.executions.start(
                 context.caller,
                 kernel_id,
-                [Step(cell.key, cell.index, cell.source) for cell in cells],
+                steps_of(runnable(snapshot.cells), allow_errors=plan.allow_errors),
                 open_document=workspace.store.open,
                 path=plan.path,
                 timeout=plan.timeout,
-                stop_on_error=False,
                 approval=context.approval,
                 tool=tool,
-                supervisor=NotebookRunSupervisor(workspace.fresh, report),
-                report=report,
+                supervisor=FreshKernelSupervisor(workspace.fresh),
             )
     result = await follow(context, run, plan.wait, total_cells=len(snapshot.cells))
     result.notices += plan.notices
@@ -174,7 +169,7 @@ def _check_code(plan: NotebookRunPlan, snapshot: Snapshot) -> None:
         Conflict.
     """
     planned, found = (
-        [cell.source for cell in runnable(each)] for each in (plan.snapshot, snapshot)
+        [cell.source for cell in runnable(each.cells)] for each in (plan.snapshot, snapshot)
     )
     if planned != found:
         raise Conflict(
@@ -213,21 +208,29 @@ async def run_notebook(
     notebook: str,
     *,
     output: str | None = None,
-    parameters: dict[str, Any] | None = None,
+    parameters: dict[str, str] = {},  # noqa: B006 - the schema's default
+    parameter_files: dict[str, str] = {},  # noqa: B006 - the schema's default
     kernel_name: str | None = None,
     allow_errors: bool = False,
     wait: Wait = 30,
     timeout: CellTimeout = None,
 ) -> NotebookRunPlan:
-    """Run all code cells of a notebook in a fresh kernel, with their outputs written into it."""
+    """Run all code cells of a notebook in a fresh kernel, with their outputs written into it.
+
+    Parameters are texts, as those of files are: JSON has no infinity.
+    """
+    values: dict[str, Any] = {}
+    for name, text in parameter_files.items():
+        values |= from_file(text, name)
+    values |= {name: typed(text, name) for name, text in parameters.items()}
     workspace = context.workspace
     path = workspace.path(context.caller, notebook, tool="run_notebook")
     document = await workspace.store.open(path)
     snapshot = await document.read()
-    if not runnable(snapshot):
+    if not runnable(snapshot.cells):
         raise InvalidArguments(f"{path} has no code to run.", hint="list_cells shows its cells.")
     target = None if output is None else workspace.contain(output)
-    if parameters and target is None:
+    if values and target is None:
         raise InvalidArguments(
             "Parameters add a cell, so the notebook is not run in place.",
             hint="Name the file for the result with --output.",
@@ -237,14 +240,14 @@ async def run_notebook(
     if is_copy and target is not None:
         workspace.executions.check_replaceable(target)
         replaces = await _is_replaced(context, path, target)
-    source = source_of(parameters, snapshot.language) if parameters else ""
+    source = source_of(values, snapshot.language) if values else ""
     return NotebookRunPlan(
         document,
         snapshot,
         target if is_copy else None,
         replaces,
         source,
-        _notices(unknown_parameters(snapshot, parameters or {})),
+        _notices(unknown_parameters(snapshot, values)),
         kernel_name,
         allow_errors,
         wait,

@@ -31,12 +31,12 @@ MAX_SHOWN = 60
 def typed(text: str, name: str = "The value") -> Any:
     """Return the value of ``-p name=value``.
 
-    Numbers, ``True``, ``False`` and ``None`` are typed as papermill does it; quoted texts, lists,
-    mappings, ``true``, ``false`` and ``null`` as YAML. Anything else is text, also what YAML would take
-    for a date or a truth value (``no``).
+    Numbers, ``True``, ``False`` and ``None`` are typed as papermill does it; quoted texts, lists and
+    mappings as YAML. Anything else is text, also what YAML would take for a date or a truth value
+    (``no``).
 
-    >>> [typed(each) for each in ("3", "1e3", "None", "[a, 2]", "'3'", "no", "2026-01-02", "a: b")]
-    [3, 1000.0, None, ['a', 2], '3', 'no', '2026-01-02', 'a: b']
+    >>> [typed(each) for each in ("3", "inf", "None", "[a, 2]", "'3'", "null", "2026-01-02", "a: b")]
+    [3, inf, None, ['a', 2], '3', 'null', '2026-01-02', 'a: b']
 
     Args:
         text: The value.
@@ -55,7 +55,7 @@ def typed(text: str, name: str = "The value") -> Any:
             raise InvalidArguments(f"{name}: {error}.") from None
         except ValueError:
             continue
-    if text[:1] in ("[", "{", '"', "'") or text in ("true", "false", "null", "~"):
+    if text[:1] in ("[", "{", '"', "'"):
         return _yaml(text, name)
     return text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -51,6 +51,17 @@ def tags_of(cell: Cell) -> frozenset[str]:
     if "skip-execution" in tags:
         tags.add("nbval-skip")
     return frozenset(tags)
+
+
+def runnable(cells: Iterable[Cell]) -> list[Cell]:
+    """Return the cells that a run of several runs: those with code and without ``skip-execution``."""
+    code = (cell for cell in cells if cell.type == "code" and cell.source.strip())
+    return [cell for cell in code if "skip-execution" not in tags_of(cell)]
+
+
+def may_fail(cell: Cell) -> bool:
+    """Return whether an exception of a cell is no failure."""
+    return "raises-exception" in tags_of(cell)
 
 
 class Verification:

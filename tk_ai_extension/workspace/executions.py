@@ -348,7 +348,7 @@ class Executions:
             while not is_done:
                 async with self._queue.turn(run.kernel_id, run.caller.identity):
                     is_done = await self._take_turn(run, step, open_document, timeout)
-            if run.cancelled or run.stopped or (step.status != "ok" and stop_on_error):
+            if run.cancelled or run.stopped or (step.has_failed and stop_on_error):
                 break
 
     async def _end(

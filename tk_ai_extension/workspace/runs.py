@@ -106,8 +106,17 @@ class Step:
     statuses: StatusLog = field(default_factory=StatusLog)
     on_status: Callable[[StatusEvent], None] | None = None
     """Called with each status event: `statuses` keeps only the newest ones."""
+    may_fail: bool = False
+    """Whether an exception is no failure."""
     warning: str | None = None
     """A note for readers of its outputs: why they are missing here or in the notebook."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has ended as it may not."""
+        if self.status in ("ok", "queued", "running", "skipped"):
+            return False
+        return self.status != "error" or not self.may_fail
 
     def add_status(self, event: StatusEvent) -> None:
         """Add a status event."""
@@ -258,11 +267,10 @@ class Run:
     @property
     def outcome(self) -> RunStatus:
         """The status of the first step that failed, else of the current one."""
-        for step in self.steps:
-            if step.status not in ("queued", "running", "ok", "skipped"):
-                return step.status
-        current = self.current.status
-        return "ok" if current == "skipped" else current
+        failed = next((step for step in self.steps if step.has_failed), self.current)
+        status = failed.status
+        is_ok = status == "skipped" or (status == "error" and not failed.has_failed)
+        return "ok" if is_ok else status
 
     @contextmanager
     def followed(self) -> Generator[None]:

@@ -17,9 +17,7 @@ from tk_ai_extension.model.digest import short_traceback
 from tk_ai_extension.tools.default.execution import execute_ipython
 from tk_ai_extension.tools.execution_results import ExecutionResult
 from tk_ai_extension.tools.notebook_runs import run_notebook
-from tk_ai_extension.verification.comparing import error_line, is_error
-from tk_ai_extension.verification.parameters import from_file, typed
-from tk_ai_extension.workspace.notebook_runs import NotebookRun
+from tk_ai_extension.verification.comparing import error_line
 from tk_ai_extension.workspace.runs import Run, Step
 
 _PATH = re.compile(r"[^\s!%?()=;'\"]+\.ipynb")
@@ -99,7 +97,8 @@ async def _run_notebook(session: Session, args: argparse.Namespace) -> int:
         run_notebook,
         notebook=session.located({"notebook": args.code})["notebook"],
         output=output,
-        parameters=await _parameters(session, args),
+        parameters=_parameters(args),
+        parameter_files=await _parameter_files(session, args),
         kernel_name=args.kernel,
         allow_errors=bool(args.allow_errors),
         timeout=getattr(args, "timeout", None),
@@ -108,9 +107,7 @@ async def _run_notebook(session: Session, args: argparse.Namespace) -> int:
         session.terminal.err(f"Note: {harmless(notice)}\n")
     progress = _Progress(session, run)
     is_ended_early = await fresh_runs.follow(session, run, progress.show)
-    report = run.report
-    assert isinstance(report, NotebookRun)
-    failed = [step for step in run.steps if report.is_failure(step)]
+    failed = [step for step in run.steps if step.has_failed]
     if session.options.json:
         answer = NotebookRan.of(_fields(session, run, progress.seconds))
         session.terminal.out(as_json(answer.structured()))
@@ -123,18 +120,23 @@ async def _run_notebook(session: Session, args: argparse.Namespace) -> int:
     return wire.FAILED if failed or run.stopped else wire.OK
 
 
-async def _parameters(session: Session, args: argparse.Namespace) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+async def _parameter_files(session: Session, args: argparse.Namespace) -> dict[str, str]:
+    found: dict[str, str] = {}
     for file in args.parameters_file or ():
         try:
-            found |= from_file(await session.terminal.read_file(file), file)
+            found[file] = await session.terminal.read_file(file)
         except UnreadableFile as problem:
             raise WrongCall(f"nb run: {file}: {problem}\n") from None
+    return found
+
+
+def _parameters(args: argparse.Namespace) -> dict[str, str]:
+    found: dict[str, str] = {}
     for word in args.parameter or ():
         name, equals, value = word.partition("=")
         if not equals:
             raise WrongCall(f"nb run: -p {word}: write it as NAME=VALUE.\n")
-        found[name.strip()] = typed(value, name.strip())
+        found[name.strip()] = value
     return found
 
 
@@ -183,17 +185,17 @@ def _name(step: Step) -> str:
 
 def _failure(step: Step) -> str:
     """Return the error of a cell with its traceback."""
-    error = next((each for each in reversed(step.outputs) if is_error(each)), None)
+    execution = step.execution
+    error = None if execution is None else execution.error
     if error is None or step.status != "error":
-        message = step.execution.message if step.execution else ""
-        return f"{_name(step)} {step.status}: {message}"
+        return f"{_name(step)} {step.status}: {execution.message if execution else ''}"
     return f"{_name(step)} failed: {error_line(error)}\n{short_traceback(error)}"
 
 
 def _fields(session: Session, run: Run, seconds: float) -> dict[str, Any]:
     cells: list[dict[str, Any]] = []
     for step in run.steps:
-        error = next((each for each in reversed(step.outputs) if is_error(each)), None)
+        error = None if step.execution is None else step.execution.error
         cell: dict[str, Any] = {"cell": step.cell, "index": step.index, "status": step.status}
         if step.execution is not None:
             cell["seconds"] = round(step.execution.duration, 3)

@@ -25,6 +25,7 @@ from tk_ai_extension.tools.parameters import (
 )
 from tk_ai_extension.tools.plans import Edit, RunPlan
 from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.verification.verifying import runnable
 
 
 @tool("EXECUTE", carry_out=run, command="exec cell")
@@ -80,7 +81,7 @@ async def execute_cells(
     wait: Wait = 30,
     timeout: Annotated[float | None, Field(gt=0, description="seconds per cell")] = None,
 ) -> RunPlan:
-    """Run several cells in order."""
+    """Run several cells in order, except those with the tag skip-execution."""
     if (cells is None) == (which is None):
         raise InvalidArguments("Give either `cells` or `which`.")
     workspace = context.workspace
@@ -98,7 +99,7 @@ async def execute_cells(
         chosen = [
             cell for cell in snapshot.cells if cell.type == "code" and state[cell.key] != "fresh"
         ]
-    chosen = [cell for cell in chosen if cell.type == "code" and cell.source.strip()]
+    chosen = runnable(chosen)
     if not chosen:
         raise InvalidArguments(
             "None of these cells has code to run.", hint="list_cells shows types and states."
