@@ -17,6 +17,7 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import bundle_of, stream_text, traceback_of
 
 IMAGE_MIMES = ("image/png", "image/jpeg")
+_PAGES = ("text/html", "image/svg+xml")
 STATUS_MIME = re.compile(r"application/x-[\w.+-]*status\Z")
 
 _ANSI = re.compile(
@@ -85,8 +86,9 @@ class Digest:
 def digest(outputs: Iterable[Json]) -> Digest:
     r"""Return the texts, images and data of outputs, in order.
 
-    The text of a display is its text/markdown, else text/plain, else converted text/html. For an
-    image, text/plain (such as ``<Figure size 640x480>``) is replaced by ``[image/png]``.
+    The text of a display is its text/markdown, else text/plain, else its LaTeX, or converted HTML or SVG.
+    These come before a text/plain that only names an object, as ``<Figure size 640x480>`` does. An image
+    is named by its type, such as ``[image/png]``.
 
     >>> digest([{"output_type": "stream", "name": "stdout", "text": "1\n2\n"}]).text
     '1\n2'
@@ -141,11 +143,26 @@ def _display(output: Json, result: Digest) -> tuple[str, bool]:
         return f"[{image}]", True
     if text is not None:
         return text, True
-    if "text/plain" in data:
-        return sanitise(_joined(data["text/plain"])), False
-    if "text/html" in data:
-        return sanitise(html_text(_joined(data["text/html"]))), False
-    return f"[{', '.join(data)}]" if data else "", False
+    plain = _joined(data.get("text/plain", ""))
+    if "text/plain" in data and not is_only_name(plain):
+        return sanitise(plain), False
+    others = f"[{', '.join(data)}]" if data else ""
+    return sanitise(_rich_text(data) or plain or others), False
+
+
+def is_only_name(text: str) -> bool:
+    """Return whether the text of a display only names the object that it shows: ``<Figure ...>``."""
+    text = text.strip()
+    return text.startswith("<") and text.endswith(">")
+
+
+def _rich_text(data: Json) -> str:
+    """Return the LaTeX, or the text of HTML or SVG, or the type of an image; empty without these."""
+    if "text/latex" in data:
+        return _joined(data["text/latex"])
+    pages = (html_text(_joined(data[mime])) for mime in _PAGES if mime in data)
+    images = (f"[{mime}]" for mime in data if mime.startswith("image/"))
+    return next(filter(None, (*pages, *images)), "")
 
 
 def _markdown_text(markdown: str) -> str:

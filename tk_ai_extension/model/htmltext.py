@@ -25,7 +25,7 @@ _BLOCK = re.compile(r"(?:p|div|br|tr|li|ul|ol|table|h[1-6]|pre|hr|section|thead|
 _EMPTY_ROW = "\0"
 """Marks the start of a table row. HTML has no such character."""
 _STARTS = ("\n", _EMPTY_ROW)
-_SILENT = frozenset(("script", "style", "head", "template"))
+_SILENT = frozenset(("script", "style", "head", "template", "metadata"))
 _RAW = {name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style")}
 """End tags of elements whose content is raw text."""
 

@@ -6,8 +6,9 @@ import asyncio
 import base64
 import io
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from tk_ai_extension.model.digest import Digest, digest, shorten
@@ -22,6 +23,8 @@ T = TypeVar("T")
 
 MAX_IMAGES = 20
 """Maximum images of a result."""
+MAX_IMAGE_DATA = 900_000
+"""Maximum characters of the images of a result in base64: clients refuse messages of some megabytes."""
 PIECE = 500
 """Characters that the text of one cell may have although that of many others follows, if they are left."""
 
@@ -37,11 +40,13 @@ class Allowance:
         text: Characters of text.
         data: Characters of JSON: values and status displays.
         images: The number of images.
+        image_data: Characters of base64: each image may take half of what is left.
     """
 
     text: int
     data: int
     images: int = MAX_IMAGES
+    image_data: int = MAX_IMAGE_DATA
 
     def share(self, cells: int) -> int:
         """Return the characters that the text of the next of these cells may have."""
@@ -113,10 +118,11 @@ async def present(
     limit = context.workspace.limits.answer_budget if budget is None else budget
     allowance = Allowance(limit, limit) if allowance is None else allowance
     found = await digested(outputs)
-    images = await for_model(found.images, allowance.images)
-    allowance.images -= len(images)
+    images, reduced = await _for_model(found.images, allowance)
     data = tuple(await asyncio.to_thread(allowance.fitting, found.data) if found.data else ())
     presented = await _with_text(context, found, limit, images, data)
+    if reduced:
+        presented = replace(presented, text=f"{presented.text}{await _wholes(context, reduced)}")
     allowance.text = max(allowance.text - len(presented.text), 0)
     return presented
 
@@ -169,31 +175,59 @@ MAX_SIDE = 1_568
 """Maximum pixels of an image's side. The model's API would scale larger images down anyway."""
 
 
-async def for_model(
-    images: Iterable[tuple[str, str]], limit: int = MAX_IMAGES
-) -> tuple[Image, ...]:
-    """Return the last (MIME type, base64 data) pairs as images with sides of at most `MAX_SIDE` pixels.
+async def _for_model(
+    images: Sequence[tuple[str, str]], allowance: Allowance
+) -> tuple[tuple[Image, ...], list[Image]]:
+    """Return the last (MIME type, base64 data) pairs as images that fit, and those that were too large.
 
-    Data that is not a valid image is left out. Scaling runs in a thread.
+    Sides have at most `MAX_SIDE` pixels. Data that is not a valid image is left out. Scaling runs in a
+    thread.
     """
-    chosen = list(images)[-limit:] if limit > 0 else []
-    if not chosen:
-        return ()
-    scaled = await asyncio.to_thread(lambda: [_scaled(mime, data) for mime, data in chosen])
-    return tuple(image for image in scaled if image is not None)
+    chosen = images[-allowance.images :] if allowance.images > 0 else ()
+    shown: list[Image] = []
+    reduced: list[Image] = []
+    for mime, data in chosen:
+        room = allowance.image_data // 2
+        image = await asyncio.to_thread(_scaled, mime, data, room)
+        if image is not None:
+            shown.append(image)
+            allowance.images -= 1
+            allowance.image_data -= len(image.data)
+            if len(data) > room:
+                reduced.append(Image(data, mime))
+    return tuple(shown), reduced
 
 
-def _scaled(mime: str, data: str) -> Image | None:
+async def _wholes(context: ToolContext, reduced: Sequence[Image]) -> str:
+    """Store whole images; return the lines that say where they are read."""
+    lines = ""
+    for image in reduced:
+        raw = await asyncio.to_thread(base64.b64decode, image.data)
+        with suppress(ToolError):  # The code has run, and the notebook may have the image.
+            artifact = await context.workspace.artifacts.write(
+                context.caller.user, raw, mime=image.mime
+            )
+            lines += f"\n[{image.mime} reduced; the whole: GET /api/tk-ai/artifacts/{artifact.id}]"
+    return lines
+
+
+def _scaled(mime: str, data: str, room: int) -> Image | None:
+    """Return an image of at most ``room`` characters; None for data that is no image or never fits."""
     import PIL.Image  # Imported late: most results have no image.
 
     try:
-        raw = base64.b64decode(data)
-        with PIL.Image.open(io.BytesIO(raw)) as picture:
-            if max(picture.size) <= MAX_SIDE:
+        with PIL.Image.open(io.BytesIO(base64.b64decode(data))) as picture:
+            if max(picture.size) <= MAX_SIDE and len(data) <= room:
                 return Image(data, mime)
-            picture.thumbnail((MAX_SIDE, MAX_SIDE))
-            buffer = io.BytesIO()
-            picture.save(buffer, "PNG" if mime == "image/png" else "JPEG")
+            side = min(max(picture.size), MAX_SIDE)
+            while side:
+                picture.thumbnail((side, side))
+                buffer = io.BytesIO()
+                picture.save(buffer, "PNG" if mime == "image/png" else "JPEG")
+                scaled = base64.b64encode(buffer.getvalue()).decode("ascii")
+                if len(scaled) <= room:
+                    return Image(scaled, mime)
+                side //= 2
     except Exception:  # noqa: BLE001 - of invalid data, decoders raise errors of many kinds
         return None
-    return Image(base64.b64encode(buffer.getvalue()).decode("ascii"), mime)
+    return None

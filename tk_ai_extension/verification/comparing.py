@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from tk_ai_extension.kernels.terminal import TerminalText
 from tk_ai_extension.model.diffs import unified
-from tk_ai_extension.model.digest import cut, sanitise
+from tk_ai_extension.model.digest import cut, is_only_name, sanitise
 from tk_ai_extension.model.htmltext import html_text
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import bundle_of, stream_text, traceback_of
@@ -267,9 +267,9 @@ def _bundles(stored: Json, new: Json, rules: Rules) -> Iterator[_Found]:
 
 def _is_only_named(stored: Json, new: Json) -> bool:
     """Whether the text on both sides is the name of an object that they show, as ``<Figure ...>``."""
-    texts = [_joined(each["text/plain"]).strip() for each in (stored, new) if "text/plain" in each]
+    texts = [_joined(each["text/plain"]) for each in (stored, new) if "text/plain" in each]
     is_shown = any(mime in new for mime in stored if mime != "text/plain")
-    return is_shown and all(text.startswith("<") and text.endswith(">") for text in texts)
+    return is_shown and all(map(is_only_name, texts))
 
 
 def _without_line_ends(text: str) -> str:
