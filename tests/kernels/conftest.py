@@ -30,7 +30,7 @@ from tests.support.executor_bench import ExecutorBench
 from tests.support.faults import write_kernelspec
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.executor import Timeouts
-from tk_ai_extension.kernels.gateway import GatewayKernels, kernels_of
+from tk_ai_extension.kernels.gateway import kernels_of
 from tk_ai_extension.kernels.sandbox.programs import Sandbox, sandboxes
 from tk_ai_extension.kernels.service import READY_TIMEOUT, JupyterKernels
 from tk_ai_extension.kernels.stack import find_execution_stack
@@ -170,7 +170,7 @@ async def server(backend: str, tmp_path_factory: pytest.TempPathFactory) -> Asyn
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def kernels(server: Server) -> AsyncIterator[JupyterKernels | GatewayKernels]:
+async def kernels(server: Server) -> AsyncIterator[JupyterKernels]:
     """The service over that server's kernels; `auto` takes the stack where there is one."""
     service = kernels_of(
         server.manager,

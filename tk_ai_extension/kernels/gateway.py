@@ -36,28 +36,28 @@ from tornado.websocket import (
 )
 
 from tk_ai_extension.kernels.base import (
-    KernelEnvironment,
     KernelInfo,
     Kernelspec,
     KernelState,
     Message,
 )
-from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.executor import (
     Connection,
     ConnectionClosed,
     Ending,
-    KernelExecutor,
     Timeouts,
 )
-from tk_ai_extension.kernels.kernel import LOST, TrackedKernel, language_of
-from tk_ai_extension.kernels.service import Backend, Confine, JupyterKernels, KernelService
+from tk_ai_extension.kernels.kernel import (
+    LOST,
+    RESTARTED,
+    SHUT_DOWN,
+    TrackedKernel,
+    language_of,
+)
+from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import (
     GatewayUnavailable,
-    KernelBusy,
-    KernelDied,
-    KernelNotFound,
     KernelStartFailed,
 )
 from tk_ai_extension.model.json_values import Json
@@ -92,14 +92,14 @@ LOOK_INTERVAL = 5.0
 LOOK_TIMEOUT = 2.0
 """Seconds in which a gateway must report whether it has a kernel."""
 
+RECONNECT_TIMEOUT = 30.0
+"""Seconds in which a kernel must answer after the loss of a connection, or after a restart."""
+
 SHUTDOWN_TIMEOUT = 10.0
 """Seconds after its announcement in which a kernel must be shut down or restarted."""
 
 INTERRUPT_GRACE = 1.0
 """Seconds after another client's interrupt in which it may prove to be the start of a restart."""
-
-CLOSE_TIMEOUT = 3.0
-"""Seconds for cleanup at the gateway when this service closes."""
 
 FAILURES = (HTTPError, HTTPClientError, WebSocketError, OSError, json.JSONDecodeError)
 """Exceptions that a request to a gateway may raise; any other is a bug of this package."""
@@ -258,7 +258,7 @@ class RemoteKernel(TrackedKernel):
         self._between: str | None = None  # "died" or "restarted": waits for the next process
         self._process = ""  # the session id of the messages of the last known process
         self._publisher = ""  # the same, on the newest connection
-        self._watch: asyncio.Task[None] | None = None
+        self._is_gone = asyncio.Event()
 
     async def connect(self, *, first: bool = False) -> Connection:
         """Return the open connection; open one if there is none."""
@@ -320,8 +320,6 @@ class RemoteKernel(TrackedKernel):
             self.restarts += 1
         if between == "died" or unseen:
             self._notify("restarted")
-        if self._watch is None:
-            self._watch = self._spawn(self._poll())
 
     async def look(self) -> Json | None:
         """Return the gateway's model of the kernel; None if it has none or does not respond.
@@ -360,8 +358,7 @@ class RemoteKernel(TrackedKernel):
         log.info("Kernel %s: %s", self.id, ending.message)
         if self.connection is not None:
             self.connection.close(ending)
-        if self._watch is not None:
-            self._watch.cancel()
+        self._is_gone.set()
         self._notify("shutdown" if ending.kind == "shutdown" else "died")
         self._on_gone()
 
@@ -380,31 +377,32 @@ class RemoteKernel(TrackedKernel):
     async def _reconnect(self) -> None:
         """Reconnect, so that no activity of other clients is missed.
 
-        Retries as often and at the same intervals as the server's own connections to the gateway.
+        What fails now is tried again at the kernel's next use.
         """
-        settings: Any = GatewayClient.instance()
-        for attempt in range(settings.gateway_retry_max + 1):
-            try:
-                async with asyncio.timeout(settings.request_timeout):
-                    await self.connect()
-                return
-            except ConnectionClosed:
-                return
-            except (TimeoutError, GatewayUnavailable) as error:
-                log.info("Kernel %s cannot be reached yet: %s", self.id, error)
-            wait = settings.gateway_retry_interval * 2**attempt
-            await asyncio.sleep(min(wait, settings.gateway_retry_interval_max))
+        try:
+            async with asyncio.timeout(RECONNECT_TIMEOUT):
+                await self.connect()
+        except (TimeoutError, ConnectionClosed, GatewayUnavailable) as error:
+            log.info("Kernel %s cannot be reached yet: %s", self.id, error)
 
-    async def _poll(self) -> None:
-        """Check regularly whether a kernel that runs code is gone or was replaced."""
-        while True:
-            await asyncio.sleep(LOOK_INTERVAL)
+    async def settled(self) -> None:
+        """Wait until no restart is under way, during which a gateway cannot stop a kernel."""
+        if self.stopping:
+            await self._reconnect()
+
+    async def watch(self) -> Ending:
+        """Check regularly whether a kernel that runs code is gone or was replaced, until it is gone."""
+        while self.ending is None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_INTERVAL):
+                    await self._is_gone.wait()
             if not self._is_listed():
-                self.gone(Ending("shutdown", "The kernel was shut down."))
+                self.gone(SHUT_DOWN)
             elif self.connection is not None and self.connection.has_runs:
                 await self.look()
                 if self.connection is not None:
                     self.connection.probe()
+        return self.ending
 
     async def _await_shutdown(self) -> None:
         """Wait for the end of a kernel that announced its shutdown; the gateway may restart it."""
@@ -414,7 +412,7 @@ class RemoteKernel(TrackedKernel):
                     await self.look()
                     await asyncio.sleep(RETRY_INTERVAL)
         if not self._is_listed():
-            self.gone(Ending("shutdown", "The kernel was shut down."))
+            self.gone(SHUT_DOWN)
         elif self.ending is None:
             await self._reconnect()
 
@@ -445,9 +443,9 @@ class RemoteKernel(TrackedKernel):
         if self.stop_requested or self.connection is None:
             return  # the gateway's response follows
         if restart:
-            self.end(Ending("restarted", "The kernel was restarted."))
+            self.end(RESTARTED)
             return
-        self.connection.close(Ending("shutdown", "The kernel was shut down."))
+        self.connection.close(SHUT_DOWN)
         self._between = "died"
         self._spawn(self._await_shutdown())
 
@@ -455,39 +453,35 @@ class RemoteKernel(TrackedKernel):
         return self._tasks.spawn(work, f"Following kernel {self.id}")
 
 
-class GatewayKernels(KernelService[RemoteKernel]):
+class GatewayKernels(JupyterKernels):
     """Starts, finds, watches and stops kernels through jupyter_server's gateway client.
+
+    The environment chooses which of this server's variables kernels may have; of those, only the ones
+    in ``GatewayClient.allowed_envs`` are sent to the gateway. Stacks and sandboxes are not used.
 
     Args:
         manager: The `GatewayMappingKernelManager`.
         specs: The `GatewayKernelSpecManager`.
-        environment: Chooses which of this server's variables kernels may have; of those, only the ones
-            in ``GatewayClient.allowed_envs`` are sent to the gateway.
-        ready_timeout: Seconds in which a kernel must answer.
         timeouts: How long executors wait for messages that do not arrive.
-        max_output_bytes: Limit of the outputs that are kept for one execution.
         ping_interval: As in `RemoteKernel`.
+        options: As in `JupyterKernels`.
     """
+
+    own_executor = "gateway"
 
     def __init__(
         self,
         manager: MultiKernelManager,
         specs: Any,
         *,
-        environment: KernelEnvironment,
-        ready_timeout: float,
         timeouts: Timeouts | None = None,
-        max_output_bytes: int = MAX_OUTPUT_BYTES,
         ping_interval: float = PING_INTERVAL,
+        **options: Any,
     ) -> None:
-        super().__init__(manager, specs, environment=environment, ready_timeout=ready_timeout)
+        timeouts = replace(timeouts or Timeouts(), external_interrupt=INTERRUPT_GRACE)
+        options = {**options, "stack": None, "backend": "direct", "timeouts": timeouts}
+        super().__init__(manager, specs, **options)
         self._ping_interval = ping_interval
-        self._executor = KernelExecutor(
-            self,
-            "gateway",
-            timeouts=replace(timeouts or Timeouts(), external_interrupt=INTERRUPT_GRACE),
-            max_output_bytes=max_output_bytes,
-        )
 
     async def kernelspecs(self) -> list[Kernelspec]:
         """Return the gateway's kernelspecs, its default first. Raises GatewayUnavailable."""
@@ -546,81 +540,63 @@ class GatewayKernels(KernelService[RemoteKernel]):
 
     async def _discard(self, kernel_id: str) -> None:
         try:
-            if kernel_id in self._manager:
-                await self._manager.shutdown_kernel(kernel_id)
-        except FAILURES as error:
+            await super()._discard(kernel_id)
+        except GatewayUnavailable as error:
             log.warning("Kernel %s is left at the gateway: %s", kernel_id, error)
-        if kernel_id in self._kernels:
-            self._kernels[kernel_id].gone(Ending("shutdown", "The kernel was shut down."))
+            self._kernels[kernel_id].gone(SHUT_DOWN)
 
     # -- interrupting and stopping
 
-    async def _interrupt(self, kernel: RemoteKernel, connection: Connection) -> None:  # noqa: ARG002 - the base's
+    async def _interrupt(self, kernel: TrackedKernel, connection: Connection) -> None:  # noqa: ARG002 - the base's
         with asking():
             await self._manager.interrupt_kernel(kernel.id)
 
-    async def _settled(self, kernel: RemoteKernel) -> None:
-        """Wait until no restart is under way, during which a gateway cannot stop a kernel."""
-        if kernel.stopping:
-            with suppress(KernelBusy, KernelDied, GatewayUnavailable):
-                await self.connection(kernel.id)
-        self._kernel(kernel.id)
-
-    async def _restart(self, kernel: RemoteKernel) -> None:
-        await self._settled(kernel)
-        kernel.stop_requested = True
-        try:
-            with asking():
-                await self._manager.restart_kernel(kernel.id)
-            kernel.end(Ending("restarted", "The kernel was restarted."))
-        finally:
-            kernel.stop_requested = False
+    async def _restart(self, kernel: TrackedKernel) -> None:
+        await kernel.settled()
+        remote = self._kernel(kernel.id)
+        with _stopping(remote):
+            await self._manager.restart_kernel(kernel.id)
+        remote.end(RESTARTED)
         await self.wait_ready(kernel.id)
 
-    async def _shutdown(self, kernel: RemoteKernel) -> None:
-        await self._settled(kernel)
-        kernel.stop_requested = True
-        try:
-            with asking():
-                await self._manager.shutdown_kernel(kernel.id)
-            kernel.gone(Ending("shutdown", "The kernel was shut down."))
-        finally:
-            kernel.stop_requested = False
-
-    async def close(self) -> None:
-        """Close the connections; the kernels keep running."""
-        kernels = list(self._kernels.values())
-        self._kernels.clear()
-        await asyncio.gather(*(kernel.close() for kernel in kernels))
-        closing = (self._starts, self._tasks)
-        await asyncio.gather(*(tasks.close(grace=CLOSE_TIMEOUT) for tasks in closing))
+    async def _stop(self, kernel_id: str, *, now: bool = False) -> None:  # noqa: ARG002 - the base's
+        if kernel_id not in self._manager:
+            return
+        kernel, watch = self._kernel(kernel_id), self._watches[kernel_id]
+        await kernel.settled()
+        if kernel.ending is None:
+            with _stopping(kernel):
+                await self._manager.shutdown_kernel(kernel_id)
+            kernel.gone(SHUT_DOWN)
+        await asyncio.wait({watch})
 
     # -- one kernel
 
     def _kernel(self, kernel_id: str) -> RemoteKernel:
-        if kernel_id not in self._manager:
-            if kernel_id in self._kernels:
-                self._kernels[kernel_id].gone(Ending("shutdown", "The kernel was shut down."))
-            raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
-        manager = self._manager.get_kernel(kernel_id)
-        kernel = self._kernels.get(kernel_id)
-        if kernel is None or kernel.manager is not manager:
-            kernel = self._kernels[kernel_id] = RemoteKernel(
-                kernel_id,
-                manager,
-                is_listed=lambda: kernel_id in self._manager,
-                emit=self._emit,
-                on_gone=lambda: self._forget(kernel_id),
-                ping_interval=self._ping_interval,
-            )
-        return kernel
+        if kernel_id in self._kernels and kernel_id not in self._manager:
+            self._kernels[kernel_id].gone(SHUT_DOWN)
+        return super()._kernel(kernel_id)
 
-    def _forget(self, kernel_id: str) -> None:
-        # The server's manager removes it only when a client lists kernels, which may never happen.
-        self._manager.remove_kernel(kernel_id)
-        kernel = self._kernels.pop(kernel_id, None)
-        if kernel is not None:
-            self._tasks.spawn(kernel.close(), f"Closing the connection to kernel {kernel_id}")
+    def _track(self, kernel_id: str, manager: Any, **observed: Any) -> RemoteKernel:
+        return RemoteKernel(
+            kernel_id,
+            manager,
+            # The manager removes it only when a client lists kernels, which may never happen.
+            on_gone=lambda: self._manager.remove_kernel(kernel_id),
+            ping_interval=self._ping_interval,
+            **observed,
+        )
+
+
+@contextmanager
+def _stopping(kernel: RemoteKernel) -> Generator[None]:
+    """Request a restart or shutdown of a kernel. Raises GatewayUnavailable."""
+    kernel.stop_requested = True
+    try:
+        with asking():
+            yield
+    finally:
+        kernel.stop_requested = False
 
 
 def status_of(error: BaseException) -> int | None:
@@ -665,37 +641,9 @@ def gateway_address() -> str:
     return address._replace(netloc=host, query="", fragment="").geturl()
 
 
-def kernels_of(
-    manager: MultiKernelManager,
-    specs: Any,
-    *,
-    environment: KernelEnvironment,
-    ready_timeout: float,
-    timeouts: Timeouts | None = None,
-    max_output_bytes: int = MAX_OUTPUT_BYTES,
-    stack: Any = None,
-    backend: Backend = "auto",
-    confine: Confine | None = None,
-) -> JupyterKernels | GatewayKernels:
-    """Return the service for a server's kernels; the arguments are those of `JupyterKernels`."""
+def kernels_of(manager: MultiKernelManager, specs: Any, **options: Any) -> JupyterKernels:
+    """Return the service for a server's kernels; the options are those of `JupyterKernels`."""
     if isinstance(manager, GatewayMappingKernelManager):
         log.info("Kernels are behind a gateway: executions go over WebSockets")
-        return GatewayKernels(
-            manager,
-            specs,
-            environment=environment,
-            ready_timeout=ready_timeout,
-            timeouts=timeouts,
-            max_output_bytes=max_output_bytes,
-        )
-    return JupyterKernels(
-        manager,
-        specs,
-        environment=environment,
-        ready_timeout=ready_timeout,
-        timeouts=timeouts,
-        max_output_bytes=max_output_bytes,
-        stack=stack,
-        backend=backend,
-        confine=confine,
-    )
+        return GatewayKernels(manager, specs, **options)
+    return JupyterKernels(manager, specs, **options)

@@ -37,6 +37,8 @@ STABLE_TIME = 10.0
 RESTART_LIMIT = 3
 """How often in a row a kernel that dies within `STABLE_TIME` seconds of its start is restarted."""
 
+RESTARTED = Ending("restarted", "The kernel was restarted.")
+SHUT_DOWN = Ending("shutdown", "The kernel was shut down.")
 LOST = "The connection to the kernel was lost: whether the code ran to its end is unknown."
 
 
@@ -96,6 +98,19 @@ class TrackedKernel(ABC):
         if connection is None or connection.ending is not None or connection.lost.is_set():
             return None
         return connection
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the manager started it, rather than just finding its connection file."""
+        return bool(getattr(self.manager, "owns_kernel", True))
+
+    @abstractmethod
+    async def settled(self) -> None:
+        """Wait until the manager is neither starting nor stopping it: it cannot do both at once."""
+
+    @abstractmethod
+    async def watch(self) -> Ending:
+        """Follow the kernel's processes until it is shut down or stays dead; return how it ended."""
 
     @property
     @abstractmethod
@@ -239,11 +254,6 @@ class LocalKernel(TrackedKernel):
             monitor.close(linger=0)
 
     @property
-    def is_ours(self) -> bool:
-        """Whether the manager started it, rather than just finding its connection file."""
-        return bool(getattr(self.manager, "owns_kernel", True))
-
-    @property
     def stopping(self) -> bool:
         """Whether it is being shut down or restarted."""
         shutting_down = bool(getattr(self.manager, "shutting_down", False))
@@ -308,9 +318,7 @@ class LocalKernel(TrackedKernel):
             with suppress(TimeoutError):
                 async with asyncio.timeout(STOP_TIMEOUT):
                     restart = await self._replaced(process)
-        if restart:
-            return Ending("restarted", "The kernel was restarted.")
-        return Ending("shutdown", "The kernel was shut down.")
+        return RESTARTED if restart else SHUT_DOWN
 
     async def _next(self, old: Any, ending: Ending, quick_deaths: int) -> bool:
         """Wait for the next process; return False if there will be none."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 import zmq
@@ -74,43 +74,82 @@ ANSWER_TIME = 5.0
 START_ATTEMPTS = 3
 """How often a start is tried if a port was taken between its choice and its use."""
 
-CLOSE_TIMEOUT = 2.0
+CLOSE_TIMEOUT = 3.0
 """Seconds in which launches must be complete when the service is closed."""
 
 RECONNECT_INTERVAL = 20
 """Milliseconds between attempts to connect; short, so that a starting kernel is connected at once."""
 
-Tracked = TypeVar("Tracked", bound=TrackedKernel)
 
+class JupyterKernels:
+    """Starts, finds, watches and stops the kernels of a multi-kernel manager.
 
-class KernelService(ABC, Generic[Tracked]):
-    """The common part of services over kernels; see `kernels.base.Kernels`.
+    It works with jupyter_server's `AsyncMappingKernelManager` and jupyter_client's
+    `AsyncMultiKernelManager`, including kernels that other clients started there. A kernel is watched
+    from its first use.
 
     Args:
         manager: The multi-kernel manager.
-        specs: The kernelspec manager.
+        specs: The kernelspec manager; by default the manager's.
         environment: Chooses the environment of the kernels that this service starts.
         ready_timeout: Seconds in which a kernel must answer.
+        root: The folder that paths are relative to, for a manager without a root of its own.
+        timeouts: How long executors wait for messages that do not arrive.
+        max_output_bytes: Limit of the outputs that are kept for one execution.
+        stack: jupyter_server_nbmodel's ExecutionStack if that extension is enabled, else None.
+        backend: ``auto`` joins the stack's queue if there is one; ``stack`` also logs a warning if
+            there is none. ``direct`` never does.
+        confine: Returns the sandbox for a notebook's kernel, None for none. Called with the
+            notebook's path before each start.
     """
 
-    _executor: Executor
+    own_executor = "direct"
+    """The name of the executor if no stack is used."""
 
     def __init__(
         self,
         manager: MultiKernelManager,
-        specs: Any,
+        specs: Any = None,
         *,
-        environment: KernelEnvironment,
-        ready_timeout: float,
+        environment: KernelEnvironment | None = None,
+        ready_timeout: float = READY_TIMEOUT,
+        root: Path | None = None,
+        timeouts: Timeouts | None = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+        stack: Any = None,
+        backend: Backend = "auto",
+        confine: Confine | None = None,
     ) -> None:
         self._manager: Any = manager  # its methods are annotated only in part
-        self._specs = specs
-        self._environment = environment
+        self._specs = specs or getattr(manager, "kernel_spec_manager", None) or KernelSpecManager()
+        self._environment = environment or InheritedEnvironment()
         self._ready_timeout = ready_timeout
-        self._kernels: dict[str, Tracked] = {}
+        self._kernels: dict[str, Any] = {}  # of the class that `_track` makes
         self._listeners: dict[object, Callable[[KernelEvent], None]] = {}
         self._starts = BackgroundTasks(log)
         self._tasks = BackgroundTasks(log)
+        self._context = zmq.asyncio.Context()
+        # A flood is received as fast as it comes: the kernel drops what is not taken from it.
+        self._context.setsockopt(zmq.RCVHWM, 0)
+        self._context.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL)
+        self._root = root
+        self._confine = confine
+        self._tails: dict[str, StderrTail] = {}
+        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._meters: dict[str, UsageMeter] = {}
+        queue = None
+        if stack is not None and backend != "direct":
+            queue = StackQueue(stack, self.subscribe, self._state_of)
+        elif backend != "direct":
+            level = logging.WARNING if backend == "stack" else logging.INFO
+            log.log(level, "Using the direct executor: jupyter_server_nbmodel is not enabled")
+        self._executor = KernelExecutor(
+            self,
+            self.own_executor if queue is None else "stack",
+            turn=None if queue is None else queue.turn,
+            timeouts=timeouts,
+            max_output_bytes=max_output_bytes,
+        )
 
     @property
     def backend(self) -> str:
@@ -245,7 +284,7 @@ class KernelService(ABC, Generic[Tracked]):
         async def shutdown() -> None:
             async with kernel.lock:
                 self._kernel(kernel_id)
-                await self._shutdown(kernel)
+                await self._stop(kernel_id)
 
         kernel.restarting = None  # a restart that is requested from now on comes after it
         task = asyncio.create_task(shutdown(), name=f"A shutdown of {kernel_id}")
@@ -265,103 +304,6 @@ class KernelService(ABC, Generic[Tracked]):
     def _emit(self, event: KernelEvent) -> None:
         for listener in list(self._listeners.values()):  # a listener may change the subscriptions
             listener(event)
-
-    # -- for adapters to implement
-
-    @abstractmethod
-    def _kernel(self, kernel_id: str) -> Tracked:
-        """Return the kernel. Raises KernelNotFound."""
-
-    def _stoppable(self, kernel_id: str) -> Tracked:
-        """Return a kernel that may be restarted and shut down. Raises KernelUnsupported."""
-        return self._kernel(kernel_id)
-
-    @abstractmethod
-    async def _launch(self, name: str, path: str | None) -> str:
-        """Have the manager start a kernel; return its id. Raises KernelStartFailed."""
-
-    @abstractmethod
-    def _start_failure(self, kernel_id: str, name: str, problem: str) -> KernelStartFailed:
-        """Return the error for a kernel that was launched and did not answer."""
-
-    @abstractmethod
-    async def _discard(self, kernel_id: str) -> None:
-        """Remove the remains of a kernel that did not start or that nobody waits for."""
-
-    @abstractmethod
-    async def _interrupt(self, kernel: Tracked, connection: Connection) -> None: ...
-
-    @abstractmethod
-    async def _restart(self, kernel: Tracked) -> None: ...
-
-    @abstractmethod
-    async def _shutdown(self, kernel: Tracked) -> None: ...
-
-
-class JupyterKernels(KernelService[LocalKernel]):
-    """Starts, finds, watches and stops the kernels of a multi-kernel manager.
-
-    It works with jupyter_server's `AsyncMappingKernelManager` and jupyter_client's
-    `AsyncMultiKernelManager`, including kernels that other clients started there. A kernel is watched
-    from its first use.
-
-    Args:
-        manager: The multi-kernel manager.
-        specs: The kernelspec manager; by default the manager's.
-        environment: Chooses the environment of the kernels that this service starts.
-        ready_timeout: Seconds in which a kernel must answer.
-        root: The folder that paths are relative to, for a manager without a root of its own.
-        timeouts: How long executors wait for messages that do not arrive.
-        max_output_bytes: Limit of the outputs that are kept for one execution.
-        stack: jupyter_server_nbmodel's ExecutionStack if that extension is enabled, else None.
-        backend: ``auto`` joins the stack's queue if there is one; ``stack`` also logs a warning if
-            there is none. ``direct`` never does.
-        confine: Returns the sandbox for a notebook's kernel, None for none. Called with the
-            notebook's path before each start.
-    """
-
-    def __init__(
-        self,
-        manager: MultiKernelManager,
-        specs: Any = None,
-        *,
-        environment: KernelEnvironment | None = None,
-        ready_timeout: float = READY_TIMEOUT,
-        root: Path | None = None,
-        timeouts: Timeouts | None = None,
-        max_output_bytes: int = MAX_OUTPUT_BYTES,
-        stack: Any = None,
-        backend: Backend = "auto",
-        confine: Confine | None = None,
-    ) -> None:
-        super().__init__(
-            manager,
-            specs or getattr(manager, "kernel_spec_manager", None) or KernelSpecManager(),
-            environment=environment or InheritedEnvironment(),
-            ready_timeout=ready_timeout,
-        )
-        self._context = zmq.asyncio.Context()
-        # A flood is received as fast as it comes: the kernel drops what is not taken from it.
-        self._context.setsockopt(zmq.RCVHWM, 0)
-        self._context.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL)
-        self._root = root
-        self._confine = confine
-        self._tails: dict[str, StderrTail] = {}
-        self._watches: dict[str, asyncio.Task[None]] = {}
-        self._meters: dict[str, UsageMeter] = {}
-        queue = None
-        if stack is not None and backend != "direct":
-            queue = StackQueue(stack, self.subscribe, self._state_of)
-        elif backend != "direct":
-            level = logging.WARNING if backend == "stack" else logging.INFO
-            log.log(level, "Using the direct executor: jupyter_server_nbmodel is not enabled")
-        self._executor = KernelExecutor(
-            self,
-            "direct" if queue is None else "stack",
-            turn=None if queue is None else queue.turn,
-            timeouts=timeouts,
-            max_output_bytes=max_output_bytes,
-        )
 
     def _state_of(self, kernel_id: str) -> KernelState:
         kernel = self._kernel(kernel_id)
@@ -467,10 +409,8 @@ class JupyterKernels(KernelService[LocalKernel]):
         return KernelStartFailed(f"The kernel `{name}` {problem}.{wrote}", stderr=said)
 
     async def _discard(self, kernel_id: str) -> None:
+        """Remove the remains of a kernel that did not start or that nobody waits for."""
         await self._stop(kernel_id, now=True)
-        watch = self._watches.get(kernel_id)
-        if watch is not None:
-            await asyncio.wait({watch})
         self._forget(kernel_id)  # it is not watched before it is connected to
 
     def _forget(self, kernel_id: str) -> None:
@@ -481,7 +421,7 @@ class JupyterKernels(KernelService[LocalKernel]):
 
     # -- interrupting and stopping
 
-    async def _interrupt(self, kernel: LocalKernel, connection: Connection) -> None:
+    async def _interrupt(self, kernel: TrackedKernel, connection: Connection) -> None:
         if not kernel.is_ours:  # another process owns it: ask the kernel itself
             connection.request_interrupt()
             return
@@ -490,7 +430,7 @@ class JupyterKernels(KernelService[LocalKernel]):
         except RuntimeError as error:
             raise KernelDied(f"The kernel {kernel.id} cannot be interrupted: {error}") from error
 
-    async def _restart(self, kernel: LocalKernel) -> None:
+    async def _restart(self, kernel: TrackedKernel) -> None:
         await kernel.settled()
         # The request to shut down that a kernel does not read would reach its successor.
         kill = True
@@ -514,18 +454,15 @@ class JupyterKernels(KernelService[LocalKernel]):
             # jupyter_server's own wait for an answer; `wait_ready` reports failures.
             answered.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    async def _shutdown(self, kernel: LocalKernel) -> None:
-        await self._stop(kernel.id)
-        watch = self._watches.get(kernel.id)
-        if watch is not None:
-            await asyncio.wait({watch})
-
     async def _stop(self, kernel_id: str, *, now: bool = False) -> None:
-        """Have the manager shut a kernel down if it still has it."""
+        """Have the manager shut a kernel down if it still has it, and wait for the end."""
+        watch = self._watches.get(kernel_id)
         if kernel_id in self._kernels:
             await self._kernels[kernel_id].settled()
         if kernel_id in self._manager:
             await ensure_async(self._manager.shutdown_kernel(kernel_id, now=now))
+        if watch is not None and watch is not asyncio.current_task():
+            await asyncio.wait({watch})
 
     async def close(self) -> None:
         """Close the connections; the kernels keep running."""
@@ -537,25 +474,29 @@ class JupyterKernels(KernelService[LocalKernel]):
 
     # -- one kernel
 
-    def _kernel(self, kernel_id: str) -> LocalKernel:
+    def _kernel(self, kernel_id: str) -> Any:
+        """Return the kernel, which is watched from now on. Raises KernelNotFound."""
         if kernel_id not in self._manager:
             raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
         manager = self._manager.get_kernel(kernel_id)
         kernel = self._kernels.get(kernel_id)
         if kernel is None or kernel.manager is not manager:
-            kernel = self._kernels[kernel_id] = LocalKernel(
+            kernel = self._kernels[kernel_id] = self._track(
                 kernel_id,
                 manager,
                 is_listed=lambda: kernel_id in self._manager,
                 emit=self._emit,
-                context=self._context,
-                revive=lambda: self._revive(kernel_id),
             )
             watching = self._tasks.spawn(self._watch(kernel), f"Watching kernel {kernel_id}")
             self._watches[kernel_id] = watching
         return kernel
 
-    def _stoppable(self, kernel_id: str) -> LocalKernel:
+    def _track(self, kernel_id: str, manager: Any, **observed: Any) -> TrackedKernel:
+        revive = partial(self._revive, kernel_id)
+        return LocalKernel(kernel_id, manager, context=self._context, revive=revive, **observed)
+
+    def _stoppable(self, kernel_id: str) -> TrackedKernel:
+        """Return a kernel that may be restarted and shut down. Raises KernelUnsupported."""
         kernel = self._kernel(kernel_id)
         if not kernel.is_ours:
             raise KernelUnsupported(
@@ -563,7 +504,7 @@ class JupyterKernels(KernelService[LocalKernel]):
             )
         return kernel
 
-    async def _watch(self, kernel: LocalKernel) -> None:
+    async def _watch(self, kernel: TrackedKernel) -> None:
         try:
             ending = await kernel.watch()
             if ending.kind == "died":  # it is not restarted
