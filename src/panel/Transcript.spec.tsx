@@ -374,7 +374,6 @@ describe('an error', () => {
   it.each([
     ['model_unauthorized', ['Connect a model', 'Retry']],
     ['model_failed', ['Retry']],
-    ['model_failed', ['Retry']],
     ['no_model', ['Connect a model', 'Retry']],
     ['folder_not_trusted', ['Trust this folder', 'Retry']]
   ])('says what to do: %s', async (code, steps) => {
