@@ -38,7 +38,7 @@ BAD_CALLS: list[tuple[str, dict[str, Any], int, str]] = [
     (
         "use_notebook",
         {"notebook": NOTEBOOK, "kernel_name": "cobol"},
-        404,
+        400,
         "invalid_arguments",
     ),
     ("use_notebook", {"notebook": NOTEBOOK, "kernel_id": "not-yours"}, 404, "kernel_not_found"),
