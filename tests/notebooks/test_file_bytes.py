@@ -199,18 +199,6 @@ async def test_moving_inserting_and_deleting_leave_the_bytes_of_all_other_cells(
     assert set(faults(file.read_bytes())) <= set(faults(FILES[name]))
 
 
-@each_of(WRITABLE)
-async def test_deleting_every_cell_and_adding_new_ones(bench: DocumentBench, name: str) -> None:
-    document, file = await opened(bench, name)
-    old = NotebookBytes.of(FILES[name])
-    await edit(document, [Delete(cell.key) for cell in (await document.read()).cells])
-    assert NotebookBytes.of(file.read_bytes()).cells == []
-    await document.apply([Insert(CellContent("code", "a\nb")), Insert(CellContent("raw", "c"))])
-    new = NotebookBytes.of(file.read_bytes())
-    assert (new.before, len(new.cells), new.after) == (old.before, 2, old.after)
-    assert [cell.source for cell in (await document.read()).cells] == ["a\nb", "c"]
-
-
 @pytest.mark.proves("doc:untouched-bytes")
 @each_of(WRITABLE)
 async def test_running_a_cell_changes_its_outputs_and_count_alone(

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tests.notebooks.conftest import file_bench
 from tests.support.document_bench import code, display, notebook, prose, stream
 from tk_ai_extension.model.cells import CellContent
@@ -24,8 +23,6 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Insert, Replace, expecting
 from tk_ai_extension.model.outputs import Append, summarise
 from tk_ai_extension.notebooks.reading import read_notebook
-
-__all__ = ["backend", "harness", "jp_server_config"]
 
 WHOLE = notebook(
     code(
@@ -200,49 +197,3 @@ def test_old_formats_with_odd_values_are_read_or_refused(place: Place, value: An
         names_the_place(refusal, "old.ipynb")
     else:
         assert index.warnings
-
-
-ODD: dict[str, tuple[Place, Any]] = {
-    "format": (("nbformat",), float("nan")),
-    "minor": (("nbformat_minor",), float("inf")),
-    "count": (("cells", 0, "execution_count"), float("inf")),
-    "traceback": ((*OUTPUTS, 4, "traceback"), 5),
-    "text": ((*OUTPUTS, 0, "text"), [5]),
-    "data": ((*OUTPUTS, 1, "data"), [1]),
-    "nan": ((*OUTPUTS, 2, "data", "application/json"), float("nan")),
-    "half": ((*OUTPUTS, 2, "data", "application/json"), "\ud800"),
-    "picture": ((*OUTPUTS, 1, "data", "image/png"), [1, {}]),
-    "deep": ((*OUTPUTS, 2, "data", "application/json"), DEEP),
-    "source": (("cells", 1, "source"), 7),
-    "cells": (("cells", 1), [1]),
-    "kernel": (("metadata", "kernelspec", "name"), [1]),
-}
-
-
-@pytest.mark.proves("doc:errors", "doc:lenient")
-async def test_no_odd_file_breaks_a_tool_or_the_search_of_its_folder(
-    harness: ToolHarness,
-) -> None:
-    (harness.root / "odd").mkdir()
-    for name, (place, value) in ODD.items():
-        (harness.root / "odd" / f"{name}.ipynb").write_bytes(changed(WHOLE, place, value))
-    listed = await harness.call("list_notebooks", path="odd")
-    assert {entry.notebook for entry in listed.notebooks} == {f"odd/{name}.ipynb" for name in ODD}
-    assert [entry.notebook for entry in listed.notebooks if entry.cells is None] == [
-        "odd/cells.ipynb"
-    ]
-    for where, pattern in (("source", "Title"), ("outputs", "printed")):
-        found = await harness.call("search_cells", notebook="odd", pattern=pattern, where=where)
-        assert {match.notebook for match in found.matches} >= {"odd/format.ipynb", "odd/data.ipynb"}
-    for name, (place, value) in ODD.items():
-        path = f"odd/{name}.ipynb"
-        if name == "cells":
-            with pytest.raises(InvalidNotebook, match="cell 1"):
-                await harness.call("list_cells", notebook=path)
-            continue
-        await harness.call("list_cells", notebook=path)
-        read = await harness.call("read_cell", notebook=path, cell=0)
-        json.dumps(read.structured(), allow_nan=False).encode()
-        for view in ("editable", "reading", "raw"):
-            await harness.call("read_notebook", notebook=path, view=view)
-        assert (harness.root / path).read_bytes() == changed(WHOLE, place, value)

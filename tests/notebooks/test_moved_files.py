@@ -98,9 +98,7 @@ async def test_a_file_that_is_deleted_is_not_created_again(bench: DocumentBench)
     assert not file.exists()
 
 
-@pytest.mark.parametrize("late", [False, True])
-async def test_a_contents_managers_notebook_is_followed(tmp_path: Path, late: bool) -> None:
-    """Also where the cell ends after the manager's rename and before the manager publishes it."""
+async def test_a_contents_managers_notebook_is_followed(tmp_path: Path) -> None:
     manager = PairedManager(root_dir=str(tmp_path))
     manager.notary.db_file = ":memory:"
     store = NotebookRouter(
@@ -118,14 +116,7 @@ async def test_a_contents_managers_notebook_is_followed(tmp_path: Path, late: bo
     async with document.writing("aaaa1111") as writer:
         await writer.start()
         await writer.write([Append(stream("printed"))])
-        if late:
-            await manager.rename_file("old.ipynb", "new.ipynb")
-            ending = asyncio.create_task(writer.finish(1))
-            moved = {"action": "rename", "path": "new.ipynb", "source_path": "old.ipynb"}
-            manager.emit(data=moved)
-            await asyncio.wait_for(ending, DEADLINE)
-        else:
-            await manager.rename("old.ipynb", "new.ipynb")
+        await manager.rename("old.ipynb", "new.ipynb")
     assert document.path == "new.ipynb"
     assert printed(json.loads((tmp_path / "new.ipynb").read_bytes())) == "printed"
     assert not (tmp_path / "old.ipynb").exists()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness import ALICE, loop_turns
+from tests.harness import ALICE
 from tests.notebooks.tabs import PATH, SHORT, TabHarness, services_of
 from tests.support.document_bench import (
     DEADLINE,
@@ -18,14 +18,11 @@ from tests.support.document_bench import (
     stream,
     written,
 )
-from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import Conflict, NotebookExists
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.notebooks.autosave import OutputSaver
 from tk_ai_extension.notebooks.files import NotebookFile, NotebookFiles
-from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 from tk_ai_extension.notebooks.tabs import registry
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.workspace import Workspace
@@ -93,22 +90,6 @@ async def test_a_notebook_is_not_created_below_unsaved_changes_in_a_tab(
     assert shown(harness) == ["a typed", "b"]
 
 
-async def test_the_history_of_a_new_notebook_has_the_cells_that_were_written(
-    harness: TabHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace, create = await workspace_of(harness), NotebookFiles.create
-    file_of(harness).unlink()
-
-    async def late(files: NotebookFiles, path: str, content: Json) -> None:
-        await harness.person.type(PATH, 0, " typed")
-        await create(files, path, content)
-
-    monkeypatch.setattr(NotebookFiles, "create", late)
-    made = await editing.create(workspace, ALICE, PATH, [("code", "new")], tool="create_notebook")
-    assert [change.after and change.after.source for change in made.changes] == ["new"]
-    assert shown(harness) == ["a typed", "b"]
-
-
 # --- tabs that do not answer
 
 
@@ -149,27 +130,3 @@ async def test_tabs_that_do_not_answer_hold_up_neither_an_edit_nor_the_end_of_a_
 
     await harness.changes(lambda: all(has_read(page.notebooks[PATH].cells[0]) for page in pages))
     await pages[1].close()
-
-
-@pytest.mark.proves("exec:saved")
-async def test_outputs_are_saved_in_time_while_a_tab_does_not_answer() -> None:
-    answers, asked, saved = asyncio.Event(), [], []
-
-    async def refresh() -> None:
-        asked.append(True)
-        await answers.wait()
-
-    async def save(runs: Any) -> None:
-        saved.append(len(runs))
-
-    run = RunningOutputs(Cell(0, "aaaa1111", "code", "a", "aaaa1111"), 1)
-    saver = OutputSaver(PATH, [run], save, refresh=refresh, on_idle=lambda: None)
-    saver.acquire()
-    for _ in range(2):
-        async with asyncio.timeout(DEADLINE):
-            await saver._save_in_time()
-    await loop_turns()
-    assert saved == [1, 1]
-    assert asked == [True, True]
-    answers.set()
-    await loop_turns()

@@ -96,7 +96,7 @@ async def test_a_path_outside_or_hidden_and_a_notebook_are_refused(
     assert [each.name for each in root.iterdir()] == ["link.txt"]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 async def test_a_walk_lists_everything_or_says_what_it_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -127,9 +127,3 @@ async def test_a_walk_lists_everything_or_says_what_it_left_out(
     missing = {each for each in there - found if len(found) < workspace_files.MAX_ENTRIES}
     for path in missing:
         assert any(f"`{parent}`" in walk.left_out[-1] for parent in Path(path).parents)
-
-
-async def test_a_walk_of_one_folder_leaves_nothing_out(files: FolderFiles) -> None:
-    walk = Walk(files, "", recursive=False)
-    assert "data" in {entry.path async for entry in walk}
-    assert walk.left_out == []

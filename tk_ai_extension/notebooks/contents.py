@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import suppress
 from dataclasses import replace
 from inspect import signature
 from typing import Any
@@ -31,8 +30,6 @@ from tk_ai_extension.notebooks.save_hooks import manager_errors
 from tk_ai_extension.notebooks.stored import Make, NotebookText, TextDocument
 
 _TRIES = 5
-_RENAME_TIMEOUT = 2.0
-"""Maximum seconds between a manager's rename and its event."""
 
 
 class ManagedNotebook(NotebookText):
@@ -40,15 +37,12 @@ class ManagedNotebook(NotebookText):
 
     Args:
         manager: The contents manager.
-        path: The notebook's path.
     """
 
     kind = "contents"
 
-    def __init__(self, manager: Any, path: str) -> None:
+    def __init__(self, manager: Any) -> None:
         super().__init__()
-        self.path = path
-        self.renamed = asyncio.Event()
         self._manager = manager
         # Jupyter's own managers write a file in place: a concurrent read would return a part of it.
         self._lock = asyncio.Lock()
@@ -70,18 +64,6 @@ class ManagedNotebook(NotebookText):
 
     async def rewrite(self, path: str, make: Make) -> StoredNotebook:
         """See `NotebookText.rewrite`."""
-        self.renamed.clear()
-        try:
-            return await self._rewrite(path, make)
-        except NotebookNotFound:
-            if self.session.saver is None:
-                raise
-            # A manager renames first and emits the event afterwards.
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.renamed.wait(), _RENAME_TIMEOUT)
-            return await self._rewrite(self.path, make)
-
-    async def _rewrite(self, path: str, make: Make) -> StoredNotebook:
         async with self._lock:
             for _ in range(_TRIES):
                 before = await self._load(path)
@@ -136,7 +118,7 @@ class ContentsNotebooks:
             raise NotebookNotFound(f"Notebook {path} does not exist.")
         kept = self._kept.get(path)
         if kept is None:
-            kept = self._kept[path] = ManagedNotebook(self._manager, path)
+            kept = self._kept[path] = ManagedNotebook(self._manager)
         return TextDocument(path, kept)
 
     async def exists(self, path: str) -> bool:
@@ -163,9 +145,8 @@ class ContentsNotebooks:
             place = moved(path, old, new)
             if place is not None:
                 del self._kept[path]
-                kept.path, kept.names = place, {**dict.fromkeys(kept.names, place), place: place}
+                kept.names = {**dict.fromkeys(kept.names, place), place: place}
                 self._kept[place] = kept
-                kept.renamed.set()
 
     async def close(self) -> None:
         """Do nothing: there is nothing to release."""
